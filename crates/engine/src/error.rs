@@ -1,0 +1,102 @@
+//! What can go wrong while a job runs, in terms its user can act on.
+
+use std::fmt;
+
+/// An error that ends a job (or refuses to start it).
+///
+/// Every variant says what was expected, what came, where, and what to do about it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// A record that cannot be read. `place` is `file:line:column` or the split and offset.
+    #[error("{place}: {message}{}", Help(help))]
+    Data {
+        /// Where the record stands, for example `events.csv:17:3`.
+        place: String,
+        /// What was expected and what came.
+        message: String,
+        /// What to do about it, or empty.
+        help: String,
+    },
+    /// An expression failed on a value (a cast, a division by zero).
+    #[error("cannot evaluate {expression}: {message}{}", Help(help))]
+    Evaluation {
+        /// The expression as SQL text.
+        expression: String,
+        /// What the evaluation said.
+        message: String,
+        /// What to do about it, or empty.
+        help: String,
+    },
+    /// An aggregate's final value does not fit its result type.
+    #[error(
+        "{aggregate} overflows: the value {value} does not fit {result_type}\n  \
+         help: cast the argument to a wider type, for example CAST(x AS DECIMAL(38, 0))"
+    )]
+    Overflow {
+        /// The aggregate as SQL text.
+        aggregate: String,
+        /// The value, exact.
+        value: String,
+        /// The SQL type it should have had.
+        result_type: String,
+    },
+    /// State exceeds the memory budget although nothing more can be freed.
+    #[error(
+        "{operator} needs more memory than it may use: its state holds {bytes} bytes for {keys} \
+         keys and the budget is {budget} bytes\n  help: raise it with --set memory='...', use a \
+         shorter window, or group by fewer keys"
+    )]
+    Memory {
+        /// The operator as `explain` names it.
+        operator: String,
+        /// Bytes of state when the job stopped.
+        bytes: u64,
+        /// Keys held, over all open windows.
+        keys: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
+    /// The operating system refused a read or a write.
+    #[error("{place}: {message}{}", Help(help))]
+    Io {
+        /// The file or stream.
+        place: String,
+        /// What the system said.
+        message: String,
+        /// What to do about it, or empty.
+        help: String,
+    },
+    /// A table's options do not fit its connector.
+    #[error("table '{table}', option '{option}': {message}{}", Help(help))]
+    Option {
+        /// The table.
+        table: String,
+        /// The option's key.
+        option: String,
+        /// What is wrong with it.
+        message: String,
+        /// What to do about it, or empty.
+        help: String,
+    },
+    /// The reader of our output has gone away (`| head`): not a failure, the job just ends.
+    #[error("the output was closed")]
+    OutputClosed,
+    /// The job was asked to stop (Ctrl-C).
+    #[error("interrupted")]
+    Interrupted,
+    /// A broken promise inside Millstream itself.
+    #[error("internal error (please report it): {0}")]
+    Internal(String),
+}
+
+/// Renders as a `help:` line, or as nothing.
+struct Help<'a>(&'a str);
+
+impl fmt::Display for Help<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "\n  help: {}", self.0) }
+    }
+}
+
+/// The result of anything a job does.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,41 @@
+//! Columnar expressions as the engine sees them: a column, or something that computes one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::DataType;
+
+use crate::error::Result;
+
+/// Computes one column from a batch. Implemented by the SQL crate.
+pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
+    /// One value per row of `batch`.
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef>;
+    /// The type of the column that comes out.
+    fn data_type(&self) -> &DataType;
+}
+
+/// A column of the input batch, by position, or a computed one.
+#[derive(Debug, Clone)]
+pub enum Expr {
+    /// The input's column at this index, as it is.
+    Column(usize),
+    /// Anything else.
+    Computed(Arc<dyn Evaluate>),
+}
+
+impl Expr {
+    /// The column for `batch`; a plain column is only reference-counted, never copied.
+    pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        match self {
+            Expr::Column(index) => Ok(batch.column(*index).clone()),
+            Expr::Computed(expr) => expr.evaluate(batch),
+        }
+    }
+
+    /// Whether this is a column as it is.
+    pub fn is_column(&self) -> bool {
+        matches!(self, Expr::Column(_))
+    }
+}

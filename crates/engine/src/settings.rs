@@ -1,0 +1,256 @@
+//! Settings of a job: `SET 'key' = 'value'` in SQL and `--set key=value` on the command line.
+
+/// Everything that can be set for a job, with its default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `workers`: worker threads. Default: the number of processors.
+    pub workers: usize,
+    /// `memory`: budget in bytes for state, buffers and queues. Default: half of the machine.
+    pub memory_bytes: u64,
+    /// `epoch.bytes`: input bytes per worker after which an epoch ends.
+    pub epoch_bytes: u64,
+    /// `epoch.max_idle_ms`: an epoch with changes ends after this long without input.
+    pub epoch_max_idle_ms: u64,
+    /// `fragment.bytes`: bytes of rows in one fragment after which an epoch ends.
+    pub fragment_bytes: u64,
+    /// `fragment.mode`: whether fragments aggregate or pass rows through.
+    pub fragment_mode: FragmentMode,
+    /// `batch.rows`: rows in a batch at most.
+    pub batch_rows: usize,
+    /// `watermark.max_ahead`: how far ahead of the clock a record may push the watermark,
+    /// microseconds. `None`: as far as it likes.
+    pub max_ahead_us: Option<i64>,
+    /// `allowed_lateness`: how much longer than its end a window waits for late records,
+    /// microseconds. It delays firing by as much: a fired window never changes.
+    pub allowed_lateness_us: i64,
+}
+
+/// How fragments (state held for another worker's partitions) take updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FragmentMode {
+    /// Decided per window from a sample of batches.
+    Auto,
+    /// Always look the key up and update in place.
+    Aggregate,
+    /// Always append, leaving all merging to the leader.
+    PassThrough,
+}
+
+/// A setting that does not exist or a value that does not fit it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("setting '{key}': {message}\n  help: {help}")]
+pub struct SettingError {
+    /// The key as given.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+/// Every key with the form of its values and what it does, for messages and documentation.
+pub const SETTINGS: &[(&str, &str, &str)] = &[
+    ("workers", "1 to 256", "worker threads; default: the number of processors"),
+    ("memory", "'1GB', '512MB' or bytes", "budget for state, buffers and queues"),
+    ("epoch.bytes", "'64MB' or bytes", "input per worker after which an epoch ends"),
+    ("epoch.max_idle_ms", "milliseconds", "idle time after which an open epoch ends"),
+    ("fragment.bytes", "'8MB' or bytes", "rows in a fragment after which an epoch ends"),
+    ("fragment.mode", "auto, aggregate or pass-through", "how fragments take updates"),
+    ("batch.rows", "1 to 1048576", "rows in a batch at most"),
+    (
+        "watermark.max_ahead",
+        "'1 day', '10 s' or none",
+        "how far ahead of the clock a record may push the watermark",
+    ),
+    ("allowed_lateness", "'5 s'", "how much longer than its end a window waits for late records"),
+];
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            workers: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            memory_bytes: machine_memory_bytes() / 2,
+            epoch_bytes: 64 << 20,
+            epoch_max_idle_ms: 100,
+            fragment_bytes: 8 << 20,
+            fragment_mode: FragmentMode::Auto,
+            batch_rows: 16 * 1024,
+            max_ahead_us: Some(86_400_000_000),
+            allowed_lateness_us: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// Sets `key` from its textual `value`.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        let value = value.trim();
+        match key {
+            "workers" => self.workers = number(key, value, 1, 256)? as usize,
+            "memory" => self.memory_bytes = bytes(key, value, 16 << 20)?,
+            "epoch.bytes" => self.epoch_bytes = bytes(key, value, 1)?,
+            "epoch.max_idle_ms" => self.epoch_max_idle_ms = number(key, value, 1, 3_600_000)?,
+            "fragment.bytes" => self.fragment_bytes = bytes(key, value, 1)?,
+            "fragment.mode" => {
+                self.fragment_mode = match value.to_ascii_lowercase().as_str() {
+                    "auto" => FragmentMode::Auto,
+                    "aggregate" => FragmentMode::Aggregate,
+                    "pass-through" => FragmentMode::PassThrough,
+                    _ => return Err(wrong(key, value)),
+                }
+            }
+            "batch.rows" => self.batch_rows = number(key, value, 1, 1 << 20)? as usize,
+            "watermark.max_ahead" => {
+                self.max_ahead_us = if value.eq_ignore_ascii_case("none") {
+                    None
+                } else {
+                    Some(parse_duration_us(value).ok_or_else(|| wrong(key, value))?)
+                }
+            }
+            "allowed_lateness" => {
+                self.allowed_lateness_us =
+                    parse_duration_us(value).ok_or_else(|| wrong(key, value))?
+            }
+            _ => return Err(unknown(key)),
+        }
+        Ok(())
+    }
+}
+
+fn wrong(key: &str, value: &str) -> SettingError {
+    let form = SETTINGS.iter().find(|s| s.0 == key).map_or("", |s| s.1);
+    SettingError {
+        key: key.to_string(),
+        message: format!("'{value}' does not fit"),
+        help: format!("write {form}"),
+    }
+}
+
+fn unknown(key: &str) -> SettingError {
+    let names: Vec<&str> = SETTINGS.iter().map(|s| s.0).collect();
+    let help = match closest(key, names.iter().copied()) {
+        Some(name) => format!("did you mean '{name}'?"),
+        None => format!("the settings are {}", names.join(", ")),
+    };
+    SettingError { key: key.to_string(), message: "there is no such setting".into(), help }
+}
+
+fn number(key: &str, value: &str, min: u64, max: u64) -> Result<u64, SettingError> {
+    value.parse().ok().filter(|n| (min..=max).contains(n)).ok_or_else(|| wrong(key, value))
+}
+
+fn bytes(key: &str, value: &str, min: u64) -> Result<u64, SettingError> {
+    let parsed = parse_bytes(value).ok_or_else(|| wrong(key, value))?;
+    if parsed < min {
+        return Err(SettingError {
+            key: key.to_string(),
+            message: format!("'{value}' is too little"),
+            help: format!("give at least {min} bytes"),
+        });
+    }
+    Ok(parsed)
+}
+
+/// Splits `'12 ms'` into number and unit.
+fn number_and_unit(text: &str) -> Option<(f64, String)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    Some((number, text[end..].trim().to_ascii_lowercase()))
+}
+
+/// Parses `1GB`, `64 MiB`, `4096`; both KB and KiB count 1024 bytes.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let (number, unit) = number_and_unit(text)?;
+    let factor: u64 = match unit.as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    Some((number * factor as f64) as u64)
+}
+
+/// Parses `10 s`, `5 minutes`, `1 day`, `250ms` into microseconds; a unit is required, except for 0.
+pub fn parse_duration_us(text: &str) -> Option<i64> {
+    let (number, unit) = number_and_unit(text)?;
+    let factor: f64 = match unit.as_str() {
+        "" if number == 0.0 => 1.0,
+        "us" | "microsecond" | "microseconds" => 1.0,
+        "ms" | "millisecond" | "milliseconds" => 1e3,
+        "s" | "sec" | "second" | "seconds" => 1e6,
+        "min" | "minute" | "minutes" => 60e6,
+        "h" | "hour" | "hours" => 3_600e6,
+        "d" | "day" | "days" => 86_400e6,
+        _ => return None,
+    };
+    let us = number * factor;
+    (us < i64::MAX as f64).then_some(us as i64)
+}
+
+/// The candidate most like `word`, if one is like it at all (for "did you mean").
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    candidates
+        .map(|c| (edit_distance(&word, &c.to_lowercase()), c))
+        .filter(|(distance, c)| *distance <= 1 + c.len().min(word.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// Edit distance with transposition of neighbours counted once.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+/// Physical memory, or a cautious guess where the system does not say.
+fn machine_memory_bytes() -> u64 {
+    std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        })
+        .map_or(4 << 30, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_parsed_with_their_units() {
+        let mut s = Settings::default();
+        s.set("memory", "1GB").unwrap();
+        assert_eq!(s.memory_bytes, 1 << 30);
+        s.set("watermark.max_ahead", "2 hours").unwrap();
+        assert_eq!(s.max_ahead_us, Some(7_200_000_000));
+        s.set("watermark.max_ahead", "none").unwrap();
+        assert_eq!(s.max_ahead_us, None);
+    }
+
+    #[test]
+    fn a_typing_mistake_is_answered_with_the_nearest_setting() {
+        let error = Settings::default().set("memroy", "1GB").unwrap_err();
+        assert!(error.to_string().contains("did you mean 'memory'?"), "{error}");
+        let error = Settings::default().set("workers", "many").unwrap_err();
+        assert!(error.to_string().contains("1 to 256"), "{error}");
+    }
+}

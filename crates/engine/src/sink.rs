@@ -1,0 +1,34 @@
+//! Sinks: where result rows go.
+
+use std::fmt::Debug;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use crate::error::Result;
+
+/// In which order a sink wants its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// Any: workers write at the same time, a window's rows as soon as each leader has them.
+    Any,
+    /// The same bytes whatever the parallelism: windows in order of event time, the rows of a
+    /// window sorted by their columns from left to right (NULLs last); rows of a stateless query in
+    /// the order (batch number within the split, split). One call at a time.
+    Deterministic,
+}
+
+/// Takes result rows. Called from worker threads; a slow `write` slows the job, which is how
+/// back-pressure reaches the source.
+pub trait Sink: Send + Sync + Debug {
+    /// Called once, before the first row.
+    fn open(&self, schema: &SchemaRef) -> Result<()>;
+    /// The order this sink needs.
+    fn order(&self) -> RowOrder;
+    /// Takes rows. When it returns, rows of a fired window are on their way: a sink that buffers
+    /// must flush before it returns if `flush` is set (the last batch of a window).
+    /// [`crate::Error::OutputClosed`] ends the job quietly.
+    fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()>;
+    /// Called once after the last row, on success only.
+    fn finish(&self) -> Result<()>;
+}

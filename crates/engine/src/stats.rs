@@ -1,0 +1,52 @@
+//! Counters of a job: what tests assert on and what the closing line and `--json` print.
+
+/// What a job did. Counts are totals over all workers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stats {
+    /// Records read.
+    pub records: u64,
+    /// Input bytes read.
+    pub input_bytes: u64,
+    /// Windows fired with at least one group.
+    pub windows: u64,
+    /// Result rows written to the sink.
+    pub rows: u64,
+    /// Records that came too late for their window and were dropped.
+    pub late_records: u64,
+    /// Records without a usable event time, which belong to no window and were dropped.
+    pub null_time_records: u64,
+    /// Records too far ahead of the clock to advance the watermark (they still count).
+    pub ahead_records: u64,
+    /// Epochs ended, over all workers.
+    pub epochs: u64,
+    /// Epochs that ended without changes (their header still shipped).
+    pub empty_epochs: u64,
+    /// Rows that went into fragments.
+    pub fragment_rows_in: u64,
+    /// Rows of fragments shipped to leaders.
+    pub rows_shipped: u64,
+    /// Sealed segments shipped.
+    pub segments_shipped: u64,
+    /// Segments that leaders merged row by row.
+    pub merges: u64,
+    /// Segments that leaders adopted, indexing them where they stand.
+    pub adoptions: u64,
+    /// Times a fragment changed between aggregating and passing through.
+    pub mode_switches: u64,
+    /// Times a hash index grew.
+    pub index_growths: u64,
+    /// Windows fired while the source still had records.
+    pub windows_fired_early: u64,
+    /// Times a split was parked because its worker's segments were not yet merged.
+    pub credit_stalls: u64,
+    /// Times a split was parked because state was at its budget.
+    pub memory_stalls: u64,
+    /// Batches processed by a worker other than the one that reads their split.
+    pub batches_stolen: u64,
+    /// Largest number of bytes of state held at once.
+    pub state_bytes_peak: u64,
+    /// Live keys and values at that time, in bytes.
+    pub state_live_bytes_at_peak: u64,
+    /// Wall-clock (or virtual) microseconds from start to finish.
+    pub elapsed_us: u64,
+}

@@ -1,0 +1,104 @@
+//! Tables: where records come from. Implemented by connectors, driven by the job.
+//!
+//! A table is a fixed set of *splits* (the paper's physical data flows, section 5.1). A split is an
+//! ordered sequence of records that belongs to the source (a file, a generator's shard), never to a
+//! worker. Its reader hands out *chunks* in order and cheaply; decoding a chunk into a record batch
+//! is a pure function that any worker may run, at the same time as others.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+use crate::error::Result;
+
+/// A named collection of splits with one schema.
+pub trait Table: Send + Sync + Debug {
+    /// The physical columns, in order.
+    fn schema(&self) -> SchemaRef;
+    /// Whether every split ends by itself.
+    fn bounded(&self) -> bool;
+    /// Opens all splits, positioned at their first record. Batches carry only the columns of
+    /// `projection` (indices into [`Table::schema`]), in that order; with an empty projection they
+    /// carry only a row count. Calling it again starts again from the first record.
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>>;
+    /// One line for `explain`, for example `file data/events.csv (csv, 2 of 12 columns)`.
+    fn describe(&self, projection: &[usize]) -> String;
+}
+
+/// What the job tells its sources when it opens them.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Rows a batch should have at most.
+    pub batch_rows: usize,
+    /// The job's start time, microseconds since the epoch, the same for every split.
+    pub start_time_us: i64,
+    /// Number of workers: a hint for how finely to cut chunks, never for the number of splits.
+    pub workers: usize,
+}
+
+/// An ordered sequence of records.
+pub trait Split: Send {
+    /// For messages: a path, or `generator ysb, shard 3`.
+    fn name(&self) -> &str;
+    /// The next chunk in split order. Must be cheap: parsing belongs in [`Chunk::decode`].
+    /// `now_us` is the job's clock (microseconds since the epoch; virtual in simulation).
+    fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;
+}
+
+/// What a split has to offer now.
+pub enum SplitPoll {
+    /// The next chunk.
+    Chunk(Box<dyn Chunk>),
+    /// Nothing now. Ask again at `retry_at_us`, or when the waker was called.
+    Pending {
+        /// The job's clock at which to ask again, if the split knows.
+        retry_at_us: Option<i64>,
+    },
+    /// No further records, ever.
+    Ended,
+}
+
+/// Raw records of one split, not yet decoded.
+pub trait Chunk: Send {
+    /// Input bytes this chunk stands for; epochs and memory are counted in them.
+    fn bytes(&self) -> usize;
+    /// Decodes into the projected columns. Pure, may run on any worker and in any order.
+    fn decode(self: Box<Self>) -> Result<RecordBatch>;
+}
+
+/// A batch already in memory is its own chunk.
+impl Chunk for RecordBatch {
+    fn bytes(&self) -> usize {
+        // Logical bytes of the slice, not of the buffers it shares with its neighbours.
+        self.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+    }
+    fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        Ok(*self)
+    }
+}
+
+/// What `CREATE TABLE … WITH (…)` says, as handed to the connectors.
+#[derive(Debug, Clone)]
+pub struct TableOptions {
+    /// The table's name.
+    pub name: String,
+    /// Its physical columns (no computed ones).
+    pub schema: SchemaRef,
+    /// The `WITH` options.
+    pub options: BTreeMap<String, String>,
+    /// Directory against which relative paths are resolved: that of the SQL file.
+    pub base_dir: PathBuf,
+}
+
+/// Makes tables and sinks from options: implemented by the connector crate, called by the SQL crate.
+pub trait Connectors: Send + Sync {
+    /// A table to read from. Errors are [`crate::Error::Option`] with the option at fault.
+    fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>>;
+    /// A sink to `INSERT INTO`.
+    fn sink(&self, options: &TableOptions) -> Result<Arc<dyn crate::sink::Sink>>;
+}
