@@ -1,1 +1,63 @@
-//! Skeleton.
+//! State of windowed operators: partial, mergeable, log-structured (paper, section 7).
+//!
+//! Every worker keeps its *own* partial state for whatever keys its input brings. What it holds for
+//! keys that another worker leads is a *fragment*; at the end of an epoch the fragment's rows are
+//! sealed into a [`Segment`] and handed to the leader, which merges or adopts it.
+//!
+//! What this crate promises: a table belongs to one thread; a sealed segment is immutable and needs
+//! nothing but itself; merging is associative and commutative with the empty value neutral, to the
+//! last bit; sealing is O(1); nothing is allocated per record. What it does not do: it knows no SQL
+//! types, no windows and no network, and it does not decide when to seal.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use millstream_state::*;
+//!
+//! // Rows: one word of key, one count.
+//! let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+//! let count = layout.values()[0];
+//! let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+//! let mut scratch = Scratch::default();
+//! let mut update = |table: &mut Table, words: &[u64], pool: &mut ChunkPool| {
+//!     let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
+//!     let keys = Keys { hashes: &hashes, words, vars: NoVarKeys };
+//!     table.update(&keys, pool, &mut scratch).count(count, None);
+//! };
+//!
+//! let (mut helper, mut leader) = (Table::new(layout.clone()), Table::new(layout.clone()));
+//! update(&mut helper, &[7, 8, 7], &mut pool);
+//! update(&mut leader, &[7], &mut pool);
+//! let delta = helper.seal();
+//! assert_eq!((delta.rows(), helper.rows()), (2, 0));
+//! leader.merge(&delta, &mut pool, &mut scratch);
+//!
+//! let mut rows = Vec::new();
+//! let rows = leader.scan(0, &mut rows);
+//! let mut counts: Vec<_> = rows.words(0).zip(rows.words(1)).collect();
+//! counts.sort();
+//! assert_eq!(counts, [(7, 3), (8, 1)]);
+//! ```
+
+mod arena;
+mod clock;
+pub mod float_sum;
+mod fragment;
+mod hash;
+mod index;
+mod layout;
+mod log;
+mod partition;
+mod table;
+mod value;
+
+pub use arena::Arena;
+pub use clock::VectorClock;
+pub use fragment::{Fragment, Mode};
+pub use hash::{hash_bytes, hash_word, hash_words};
+pub use layout::{RowLayout, ValueSlot};
+pub use log::{CHUNK_ROWS, ChunkPool};
+pub use partition::{Leaders, PARTITIONS, partition_of};
+pub use table::{BLOCK_ROWS, Keys, NoVarKeys, RowsRef, Scratch, Segment, Table, VarKeys};
+pub use value::{
+    Block, ValueKind, float_from_ordered, float_to_ordered, read_bytes, read_decimal_sum, read_i128,
+};

@@ -1,0 +1,118 @@
+//! Variable-length data of one log: keys and values whose size a row cannot fix.
+//!
+//! Rows refer to it by offset, so a log and its arena move together without being rewritten.
+
+/// A growing run of 8-byte words addressed by offset.
+///
+/// Offsets count words, so a 32-bit reference reaches 32 GiB.
+#[derive(Debug, Default)]
+pub struct Arena {
+    words: Vec<u64>,
+}
+
+/// A reference as rows hold it: the length in bytes above, the offset in words below.
+#[inline]
+pub(crate) fn pack(len_bytes: usize, offset_words: u32) -> u64 {
+    ((len_bytes as u64) << 32) | u64::from(offset_words)
+}
+
+/// The length in bytes of a packed reference.
+#[inline]
+pub(crate) fn packed_len(reference: u64) -> usize {
+    (reference >> 32) as usize
+}
+
+impl Arena {
+    /// Copies `bytes` in and returns the packed reference.
+    ///
+    /// # Panics
+    /// If one value has 4 GiB or the arena 32 GiB; the memory budget ends a job long before.
+    pub fn push_bytes(&mut self, bytes: &[u8]) -> u64 {
+        assert!(bytes.len() < u32::MAX as usize, "a value of 4 GiB");
+        let offset = self.alloc_words(bytes.len().div_ceil(8));
+        self.write_bytes(offset, bytes);
+        pack(bytes.len(), offset)
+    }
+
+    /// Makes room for `count` zeroed words and returns their offset.
+    ///
+    /// # Panics
+    /// If the arena would exceed 32 GiB.
+    pub fn alloc_words(&mut self, count: usize) -> u32 {
+        let offset = self.words.len();
+        assert!(offset + count <= u32::MAX as usize, "an arena of 32 GiB");
+        if self.words.capacity() - offset < count {
+            // By a half, not by doubling: idle room is memory that keys could use.
+            self.words.reserve_exact(count.max(offset / 2).max(64));
+        }
+        self.words.resize(offset + count, 0);
+        offset as u32
+    }
+
+    fn write_bytes(&mut self, offset: u32, bytes: &[u8]) {
+        let room = &mut self.words[offset as usize..offset as usize + bytes.len().div_ceil(8)];
+        // SAFETY: `room` is at least `bytes.len()` bytes of initialised, exclusively borrowed memory.
+        let room =
+            unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), bytes.len()) };
+        room.copy_from_slice(bytes);
+    }
+
+    /// The bytes behind a packed reference.
+    #[inline]
+    pub fn bytes(&self, reference: u64) -> &[u8] {
+        let (len, offset) = (packed_len(reference), reference as u32 as usize);
+        let words = &self.words[offset..offset + len.div_ceil(8)];
+        // SAFETY: `words` covers `len` bytes and u64 memory is readable as bytes.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len) }
+    }
+
+    /// Overwrites the value behind `reference` if the new one fits in its place; otherwise appends.
+    pub fn replace_bytes(&mut self, reference: u64, bytes: &[u8]) -> u64 {
+        if bytes.len().div_ceil(8) <= packed_len(reference).div_ceil(8) {
+            let offset = reference as u32;
+            self.write_bytes(offset, bytes);
+            pack(bytes.len(), offset)
+        } else {
+            self.push_bytes(bytes)
+        }
+    }
+
+    /// `count` words at `offset`.
+    pub fn words(&self, offset: u32, count: usize) -> &[u64] {
+        &self.words[offset as usize..offset as usize + count]
+    }
+
+    /// `count` words at `offset`, to be changed.
+    pub fn words_mut(&mut self, offset: u32, count: usize) -> &mut [u64] {
+        &mut self.words[offset as usize..offset as usize + count]
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
+    /// Bytes allocated.
+    pub fn allocated_bytes(&self) -> usize {
+        self.words.capacity() * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_and_can_be_replaced() {
+        let mut arena = Arena::default();
+        let a = arena.push_bytes(b"user-00000012345");
+        let empty = arena.push_bytes(b"");
+        let b = arena.push_bytes("Übergröße".as_bytes());
+        assert_eq!(arena.bytes(a), b"user-00000012345");
+        assert_eq!(arena.bytes(empty), b"");
+        let shorter = arena.replace_bytes(a, b"user-9");
+        assert_eq!(arena.bytes(shorter), b"user-9");
+        let longer = arena.replace_bytes(b, &[7; 100]);
+        assert_eq!(arena.bytes(longer), &[7; 100]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Hash index of a table: from a key's hash to its row's number.
+//!
+//! Open addressing with linear probing over 8-byte entries: the upper half of the key's hash above,
+//! the row number below. An entry whose row number is below the log's base is *absent*, which is how
+//! sealing a log empties its index in constant time. The slot follows from the high bits of the hash,
+//! so growing is one pass over the old slots that writes the new ones almost in order.
+
+use std::mem;
+
+use crate::log::RowId;
+
+/// Slots at the start: 8 KiB.
+const FIRST_SLOTS: usize = 1024;
+/// Grows when more than 3 of 4 slots are taken: a miss then probes 8 slots, about one cache line.
+const LOAD_NUMERATOR: usize = 3;
+const LOAD_DENOMINATOR: usize = 4;
+/// Below this many slots the index doubles. Above, it grows by a half, so that it is never less than
+/// half full: 16 bytes per key at the most.
+const DOUBLING_SLOTS: usize = 1 << 16;
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    slots: Vec<u64>,
+    /// Entries of the present generation.
+    len: usize,
+    grow_at: usize,
+    pub(crate) growths: u64,
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        Index { slots: Vec::new(), len: 0, grow_at: 0, growths: 0 }
+    }
+
+    /// Number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.len() * 8
+    }
+
+    /// Makes room for `count` more keys; `base` tells which entries are present.
+    pub(crate) fn reserve(&mut self, count: usize, base: RowId) {
+        if self.len + count <= self.grow_at {
+            return;
+        }
+        let needed = (self.len + count) * LOAD_DENOMINATOR / LOAD_NUMERATOR + 1;
+        let mut slots = self.slots.len().max(FIRST_SLOTS / 2);
+        while slots < needed || slots == self.slots.len() {
+            slots = if slots < DOUBLING_SLOTS { slots * 2 } else { slots + slots / 2 };
+        }
+        if !self.slots.is_empty() {
+            self.growths += 1;
+        }
+        let old = mem::replace(&mut self.slots, zeroed_slots(slots));
+        self.grow_at = slots * LOAD_NUMERATOR / LOAD_DENOMINATOR;
+        for entry in old {
+            if entry as u32 >= base {
+                let mut slot = self.home(entry >> 32);
+                while self.slots[slot] != 0 {
+                    slot = self.after(slot);
+                }
+                self.slots[slot] = entry;
+            }
+        }
+    }
+
+    /// Empties the index in constant time: every entry is below the log's new base.
+    pub(crate) fn new_generation(&mut self) {
+        self.len = 0;
+    }
+
+    /// Forgets everything, also the memory: for the rare case that row numbers start over.
+    pub(crate) fn reset(&mut self) {
+        *self = Index { growths: self.growths, ..Index::new() };
+    }
+
+    /// The first slot in which an entry with this upper half of its hash may stand.
+    #[inline(always)]
+    pub(crate) fn home(&self, hash_high: u64) -> usize {
+        ((hash_high * self.slots.len() as u64) >> 32) as usize
+    }
+
+    /// The slot to look at after `slot`.
+    #[inline(always)]
+    pub(crate) fn after(&self, slot: usize) -> usize {
+        let next = slot + 1;
+        if next == self.slots.len() { 0 } else { next }
+    }
+
+    /// The entry in `slot`.
+    ///
+    /// # Safety
+    /// `slot` must come from `home` or `after`.
+    #[inline(always)]
+    pub(crate) unsafe fn get(&self, slot: usize) -> u64 {
+        debug_assert!(slot < self.slots.len());
+        // SAFETY: `home` and `after` only return slots that exist.
+        unsafe { *self.slots.get_unchecked(slot) }
+    }
+
+    /// Fills an absent `slot`.
+    ///
+    /// # Safety
+    /// `slot` must come from `home` or `after`, and room for the key must have been reserved.
+    #[inline(always)]
+    pub(crate) unsafe fn set(&mut self, slot: usize, hash_high: u64, row: RowId) {
+        debug_assert!(slot < self.slots.len() && self.len < self.grow_at);
+        // SAFETY: as in `get`.
+        unsafe { *self.slots.get_unchecked_mut(slot) = hash_high << 32 | u64::from(row) };
+        self.len += 1;
+    }
+
+    /// Asks for the cache line of a hash's first slot.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let slot = self.slots.as_ptr().wrapping_add(self.home(hash >> 32));
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch has no effect on memory, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = slot;
+    }
+}
+
+/// Zeroed memory, on huge pages if it is large: a probe then costs one miss and not two.
+fn zeroed_slots(count: usize) -> Vec<u64> {
+    let slots = vec![0u64; count];
+    #[cfg(target_os = "linux")]
+    if count * 8 >= 4 << 20 {
+        let page = 2 << 20;
+        let start = (slots.as_ptr() as usize).next_multiple_of(page);
+        let end = slots.as_ptr() as usize + count * 8;
+        // SAFETY: the range lies within the vector; the advice changes no contents. That it fails
+        // where huge pages are not to be had is all right.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+    slots
+}

@@ -1,0 +1,228 @@
+//! Log-structured store (paper, section 7.2.1): dense rows in the order in which their keys arrived.
+//!
+//! A log is a list of chunks of equal capacity. Row numbers only grow, also over seals, so that a
+//! number below the log's first row means "not here any more": that is how an index is emptied
+//! without being touched. Rows never move once written, except while the log has a single chunk
+//! that is still growing to full size.
+
+use std::ptr;
+
+/// Rows in a full chunk.
+pub const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 12;
+const CHUNK_MASK: u32 = CHUNK_ROWS as u32 - 1;
+/// Rows in the first chunk of a small log.
+const FIRST_ROWS: usize = 64;
+
+/// Number of a row in its log, for the log's whole life. 0 is never a row.
+pub(crate) type RowId = u32;
+
+/// Memory for rows: word-aligned, of which `rows` are written.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// Its length stays 0: rows are written through the pointer, and words need no destructor.
+    memory: Vec<u64>,
+    rows: u32,
+    /// One bit per row that is not part of the state (adopted, but its key stood elsewhere).
+    dead: Option<Box<[u64; CHUNK_ROWS / 64]>>,
+}
+
+impl Chunk {
+    pub(crate) fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    pub(crate) fn row(&self, row: usize, row_words: usize) -> *const u64 {
+        debug_assert!(row < self.rows as usize);
+        self.memory.as_ptr().wrapping_add(row * row_words)
+    }
+
+    pub(crate) fn kill(&mut self, row: usize) {
+        let dead = self.dead.get_or_insert_with(|| Box::new([0; CHUNK_ROWS / 64]));
+        dead[row / 64] |= 1 << (row % 64);
+    }
+
+    pub(crate) fn is_dead(&self, row: usize) -> bool {
+        self.dead.as_ref().is_some_and(|dead| dead[row / 64] >> (row % 64) & 1 == 1)
+    }
+
+    fn bytes(&self) -> usize {
+        self.memory.capacity() * 8
+    }
+}
+
+/// Full-size chunks waiting to be used again, so that steady work touches no fresh memory.
+#[derive(Debug)]
+pub struct ChunkPool {
+    free: Vec<Vec<u64>>,
+    row_words: usize,
+    limit: usize,
+}
+
+impl ChunkPool {
+    /// A pool for rows of `row_words` words that keeps at most `limit_bytes`.
+    pub fn new(row_words: usize, limit_bytes: usize) -> ChunkPool {
+        let limit = limit_bytes / (CHUNK_ROWS * row_words * 8).max(1);
+        ChunkPool { free: Vec::new(), row_words, limit }
+    }
+
+    fn take(&mut self) -> Vec<u64> {
+        self.free.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_ROWS * self.row_words))
+    }
+
+    pub(crate) fn give(&mut self, chunk: Chunk) {
+        let full = chunk.memory.capacity() >= CHUNK_ROWS * self.row_words;
+        if full && self.free.len() < self.limit {
+            self.free.push(chunk.memory);
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.free.len() * CHUNK_ROWS * self.row_words * 8
+    }
+}
+
+/// The rows of one table.
+#[derive(Debug)]
+pub(crate) struct Log {
+    chunks: Vec<Chunk>,
+    /// Number of the first chunk; row `r` stands in chunk `(r >> CHUNK_BITS) - first_chunk`.
+    first_chunk: u32,
+    next: RowId,
+    row_words: usize,
+}
+
+impl Log {
+    /// An empty log. Row numbers begin with the second chunk's, so that 0 is none of them.
+    pub(crate) fn new(row_words: usize) -> Log {
+        Log { chunks: Vec::new(), first_chunk: 1, next: CHUNK_ROWS as u32, row_words }
+    }
+
+    /// The lowest number a row of this log can have now.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> RowId {
+        self.first_chunk << CHUNK_BITS
+    }
+
+    /// Room for `rows` more row numbers before they wrap; the owner starts over when it is gone.
+    pub(crate) fn ids_left(&self) -> u32 {
+        u32::MAX - self.next
+    }
+
+    /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
+    pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
+        let end = (self.next - self.base()) as usize + rows;
+        if self.chunks.len() == 1 && self.chunks[0].memory.capacity() < CHUNK_ROWS * self.row_words
+        {
+            self.grow_first(end);
+        }
+        while self.chunks.len() * CHUNK_ROWS < end {
+            let small = self.chunks.is_empty() && end <= CHUNK_ROWS / 2;
+            let memory = if small {
+                Vec::with_capacity(end.max(FIRST_ROWS).next_power_of_two() * self.row_words)
+            } else {
+                pool.take()
+            };
+            self.chunks.push(Chunk { memory, rows: 0, dead: None });
+        }
+    }
+
+    fn grow_first(&mut self, end: usize) {
+        let chunk = &mut self.chunks[0];
+        if chunk.memory.capacity() >= end.min(CHUNK_ROWS) * self.row_words {
+            return;
+        }
+        let rows = end.next_power_of_two().min(CHUNK_ROWS);
+        let mut memory: Vec<u64> = Vec::with_capacity(rows * self.row_words);
+        // SAFETY: the old memory holds `chunk.rows` written rows, the new one has room for more, and
+        // they are different allocations.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                chunk.memory.as_ptr(),
+                memory.as_mut_ptr(),
+                chunk.rows as usize * self.row_words,
+            );
+        }
+        chunk.memory = memory;
+    }
+
+    /// Takes the next row number and its place, uninitialised.
+    ///
+    /// # Safety
+    /// Room must have been reserved, and the caller must write all words of the row before anybody
+    /// reads it.
+    #[inline(always)]
+    pub(crate) unsafe fn append(&mut self) -> (RowId, *mut u64) {
+        let id = self.next;
+        self.next += 1;
+        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
+        debug_assert!(index < self.chunks.len());
+        // SAFETY: `reserve` made the chunk, as the caller promises.
+        let chunk = unsafe { self.chunks.get_unchecked_mut(index) };
+        let row = id & CHUNK_MASK;
+        chunk.rows = row + 1;
+        (id, chunk.memory.as_mut_ptr().wrapping_add(row as usize * self.row_words))
+    }
+
+    /// The place of a row.
+    ///
+    /// # Safety
+    /// `id` must be a row of this log: `base() <= id < next()`.
+    #[inline(always)]
+    pub(crate) unsafe fn row(&self, id: RowId) -> *mut u64 {
+        debug_assert!((self.base()..self.next).contains(&id));
+        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
+        // SAFETY: every number between base and next has its chunk.
+        let chunk = unsafe { self.chunks.get_unchecked(index) };
+        chunk.memory.as_ptr().wrapping_add((id & CHUNK_MASK) as usize * self.row_words).cast_mut()
+    }
+
+    /// Takes in `chunk` as it stands. Its row `r` gets the number `result + r`; what is left of the
+    /// chunk that was open before stays unused.
+    pub(crate) fn adopt(&mut self, chunk: Chunk) -> RowId {
+        self.skip_to_chunk_end();
+        let first = self.next;
+        self.next += chunk.rows;
+        let full = chunk.memory.capacity() >= CHUNK_ROWS * self.row_words;
+        self.chunks.push(chunk);
+        if !full {
+            self.skip_to_chunk_end();
+        }
+        first
+    }
+
+    /// Goes on with a new chunk.
+    fn skip_to_chunk_end(&mut self) {
+        // Chunks that were reserved ahead of need hold no rows; they would break the numbering.
+        let used = ((self.next - self.base()) as usize).div_ceil(CHUNK_ROWS);
+        self.chunks.truncate(used);
+        self.next = (self.next + CHUNK_MASK) & !CHUNK_MASK;
+    }
+
+    pub(crate) fn chunk_mut(&mut self, id: RowId) -> (&mut Chunk, usize) {
+        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
+        (&mut self.chunks[index], (id & CHUNK_MASK) as usize)
+    }
+
+    /// Hands out all rows and goes on, empty, with higher row numbers.
+    pub(crate) fn seal(&mut self) -> Vec<Chunk> {
+        let chunks = std::mem::take(&mut self.chunks);
+        let skipped = (self.next - self.base()).div_ceil(CHUNK_ROWS as u32).max(1);
+        self.first_chunk += skipped;
+        self.next = self.base();
+        chunks.into_iter().filter(|c| c.rows > 0).collect()
+    }
+
+    pub(crate) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    pub(crate) fn into_chunks(self) -> Vec<Chunk> {
+        self.chunks
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.iter().map(Chunk::bytes).sum()
+    }
+}

@@ -1,0 +1,501 @@
+//! A table of state: an index over a log (paper, section 7.2.1), with rows as [`RowLayout`] says.
+//!
+//! All access is by block: hash a few hundred keys, ask for their index lines, find or append all
+//! rows, then update one value column after the other through the rows' places. That hides memory
+//! latency and leaves no dispatch per record.
+
+use std::sync::Arc;
+
+use crate::arena::{Arena, packed_len};
+use crate::hash::hash_words;
+use crate::index::Index;
+use crate::layout::RowLayout;
+use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
+use crate::value::Block;
+
+/// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked for.
+pub const BLOCK_ROWS: usize = 512;
+
+/// The variable-length parts of a block's keys.
+pub trait VarKeys {
+    /// The bytes of the `var`-th variable-length key column for row `row` of the block.
+    fn bytes(&self, row: usize, var: usize) -> &[u8];
+}
+
+/// For keys of fixed width.
+#[derive(Debug, Clone, Copy)]
+pub struct NoVarKeys;
+
+impl VarKeys for NoVarKeys {
+    fn bytes(&self, _row: usize, _var: usize) -> &[u8] {
+        &[]
+    }
+}
+
+/// A block of keys, row after row, with their hashes.
+///
+/// A variable-length key column has two words: the hash of its content, and its length in the upper
+/// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'a, V> {
+    /// One hash per row.
+    pub hashes: &'a [u64],
+    /// `key_words` words per row.
+    pub words: &'a [u64],
+    /// Contents of the variable-length columns.
+    pub vars: V,
+}
+
+/// Rows of one partition set and window slice, private to one thread.
+#[derive(Debug)]
+pub struct Table {
+    layout: Arc<RowLayout>,
+    index: Index,
+    log: Log,
+    arena: Arena,
+    /// Rows in the log that are part of the state, whether indexed or appended without look-up.
+    live_rows: usize,
+}
+
+/// Sealed rows on their way to their leader: immutable, position-independent, without an index.
+#[derive(Debug)]
+pub struct Segment {
+    chunks: Vec<Chunk>,
+    arena: Arena,
+    rows: usize,
+}
+
+impl Segment {
+    /// Rows in it.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes it occupies.
+    pub fn bytes(&self, row_bytes: usize) -> usize {
+        self.chunks.len() * CHUNK_ROWS * row_bytes + self.arena.allocated_bytes()
+    }
+}
+
+/// Buffers that block operations use again and again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    places: Vec<*mut u64>,
+    sources: Vec<*const u64>,
+    hashes: Vec<u64>,
+    words: Vec<u64>,
+}
+
+impl Table {
+    /// An empty table; it allocates nothing until it is used.
+    pub fn new(layout: Arc<RowLayout>) -> Table {
+        let log = Log::new(layout.row_words());
+        Table { layout, index: Index::new(), log, arena: Arena::default(), live_rows: 0 }
+    }
+
+    /// Finds the rows of a block of keys, appending those that are new, and returns their places for
+    /// updating. `new_rows` of the block tells how many were new.
+    pub fn update<'t, V: VarKeys>(
+        &'t mut self,
+        keys: &Keys<'_, V>,
+        pool: &mut ChunkPool,
+        scratch: &'t mut Scratch,
+    ) -> Block<'t> {
+        let before = self.index.len();
+        self.find_or_append(keys, pool, &mut scratch.places);
+        let new_rows = self.index.len() - before;
+        self.live_rows += new_rows;
+        Block::new(&self.layout, &mut self.arena, &scratch.places, new_rows)
+    }
+
+    /// Appends a row for every key of the block without looking any of them up (*pass-through*): all
+    /// merging is left to the leader.
+    pub fn append<'t, V: VarKeys>(
+        &'t mut self,
+        keys: &Keys<'_, V>,
+        pool: &mut ChunkPool,
+        scratch: &'t mut Scratch,
+    ) -> Block<'t> {
+        let rows = keys.hashes.len();
+        self.log.reserve(rows, pool);
+        scratch.places.clear();
+        for row in 0..rows {
+            // SAFETY: room was reserved, and `write_row` writes the whole row.
+            let place = unsafe { self.log.append().1 };
+            self.write_row(place, keys, row);
+            scratch.places.push(place);
+        }
+        self.live_rows += rows;
+        Block::new(&self.layout, &mut self.arena, &scratch.places, rows)
+    }
+
+    fn find_or_append<V: VarKeys>(
+        &mut self,
+        keys: &Keys<'_, V>,
+        pool: &mut ChunkPool,
+        places: &mut Vec<*mut u64>,
+    ) {
+        let rows = keys.hashes.len();
+        debug_assert_eq!(keys.words.len(), rows * self.layout.key_words());
+        self.log.reserve(rows, pool);
+        self.index.reserve(rows, self.log.base());
+        places.clear();
+        places.reserve(rows);
+        for &hash in keys.hashes {
+            self.index.prefetch(hash);
+        }
+        match (self.layout.key_words(), self.layout.var_words().is_empty()) {
+            (1, true) => self.probe_all(
+                keys,
+                places,
+                |table, place, row| {
+                    // SAFETY: a row has at least its key's word, and the block a word per row.
+                    table.write_row_with::<1>(place, unsafe {
+                        keys.words.as_ptr().add(row).cast::<[u64; 1]>().read()
+                    })
+                },
+                |_, place, row| {
+                    // SAFETY: as above.
+                    unsafe { *place == *keys.words.get_unchecked(row) }
+                },
+            ),
+            _ => self.probe_all(
+                keys,
+                places,
+                |table, place, row| table.write_row(place, keys, row),
+                |table, place, row| table.same_key(place, keys, row),
+            ),
+        }
+    }
+
+    /// The loop over a block, for one way of writing and comparing keys.
+    #[inline(always)]
+    fn probe_all<V: VarKeys>(
+        &mut self,
+        keys: &Keys<'_, V>,
+        places: &mut Vec<*mut u64>,
+        write: impl Fn(&mut Table, *mut u64, usize),
+        same: impl Fn(&Table, *const u64, usize) -> bool,
+    ) {
+        let base = self.log.base();
+        for (row, &hash) in keys.hashes.iter().enumerate() {
+            let high = hash >> 32;
+            let mut slot = self.index.home(high);
+            let place = loop {
+                // SAFETY: `slot` comes from `home` and `after`.
+                let entry = unsafe { self.index.get(slot) };
+                if (entry as u32) < base {
+                    // SAFETY: the caller reserved room in log and index, and `write` writes the row.
+                    let (id, place) = unsafe { self.log.append() };
+                    write(self, place, row);
+                    // SAFETY: as above.
+                    unsafe { self.index.set(slot, high, id) };
+                    break place;
+                }
+                if entry >> 32 == high {
+                    // SAFETY: an entry that is not absent names a row of this log.
+                    let place = unsafe { self.log.row(entry as u32) };
+                    if same(self, place, row) {
+                        break place;
+                    }
+                }
+                slot = self.index.after(slot);
+            };
+            places.push(place);
+        }
+    }
+
+    /// Writes a new row with a key of `N` words of fixed width.
+    #[inline(always)]
+    fn write_row_with<const N: usize>(&mut self, place: *mut u64, key: [u64; N]) {
+        // SAFETY: `place` is a fresh row of `row_words() = N + template.len()` words.
+        unsafe {
+            place.cast::<[u64; N]>().write(key);
+            for (i, &word) in self.layout.template().iter().enumerate() {
+                place.add(N + i).write(word);
+            }
+        }
+    }
+
+    /// Writes a new row, copying variable-length keys into the arena.
+    fn write_row<V: VarKeys>(&mut self, place: *mut u64, keys: &Keys<'_, V>, row: usize) {
+        let width = self.layout.key_words();
+        let key = &keys.words[row * width..(row + 1) * width];
+        // SAFETY: `place` is a fresh row of key words followed by the template's words.
+        let words = unsafe {
+            std::ptr::copy_nonoverlapping(key.as_ptr(), place, width);
+            let template = self.layout.template();
+            std::ptr::copy_nonoverlapping(template.as_ptr(), place.add(width), template.len());
+            std::slice::from_raw_parts_mut(place, width)
+        };
+        for (var, &word) in self.layout.var_words().iter().enumerate() {
+            let bytes = keys.vars.bytes(row, var);
+            if !bytes.is_empty() {
+                words[word] = self.arena.push_bytes(bytes);
+            }
+        }
+    }
+
+    /// Whether the row at `place` has the key of row `row` of the block.
+    fn same_key<V: VarKeys>(&self, place: *const u64, keys: &Keys<'_, V>, row: usize) -> bool {
+        let width = self.layout.key_words();
+        let key = &keys.words[row * width..(row + 1) * width];
+        // SAFETY: `place` is a written row of this table, which nobody changes meanwhile.
+        let stored = unsafe { std::slice::from_raw_parts(place, width) };
+        let vars = self.layout.var_words();
+        if vars.is_empty() {
+            return stored == key;
+        }
+        stored.iter().zip(key).enumerate().all(|(i, (s, k))| {
+            if vars.contains(&i) { packed_len(*s) == packed_len(*k) } else { s == k }
+        }) && vars.iter().enumerate().all(|(var, &word)| {
+            packed_len(stored[word]) == 0
+                || self.arena.bytes(stored[word]) == keys.vars.bytes(row, var)
+        })
+    }
+
+    /// Closes what has been written since the last seal into a segment and starts again from empty
+    /// (paper, section 7.2.2, steps 2 and 5). Constant time, apart from the list of chunks.
+    pub fn seal(&mut self) -> Segment {
+        let rows = std::mem::take(&mut self.live_rows);
+        let segment =
+            Segment { chunks: self.log.seal(), arena: std::mem::take(&mut self.arena), rows };
+        self.index.new_generation();
+        if self.log.ids_left() < 1 << 28 {
+            self.log = Log::new(self.layout.row_words());
+            self.index.reset();
+        }
+        segment
+    }
+
+    /// Merges a segment row by row (paper, section 7.2.2, step 4); returns how many keys were new.
+    pub fn merge(
+        &mut self,
+        segment: &Segment,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let before = self.index.len();
+        for chunk in &segment.chunks {
+            for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
+                let end = (start + BLOCK_ROWS).min(chunk.rows());
+                self.gather_keys(chunk, start..end, scratch);
+                let Scratch { places, sources, hashes, words } = scratch;
+                let keys = Keys {
+                    hashes,
+                    words,
+                    vars: SegmentVars { sources, segment, layout: &self.layout.clone() },
+                };
+                self.find_or_append(&keys, pool, places);
+                let mut block = Block::new(&self.layout, &mut self.arena, places, 0);
+                // SAFETY: the sources are rows of `segment`, which has this layout and which nobody
+                // changes; they do not overlap this table's rows.
+                unsafe { block.merge_rows(sources, &segment.arena) };
+            }
+        }
+        let new = self.index.len() - before;
+        self.live_rows += new;
+        new
+    }
+
+    /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key is
+    /// already known are merged, and left behind as holes (paper, section 7.2.1: one index over
+    /// several logs). Refused, giving the segment back, when rows refer to an arena.
+    pub fn adopt(&mut self, segment: Segment, scratch: &mut Scratch) -> Result<usize, Segment> {
+        if self.layout.uses_arena() {
+            return Err(segment);
+        }
+        let before = self.index.len();
+        for chunk in segment.chunks {
+            let (rows, first) = (chunk.rows(), self.log.adopt(chunk));
+            for start in (0..rows).step_by(BLOCK_ROWS) {
+                self.index_adopted(first, start..(start + BLOCK_ROWS).min(rows), scratch);
+            }
+        }
+        let new = self.index.len() - before;
+        self.live_rows += new;
+        Ok(new)
+    }
+
+    fn index_adopted(&mut self, first: u32, rows: std::ops::Range<usize>, scratch: &mut Scratch) {
+        self.index.reserve(rows.len(), self.log.base());
+        let (chunk, _) = self.log.chunk_mut(first);
+        let chunk: *const Chunk = chunk;
+        // SAFETY: the log's list of chunks does not change below; only `dead` bits of this chunk do,
+        // which gathering keys does not look at.
+        self.gather_keys(unsafe { &*chunk }, rows.clone(), scratch);
+        for &hash in &scratch.hashes {
+            self.index.prefetch(hash);
+        }
+        let width = self.layout.key_words();
+        scratch.places.clear();
+        let mut holes = Vec::new();
+        for (i, row) in rows.enumerate() {
+            let high = scratch.hashes[i] >> 32;
+            let key = &scratch.words[i * width..(i + 1) * width];
+            let mut slot = self.index.home(high);
+            loop {
+                // SAFETY: `slot` comes from `home` and `after`.
+                let entry = unsafe { self.index.get(slot) };
+                if (entry as u32) < self.log.base() {
+                    // SAFETY: room was reserved above.
+                    unsafe { self.index.set(slot, high, first + row as u32) };
+                    break;
+                }
+                if entry >> 32 == high {
+                    // SAFETY: an entry that is not absent names a row of this log.
+                    let place = unsafe { self.log.row(entry as u32) };
+                    // SAFETY: a row has at least its key's words.
+                    if unsafe { std::slice::from_raw_parts(place, width) } == key {
+                        holes.push((i, row));
+                        scratch.places.push(place);
+                        break;
+                    }
+                }
+                slot = self.index.after(slot);
+            }
+        }
+        let sources: Vec<*const u64> = holes.iter().map(|(i, _)| scratch.sources[*i]).collect();
+        let mut block = Block::new(&self.layout, &mut self.arena, &scratch.places, 0);
+        // SAFETY: sources and places are rows of this layout, and different rows: a source is not
+        // indexed. Without an arena in use its contents do not matter.
+        unsafe { block.merge_rows(&sources, &Arena::default()) };
+        for (_, row) in holes {
+            self.log.chunk_mut(first).0.kill(row);
+        }
+    }
+
+    /// Reads the keys of some rows of a chunk into the scratch buffers, and hashes them.
+    fn gather_keys(&self, chunk: &Chunk, rows: std::ops::Range<usize>, scratch: &mut Scratch) {
+        let Scratch { sources, hashes, words, .. } = scratch;
+        let (width, row_words) = (self.layout.key_words(), self.layout.row_words());
+        sources.clear();
+        hashes.clear();
+        words.clear();
+        for row in rows {
+            let place = chunk.row(row, row_words);
+            sources.push(place);
+            // SAFETY: the chunk's rows are written and have `row_words >= width` words.
+            let key = unsafe { std::slice::from_raw_parts(place, width) };
+            let at = words.len();
+            words.extend_from_slice(key);
+            for &var in self.layout.var_words() {
+                words[at + var] &= !0xFFFF_FFFF; // the offset is no part of the key
+            }
+            hashes.push(hash_words(&words[at..]));
+        }
+    }
+
+    /// Keys held (with duplicates, if rows were appended without look-up).
+    pub fn rows(&self) -> usize {
+        self.live_rows
+    }
+
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        self.index.bytes() + self.log.bytes() + self.arena.allocated_bytes()
+    }
+
+    /// Bytes of live keys and values.
+    pub fn live_bytes(&self) -> usize {
+        self.live_rows * self.layout.row_bytes() + self.arena.used_bytes()
+    }
+
+    /// Times the index has grown.
+    pub fn growths(&self) -> u64 {
+        self.index.growths
+    }
+
+    /// Number of scan blocks; see [`Table::scan`].
+    pub fn scan_blocks(&self) -> usize {
+        self.log.chunks().len()
+    }
+
+    /// All rows of one scan block (up to [`CHUNK_ROWS`]), in log order. A scan goes over blocks
+    /// `0..scan_blocks()`; the table must not change in between.
+    pub fn scan<'t>(&'t self, block: usize, rows: &'t mut Vec<*const u64>) -> RowsRef<'t> {
+        rows.clear();
+        let chunk = &self.log.chunks()[block];
+        for row in 0..chunk.rows() {
+            if !chunk.is_dead(row) {
+                rows.push(chunk.row(row, self.layout.row_words()));
+            }
+        }
+        RowsRef { rows, arena: &self.arena, layout: &self.layout }
+    }
+
+    /// Gives the memory of a table that is no longer needed to the pool.
+    pub fn recycle(self, pool: &mut ChunkPool) {
+        self.log.into_chunks().into_iter().for_each(|chunk| pool.give(chunk));
+    }
+}
+
+impl Segment {
+    /// Gives the memory of a merged segment to the pool.
+    pub fn recycle(self, pool: &mut ChunkPool) {
+        self.chunks.into_iter().for_each(|chunk| pool.give(chunk));
+    }
+}
+
+struct SegmentVars<'a> {
+    sources: &'a [*const u64],
+    segment: &'a Segment,
+    layout: &'a RowLayout,
+}
+
+impl VarKeys for SegmentVars<'_> {
+    fn bytes(&self, row: usize, var: usize) -> &[u8] {
+        // SAFETY: sources are written rows of the segment, and var words lie within them.
+        let reference = unsafe { *self.sources[row].add(self.layout.var_words()[var]) };
+        if packed_len(reference) == 0 { &[] } else { self.segment.arena.bytes(reference) }
+    }
+}
+
+/// Rows of a table, to read.
+#[derive(Debug)]
+pub struct RowsRef<'t> {
+    rows: &'t [*const u64],
+    arena: &'t Arena,
+    layout: &'t RowLayout,
+}
+
+impl<'t> RowsRef<'t> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Word `word` of every row, in order.
+    #[inline]
+    pub fn words(&self, word: usize) -> impl Iterator<Item = u64> + '_ {
+        assert!(word < self.layout.row_words());
+        // SAFETY: rows are written and have `row_words` words; the table is borrowed.
+        self.rows.iter().map(move |row| unsafe { *row.add(word) })
+    }
+
+    /// Word `word` of row `row`.
+    #[inline]
+    pub fn word(&self, row: usize, word: usize) -> u64 {
+        assert!(word < self.layout.row_words());
+        // SAFETY: as above.
+        unsafe { *self.rows[row].add(word) }
+    }
+
+    /// The arena that the rows refer to.
+    pub fn arena(&self) -> &'t Arena {
+        self.arena
+    }
+
+    /// The rows' layout.
+    pub fn layout(&self) -> &'t RowLayout {
+        self.layout
+    }
+}
+
+// SAFETY: the raw pointers in a scratch are only used within one call on the thread that owns it.
+unsafe impl Send for Scratch {}

@@ -1,0 +1,425 @@
+//! Mergeable values: the CRDTs that rows of state are made of (paper, section 5.1, *Consistency*).
+//!
+//! Each has an empty value, an update by one input, and a merge that is associative and commutative
+//! with the empty value neutral. All are exact, so results do not depend on the order of merging:
+//! integers accumulate in 128 bits, decimals in 192, floats without rounding ([`crate::float_sum`]).
+
+use crate::arena::Arena;
+use crate::float_sum;
+use crate::layout::{RowLayout, ValueSlot};
+
+/// The kinds of mergeable value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueKind {
+    /// How many inputs: `u64`.
+    Count,
+    /// Sum of 64-bit integers: `i128`, which 2^63 inputs cannot overflow.
+    SumInt,
+    /// Sum of 128-bit integers (decimals): 192 bits.
+    SumDecimal,
+    /// Exact sum of doubles.
+    SumFloat,
+    /// Least `i64`.
+    Min64,
+    /// Greatest `i64`.
+    Max64,
+    /// Least `i128`.
+    Min128,
+    /// Greatest `i128`.
+    Max128,
+    /// Least byte string.
+    MinBytes,
+    /// Greatest byte string.
+    MaxBytes,
+}
+
+/// Marks a byte string that has met no input.
+const NO_BYTES: u64 = u64::MAX;
+
+impl ValueKind {
+    /// The empty value.
+    pub fn empty(self) -> &'static [u64] {
+        const MIN: u64 = i64::MIN as u64;
+        const MAX: u64 = i64::MAX as u64;
+        match self {
+            ValueKind::Count => &[0],
+            ValueKind::SumInt => &[0, 0],
+            ValueKind::SumDecimal => &[0, 0, 0],
+            ValueKind::SumFloat => &float_sum::EMPTY,
+            ValueKind::Min64 => &[MAX],
+            ValueKind::Max64 => &[MIN],
+            ValueKind::Min128 => &[u64::MAX, MAX],
+            ValueKind::Max128 => &[0, MIN],
+            ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
+        }
+    }
+
+    /// Words it takes in a row.
+    pub fn words(self) -> usize {
+        self.empty().len()
+    }
+
+    /// Whether only a seen bit tells an empty value from one that met input.
+    pub fn tracks_seen(self) -> bool {
+        !matches!(self, ValueKind::Count | ValueKind::MinBytes | ValueKind::MaxBytes)
+    }
+
+    /// Whether it may refer to the arena.
+    pub fn uses_arena(self) -> bool {
+        matches!(self, ValueKind::SumFloat | ValueKind::MinBytes | ValueKind::MaxBytes)
+    }
+}
+
+/// An `f64` as an `i64` that compares as SQL compares floats: -0.0 equals 0.0, all NaNs are one and
+/// greater than everything else.
+#[inline(always)]
+pub fn float_to_ordered(value: f64) -> i64 {
+    let canonical = if value.is_nan() { f64::NAN.abs() } else { value + 0.0 };
+    let bits = canonical.to_bits() as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+/// The inverse of [`float_to_ordered`].
+#[inline(always)]
+pub fn float_from_ordered(ordered: i64) -> f64 {
+    f64::from_bits((ordered ^ ((ordered >> 63) as u64 >> 1) as i64) as u64)
+}
+
+/// Reads an `i128` from two words of a row.
+#[inline(always)]
+pub fn read_i128(low: u64, high: u64) -> i128 {
+    (i128::from(high as i64) << 64) | i128::from(low)
+}
+
+/// The rows of a block of keys, ready for updating value by value.
+///
+/// `picks` are the positions within the block that take part (those whose argument is not NULL and
+/// whose FILTER holds); `None` means all. `value(k)` is the input at position `k`.
+#[derive(Debug)]
+pub struct Block<'t> {
+    layout: &'t RowLayout,
+    arena: &'t mut Arena,
+    places: &'t [*mut u64],
+    new_rows: usize,
+}
+
+impl<'t> Block<'t> {
+    pub(crate) fn new(
+        layout: &'t RowLayout,
+        arena: &'t mut Arena,
+        places: &'t [*mut u64],
+        new_rows: usize,
+    ) -> Block<'t> {
+        Block { layout, arena, places, new_rows }
+    }
+
+    /// How many of the block's keys were new.
+    pub fn new_rows(&self) -> usize {
+        self.new_rows
+    }
+
+    /// Calls `change` with the place of `slot`'s first word for each position that takes part.
+    #[inline(always)]
+    fn each(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        mut change: impl FnMut(*mut u64, usize, &mut Arena),
+    ) {
+        assert!(slot.word + slot.kind.words() <= self.layout.row_words());
+        match picks {
+            None => {
+                for (k, place) in self.places.iter().enumerate() {
+                    change(place.wrapping_add(slot.word), k, self.arena);
+                }
+            }
+            Some(picks) => {
+                for &k in picks {
+                    let place = self.places[k as usize];
+                    change(place.wrapping_add(slot.word), k as usize, self.arena);
+                }
+            }
+        }
+        if let (Some(bit), Some(word)) = (slot.seen_bit, self.layout.seen_word()) {
+            let mark = |place: *mut u64| {
+                // SAFETY: the seen word is one of the row's words; the block owns its rows.
+                unsafe { *place.add(word) |= 1 << bit };
+            };
+            match picks {
+                None => self.places.iter().for_each(|p| mark(*p)),
+                Some(picks) => picks.iter().for_each(|k| mark(self.places[*k as usize])),
+            }
+        }
+    }
+
+    /// Counts one input per position.
+    #[inline]
+    pub fn count(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
+        // SAFETY (all `change` closures here): `each` passes the place of the slot's first word in a
+        // row that the block has to itself, and checked that the slot lies within the row.
+        self.each(slot, picks, |place, _, _| unsafe { *place += 1 });
+    }
+
+    /// Adds 64-bit integers.
+    #[inline]
+    pub fn sum_int(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> i128,
+    ) {
+        // SAFETY: see `count`; the slot has two words.
+        self.each(slot, picks, |place, k, _| unsafe { add128(place, value(k)) });
+    }
+
+    /// Adds 128-bit integers.
+    #[inline]
+    pub fn sum_decimal(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> i128,
+    ) {
+        self.each(slot, picks, |place, k, _| {
+            let value = value(k);
+            // SAFETY: see `count`; the slot has three words.
+            unsafe { add192(place, [value as u64, (value >> 64) as u64, (value >> 127) as u64]) }
+        });
+    }
+
+    /// Adds doubles.
+    #[inline]
+    pub fn sum_float(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> f64,
+    ) {
+        self.each(slot, picks, |place, k, arena| {
+            // SAFETY: see `count`; the slot has three words.
+            let words = unsafe { &mut *place.cast::<[u64; 3]>() };
+            float_sum::add(words, arena, value(k));
+        });
+    }
+
+    /// Takes the least (`Min64`) or greatest (`Max64`) of 64-bit integers.
+    #[inline]
+    pub fn extreme64(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> i64,
+    ) {
+        // SAFETY: see `count`.
+        if slot.kind == ValueKind::Max64 {
+            self.each(slot, picks, |p, k, _| unsafe { *p = (*p as i64).max(value(k)) as u64 });
+        } else {
+            // SAFETY: see `count`.
+            self.each(slot, picks, |p, k, _| unsafe { *p = (*p as i64).min(value(k)) as u64 });
+        }
+    }
+
+    /// Takes the least or greatest of 128-bit integers.
+    #[inline]
+    pub fn extreme128(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> i128,
+    ) {
+        let max = slot.kind == ValueKind::Max128;
+        // SAFETY: see `count`; the slot has two words.
+        self.each(slot, picks, |place, k, _| unsafe { take128(place, value(k), max) });
+    }
+
+    /// Takes the least or greatest of byte strings.
+    #[inline]
+    pub fn extreme_bytes<'v>(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> &'v [u8],
+    ) {
+        let max = slot.kind == ValueKind::MaxBytes;
+        // SAFETY: see `count`.
+        self.each(slot, picks, |p, k, arena| unsafe { take_bytes(&mut *p, value(k), max, arena) });
+    }
+
+    /// Merges `sources[i]` into the `i`-th row, value by value.
+    ///
+    /// # Safety
+    /// Each source must be a written row of the same layout that refers to `arena`, and must not be
+    /// one of the block's rows.
+    pub(crate) unsafe fn merge_rows(&mut self, sources: &[*const u64], arena: &Arena) {
+        debug_assert_eq!(sources.len(), self.places.len());
+        if let Some(word) = self.layout.seen_word() {
+            for (place, source) in self.places.iter().zip(sources) {
+                // SAFETY: both are rows of this layout.
+                unsafe { *place.add(word) |= *source.add(word) };
+            }
+        }
+        let layout = self.layout;
+        for slot in layout.values() {
+            let at = |k: usize, word: usize| {
+                // SAFETY: as the caller promises; `word` lies within the slot.
+                unsafe { *sources[k].add(slot.word + word) }
+            };
+            let wide = |k: usize| read_i128(at(k, 0), at(k, 1));
+            let unmarked = ValueSlot { seen_bit: None, ..*slot };
+            match slot.kind {
+                // SAFETY: see `count`.
+                ValueKind::Count => self.each(unmarked, None, |p, k, _| unsafe {
+                    *p = (*p).wrapping_add(at(k, 0));
+                }),
+                ValueKind::SumInt => self.sum_int(unmarked, None, wide),
+                ValueKind::SumDecimal => self.each(unmarked, None, |place, k, _| {
+                    // SAFETY: see `count`; the slot has three words.
+                    unsafe { add192(place, [at(k, 0), at(k, 1), at(k, 2)]) }
+                }),
+                ValueKind::SumFloat => self.each(unmarked, None, |place, k, own| {
+                    // SAFETY: see `count`; the slot has three words.
+                    let words = unsafe { &mut *place.cast::<[u64; 3]>() };
+                    float_sum::merge(words, own, &[at(k, 0), at(k, 1), at(k, 2)], arena);
+                }),
+                ValueKind::Min64 | ValueKind::Max64 => {
+                    self.extreme64(unmarked, None, |k| at(k, 0) as i64);
+                }
+                ValueKind::Min128 | ValueKind::Max128 => self.extreme128(unmarked, None, wide),
+                ValueKind::MinBytes | ValueKind::MaxBytes => {
+                    let max = slot.kind == ValueKind::MaxBytes;
+                    self.each(unmarked, None, |place, k, own| {
+                        if at(k, 0) != NO_BYTES {
+                            // SAFETY: see `count`.
+                            unsafe { take_bytes(&mut *place, arena.bytes(at(k, 0)), max, own) }
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `place` must be two words to be written.
+#[inline(always)]
+unsafe fn add128(place: *mut u64, value: i128) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let (low, carry) = (*place).overflowing_add(value as u64);
+        *place = low;
+        let high = place.add(1);
+        *high = (*high).wrapping_add((value >> 64) as u64).wrapping_add(u64::from(carry));
+    }
+}
+
+/// # Safety
+/// `place` must be three words to be written.
+#[inline(always)]
+unsafe fn add192(place: *mut u64, value: [u64; 3]) {
+    // SAFETY: as the caller promises.
+    let words = unsafe { &mut *place.cast::<[u64; 3]>() };
+    let (low, carry) = words[0].overflowing_add(value[0]);
+    let (mid, carry1) = words[1].overflowing_add(value[1]);
+    let (mid, carry2) = mid.overflowing_add(u64::from(carry));
+    let high = words[2].wrapping_add(value[2]);
+    *words = [low, mid, high.wrapping_add(u64::from(carry1) + u64::from(carry2))];
+}
+
+/// # Safety
+/// `place` must be two words to be written.
+#[inline(always)]
+unsafe fn take128(place: *mut u64, value: i128, max: bool) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let current = read_i128(*place, *place.add(1));
+        let best = if max { current.max(value) } else { current.min(value) };
+        *place = best as u64;
+        *place.add(1) = (best >> 64) as u64;
+    }
+}
+
+fn take_bytes(place: &mut u64, value: &[u8], max: bool, arena: &mut Arena) {
+    if *place == NO_BYTES {
+        *place = arena.push_bytes(value);
+        return;
+    }
+    let current = arena.bytes(*place);
+    if (max && value > current) || (!max && value < current) {
+        *place = arena.replace_bytes(*place, value);
+    }
+}
+
+/// What a byte string value holds: `None` if it has met no input.
+pub fn read_bytes(word: u64, arena: &Arena) -> Option<&[u8]> {
+    (word != NO_BYTES).then(|| arena.bytes(word))
+}
+
+/// A decimal sum's 192 bits as an `i128`, or as text if it does not fit.
+pub fn read_decimal_sum(words: [u64; 3]) -> Result<i128, String> {
+    let value = read_i128(words[0], words[1]);
+    if (value >> 127) as u64 == words[2] { Ok(value) } else { Err(wide_to_text(words)) }
+}
+
+/// Decimal digits of a 192-bit two's complement integer.
+fn wide_to_text(words: [u64; 3]) -> String {
+    let negative = (words[2] as i64) < 0;
+    let mut magnitude = words;
+    if negative {
+        let mut carry = true;
+        for word in &mut magnitude {
+            let (flipped, overflow) = (!*word).overflowing_add(u64::from(carry));
+            (*word, carry) = (flipped, overflow);
+        }
+    }
+    let mut digits = Vec::new();
+    while magnitude != [0; 3] {
+        let mut rest = 0u128;
+        for word in magnitude.iter_mut().rev() {
+            let part = rest << 64 | u128::from(*word);
+            *word = (part / 10) as u64;
+            rest = part % 10;
+        }
+        digits.push(b'0' + rest as u8);
+    }
+    if negative {
+        digits.push(b'-');
+    }
+    digits.iter().rev().map(|d| char::from(*d)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_keep_their_order_as_integers() {
+        let ascending = [f64::NEG_INFINITY, -1.5, -1e-300, 0.0, 5e-324, 2.0, f64::INFINITY];
+        for pair in ascending.windows(2) {
+            assert!(float_to_ordered(pair[0]) < float_to_ordered(pair[1]), "{pair:?}");
+        }
+        assert_eq!(float_to_ordered(-0.0), float_to_ordered(0.0));
+        assert!(float_to_ordered(-f64::NAN) > float_to_ordered(f64::INFINITY));
+        for value in ascending {
+            assert_eq!(float_from_ordered(float_to_ordered(value)), value);
+        }
+    }
+
+    #[test]
+    fn a_decimal_sum_beyond_128_bits_keeps_every_digit() {
+        let max = i128::MAX;
+        let mut words = [0u64; 3];
+        for _ in 0..10 {
+            // SAFETY: three words.
+            unsafe { add192(words.as_mut_ptr(), [max as u64, (max >> 64) as u64, 0]) };
+        }
+        // 10 * (2^127 - 1)
+        let text = "1701411834604692317316873037158841057270";
+        assert_eq!(read_decimal_sum(words).unwrap_err(), text);
+        for _ in 0..10 {
+            let min = -max;
+            // SAFETY: three words.
+            unsafe { add192(words.as_mut_ptr(), [min as u64, (min >> 64) as u64, u64::MAX]) };
+        }
+        assert_eq!(read_decimal_sum(words), Ok(0));
+    }
+}
