@@ -100,3 +100,9 @@ impl fmt::Display for Help<'_> {
 
 /// The result of anything a job does.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Error {
+        Error::Internal(error.to_string())
+    }
+}

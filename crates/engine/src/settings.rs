@@ -23,6 +23,8 @@ pub struct Settings {
     /// `allowed_lateness`: how much longer than its end a window waits for late records,
     /// microseconds. It delays firing by as much: a fired window never changes.
     pub allowed_lateness_us: i64,
+    /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this seed.
+    pub simulate: Option<u64>,
 }
 
 /// How fragments (state held for another worker's partitions) take updates.
@@ -63,6 +65,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "how far ahead of the clock a record may push the watermark",
     ),
     ("allowed_lateness", "'5 s'", "how much longer than its end a window waits for late records"),
+    (
+        "simulate",
+        "a seed (a number) or none",
+        "runs all workers on one thread in virtual time, every choice drawn from the seed",
+    ),
 ];
 
 impl Default for Settings {
@@ -77,6 +84,7 @@ impl Default for Settings {
             batch_rows: 16 * 1024,
             max_ahead_us: Some(86_400_000_000),
             allowed_lateness_us: 0,
+            simulate: None,
         }
     }
 }
@@ -111,6 +119,8 @@ impl Settings {
                 self.allowed_lateness_us =
                     parse_duration_us(value).ok_or_else(|| wrong(key, value))?
             }
+            "simulate" if value.eq_ignore_ascii_case("none") => self.simulate = None,
+            "simulate" => self.simulate = Some(number(key, value, 0, u64::MAX)?),
             _ => return Err(unknown(key)),
         }
         Ok(())

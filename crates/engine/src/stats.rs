@@ -47,6 +47,33 @@ pub struct Stats {
     pub state_bytes_peak: u64,
     /// Live keys and values at that time, in bytes.
     pub state_live_bytes_at_peak: u64,
+    /// From the watermark passing a window's end to its first row at the sink, microseconds, one
+    /// entry per window (the latest million).
+    pub fire_latency_us: Vec<u64>,
     /// Wall-clock (or virtual) microseconds from start to finish.
     pub elapsed_us: u64,
+}
+
+impl Stats {
+    /// Adds another worker's counts.
+    pub(crate) fn add(&mut self, other: &Stats) {
+        self.records += other.records;
+        self.input_bytes += other.input_bytes;
+        self.late_records += other.late_records;
+        self.null_time_records += other.null_time_records;
+        self.ahead_records += other.ahead_records;
+        self.epochs += other.epochs;
+        self.empty_epochs += other.empty_epochs;
+        self.fragment_rows_in += other.fragment_rows_in;
+        self.rows_shipped += other.rows_shipped;
+        self.segments_shipped += other.segments_shipped;
+        self.merges += other.merges;
+        self.adoptions += other.adoptions;
+        self.mode_switches += other.mode_switches;
+        self.index_growths += other.index_growths;
+        self.windows_fired_early += other.windows_fired_early;
+        self.credit_stalls += other.credit_stalls;
+        self.memory_stalls += other.memory_stalls;
+        self.batches_stolen += other.batches_stolen;
+    }
 }

@@ -55,6 +55,9 @@ pub struct Table {
     arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
     live_rows: usize,
+    /// Rows that came in segments, and how many of them had new keys.
+    merged: usize,
+    merged_new: usize,
 }
 
 /// Sealed rows on their way to their leader: immutable, position-independent, without an index.
@@ -90,7 +93,15 @@ impl Table {
     /// An empty table; it allocates nothing until it is used.
     pub fn new(layout: Arc<RowLayout>) -> Table {
         let log = Log::new(layout.row_words());
-        Table { layout, index: Index::new(), log, arena: Arena::default(), live_rows: 0 }
+        Table {
+            layout,
+            index: Index::new(),
+            log,
+            arena: Arena::default(),
+            live_rows: 0,
+            merged: 0,
+            merged_new: 0,
+        }
     }
 
     /// Finds the rows of a block of keys, appending those that are new, and returns their places for
@@ -293,9 +304,21 @@ impl Table {
                 unsafe { block.merge_rows(sources, &segment.arena) };
             }
         }
-        let new = self.index.len() - before;
+        self.note_merged(segment.rows, self.index.len() - before)
+    }
+
+    fn note_merged(&mut self, rows: usize, new: usize) -> usize {
         self.live_rows += new;
+        self.merged += rows;
+        self.merged_new += new;
         new
+    }
+
+    /// Whether adopting a segment is worth more than merging it: it must be large, its keys fixed in
+    /// width, and most of what was merged before must have been new (rows that are not become holes).
+    pub fn adopts(&self, segment: &Segment) -> bool {
+        let mostly_new = self.merged_new * 8 >= self.merged * 7;
+        !self.layout.uses_arena() && segment.rows >= 4 * CHUNK_ROWS && mostly_new
     }
 
     /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key is
@@ -312,9 +335,7 @@ impl Table {
                 self.index_adopted(first, start..(start + BLOCK_ROWS).min(rows), scratch);
             }
         }
-        let new = self.index.len() - before;
-        self.live_rows += new;
-        Ok(new)
+        Ok(self.note_merged(segment.rows, self.index.len() - before))
     }
 
     fn index_adopted(&mut self, first: u32, rows: std::ops::Range<usize>, scratch: &mut Scratch) {
@@ -394,6 +415,11 @@ impl Table {
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.index.bytes() + self.log.bytes() + self.arena.allocated_bytes()
+    }
+
+    /// Bytes of the index alone.
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes()
     }
 
     /// Bytes of live keys and values.
@@ -484,6 +510,11 @@ impl<'t> RowsRef<'t> {
         assert!(word < self.layout.row_words());
         // SAFETY: as above.
         unsafe { *self.rows[row].add(word) }
+    }
+
+    /// The bytes of a variable-length key's packed reference.
+    pub fn bytes(&self, reference: u64) -> &'t [u8] {
+        if packed_len(reference) == 0 { &[] } else { self.arena.bytes(reference) }
     }
 
     /// The arena that the rows refer to.

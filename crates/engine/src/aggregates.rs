@@ -1,0 +1,523 @@
+//! Aggregates: from SQL's functions to mergeable values, and from merged values to result columns.
+//!
+//! Calls share values: `AVG(x)`, `SUM(x)` and `COUNT(x)` over the same argument keep one sum and one
+//! count between them.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Float64Array,
+    Int64Array, RecordBatch, StringBuilder, UInt64Array,
+};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::compute::{cast, prep_null_mask_filter};
+use arrow::datatypes::*;
+
+use millstream_state::{
+    Block, RowLayout, RowsRef, ValueKind, ValueSlot, float_from_ordered, float_sum,
+    float_to_ordered, read_bytes, read_decimal_sum, read_i128,
+};
+
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::keys::value_bytes;
+use crate::plan::{AggregateCall, AggregateFunction};
+
+/// One mergeable value with what feeds it.
+#[derive(Debug, Clone)]
+struct Value {
+    kind: ValueKind,
+    argument: Option<Expr>,
+    argument_type: DataType,
+    filter: Option<Expr>,
+    /// Whether a row may exist without this value having met input.
+    optional: bool,
+}
+
+/// The aggregate calls of one operator, laid out as values.
+#[derive(Debug, Clone)]
+pub(crate) struct Aggregates {
+    calls: Vec<AggregateCall>,
+    /// Per call: its value, and for AVG the count that goes with the sum.
+    parts: Vec<(usize, Option<usize>)>,
+    values: Vec<Value>,
+}
+
+impl Aggregates {
+    /// `empty_group`: whether a group may exist without any record (a global aggregate over nothing).
+    pub(crate) fn new(calls: &[AggregateCall], empty_group: bool) -> Result<Aggregates> {
+        let mut values: Vec<Value> = Vec::new();
+        let mut parts = Vec::new();
+        for call in calls {
+            let mut intern = |kind: ValueKind| {
+                let value = Value::new(kind, call, empty_group);
+                values.iter().position(|v| v.same_as(&value)).unwrap_or_else(|| {
+                    values.push(value);
+                    values.len() - 1
+                })
+            };
+            parts.push(match call.function {
+                AggregateFunction::Count => (intern(ValueKind::Count), None),
+                AggregateFunction::Avg => (intern(sum_kind(call)?), Some(intern(ValueKind::Count))),
+                AggregateFunction::Sum => (intern(sum_kind(call)?), None),
+                AggregateFunction::Min | AggregateFunction::Max => {
+                    (intern(extreme_kind(call)?), None)
+                }
+            });
+        }
+        let optional = values.iter().filter(|v| v.optional).count();
+        if optional > 64 {
+            return Err(Error::Evaluation {
+                expression: "the aggregates of this query".into(),
+                message: format!("{optional} of them can be NULL; at most 64 are possible"),
+                help: "split the query in two".into(),
+            });
+        }
+        Ok(Aggregates { calls: calls.to_vec(), parts, values })
+    }
+
+    /// What [`RowLayout::new`] needs to know.
+    pub(crate) fn layout_values(&self) -> Vec<(ValueKind, bool)> {
+        self.values.iter().map(|v| (v.kind, v.optional)).collect()
+    }
+
+    /// Whether arguments or filters have to be computed (rather than read from a column).
+    pub(crate) fn is_computed(&self) -> bool {
+        let exprs = self.values.iter().flat_map(|v| v.argument.iter().chain(&v.filter));
+        exprs.into_iter().any(|e| !e.is_column())
+    }
+
+    /// Evaluates all arguments and filters for a batch.
+    pub(crate) fn inputs(&self, batch: &RecordBatch) -> Result<Vec<Input>> {
+        self.values.iter().map(|value| Input::new(value, batch)).collect()
+    }
+
+    /// Updates the rows of a block; `rows[k]` is the position in the inputs of the block's `k`-th key.
+    pub(crate) fn update(
+        &self,
+        layout: &RowLayout,
+        inputs: &[Input],
+        rows: &[u32],
+        block: &mut Block<'_>,
+        picks: &mut Vec<u32>,
+    ) {
+        for (slot, input) in layout.values().iter().zip(inputs) {
+            let picks = input.pick(rows, picks);
+            update_value(*slot, input, rows, picks, block);
+        }
+    }
+
+    /// The result columns for some rows of state.
+    pub(crate) fn finish(&self, rows: &RowsRef<'_>) -> Result<Vec<ArrayRef>> {
+        let calls = self.calls.iter().zip(&self.parts);
+        calls.map(|(call, parts)| self.finish_call(call, *parts, rows)).collect()
+    }
+
+    fn finish_call(
+        &self,
+        call: &AggregateCall,
+        (value, count): (usize, Option<usize>),
+        rows: &RowsRef<'_>,
+    ) -> Result<ArrayRef> {
+        let slot = rows.layout().values()[value];
+        if let Some(count) = count {
+            let count = rows.layout().values()[count];
+            return finish_avg(call, slot, count, rows);
+        }
+        let nulls = seen(slot, rows);
+        let word = slot.word;
+        Ok(match slot.kind {
+            ValueKind::Count => {
+                Arc::new(Int64Array::new(rows.words(word).map(|w| w as i64).collect(), None))
+            }
+            ValueKind::SumInt => finish_sum_int(call, word, nulls, rows)?,
+            ValueKind::SumDecimal => {
+                let overflow = |value: String| overflow(call, value);
+                let values = (0..rows.len()).map(|row| decimal_sum(rows, row, word));
+                let values: Vec<i128> =
+                    values.collect::<std::result::Result<_, _>>().map_err(overflow)?;
+                decimal_array(call, values, nulls)?
+            }
+            ValueKind::SumFloat => {
+                let values = (0..rows.len()).map(|row| float_total(rows, row, word)).collect();
+                Arc::new(Float64Array::new(values, nulls))
+            }
+            ValueKind::Min64 | ValueKind::Max64 => {
+                let values: ScalarBuffer<i64> = rows.words(word).map(|w| w as i64).collect();
+                from_ordered(&call.result_type, values, nulls)?
+            }
+            ValueKind::Min128 | ValueKind::Max128 => {
+                let words = rows.words(word).zip(rows.words(word + 1));
+                let values: Vec<i128> = words.map(|(low, high)| read_i128(low, high)).collect();
+                decimal_array(call, values, nulls)?
+            }
+            ValueKind::MinBytes | ValueKind::MaxBytes => finish_bytes(call, word, rows)?,
+        })
+    }
+}
+
+impl Value {
+    fn new(kind: ValueKind, call: &AggregateCall, empty_group: bool) -> Value {
+        // COUNT(x) of what cannot be NULL is COUNT(*).
+        let counts_all = kind == ValueKind::Count && !call.argument_nullable;
+        let optional = call.argument_nullable || call.filter.is_some() || empty_group;
+        Value {
+            kind,
+            argument: call.argument.clone().filter(|_| !counts_all),
+            argument_type: if counts_all { DataType::Null } else { call.argument_type.clone() },
+            filter: call.filter.clone(),
+            optional,
+        }
+    }
+
+    fn same_as(&self, other: &Value) -> bool {
+        self.kind == other.kind
+            && same_expr(&self.argument, &other.argument)
+            && same_expr(&self.filter, &other.filter)
+    }
+}
+
+fn same_expr(a: &Option<Expr>, b: &Option<Expr>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(Expr::Column(a)), Some(Expr::Column(b))) => a == b,
+        (Some(Expr::Computed(a)), Some(Expr::Computed(b))) => {
+            a.data_type() == b.data_type() && a.to_string() == b.to_string()
+        }
+        _ => false,
+    }
+}
+
+fn unsupported(call: &AggregateCall) -> Error {
+    Error::Evaluation {
+        expression: call.name.clone(),
+        message: format!("there is no such aggregate of values of type {}", call.argument_type),
+        help: "cast the argument to a number or a string".into(),
+    }
+}
+
+fn sum_kind(call: &AggregateCall) -> Result<ValueKind> {
+    use DataType::*;
+    match &call.argument_type {
+        Float32 | Float64 => Ok(ValueKind::SumFloat),
+        Decimal128(..) => Ok(ValueKind::SumDecimal),
+        Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Null => {
+            Ok(ValueKind::SumInt)
+        }
+        _ => Err(unsupported(call)),
+    }
+}
+
+fn extreme_kind(call: &AggregateCall) -> Result<ValueKind> {
+    use DataType::*;
+    let (k64, k128, bytes) = match call.function {
+        AggregateFunction::Min => (ValueKind::Min64, ValueKind::Min128, ValueKind::MinBytes),
+        _ => (ValueKind::Max64, ValueKind::Max128, ValueKind::MaxBytes),
+    };
+    match &call.argument_type {
+        Decimal128(..) => Ok(k128),
+        Utf8 | Binary => Ok(bytes),
+        Boolean | Null | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) => Ok(k64),
+        Duration(_) => Ok(k64),
+        t if t.is_integer() || matches!(t, Float32 | Float64) => Ok(k64),
+        _ => Err(unsupported(call)),
+    }
+}
+
+/// An argument's values for one batch, in the form in which its value takes them.
+#[derive(Debug)]
+enum Values {
+    None,
+    Signed(ScalarBuffer<i64>),
+    Unsigned(ScalarBuffer<u64>),
+    Float(ScalarBuffer<f64>),
+    Wide(ScalarBuffer<i128>),
+    Bytes(ArrayRef),
+}
+
+/// Everything that feeds one value from one batch.
+#[derive(Debug)]
+pub(crate) struct Input {
+    values: Values,
+    /// Which rows take part; `None`: all.
+    mask: Option<BooleanBuffer>,
+}
+
+impl Input {
+    fn new(value: &Value, batch: &RecordBatch) -> Result<Input> {
+        let mut mask = None;
+        if let Some(filter) = &value.filter {
+            mask = Some(true_mask(&filter.evaluate(batch)?)?);
+        }
+        let mut values = Values::None;
+        if let Some(argument) = &value.argument {
+            let array = argument.evaluate(batch)?;
+            if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
+                mask = Some(mask.map_or(nulls.inner().clone(), |m| &m & nulls.inner()));
+            }
+            if value.kind != ValueKind::Count {
+                values = Values::new(value, &array)?;
+            }
+        }
+        Ok(Input { values, mask })
+    }
+
+    /// The positions of the block that take part.
+    fn pick<'p>(&self, rows: &[u32], picks: &'p mut Vec<u32>) -> Option<&'p [u32]> {
+        let mask = self.mask.as_ref()?;
+        picks.clear();
+        for (k, row) in rows.iter().enumerate() {
+            if mask.value(*row as usize) {
+                picks.push(k as u32);
+            }
+        }
+        Some(picks)
+    }
+}
+
+/// A boolean column as a mask in which NULL is false.
+pub(crate) fn true_mask(array: &ArrayRef) -> Result<BooleanBuffer> {
+    let Some(booleans) = array.as_boolean_opt() else {
+        if *array.data_type() == DataType::Null {
+            return Ok(BooleanBuffer::new_unset(array.len()));
+        }
+        return Err(Error::Internal(format!("a filter of type {}", array.data_type())));
+    };
+    let mask = match booleans.null_count() {
+        0 => booleans.values().clone(),
+        _ => prep_null_mask_filter(booleans).values().clone(),
+    };
+    Ok(mask)
+}
+
+impl Values {
+    fn new(value: &Value, array: &ArrayRef) -> Result<Values> {
+        use ValueKind::*;
+        let data_type = &value.argument_type;
+        let as_type = |to: DataType| -> Result<ArrayRef> {
+            if *array.data_type() == to { Ok(array.clone()) } else { Ok(cast(array, &to)?) }
+        };
+        let signed = |array: ArrayRef| array.as_primitive::<Int64Type>().values().clone();
+        Ok(match value.kind {
+            Count => Values::None,
+            SumInt if *data_type == DataType::UInt64 => {
+                Values::Unsigned(array.as_primitive::<UInt64Type>().values().clone())
+            }
+            SumInt => Values::Signed(signed(as_type(DataType::Int64)?)),
+            SumFloat => {
+                let array = as_type(DataType::Float64)?;
+                Values::Float(array.as_primitive::<Float64Type>().values().clone())
+            }
+            SumDecimal | Min128 | Max128 => {
+                Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
+            }
+            MinBytes | MaxBytes => Values::Bytes(array.clone()),
+            Min64 | Max64 => Values::Signed(match data_type {
+                DataType::UInt64 => {
+                    let values = array.as_primitive::<UInt64Type>().values();
+                    values.iter().map(|v| (v ^ 1 << 63) as i64).collect()
+                }
+                DataType::Float32 | DataType::Float64 => {
+                    let array = as_type(DataType::Float64)?;
+                    let values = array.as_primitive::<Float64Type>().values();
+                    values.iter().map(|v| float_to_ordered(*v)).collect()
+                }
+                DataType::Date32 | DataType::Time32(_) => {
+                    signed(cast(&as_type(DataType::Int32)?, &DataType::Int64)?)
+                }
+                _ => signed(as_type(DataType::Int64)?),
+            }),
+        })
+    }
+}
+
+fn update_value(
+    slot: ValueSlot,
+    input: &Input,
+    rows: &[u32],
+    picks: Option<&[u32]>,
+    block: &mut Block<'_>,
+) {
+    let row = |k: usize| rows[k] as usize;
+    match (&input.values, slot.kind) {
+        (_, ValueKind::Count) => block.count(slot, picks),
+        (Values::Signed(v), ValueKind::SumInt) => {
+            block.sum_int(slot, picks, |k| i128::from(v[row(k)]));
+        }
+        (Values::Unsigned(v), _) => block.sum_int(slot, picks, |k| i128::from(v[row(k)])),
+        (Values::Signed(v), _) => block.extreme64(slot, picks, |k| v[row(k)]),
+        (Values::Float(v), _) => block.sum_float(slot, picks, |k| v[row(k)]),
+        (Values::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
+        (Values::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
+        (Values::Bytes(v), _) => block.extreme_bytes(slot, picks, |k| value_bytes(v, row(k))),
+        (Values::None, _) => {}
+    }
+}
+
+/// NULL where a value has met no input.
+fn seen(slot: ValueSlot, rows: &RowsRef<'_>) -> Option<NullBuffer> {
+    let (bit, word) = (slot.seen_bit?, rows.layout().seen_word()?);
+    let nulls = NullBuffer::from_iter(rows.words(word).map(|bits| bits >> bit & 1 == 1));
+    (nulls.null_count() > 0).then_some(nulls)
+}
+
+fn overflow(call: &AggregateCall, value: String) -> Error {
+    Error::Overflow {
+        aggregate: call.name.clone(),
+        value,
+        result_type: match &call.result_type {
+            DataType::Int64 => "BIGINT".into(),
+            DataType::UInt64 => "BIGINT UNSIGNED".into(),
+            DataType::Decimal128(p, s) => format!("DECIMAL({p}, {s})"),
+            other => other.to_string(),
+        },
+    }
+}
+
+fn finish_sum_int(
+    call: &AggregateCall,
+    word: usize,
+    nulls: Option<NullBuffer>,
+    rows: &RowsRef<'_>,
+) -> Result<ArrayRef> {
+    let sums = rows.words(word).zip(rows.words(word + 1)).map(|(l, h)| read_i128(l, h));
+    if call.result_type == DataType::UInt64 {
+        let values = sums.map(|v| u64::try_from(v).map_err(|_| overflow(call, v.to_string())));
+        let values: Vec<u64> = values.collect::<Result<_>>()?;
+        return Ok(Arc::new(UInt64Array::new(values.into(), nulls)));
+    }
+    let values = sums.map(|v| i64::try_from(v).map_err(|_| overflow(call, v.to_string())));
+    let values: Vec<i64> = values.collect::<Result<_>>()?;
+    let array: ArrayRef = Arc::new(Int64Array::new(values.into(), nulls));
+    if call.result_type == DataType::Int64 {
+        Ok(array)
+    } else {
+        Ok(cast(&array, &call.result_type)?)
+    }
+}
+
+fn float_total(rows: &RowsRef<'_>, row: usize, word: usize) -> f64 {
+    let words = [rows.word(row, word), rows.word(row, word + 1), rows.word(row, word + 2)];
+    float_sum::finish(words, rows.arena())
+}
+
+fn decimal_sum(rows: &RowsRef<'_>, row: usize, word: usize) -> std::result::Result<i128, String> {
+    let words = [rows.word(row, word), rows.word(row, word + 1), rows.word(row, word + 2)];
+    read_decimal_sum(words)
+}
+
+fn decimal_array(
+    call: &AggregateCall,
+    values: Vec<i128>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let DataType::Decimal128(precision, scale) = call.result_type else {
+        return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
+    };
+    let limit = 10i128.pow(u32::from(precision));
+    let valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
+    let too_wide = |(row, v): &(usize, &i128)| valid(*row) && v.unsigned_abs() >= limit as u128;
+    if let Some((_, value)) = values.iter().enumerate().find(too_wide) {
+        let value =
+            Decimal128Array::from(vec![*value]).with_data_type(DataType::Decimal128(38, scale));
+        return Err(overflow(call, value.value_as_string(0)));
+    }
+    let array = Decimal128Array::new(values.into(), nulls);
+    Ok(Arc::new(array.with_data_type(call.result_type.clone())))
+}
+
+fn finish_avg(
+    call: &AggregateCall,
+    sum: ValueSlot,
+    count: ValueSlot,
+    rows: &RowsRef<'_>,
+) -> Result<ArrayRef> {
+    let counts: Vec<u64> = rows.words(count.word).collect();
+    let nulls = NullBuffer::from_iter(counts.iter().map(|c| *c > 0));
+    let nulls = Some(nulls).filter(|n| n.null_count() > 0);
+    let word = sum.word;
+    match sum.kind {
+        ValueKind::SumDecimal => {
+            let (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) =
+                (&call.argument_type, &call.result_type)
+            else {
+                return Err(Error::Internal(format!(
+                    "{} has type {}",
+                    call.name, call.result_type
+                )));
+            };
+            let factor = 10i128.pow((to - from).max(0) as u32);
+            let average = |row: usize| -> std::result::Result<i128, String> {
+                let (sum, count) = (decimal_sum(rows, row, word)?, counts[row] as i128);
+                if count == 0 {
+                    return Ok(0);
+                }
+                decimal_average(sum, factor, count).ok_or_else(|| sum.to_string())
+            };
+            let values: std::result::Result<Vec<i128>, _> = (0..rows.len()).map(average).collect();
+            decimal_array(call, values.map_err(|value| overflow(call, value))?, nulls)
+        }
+        kind => {
+            let total = |row: usize| match kind {
+                ValueKind::SumFloat => float_total(rows, row, word),
+                _ => read_i128(rows.word(row, word), rows.word(row, word + 1)) as f64,
+            };
+            let average = |row: usize| total(row) / counts[row].max(1) as f64;
+            let values = (0..rows.len()).map(average).collect();
+            Ok(Arc::new(Float64Array::new(values, nulls)))
+        }
+    }
+}
+
+/// `sum * factor / count`, rounded half away from zero; `None` if it does not fit.
+fn decimal_average(sum: i128, factor: i128, count: i128) -> Option<i128> {
+    let (whole, rest) = (sum / count, sum % count);
+    let scaled = rest.checked_mul(factor)?;
+    let (mut part, rest) = (scaled / count, scaled % count);
+    if rest.unsigned_abs() * 2 >= count as u128 {
+        part += if rest < 0 { -1 } else { 1 };
+    }
+    whole.checked_mul(factor)?.checked_add(part)
+}
+
+/// The inverse of what `Values::new` does to arguments of MIN and MAX.
+fn from_ordered(
+    data_type: &DataType,
+    values: ScalarBuffer<i64>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let floats = || values.iter().map(|v| float_from_ordered(*v));
+    Ok(match data_type {
+        DataType::Boolean => {
+            Arc::new(BooleanArray::new(values.iter().map(|v| *v == 1).collect(), nulls))
+        }
+        DataType::Float64 => Arc::new(Float64Array::new(floats().collect(), nulls)),
+        DataType::Float32 => {
+            let values = floats().map(|v| v as f32).collect();
+            Arc::new(arrow::array::Float32Array::new(values, nulls))
+        }
+        DataType::UInt64 => {
+            let values = values.iter().map(|v| *v as u64 ^ 1 << 63).collect();
+            Arc::new(UInt64Array::new(values, nulls))
+        }
+        DataType::Null => arrow::array::new_null_array(data_type, values.len()),
+        _ => {
+            let words = values.iter().map(|v| *v as u64);
+            return crate::keys::primitive_from_words(data_type, words, nulls);
+        }
+    })
+}
+
+fn finish_bytes(call: &AggregateCall, word: usize, rows: &RowsRef<'_>) -> Result<ArrayRef> {
+    let values = rows.words(word).map(|w| read_bytes(w, rows.arena()));
+    if call.result_type == DataType::Binary {
+        let mut builder = BinaryBuilder::new();
+        values.for_each(|v| builder.append_option(v));
+        return Ok(Arc::new(builder.finish()));
+    }
+    let mut builder = StringBuilder::new();
+    values.for_each(|v| {
+        builder.append_option(v.map(|b| std::str::from_utf8(b).unwrap_or("\u{FFFD}")));
+    });
+    Ok(Arc::new(builder.finish()))
+}

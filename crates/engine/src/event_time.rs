@@ -1,0 +1,168 @@
+//! Event time: reading it from a column, watermarks as running maxima, windows, lateness.
+//!
+//! All arithmetic is in microseconds since the epoch (years ±292,000). Finer input is floored, which
+//! changes neither a window nor a lateness, since both have bounds in whole microseconds.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::*;
+
+use crate::error::{Error, Result};
+use crate::plan::Tumble;
+
+/// Before every record.
+pub(crate) const BEGINNING: i64 = i64::MIN;
+/// After the last record.
+pub(crate) const END: i64 = i64::MAX;
+
+/// A timestamp column in its own unit.
+#[derive(Debug, Clone)]
+pub(crate) struct Times {
+    values: ScalarBuffer<i64>,
+    nulls: Option<NullBuffer>,
+    unit: TimeUnit,
+}
+
+impl Times {
+    pub(crate) fn new(column: &ArrayRef) -> Result<Times> {
+        let DataType::Timestamp(unit, _) = column.data_type() else {
+            let message = format!("event time of type {}", column.data_type());
+            return Err(Error::Internal(message));
+        };
+        let values = match unit {
+            TimeUnit::Second => column.as_primitive::<TimestampSecondType>().values(),
+            TimeUnit::Millisecond => column.as_primitive::<TimestampMillisecondType>().values(),
+            TimeUnit::Microsecond => column.as_primitive::<TimestampMicrosecondType>().values(),
+            TimeUnit::Nanosecond => column.as_primitive::<TimestampNanosecondType>().values(),
+        };
+        let nulls = column.nulls().filter(|n| n.null_count() > 0).cloned();
+        Ok(Times { values: values.clone(), nulls, unit: *unit })
+    }
+
+    /// A value of this column's unit in microseconds.
+    #[inline(always)]
+    fn to_us(&self, value: i64) -> i64 {
+        match self.unit {
+            TimeUnit::Second => value.saturating_mul(1_000_000),
+            TimeUnit::Millisecond => value.saturating_mul(1_000),
+            TimeUnit::Microsecond => value,
+            TimeUnit::Nanosecond => value.div_euclid(1_000),
+        }
+    }
+
+    /// The time of a row in microseconds, if it has a usable one.
+    #[inline(always)]
+    pub(crate) fn us(&self, row: usize) -> Option<i64> {
+        if self.nulls.as_ref().is_some_and(|n| n.is_null(row)) {
+            return None;
+        }
+        let us = self.to_us(self.values[row]);
+        // Where converting saturated, or windows would, there is no telling where it belongs.
+        (-USABLE..=USABLE).contains(&us).then_some(us)
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Least and greatest time if every row has a usable one; `None` if not, or without rows.
+    pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
+        if self.nulls.is_some() || self.values.is_empty() {
+            return None;
+        }
+        let (min, max) = min_max(&self.values);
+        let (min, max) = (self.to_us(min), self.to_us(max));
+        (min >= -USABLE && max <= USABLE).then_some((min, max))
+    }
+}
+
+/// Times beyond this (the year 142,000) leave no room for window arithmetic.
+const USABLE: i64 = i64::MAX / 2;
+
+/// Least and greatest of at least one value.
+fn min_max(values: &[i64]) -> (i64, i64) {
+    #[inline(always)]
+    fn scan(values: &[i64]) -> (i64, i64) {
+        let (mut min, mut max) = (i64::MAX, i64::MIN);
+        for &value in values {
+            min = min.min(value);
+            max = max.max(value);
+        }
+        (min, max)
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn scan_avx2(values: &[i64]) -> (i64, i64) {
+            scan(values)
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            return unsafe { scan_avx2(values) };
+        }
+    }
+    scan(values)
+}
+
+/// The running maximum that a split's watermark is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Running {
+    /// The watermark now.
+    pub(crate) watermark: i64,
+    /// Watermarks above this are not believed.
+    pub(crate) limit: i64,
+}
+
+impl Running {
+    /// Takes in a record's watermark; false if it lies too far ahead to be believed.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, watermark: i64) -> bool {
+        let believed = watermark <= self.limit;
+        if believed && watermark > self.watermark {
+            self.watermark = watermark;
+        }
+        believed
+    }
+}
+
+impl Tumble {
+    /// Start of the window that a time falls into.
+    #[inline(always)]
+    pub(crate) fn start_of(&self, us: i64) -> i64 {
+        us - (us - self.offset_us).rem_euclid(self.size_us)
+    }
+
+    /// How many windows end at or before a watermark; only differences mean something.
+    pub(crate) fn passed(&self, watermark: i64) -> i64 {
+        match watermark {
+            BEGINNING | END => watermark,
+            w => (w.max(-USABLE) - self.offset_us).div_euclid(self.size_us),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_bounds_are_half_open_also_before_the_epoch() {
+        let tumble = Tumble { size_us: 10_000, offset_us: 0 };
+        for (time, start) in
+            [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)]
+        {
+            assert_eq!(tumble.start_of(time), start, "{time}");
+        }
+        let shifted = Tumble { size_us: 10_000, offset_us: 3_000 };
+        assert_eq!(shifted.start_of(2_999), -7_000);
+        assert_eq!(shifted.start_of(3_000), 3_000);
+    }
+
+    #[test]
+    fn a_window_has_passed_when_the_watermark_reaches_its_end() {
+        let tumble = Tumble { size_us: 10_000, offset_us: 0 };
+        assert_eq!(tumble.passed(9_999), tumble.passed(0));
+        assert_eq!(tumble.passed(10_000), tumble.passed(9_999) + 1);
+    }
+}

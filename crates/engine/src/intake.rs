@@ -1,0 +1,414 @@
+//! Intake: from splits to stamped batches that any worker may take.
+//!
+//! A split's chunks are numbered as they are read, prepared by any worker in any order, and stamped
+//! in order: a stamp is the split's watermark before the batch's first record, so who is late is
+//! decided by the split alone. Stamped batches wait in order until a worker takes them; a worker
+//! prefers the splits that it reads.
+//!
+//! The *low watermark* is the least stamp of anything not yet taken or not yet finished. Every worker
+//! announces it at the end of its epochs, and not only its own part of it: a worker may take a batch
+//! with any stamp at or above the low watermark, so a higher announcement would not hold.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use crate::env::Env;
+use crate::error::Result;
+use crate::event_time::{BEGINNING, END};
+use crate::plan::Tumble;
+use crate::prepare::{Prepared, Preparer};
+use crate::table::{Split, SplitPoll};
+
+/// A batch with its place in its split.
+#[derive(Debug)]
+pub(crate) struct Stamped {
+    pub(crate) split: usize,
+    /// Number of the batch within the split.
+    pub(crate) sequence: u64,
+    /// The split's watermark before the batch's first record.
+    pub(crate) stamp: i64,
+    /// The split's watermark after its last record.
+    pub(crate) after: i64,
+    pub(crate) prepared: Prepared,
+}
+
+/// What there is for a worker to do.
+pub(crate) enum Taken {
+    /// A batch; [`Intake::finish`] when it is done.
+    Batch(Box<Stamped>),
+    /// Something was prepared, or a split was put aside: look again.
+    Again,
+    /// Nothing before `until_us`, or before somebody wakes the worker.
+    Wait { until_us: Option<i64> },
+    /// Nothing now because state is at its budget.
+    Held,
+    /// All splits have ended and every batch has been taken.
+    Ended,
+}
+
+/// All splits of a job.
+pub(crate) struct Intake {
+    readers: Vec<Mutex<Reader>>,
+    state: Mutex<State>,
+    preparer: Preparer,
+    env: Arc<dyn Env>,
+    waker: Waker,
+    workers: usize,
+    idle_timeout_us: Option<i64>,
+    /// The window and the lateness it waits for, to see when a window's end has passed.
+    window: Option<(Tumble, i64)>,
+}
+
+struct Reader {
+    split: Box<dyn Split>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    splits: Vec<SplitState>,
+    /// Per worker: the stamp of the batch it works on.
+    current: Vec<Option<i64>>,
+    /// The highest low watermark so far.
+    low: i64,
+    /// How many windows the low watermark has passed; see [`Tumble::passed`].
+    passed: i64,
+    /// When the stamped watermark reached a value: `(watermark, clock)`, the latest ones.
+    reached: VecDeque<(i64, i64)>,
+}
+
+#[derive(Debug)]
+struct SplitState {
+    /// Chunks read so far.
+    read: u64,
+    /// Batches stamped so far.
+    stamped: u64,
+    /// The watermark after the last stamped batch.
+    watermark: i64,
+    prepared: BTreeMap<u64, Prepared>,
+    ready: VecDeque<Stamped>,
+    ended: bool,
+    retry_at_us: i64,
+    last_data_us: i64,
+    idle: bool,
+}
+
+impl SplitState {
+    /// Chunks read and not yet taken.
+    fn outstanding(&self) -> u64 {
+        self.read - self.stamped + self.ready.len() as u64
+    }
+
+    fn exhausted(&self) -> bool {
+        self.ended && self.outstanding() == 0
+    }
+
+    /// The least stamp of anything of this split that nobody has taken yet.
+    fn low(&self) -> i64 {
+        match self.ready.iter().map(|b| b.stamp).min() {
+            Some(stamp) => stamp,
+            None if self.exhausted() => END,
+            None => self.watermark,
+        }
+    }
+
+    fn stamp_ready(&mut self, split: usize) {
+        while let Some(prepared) = self.prepared.remove(&self.stamped) {
+            let stamp = self.watermark;
+            let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
+            self.watermark = self.watermark.max(greatest);
+            let (sequence, after) = (self.stamped, self.watermark);
+            self.ready.push_back(Stamped { split, sequence, stamp, after, prepared });
+            self.stamped += 1;
+        }
+    }
+}
+
+/// Wakes every worker when a source has something.
+struct WakeAll {
+    env: Arc<dyn Env>,
+    workers: usize,
+}
+
+impl Wake for WakeAll {
+    fn wake(self: Arc<Self>) {
+        (0..self.workers).for_each(|worker| self.env.wake(worker));
+    }
+}
+
+impl Intake {
+    pub(crate) fn new(
+        splits: Vec<Box<dyn Split>>,
+        preparer: Preparer,
+        env: Arc<dyn Env>,
+        workers: usize,
+        idle_timeout_us: Option<i64>,
+        window: Option<(Tumble, i64)>,
+    ) -> Intake {
+        let now = env.now_us();
+        let state = |_: &Box<dyn Split>| SplitState {
+            read: 0,
+            stamped: 0,
+            watermark: BEGINNING,
+            prepared: BTreeMap::new(),
+            ready: VecDeque::new(),
+            ended: false,
+            retry_at_us: i64::MIN,
+            last_data_us: now,
+            idle: false,
+        };
+        Intake {
+            state: Mutex::new(State {
+                splits: splits.iter().map(state).collect(),
+                current: vec![None; workers],
+                low: BEGINNING,
+                passed: BEGINNING,
+                reached: VecDeque::new(),
+            }),
+            readers: splits
+                .into_iter()
+                .map(|split| Mutex::new(Reader { split, ended: false }))
+                .collect(),
+            preparer,
+            waker: Waker::from(Arc::new(WakeAll { env: env.clone(), workers })),
+            env,
+            workers,
+            idle_timeout_us,
+            window,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the next thing to do for `worker`. With `hold`, only splits that keep the low watermark
+    /// where it is may go on.
+    pub(crate) fn take(&self, worker: usize, hold: bool) -> Result<Taken> {
+        // In simulation, sometimes read on although batches are ready, so that they can be shuffled.
+        let read_first = self.env.choose(2) == Some(1);
+        if !read_first && let Some(batch) = self.take_ready(worker, hold) {
+            return Ok(Taken::Batch(batch));
+        }
+        let mut until: Option<i64> = None;
+        let mut held = false;
+        for split in self.preference(worker) {
+            let now = self.env.now_us();
+            {
+                let state = self.lock();
+                let s = &state.splits[split];
+                if s.ended {
+                    continue;
+                }
+                if s.retry_at_us > now {
+                    until = Some(until.map_or(s.retry_at_us, |u| u.min(s.retry_at_us)));
+                    continue;
+                }
+                if s.outstanding() >= 2 * self.workers as u64 + 2 {
+                    continue;
+                }
+                if hold && s.low() > self.low_of(&state) {
+                    held = true;
+                    continue;
+                }
+            }
+            match self.read(split, now)? {
+                Read::Prepared => {
+                    return Ok(match self.take_ready(worker, hold) {
+                        Some(batch) if !read_first => Taken::Batch(batch),
+                        Some(batch) if self.env.choose(2) == Some(0) => Taken::Batch(batch),
+                        Some(batch) => {
+                            self.put_back(worker, batch);
+                            Taken::Again
+                        }
+                        None => Taken::Again,
+                    });
+                }
+                Read::Ended => return Ok(Taken::Again),
+                Read::Pending(retry) => until = [until, retry].into_iter().flatten().min(),
+            }
+        }
+        if let Some(batch) = self.take_ready(worker, hold) {
+            return Ok(Taken::Batch(batch));
+        }
+        let state = self.lock();
+        if state.splits.iter().all(SplitState::exhausted) {
+            return Ok(Taken::Ended);
+        }
+        if held || hold && state.splits.iter().any(|s| !s.ready.is_empty()) {
+            return Ok(Taken::Held);
+        }
+        Ok(Taken::Wait { until_us: until })
+    }
+
+    /// The worker's own splits first, then the others.
+    fn preference(&self, worker: usize) -> impl Iterator<Item = usize> + use<> {
+        let (splits, workers) = (self.readers.len(), self.workers);
+        let own = (worker..splits).step_by(workers);
+        own.chain((0..splits).filter(move |s| s % workers != worker))
+    }
+
+    fn take_ready(&self, worker: usize, hold: bool) -> Option<Box<Stamped>> {
+        let mut state = self.lock();
+        let low = self.low_of(&state);
+        for split in self.preference(worker) {
+            let s = &mut state.splits[split];
+            if s.ready.is_empty() || hold && s.low() > low {
+                continue;
+            }
+            let pick = self.env.choose(s.ready.len() as u64).unwrap_or(0);
+            let batch = s.ready.remove(pick as usize)?;
+            state.current[worker] = Some(batch.stamp);
+            return Some(Box::new(batch));
+        }
+        None
+    }
+
+    fn put_back(&self, worker: usize, batch: Box<Stamped>) {
+        let mut state = self.lock();
+        state.current[worker] = None;
+        let ready = &mut state.splits[batch.split].ready;
+        let at = ready.partition_point(|b| b.sequence < batch.sequence);
+        ready.insert(at, *batch);
+    }
+
+    fn read(&self, split: usize, now: i64) -> Result<Read> {
+        let mut reader = self.readers[split].lock().unwrap_or_else(PoisonError::into_inner);
+        if reader.ended {
+            return Ok(Read::Ended);
+        }
+        let poll = reader.split.poll_next(now, &self.waker)?;
+        // The chunk's number must be fixed before anybody else reads from the split.
+        let mut state = self.lock();
+        let low = state.low;
+        let s = &mut state.splits[split];
+        match poll {
+            SplitPoll::Chunk(chunk) => {
+                let sequence = s.read;
+                s.read += 1;
+                (s.retry_at_us, s.last_data_us) = (i64::MIN, now);
+                if std::mem::take(&mut s.idle) {
+                    // It resumes where the others have got to meanwhile.
+                    s.watermark = s.watermark.max(low);
+                }
+                drop(state);
+                drop(reader);
+                let prepared = self.preparer.prepare(chunk, now)?;
+                self.stamp(split, sequence, prepared);
+                Ok(Read::Prepared)
+            }
+            SplitPoll::Pending { retry_at_us } => {
+                s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
+                let mut retry = retry_at_us;
+                if let (Some(timeout), false, 0) = (self.idle_timeout_us, s.idle, s.outstanding()) {
+                    let idle_at = s.last_data_us.saturating_add(timeout);
+                    s.idle = now >= idle_at;
+                    if !s.idle {
+                        retry = Some(retry.map_or(idle_at, |r| r.min(idle_at)));
+                        s.retry_at_us = s.retry_at_us.min(idle_at);
+                    }
+                }
+                Ok(Read::Pending(retry))
+            }
+            SplitPoll::Ended => {
+                s.ended = true;
+                drop(state);
+                reader.ended = true;
+                self.wake_all();
+                Ok(Read::Ended)
+            }
+        }
+    }
+
+    fn stamp(&self, split: usize, sequence: u64, prepared: Prepared) {
+        let mut state = self.lock();
+        let s = &mut state.splits[split];
+        s.prepared.insert(sequence, prepared);
+        let before = s.ready.len();
+        s.stamp_ready(split);
+        let several = s.ready.len() > before + 1;
+        if let Some((tumble, lateness)) = self.window {
+            let stamped = state.splits.iter().filter(|s| !s.exhausted() && !s.idle);
+            let stamped = stamped.map(|s| s.watermark).min().unwrap_or(END);
+            let stamped = stamped.saturating_sub(lateness);
+            let last = state.reached.back().map_or(BEGINNING, |(w, _)| *w);
+            if tumble.passed(stamped) > tumble.passed(last) {
+                state.reached.push_back((stamped, self.env.now_us()));
+                if state.reached.len() > 4096 {
+                    state.reached.pop_front();
+                }
+            }
+        }
+        drop(state);
+        if several {
+            self.wake_all();
+        }
+    }
+
+    /// The clock when the watermark of what was read passed `end_us` (less lateness), if it is known.
+    pub(crate) fn reached_at(&self, end_us: i64) -> Option<i64> {
+        let state = self.lock();
+        let at = state.reached.partition_point(|(watermark, _)| *watermark < end_us);
+        if at == 0 && state.reached.len() >= 4096 {
+            return None;
+        }
+        state.reached.get(at).map(|(_, clock)| *clock)
+    }
+
+    fn low_of(&self, state: &State) -> i64 {
+        let splits = state.splits.iter().filter(|s| !s.idle).map(SplitState::low);
+        let low = splits.chain(state.current.iter().flatten().copied()).min();
+        let low = low.unwrap_or_else(|| {
+            // Every split is idle: nothing holds the watermark back, but nothing moves it either.
+            state.splits.iter().map(|s| s.watermark).max().unwrap_or(END)
+        });
+        // A split that was idle and has data again stands at or above what was announced.
+        low.max(state.low)
+    }
+
+    /// Notes that `worker` has finished the batch it had taken, and returns the low watermark. If it
+    /// has passed the end of a window, all workers are woken to announce it.
+    pub(crate) fn finish(&self, worker: usize) -> i64 {
+        let mut state = self.lock();
+        state.current[worker] = None;
+        let low = self.low_of(&state);
+        state.low = low;
+        let passed = self.passed(low);
+        if passed > state.passed {
+            state.passed = passed;
+            drop(state);
+            self.wake_all();
+        }
+        low
+    }
+
+    /// How many windows a watermark has passed, lateness included.
+    pub(crate) fn passed(&self, watermark: i64) -> i64 {
+        match (self.window, watermark) {
+            (_, BEGINNING | END) => watermark,
+            (Some((tumble, lateness)), w) => tumble.passed(w.saturating_sub(lateness)),
+            (None, _) => BEGINNING,
+        }
+    }
+
+    /// Splits that have ended, with the number of their batches.
+    pub(crate) fn ended_splits(&self) -> Vec<Option<u64>> {
+        self.lock().splits.iter().map(|s| s.ended.then_some(s.read)).collect()
+    }
+
+    /// Whether a split still has records to come.
+    pub(crate) fn has_more(&self) -> bool {
+        self.lock().splits.iter().any(|s| !s.exhausted())
+    }
+
+    fn wake_all(&self) {
+        (0..self.workers).for_each(|worker| self.env.wake(worker));
+    }
+}
+
+enum Read {
+    Prepared,
+    Pending(Option<i64>),
+    Ended,
+}

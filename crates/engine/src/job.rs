@@ -1,0 +1,405 @@
+//! The job: a query with its workers, from start to finish.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use arrow::array::RecordBatch;
+
+use millstream_state::{ChunkPool, Keys, Mode, NoVarKeys, Scratch, Table, hash_words};
+
+use crate::env::{Env, Simulated, Threads};
+use crate::error::{Error, Result};
+use crate::fire::Finisher;
+use crate::gather::Gather;
+use crate::intake::Intake;
+use crate::pipeline::{Grouping, Stateless};
+use crate::plan::{Body, Query};
+use crate::prepare::Preparer;
+use crate::settings::{FragmentMode, Settings};
+use crate::sink::Sink;
+use crate::slices::Usage;
+use crate::stats::Stats;
+use crate::table::OpenOptions;
+use crate::worker::{self, Message, Step, Worker};
+
+/// A query ready to run.
+pub struct Job {
+    shared: Arc<Shared>,
+    started_us: i64,
+}
+
+/// Stops a running job from another thread (or a signal handler's thread).
+#[derive(Clone)]
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Lets the job end with [`Error::Interrupted`].
+    pub fn stop(&self) {
+        self.0.stop(Some(Error::Interrupted));
+    }
+}
+
+impl fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stopper")
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({} workers)", self.shared.settings.workers)
+    }
+}
+
+impl Job {
+    /// Prepares `query` to run into `sink`: lays out its state and opens its source.
+    pub fn new(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+        let settings = settings.clone();
+        let workers = settings.workers;
+        let threads = Threads::new(workers);
+        let started_us = threads.now_us();
+        let env: Arc<dyn Env> = match settings.simulate {
+            Some(seed) => Arc::new(Simulated::new(seed, started_us)),
+            None => Arc::new(threads),
+        };
+        let (aggregation, stateless, limits, window) = match &query.body {
+            Body::Aggregate(aggregate) => {
+                let grouping = Grouping::new(query, aggregate, settings.allowed_lateness_us)?;
+                let window = aggregate.window.map(|w| (w, settings.allowed_lateness_us));
+                let finisher = Finisher::new(aggregate, &query.output);
+                (Some((grouping, finisher)), None, (0, None), window)
+            }
+            Body::Stateless { project, limit, offset } => {
+                (None, Some(Stateless::new(query, project)), (*offset, *limit), None)
+            }
+        };
+        let options =
+            OpenOptions { batch_rows: settings.batch_rows, start_time_us: started_us, workers };
+        let splits = query.source.open(&query.projection, &options)?;
+        let idle_timeout_us = query.event_time.as_ref().and_then(|t| t.idle_timeout_us);
+        let preparer = Preparer::new(query, settings.max_ahead_us);
+        sink.open(&query.output)?;
+        // Without a window everything fires at the end of the input.
+        let fires_after_us =
+            window.map_or(crate::event_time::END, |(w, lateness)| w.size_us + lateness);
+        let shared = Shared {
+            intake: Intake::new(splits, preparer, env.clone(), workers, idle_timeout_us, window),
+            gather: Gather::new(
+                sink,
+                query.output.clone(),
+                workers,
+                fires_after_us,
+                limits.0,
+                limits.1,
+            ),
+            aggregation,
+            stateless,
+            mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
+            stopping: AtomicBool::new(limits.1 == Some(0)),
+            error: Mutex::new(None),
+            in_flight_bytes: AtomicU64::new(0),
+            usage: (0..workers).map(|_| Mutex::default()).collect(),
+            total_bytes: AtomicU64::new(0),
+            peak: Mutex::default(),
+            latencies: Mutex::default(),
+            operator: describe(query),
+            settings,
+            env,
+        };
+        Ok(Job { shared: Arc::new(shared), started_us })
+    }
+
+    /// A handle to stop the job with.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.shared.clone())
+    }
+
+    /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
+    /// any case: they say how far the job got.
+    pub fn run(self) -> (Stats, Result<()>) {
+        let shared = &self.shared;
+        let mut workers: Vec<Worker> =
+            (0..shared.settings.workers).map(|id| Worker::new(id, shared.clone())).collect();
+        match shared.settings.simulate {
+            Some(_) => simulate(shared, &mut workers),
+            None => thread::scope(|scope| {
+                for (id, worker) in workers.iter_mut().enumerate() {
+                    let thread = thread::Builder::new().name(format!("worker-{id}"));
+                    let run = || run_guarded(shared, || worker.run());
+                    if let Err(error) = thread.spawn_scoped(scope, run) {
+                        shared.stop(Some(Error::Io {
+                            place: format!("worker {id}"),
+                            message: format!("cannot start a thread: {error}"),
+                            help: "use fewer workers".into(),
+                        }));
+                    }
+                }
+            }),
+        }
+        let mut result = match shared.take_error() {
+            Some(error) => Err(error),
+            None => self.finish(),
+        };
+        if matches!(result, Err(Error::OutputClosed)) {
+            result = Ok(());
+        }
+        (self.stats(&workers), result)
+    }
+
+    /// After the last worker: the row of a global aggregate over nothing, and the sink's end.
+    fn finish(&self) -> Result<()> {
+        let shared = &self.shared;
+        if let Some((grouping, finisher)) = &shared.aggregation {
+            let global = grouping.window.is_none() && grouping.codec.words() == 0;
+            if global && shared.gather.windows() == 0 {
+                let rows = empty_group(grouping, finisher)?;
+                shared.gather.window_rows(0, crate::pipeline::WHOLE, rows, true)?;
+                for worker in 0..shared.settings.workers {
+                    shared.gather.advance(worker, crate::event_time::END)?;
+                }
+            }
+        }
+        shared.gather.finish(&shared.intake.ended_splits())
+    }
+
+    fn stats(&self, workers: &[Worker]) -> Stats {
+        let shared = &self.shared;
+        let mut stats = Stats::default();
+        workers.iter().for_each(|w| stats.add(&w.stats));
+        stats.rows = shared.gather.rows();
+        stats.windows = if shared.aggregation.is_some() { shared.gather.windows() } else { 0 };
+        let peak = shared.peak.lock().unwrap_or_else(PoisonError::into_inner);
+        (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = *peak;
+        let mut latencies = shared.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.fire_latency_us = std::mem::take(&mut *latencies);
+        stats.elapsed_us = (shared.env.now_us() - self.started_us).max(0) as u64;
+        stats
+    }
+}
+
+/// The operator's name in messages and `explain`.
+fn describe(query: &Query) -> String {
+    match &query.body {
+        Body::Stateless { .. } => "project".into(),
+        Body::Aggregate(aggregate) => {
+            let keys: Vec<&str> = aggregate.keys.iter().map(|k| k.name.as_str()).collect();
+            format!("aggregate by ({})", keys.join(", "))
+        }
+    }
+}
+
+/// The result row of a group that has met no record.
+fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> {
+    let mut table = Table::new(grouping.layout.clone());
+    let (mut pool, mut scratch) =
+        (ChunkPool::new(grouping.layout.row_words(), 0), Scratch::default());
+    let keys = Keys { hashes: &[hash_words(&[])], words: &[], vars: NoVarKeys };
+    table.update(&keys, &mut pool, &mut scratch);
+    let mut places = Vec::new();
+    finisher.finish(grouping, &[], &table.scan(0, &mut places))
+}
+
+/// Runs a worker so that neither an error nor a panic leaves the others waiting.
+fn run_guarded(shared: &Shared, run: impl FnOnce() -> Result<()>) {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => shared.stop(Some(error)),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            let message = format!("a worker panicked: {}", text.unwrap_or("(no message)"));
+            shared.stop(Some(Error::Internal(message)));
+        }
+    }
+}
+
+/// Deterministic simulation: all workers on this thread, a random one a step at a time.
+fn simulate(shared: &Shared, workers: &mut [Worker]) {
+    let mut waiting: BTreeMap<usize, Option<i64>> = BTreeMap::new();
+    let mut running: Vec<usize> = (0..workers.len()).collect();
+    while !running.is_empty() {
+        let pick = shared.env.choose(running.len() as u64).unwrap_or(0) as usize;
+        let id = running[pick];
+        let mut step = Ok(Step::Done);
+        run_guarded(shared, || {
+            step = workers[id].step();
+            std::mem::replace(&mut step, Ok(Step::Done)).map(|s| step = Ok(s))
+        });
+        match step {
+            Ok(Step::Done) | Err(_) => {
+                running.swap_remove(pick);
+                waiting.clear();
+            }
+            Ok(Step::Busy) => waiting.clear(),
+            Ok(Step::Wait { until_us }) => {
+                waiting.insert(id, until_us);
+                if running.iter().all(|id| waiting.contains_key(id)) {
+                    // Everybody waits: let time pass until the first has something to do.
+                    let Some(next) = waiting.values().flatten().min() else {
+                        let message = "all workers wait for each other".into();
+                        shared.stop(Some(Error::Internal(message)));
+                        continue;
+                    };
+                    shared.env.pass_time(*next);
+                    waiting.clear();
+                }
+            }
+        }
+        shared.env.pass_time(shared.env.now_us() + 1);
+    }
+}
+
+/// Messages for one worker.
+#[derive(Default)]
+pub(crate) struct Mailbox(Mutex<VecDeque<Message>>);
+
+impl Mailbox {
+    pub(crate) fn take(&self) -> VecDeque<Message> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// What all workers of a job share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) intake: Intake,
+    pub(crate) gather: Gather,
+    pub(crate) aggregation: Option<(Grouping, Finisher)>,
+    pub(crate) stateless: Option<Stateless>,
+    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) stopping: AtomicBool,
+    pub(crate) in_flight_bytes: AtomicU64,
+    error: Mutex<Option<Error>>,
+    usage: Vec<Mutex<Usage>>,
+    /// State of all workers.
+    total_bytes: AtomicU64,
+    /// The greatest total so far, and the live bytes at that time.
+    peak: Mutex<(u64, u64)>,
+    latencies: Mutex<Vec<u64>>,
+    operator: String,
+}
+
+impl Shared {
+    /// Stops all workers; the first error given is what the job ends with.
+    pub(crate) fn stop(&self, error: Option<Error>) {
+        if let Some(error) = error {
+            let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+        }
+        self.stopping.store(true, Relaxed);
+        (0..self.settings.workers).for_each(|worker| self.env.wake(worker));
+    }
+
+    fn take_error(&self) -> Option<Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn send(&self, to: usize, message: Message) {
+        let mailbox = &self.mailboxes[to].0;
+        mailbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        self.env.wake(to);
+    }
+
+    pub(crate) fn fragment_mode(&self) -> Option<Mode> {
+        match self.settings.fragment_mode {
+            FragmentMode::Auto => None,
+            FragmentMode::Aggregate => Some(Mode::Aggregate),
+            FragmentMode::PassThrough => Some(Mode::PassThrough),
+        }
+    }
+
+    /// Idle chunks that a worker may keep.
+    pub(crate) fn pool_bytes(&self) -> usize {
+        let share = self.settings.memory_bytes / 16 / self.settings.workers as u64;
+        share.min(64 << 20) as usize
+    }
+
+    pub(crate) fn fires_at(&self, start: i64) -> i64 {
+        self.aggregation.as_ref().map_or(start, |(grouping, _)| worker::fires_at(grouping, start))
+    }
+
+    pub(crate) fn row_bytes(&self) -> u64 {
+        self.aggregation.as_ref().map_or(0, |(grouping, _)| grouping.layout.row_bytes() as u64)
+    }
+
+    /// Rows of a firing window.
+    pub(crate) fn written(
+        &self,
+        worker: usize,
+        start: i64,
+        rows: RecordBatch,
+        last: bool,
+    ) -> Result<()> {
+        self.gather.window_rows(worker, start, rows, last)
+    }
+
+    /// `worker` has fired all windows that fire at or before a watermark.
+    pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<()> {
+        for start in self.gather.advance(worker, watermark)? {
+            let Some(at) = self.intake.reached_at(self.fires_at(start)) else { continue };
+            let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+            if latencies.len() >= 1_000_000 {
+                latencies.clear();
+            }
+            latencies.push((self.env.now_us() - at).max(0) as u64);
+        }
+        Ok(())
+    }
+
+    /// Notes how much state a worker holds.
+    pub(crate) fn note_usage(&self, worker: usize, usage: &Usage) {
+        let mut own = self.usage[worker].lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *own, *usage).bytes;
+        drop(own);
+        let total = self.total_bytes.fetch_add(usage.bytes.wrapping_sub(before), Relaxed);
+        let total = total.wrapping_add(usage.bytes).wrapping_sub(before);
+        let mut peak = self.peak.lock().unwrap_or_else(PoisonError::into_inner);
+        if total > peak.0 {
+            let all = self.usage.iter();
+            let live = all.map(|u| u.lock().unwrap_or_else(PoisonError::into_inner).live_bytes);
+            *peak = (total, live.sum());
+        }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.total_bytes.load(Relaxed)
+            + self.in_flight_bytes.load(Relaxed)
+            + self.gather.held_bytes()
+    }
+
+    /// Whether splits that are ahead must wait: three quarters of the budget are in use.
+    pub(crate) fn over_budget(&self) -> bool {
+        self.used_bytes() > self.settings.memory_bytes / 4 * 3
+    }
+
+    /// An error if the job cannot go on within its budget.
+    pub(crate) fn check_budget(&self) -> Result<()> {
+        let mut sum = Usage::default();
+        for usage in &self.usage {
+            let usage = usage.lock().unwrap_or_else(PoisonError::into_inner);
+            sum.keys += usage.keys;
+            sum.largest_index_bytes = sum.largest_index_bytes.max(usage.largest_index_bytes);
+        }
+        let bytes = self.used_bytes();
+        let growing = sum.largest_index_bytes / 2 * 3;
+        if bytes + growing <= self.settings.memory_bytes {
+            return Ok(());
+        }
+        Err(Error::Memory {
+            operator: self.operator.clone(),
+            bytes,
+            keys: sum.keys,
+            budget: self.settings.memory_bytes,
+        })
+    }
+}

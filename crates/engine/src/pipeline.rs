@@ -1,0 +1,238 @@
+//! The first pipeline, from a stamped batch to its soft breaker: filter, drop late records, assign
+//! windows, group and aggregate into the worker's state (paper, section 5.2).
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
+
+use millstream_state::RowLayout;
+
+use crate::aggregates::{Aggregates, Input, true_mask};
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::intake::Stamped;
+use crate::keys::KeyCodec;
+use crate::plan::{Aggregate, Query, Tumble};
+use crate::slices::Slices;
+
+/// Slice start of an aggregation without windows.
+pub(crate) const WHOLE: i64 = 0;
+
+/// Grouping and aggregation in executable form.
+#[derive(Debug)]
+pub(crate) struct Grouping {
+    pub(crate) codec: KeyCodec,
+    pub(crate) aggregates: Aggregates,
+    pub(crate) layout: Arc<RowLayout>,
+    pub(crate) window: Option<Tumble>,
+    pub(crate) lateness_us: i64,
+    keys: Vec<Expr>,
+    filter: Option<Expr>,
+    /// Whether keys or arguments must be computed, for which rows that do not count are taken out
+    /// first: an expression may fail on them.
+    computed: bool,
+}
+
+/// Rows of a batch that update one slice.
+#[derive(Debug)]
+pub(crate) struct Selected<'a> {
+    pub(crate) keys: Vec<ArrayRef>,
+    pub(crate) arguments: Vec<Input>,
+    /// Positions in `keys` and `arguments`.
+    pub(crate) rows: &'a [u32],
+}
+
+/// Records of a batch that did not make it into a window.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) late: u64,
+    pub(crate) null_time: u64,
+}
+
+/// Buffers that are used again from batch to batch.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    rows: Vec<u32>,
+    by_slice: Vec<(i64, Vec<u32>)>,
+}
+
+impl Grouping {
+    pub(crate) fn new(query: &Query, aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
+        let codec = KeyCodec::new(&aggregate.keys)?;
+        let empty_group = aggregate.keys.is_empty() && aggregate.window.is_none();
+        let aggregates = Aggregates::new(&aggregate.aggregates, empty_group)?;
+        let layout =
+            Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
+        let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
+        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.is_column());
+        Ok(Grouping {
+            codec,
+            aggregates,
+            layout,
+            window: aggregate.window,
+            lateness_us,
+            keys,
+            filter: query.filter.clone(),
+            computed,
+        })
+    }
+
+    /// Runs a batch through the pipeline into `slices`; returns what was dropped and how many rows
+    /// went into fragments.
+    pub(crate) fn run(
+        &self,
+        batch: &Stamped,
+        slices: &mut Slices,
+        buffers: &mut Buffers,
+    ) -> Result<(Dropped, u64)> {
+        let records = &batch.prepared.batch;
+        let mask = match &self.filter {
+            Some(filter) => Some(true_mask(&filter.evaluate(records)?)?),
+            None => None,
+        };
+        let mut fragment_rows = 0;
+        if let Some(start) = self.single_slice(batch) {
+            select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
+            fragment_rows += self.update(start, records, &buffers.rows, slices)?;
+            return Ok((Dropped::default(), fragment_rows));
+        }
+        let dropped = self.assign(batch, mask.as_ref(), &mut buffers.by_slice);
+        for (start, rows) in &buffers.by_slice {
+            fragment_rows += self.update(*start, records, rows, slices)?;
+        }
+        Ok((dropped, fragment_rows))
+    }
+
+    /// The slice of the whole batch, if it has just one and no record can be late for it.
+    fn single_slice(&self, batch: &Stamped) -> Option<i64> {
+        let Some(window) = &self.window else { return Some(WHOLE) };
+        let (min, max) = batch.prepared.times.as_ref()?.bounds?;
+        let start = window.start_of(min);
+        let fires_at = start.saturating_add(window.size_us).saturating_add(self.lateness_us);
+        (start == window.start_of(max) && fires_at > batch.after).then_some(start)
+    }
+
+    /// Record by record: its window, and whether it is late for it.
+    fn assign(
+        &self,
+        batch: &Stamped,
+        mask: Option<&BooleanBuffer>,
+        by_slice: &mut Vec<(i64, Vec<u32>)>,
+    ) -> Dropped {
+        let mut dropped = Dropped::default();
+        by_slice.clear();
+        let (Some(window), Some(times)) = (&self.window, &batch.prepared.times) else {
+            return dropped;
+        };
+        let mut running = times.running(batch.stamp);
+        let mut slice = 0;
+        for row in 0..times.times.len() {
+            // The watermark just before the record decides about it.
+            let before = running.watermark;
+            if let Some(watermark) = times.watermark(row) {
+                running.advance(watermark);
+            }
+            if mask.is_some_and(|m| !m.value(row)) {
+                continue;
+            }
+            let Some(time) = times.times.us(row) else {
+                dropped.null_time += 1;
+                continue;
+            };
+            let start = window.start_of(time);
+            if start.saturating_add(window.size_us).saturating_add(self.lateness_us) <= before {
+                dropped.late += 1;
+                continue;
+            }
+            if by_slice.get(slice).is_none_or(|(s, _)| *s != start) {
+                slice = by_slice.iter().position(|(s, _)| *s == start).unwrap_or_else(|| {
+                    by_slice.push((start, Vec::new()));
+                    by_slice.len() - 1
+                });
+            }
+            by_slice[slice].1.push(row as u32);
+        }
+        dropped
+    }
+
+    fn update(
+        &self,
+        start: i64,
+        records: &RecordBatch,
+        rows: &[u32],
+        slices: &mut Slices,
+    ) -> Result<u64> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let all: Vec<u32>;
+        let (compacted, rows) = if self.computed && rows.len() < records.num_rows() {
+            all = (0..rows.len() as u32).collect();
+            (&take_record_batch(records, &UInt32Array::from(rows.to_vec()))?, &all[..])
+        } else {
+            (records, rows)
+        };
+        let keys = self.keys.iter().map(|k| k.evaluate(compacted)).collect::<Result<_>>()?;
+        let arguments = self.aggregates.inputs(compacted)?;
+        Ok(slices.update(start, self, &Selected { keys, arguments, rows }))
+    }
+}
+
+/// Positions of the rows that a mask lets pass.
+fn select(mask: Option<&BooleanBuffer>, len: usize, rows: &mut Vec<u32>) {
+    rows.clear();
+    match mask {
+        None => rows.extend(0..len as u32),
+        Some(mask) => {
+            rows.reserve(len);
+            rows.extend(mask.set_indices_u32());
+        }
+    }
+}
+
+/// The pipeline of a query without state.
+#[derive(Debug)]
+pub(crate) struct Stateless {
+    filter: Option<Expr>,
+    project: Vec<Expr>,
+    output: SchemaRef,
+}
+
+impl Stateless {
+    pub(crate) fn new(query: &Query, project: &[Expr]) -> Stateless {
+        Stateless {
+            filter: query.filter.clone(),
+            project: project.to_vec(),
+            output: query.output.clone(),
+        }
+    }
+
+    /// The rows that a batch yields.
+    pub(crate) fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        filter_and_project(batch, self.filter.as_ref(), &self.project, &self.output)
+    }
+}
+
+/// WHERE or HAVING, then the output columns.
+pub(crate) fn filter_and_project(
+    batch: &RecordBatch,
+    filter: Option<&Expr>,
+    project: &[Expr],
+    output: &SchemaRef,
+) -> Result<RecordBatch> {
+    let passed;
+    let batch = match filter {
+        None => batch,
+        Some(filter) => {
+            let mask = true_mask(&filter.evaluate(batch)?)?;
+            passed = arrow::compute::filter_record_batch(batch, &mask.into())?;
+            &passed
+        }
+    };
+    let columns = project.iter().map(|p| p.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(output.clone(), columns, &options)?)
+}

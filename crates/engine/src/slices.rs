@@ -1,0 +1,275 @@
+//! A worker's state: per window slice, the table it leads and a fragment for every other leader.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_state::{
+    BLOCK_ROWS, ChunkPool, Fragment, Leaders, Mode, RowLayout, Scratch, Segment, Table,
+};
+
+use crate::keys::{ColumnVars, KeyBlock};
+use crate::pipeline::{Grouping, Selected};
+
+/// State of one window slice.
+struct Slice {
+    primary: Table,
+    fragments: Vec<Option<Fragment>>,
+}
+
+/// State of one worker.
+pub(crate) struct Slices {
+    slices: BTreeMap<i64, Slice>,
+    layout: Arc<RowLayout>,
+    leaders: Leaders,
+    me: usize,
+    mode: Option<Mode>,
+    pool: ChunkPool,
+    scratch: Scratch,
+    block: KeyBlock,
+    /// Rows on their way to each leader's table.
+    routed: Vec<Routed>,
+    picks: Vec<u32>,
+    growths: u64,
+    switches: u64,
+}
+
+#[derive(Default)]
+struct Routed {
+    rows: Vec<u32>,
+    block: KeyBlock,
+}
+
+impl Routed {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.block.words.clear();
+        self.block.hashes.clear();
+    }
+}
+
+/// What a worker's state amounts to.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) bytes: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) keys: u64,
+    /// Bytes of rows in the largest fragment.
+    pub(crate) largest_fragment_bytes: u64,
+    /// Bytes of the largest index: growing it takes half as much again on top.
+    pub(crate) largest_index_bytes: u64,
+}
+
+impl Slices {
+    pub(crate) fn new(
+        layout: Arc<RowLayout>,
+        leaders: Leaders,
+        me: usize,
+        mode: Option<Mode>,
+        pool_bytes: usize,
+    ) -> Slices {
+        let pool = ChunkPool::new(layout.row_words(), pool_bytes);
+        let routed = (0..leaders.count()).map(|_| Routed::default()).collect();
+        Slices {
+            slices: BTreeMap::new(),
+            layout,
+            leaders,
+            me,
+            mode,
+            pool,
+            scratch: Scratch::default(),
+            block: KeyBlock::default(),
+            routed,
+            picks: Vec::new(),
+            growths: 0,
+            switches: 0,
+        }
+    }
+
+    /// Updates the slice that begins at `start` with the selected rows of a batch; returns how many
+    /// of them went into fragments.
+    pub(crate) fn update(&mut self, start: i64, grouping: &Grouping, input: &Selected<'_>) -> u64 {
+        let (layout, leaders) = (&self.layout, self.leaders.count());
+        let slice = self.slices.entry(start).or_insert_with(|| Slice {
+            primary: Table::new(layout.clone()),
+            fragments: (0..leaders).map(|_| None).collect(),
+        });
+        let mut update = Update {
+            slice,
+            layout,
+            me: self.me,
+            mode: self.mode,
+            pool: &mut self.pool,
+            scratch: &mut self.scratch,
+            picks: &mut self.picks,
+            grouping,
+            input,
+            fragment_rows: 0,
+        };
+        for fragment in update.slice.fragments.iter_mut().flatten() {
+            fragment.begin_batch();
+        }
+        for rows in input.rows.chunks(BLOCK_ROWS) {
+            grouping.codec.encode(&input.keys, rows, &mut self.block);
+            if leaders == 1 {
+                update.rows(0, rows, &self.block);
+            } else {
+                route(&self.leaders, rows, &self.block, &mut self.routed);
+                for (leader, routed) in self.routed.iter_mut().enumerate() {
+                    if routed.rows.len() >= BLOCK_ROWS {
+                        update.rows(leader, &routed.rows, &routed.block);
+                        routed.clear();
+                    }
+                }
+            }
+        }
+        if leaders > 1 {
+            for (leader, routed) in self.routed.iter_mut().enumerate() {
+                if !routed.rows.is_empty() {
+                    update.rows(leader, &routed.rows, &routed.block);
+                    routed.clear();
+                }
+            }
+        }
+        update.fragment_rows
+    }
+
+    /// Seals everything held for other leaders: per leader, its segments by slice.
+    pub(crate) fn seal(&mut self) -> Vec<Vec<(i64, Segment)>> {
+        let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
+        for (start, slice) in &mut self.slices {
+            for (leader, fragment) in slice.fragments.iter_mut().enumerate() {
+                if let Some(fragment) = fragment.as_mut().filter(|f| f.rows() > 0) {
+                    deltas[leader].push((*start, fragment.seal()));
+                }
+            }
+        }
+        deltas
+    }
+
+    /// Merges a segment that another worker sealed; true if it was adopted where it stands.
+    pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
+        let (layout, leaders) = (&self.layout, self.leaders.count());
+        let slice = self.slices.entry(start).or_insert_with(|| Slice {
+            primary: Table::new(layout.clone()),
+            fragments: (0..leaders).map(|_| None).collect(),
+        });
+        let segment = if slice.primary.adopts(&segment) {
+            match slice.primary.adopt(segment, &mut self.scratch) {
+                Ok(_) => return true,
+                Err(segment) => segment,
+            }
+        } else {
+            segment
+        };
+        slice.primary.merge(&segment, &mut self.pool, &mut self.scratch);
+        segment.recycle(&mut self.pool);
+        false
+    }
+
+    /// Starts of the slices that end at or before a watermark, in order.
+    pub(crate) fn complete(&self, watermark: i64, end_of: impl Fn(i64) -> i64) -> Vec<i64> {
+        let complete = self.slices.keys().take_while(|start| end_of(**start) <= watermark);
+        complete.copied().collect()
+    }
+
+    /// Takes a complete slice out; its fragments have been sealed.
+    pub(crate) fn remove(&mut self, start: i64) -> Option<Table> {
+        let slice = self.slices.remove(&start)?;
+        self.growths += slice.primary.growths();
+        for fragment in slice.fragments.into_iter().flatten() {
+            debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
+            self.growths += fragment.table().growths();
+            self.switches += fragment.switches();
+            fragment.recycle(&mut self.pool);
+        }
+        Some(slice.primary)
+    }
+
+    /// Takes the memory of a fired slice back.
+    pub(crate) fn recycle(&mut self, table: Table) {
+        table.recycle(&mut self.pool);
+    }
+
+    /// Sizes, summed over all slices.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage { bytes: self.pool.bytes() as u64, ..Usage::default() };
+        for slice in self.slices.values() {
+            let fragments = slice.fragments.iter().flatten();
+            for table in fragments.clone().map(Fragment::table).chain([&slice.primary]) {
+                usage.bytes += table.bytes() as u64;
+                usage.live_bytes += table.live_bytes() as u64;
+                usage.keys += table.rows() as u64;
+                let index_bytes = table.index_bytes() as u64;
+                usage.largest_index_bytes = usage.largest_index_bytes.max(index_bytes);
+            }
+            let largest = fragments.map(Fragment::rows).max().unwrap_or(0);
+            let largest_bytes = (largest * self.layout.row_bytes()) as u64;
+            usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(largest_bytes);
+        }
+        usage
+    }
+
+    /// Rows held for other leaders.
+    pub(crate) fn fragment_rows(&self) -> u64 {
+        let fragments = self.slices.values().flat_map(|s| s.fragments.iter().flatten());
+        fragments.map(|f| f.rows() as u64).sum()
+    }
+
+    /// Index growths and mode switches so far.
+    pub(crate) fn counters(&self) -> (u64, u64) {
+        let (mut growths, mut switches) = (self.growths, self.switches);
+        for slice in self.slices.values() {
+            growths += slice.primary.growths();
+            for fragment in slice.fragments.iter().flatten() {
+                growths += fragment.table().growths();
+                switches += fragment.switches();
+            }
+        }
+        (growths, switches)
+    }
+}
+
+/// Appends each row to its leader's list.
+fn route(leaders: &Leaders, rows: &[u32], block: &KeyBlock, routed: &mut [Routed]) {
+    let width = block.words.len() / rows.len();
+    for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
+        let to = &mut routed[leaders.of(*hash)];
+        to.rows.push(*row);
+        to.block.hashes.push(*hash);
+        match width {
+            1 => to.block.words.push(block.words[i]),
+            _ => to.block.words.extend_from_slice(&block.words[i * width..(i + 1) * width]),
+        }
+    }
+}
+
+/// One slice being updated from one batch.
+struct Update<'a> {
+    slice: &'a mut Slice,
+    layout: &'a Arc<RowLayout>,
+    me: usize,
+    mode: Option<Mode>,
+    pool: &'a mut ChunkPool,
+    scratch: &'a mut Scratch,
+    picks: &'a mut Vec<u32>,
+    grouping: &'a Grouping,
+    input: &'a Selected<'a>,
+    fragment_rows: u64,
+}
+
+impl Update<'_> {
+    /// Updates `leader`'s rows with a block of keys that stand at `rows` of the batch.
+    fn rows(&mut self, leader: usize, rows: &[u32], block: &KeyBlock) {
+        let keys = block.keys(ColumnVars { columns: &self.input.keys, rows });
+        let mut block = if leader == self.me {
+            self.slice.primary.update(&keys, self.pool, self.scratch)
+        } else {
+            self.fragment_rows += rows.len() as u64;
+            let fragment = self.slice.fragments[leader]
+                .get_or_insert_with(|| Fragment::new(self.layout.clone(), self.mode));
+            fragment.update(&keys, self.pool, self.scratch)
+        };
+        let aggregates = &self.grouping.aggregates;
+        aggregates.update(self.layout, &self.input.arguments, rows, &mut block, self.picks);
+    }
+}

@@ -1,0 +1,432 @@
+//! A worker: one thread's scheduler over its coroutines (paper, section 5.3).
+//!
+//! Each step runs one coroutine for a bounded time, in this order: receive and merge what others have
+//! sealed; fire complete windows; end the epoch if it is time; process a batch. A step never waits
+//! for another worker, so a whole job also runs on one thread, a step at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use millstream_state::{Leaders, Segment, VectorClock};
+
+use crate::error::{Error, Result};
+use crate::event_time::{BEGINNING, END};
+use crate::fire::Fire;
+use crate::intake::{Stamped, Taken};
+use crate::job::Shared;
+use crate::pipeline::{Buffers, Grouping, WHOLE};
+use crate::slices::{Slices, Usage};
+use crate::stats::Stats;
+
+/// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
+const DELTAS_IN_FLIGHT_MAX: u32 = 2;
+
+/// What workers send each other.
+pub(crate) enum Message {
+    /// What changed in an epoch, with the watermark it covers.
+    Delta(Delta),
+    /// The leader has merged a delta: its memory is nobody's any more.
+    Credit {
+        /// Who has merged.
+        leader: usize,
+    },
+}
+
+/// The changes of one epoch for one leader (paper, section 7.2.2).
+pub(crate) struct Delta {
+    from: usize,
+    /// Deltas of a helper are merged in order, each once.
+    epoch: u64,
+    watermark: i64,
+    segments: VecDeque<(i64, Segment)>,
+    /// Whether it held any segment: an empty one needs no credit.
+    credited: bool,
+    bytes: u64,
+}
+
+/// What a step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something was done.
+    Busy,
+    /// Nothing to do before `until_us`, or before somebody wakes the worker.
+    Wait {
+        /// The job's clock.
+        until_us: Option<i64>,
+    },
+    /// This worker has nothing left to do.
+    Done,
+}
+
+pub(crate) struct Worker {
+    id: usize,
+    shared: Arc<Shared>,
+    inbox: VecDeque<Message>,
+    state: Option<State>,
+    buffers: Buffers,
+    places: Vec<*const u64>,
+    pub(crate) stats: Stats,
+}
+
+// SAFETY: `places` holds pointers only during a step; between steps it is an empty buffer in effect.
+unsafe impl Send for Worker {}
+
+/// What a worker of a stateful job has besides.
+struct State {
+    slices: Slices,
+    clock: VectorClock,
+    firing: Option<Fire>,
+    epoch: u64,
+    epoch_input_bytes: u64,
+    /// The watermark of the last epoch's end.
+    announced: i64,
+    /// When the last batch was done, while the epoch has changes.
+    changed_at_us: Option<i64>,
+    /// Per leader: deltas sent and not yet merged.
+    in_flight: Vec<u32>,
+    /// Per helper: the epoch that must come next.
+    expected: Vec<u64>,
+    /// Windows that fire up to this have been fired and told to the gather stage.
+    frontier: i64,
+    usage: Usage,
+}
+
+impl Worker {
+    pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Worker {
+        let workers = shared.settings.workers;
+        let state = shared.aggregation.as_ref().map(|(grouping, _)| State {
+            slices: Slices::new(
+                grouping.layout.clone(),
+                Leaders::even(workers),
+                id,
+                shared.fragment_mode(),
+                shared.pool_bytes(),
+            ),
+            clock: VectorClock::new(workers),
+            firing: None,
+            epoch: 0,
+            epoch_input_bytes: 0,
+            announced: BEGINNING,
+            changed_at_us: None,
+            in_flight: vec![0; workers],
+            expected: vec![0; workers],
+            frontier: BEGINNING,
+            usage: Usage::default(),
+        });
+        Worker {
+            id,
+            shared,
+            inbox: VecDeque::new(),
+            state,
+            buffers: Buffers::default(),
+            places: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Runs on its own thread until there is nothing left to do.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        loop {
+            match self.step()? {
+                Step::Busy => {}
+                Step::Wait { until_us } => self.shared.env.wait(self.id, until_us),
+                Step::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Resumes one coroutine.
+    pub(crate) fn step(&mut self) -> Result<Step> {
+        if self.shared.stopping.load(Relaxed) {
+            return Ok(Step::Done);
+        }
+        let step = if let Some(mut state) = self.state.take() {
+            let step = self.step_stateful(&mut state);
+            self.state = Some(state);
+            step
+        } else {
+            self.step_stateless()
+        };
+        if step.is_err() {
+            self.finish_counters();
+        }
+        step
+    }
+
+    fn step_stateless(&mut self) -> Result<Step> {
+        let shared = self.shared.clone();
+        match shared.intake.take(self.id, false)? {
+            Taken::Batch(batch) => {
+                self.count(&batch);
+                let Some(stateless) = &shared.stateless else {
+                    return Err(Error::Internal("a job without a pipeline".into()));
+                };
+                let rows = stateless.run(&batch.prepared.batch)?;
+                shared.intake.finish(self.id);
+                let (ended, gather) = (shared.intake.ended_splits(), &shared.gather);
+                if gather.stateless_rows(self.id, batch.split, batch.sequence, rows, &ended)? {
+                    shared.stop(None);
+                }
+                Ok(Step::Busy)
+            }
+            Taken::Again => Ok(Step::Busy),
+            Taken::Wait { until_us } => Ok(Step::Wait { until_us }),
+            Taken::Held => Ok(Step::Wait { until_us: None }),
+            Taken::Ended => {
+                shared.intake.finish(self.id);
+                Ok(Step::Done)
+            }
+        }
+    }
+
+    fn step_stateful(&mut self, state: &mut State) -> Result<Step> {
+        let shared = self.shared.clone();
+        let Some((grouping, finisher)) = &shared.aggregation else {
+            return Err(Error::Internal("a job without an aggregation".into()));
+        };
+        // In simulation, messages take their time.
+        let delivers = shared.env.choose(4) != Some(0);
+        if delivers {
+            self.inbox.extend(shared.mailboxes[self.id].take());
+        }
+        if self.merge_one(state)? {
+            return Ok(Step::Busy);
+        }
+        if let Some(fire) = &mut state.firing {
+            if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
+                shared.written(self.id, fire.start, rows, last)?;
+            } else if let Some(fire) = state.firing.take() {
+                state.frontier = shared.fires_at(fire.start);
+                state.slices.recycle(fire.into_table());
+                shared.fired_up_to(self.id, state.frontier)?;
+            }
+            return Ok(Step::Busy);
+        }
+        if self.fire_complete(state, grouping)? {
+            return Ok(Step::Busy);
+        }
+        let low = shared.intake.finish(self.id);
+        if self.epoch_is_over(state, low) {
+            self.end_epoch(state, low)?;
+            return Ok(Step::Busy);
+        }
+        if state.announced == END && state.clock.min() == END {
+            self.finish_with(state);
+            let empty = self.inbox.is_empty() && shared.mailboxes[self.id].is_empty();
+            return Ok(if empty { Step::Done } else { Step::Busy });
+        }
+        if state.in_flight.iter().any(|n| *n >= DELTAS_IN_FLIGHT_MAX) {
+            self.stats.credit_stalls += 1;
+            return Ok(self.pause(state, None));
+        }
+        let hold = shared.over_budget();
+        if hold && state.slices.fragment_rows() > 0 {
+            // What leaders have merged takes less room than what waits in fragments.
+            self.end_epoch(state, low)?;
+            return Ok(Step::Busy);
+        }
+        match shared.intake.take(self.id, hold)? {
+            Taken::Batch(batch) => {
+                if hold {
+                    self.check_budget(state)?;
+                }
+                self.process(state, grouping, *batch)?;
+                Ok(Step::Busy)
+            }
+            Taken::Again => Ok(Step::Busy),
+            Taken::Wait { until_us } => Ok(self.pause(state, until_us)),
+            Taken::Held => {
+                self.stats.memory_stalls += 1;
+                // Others free memory; look again soon, whoever does it.
+                let soon = shared.env.now_us() + 1_000;
+                Ok(self.pause(state, Some(soon)))
+            }
+            // Whoever finishes the last batch wakes the others.
+            Taken::Ended => Ok(self.pause(state, None)),
+        }
+    }
+
+    /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside.
+    fn pause(&self, state: &State, until_us: Option<i64>) -> Step {
+        if !self.shared.mailboxes[self.id].is_empty() {
+            return Step::Busy;
+        }
+        let idle_us = self.shared.settings.epoch_max_idle_ms as i64 * 1_000;
+        let epoch_end = state.changed_at_us.map(|at| at.saturating_add(idle_us));
+        Step::Wait { until_us: [until_us, epoch_end].into_iter().flatten().min() }
+    }
+
+    fn count(&mut self, batch: &Stamped) {
+        self.stats.records += batch.prepared.batch.num_rows() as u64;
+        self.stats.input_bytes += batch.prepared.input_bytes as u64;
+        self.stats.batches_stolen +=
+            u64::from(batch.split % self.shared.settings.workers != self.id);
+        if let Some(times) = &batch.prepared.times {
+            self.stats.ahead_records += times.ahead_records;
+        }
+    }
+
+    fn process(&mut self, state: &mut State, grouping: &Grouping, batch: Stamped) -> Result<()> {
+        self.count(&batch);
+        let (dropped, fragment_rows) =
+            grouping.run(&batch, &mut state.slices, &mut self.buffers)?;
+        self.stats.late_records += dropped.late;
+        self.stats.null_time_records += dropped.null_time;
+        self.stats.fragment_rows_in += fragment_rows;
+        state.epoch_input_bytes += batch.prepared.input_bytes as u64;
+        state.changed_at_us = Some(self.shared.env.now_us());
+        self.note_usage(state);
+        Ok(())
+    }
+
+    fn note_usage(&self, state: &mut State) {
+        state.usage = state.slices.usage();
+        self.shared.note_usage(self.id, &state.usage);
+    }
+
+    /// At its budget, a job whose slowest split brings still more state cannot go on.
+    fn check_budget(&self, state: &mut State) -> Result<()> {
+        self.note_usage(state);
+        self.shared.check_budget()
+    }
+
+    /// Merges one received segment; true if there was anything to do.
+    fn merge_one(&mut self, state: &mut State) -> Result<bool> {
+        let Some(message) = self.inbox.front_mut() else { return Ok(false) };
+        let delta = match message {
+            Message::Credit { leader } => {
+                state.in_flight[*leader] -= 1;
+                self.inbox.pop_front();
+                return Ok(true);
+            }
+            Message::Delta(delta) => delta,
+        };
+        if delta.epoch != state.expected[delta.from] {
+            let (from, expected) = (delta.from, state.expected[delta.from]);
+            let message = format!("epoch {} of worker {from}, not {expected}", delta.epoch);
+            return Err(Error::Internal(message));
+        }
+        if let Some((start, segment)) = delta.segments.pop_front() {
+            if self.shared.fires_at(start) <= state.frontier {
+                return Err(Error::Internal(format!("state for the fired window {start}")));
+            }
+            match state.slices.merge(start, segment) {
+                true => self.stats.adoptions += 1,
+                false => self.stats.merges += 1,
+            }
+            return Ok(true);
+        }
+        state.expected[delta.from] += 1;
+        state.clock.advance(delta.from, delta.watermark);
+        if delta.credited {
+            self.shared.in_flight_bytes.fetch_sub(delta.bytes, Relaxed);
+            self.shared.send(delta.from, Message::Credit { leader: self.id });
+        }
+        self.inbox.pop_front();
+        self.note_usage(state);
+        Ok(true)
+    }
+
+    /// Starts firing the first window that the vector clock says is complete. One at a time, in
+    /// order, so that a window's rows come out before the next one fires.
+    fn fire_complete(&mut self, state: &mut State, grouping: &Grouping) -> Result<bool> {
+        let complete = state.clock.min();
+        if complete <= state.frontier {
+            return Ok(false);
+        }
+        let starts = state.slices.complete(complete, |start| self.shared.fires_at(start));
+        if starts.is_empty() {
+            state.frontier = complete;
+            self.shared.fired_up_to(self.id, complete)?;
+            self.note_usage(state);
+            return Ok(true);
+        }
+        if let Some(table) = state.slices.remove(starts[0]) {
+            self.stats.windows_fired_early += u64::from(self.shared.intake.has_more());
+            state.firing = Some(Fire::new(starts[0], table, grouping));
+        }
+        Ok(true)
+    }
+
+    fn epoch_is_over(&mut self, state: &State, low: i64) -> bool {
+        let settings = &self.shared.settings;
+        let intake = &self.shared.intake;
+        if low == END {
+            return state.announced != END;
+        }
+        // A window may fire.
+        if intake.passed(low) > intake.passed(state.announced) {
+            return true;
+        }
+        if state.changed_at_us.is_none() {
+            return false;
+        }
+        let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
+        state.epoch_input_bytes >= settings.epoch_bytes
+            || state.usage.largest_fragment_bytes >= settings.fragment_bytes
+            || state.changed_at_us.is_some_and(|at| self.shared.env.now_us() >= at + idle_us)
+            || self.shared.env.choose(16) == Some(0)
+    }
+
+    /// Ends the epoch: seals every fragment and ships it to its leader, with the watermark that it
+    /// brings the leader up to. Leaders without changes get the header alone.
+    fn end_epoch(&mut self, state: &mut State, watermark: i64) -> Result<()> {
+        let mut shipped = 0;
+        for (leader, segments) in state.slices.seal().into_iter().enumerate() {
+            if leader == self.id {
+                continue;
+            }
+            let rows: u64 = segments.iter().map(|(_, s)| s.rows() as u64).sum();
+            let bytes = rows * self.shared.row_bytes();
+            let credited = !segments.is_empty();
+            shipped += rows;
+            self.stats.segments_shipped += segments.len() as u64;
+            state.in_flight[leader] += u32::from(credited);
+            self.shared.in_flight_bytes.fetch_add(if credited { bytes } else { 0 }, Relaxed);
+            self.shared.send(
+                leader,
+                Message::Delta(Delta {
+                    from: self.id,
+                    epoch: state.epoch,
+                    watermark,
+                    segments: segments.into(),
+                    credited,
+                    bytes,
+                }),
+            );
+        }
+        self.stats.rows_shipped += shipped;
+        self.stats.epochs += 1;
+        self.stats.empty_epochs += u64::from(state.changed_at_us.is_none());
+        state.clock.advance(self.id, watermark);
+        state.epoch += 1;
+        state.announced = state.announced.max(watermark);
+        state.epoch_input_bytes = 0;
+        state.changed_at_us = None;
+        self.note_usage(state);
+        Ok(())
+    }
+
+    fn finish_with(&mut self, state: &State) {
+        (self.stats.index_growths, self.stats.mode_switches) = state.slices.counters();
+    }
+
+    fn finish_counters(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.finish_with(&state);
+            self.state = Some(state);
+        }
+    }
+}
+
+/// When the aggregation that starts at `start` fires: at the end of its window, or of the input.
+pub(crate) fn fires_at(grouping: &Grouping, start: i64) -> i64 {
+    match &grouping.window {
+        Some(window) => start.saturating_add(window.size_us).saturating_add(grouping.lateness_us),
+        None => {
+            debug_assert_eq!(start, WHOLE);
+            END
+        }
+    }
+}

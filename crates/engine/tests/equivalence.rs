@@ -1,0 +1,123 @@
+//! P2 on the engine alone: the same rows as a sequential run, whatever the workers, the epochs, the
+//! mode of fragments and the order in which batches are taken. Simulated runs draw all of it from a
+//! seed; `MILLSTREAM_SEEDS=100000` runs more of them, `MILLSTREAM_SEED=7` just the one.
+
+mod support;
+
+use millstream_engine::settings::FragmentMode;
+use millstream_engine::{Settings, Stats};
+use support::*;
+
+/// One seed's job: everything about it follows from the seed.
+fn simulate(seed: u64) -> Stats {
+    let mut random = Random::new(seed);
+    let splits = 1 + random.below(4) as usize;
+    let per_split = [0, 1, 40, 400, 900][random.below(5) as usize];
+    let keys = [1, 5, 60, 100_000][random.below(4) as usize];
+    let data = records(&mut random, splits, per_split, keys);
+    let window = [None, Some(50), Some(1000), Some(100_000)][random.below(4) as usize];
+    let delay = [0, 100, 5000][random.below(3) as usize];
+    let lateness = [0, 0, 700][random.below(3) as usize];
+    let batch_rows = [1, 20, 300][random.below(3) as usize];
+    let source = table(&data, &mut random, batch_rows);
+    let mut settings = Settings {
+        workers: 1 + random.below(5) as usize,
+        simulate: Some(seed),
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        allowed_lateness_us: lateness * 1000,
+        ..Settings::default()
+    };
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    settings.fragment_mode = modes[random.below(3) as usize];
+    let (expected, late, null_time) = oracle(&data, window, delay, lateness);
+    let (stats, rows) = run(&query(source, window, delay), &settings);
+    let again = "repeat it with: cargo test -p millstream-engine --test equivalence simulated";
+    let rows = rows.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{again} MILLSTREAM_SEED={seed}"));
+    let what = format!("seed {seed}: {settings:?}\nMILLSTREAM_SEED={seed} {again}");
+    similar_asserts(&rows, &expected, &what);
+    assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
+    assert_eq!(stats.records, (splits * per_split) as u64, "{what}");
+    stats
+}
+
+/// Like `assert_eq!`, but shows only the first difference.
+fn similar_asserts(rows: &[String], expected: &[String], what: &str) {
+    let differing = rows.iter().zip(expected).find(|(a, b)| a != b);
+    assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
+    assert_eq!(rows.len(), expected.len(), "{what}\n  rows and expected rows");
+}
+
+#[test]
+fn simulated_jobs_agree_with_a_sequential_run() {
+    if let Ok(seed) = std::env::var("MILLSTREAM_SEED") {
+        simulate(seed.parse().expect("MILLSTREAM_SEED is a number"));
+        return;
+    }
+    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(2000, |n| n.parse().expect("a number"));
+    let mut sum = Stats::default();
+    for seed in 0..seeds {
+        let stats = simulate(seed);
+        sum.epochs += stats.epochs;
+        sum.late_records += stats.late_records;
+        sum.windows_fired_early += stats.windows_fired_early;
+        sum.merges += stats.merges;
+        sum.batches_stolen += stats.batches_stolen;
+        sum.credit_stalls += stats.credit_stalls;
+        sum.index_growths += stats.index_growths;
+        sum.empty_epochs += stats.empty_epochs;
+    }
+    // What the test is for must really have happened.
+    for (what, count) in [
+        ("epochs", sum.epochs),
+        ("late records", sum.late_records),
+        ("windows fired while reading", sum.windows_fired_early),
+        ("merges", sum.merges),
+        ("stolen batches", sum.batches_stolen),
+        ("credit stalls", sum.credit_stalls),
+        ("index growths", sum.index_growths),
+        ("empty epochs", sum.empty_epochs),
+    ] {
+        assert!(count > 0, "no {what} in {seeds} seeds");
+    }
+}
+
+#[test]
+fn threads_agree_with_a_sequential_run() {
+    let mut random = Random::new(4711);
+    let data = records(&mut random, 3, 20_000, 100_000);
+    let source = table(&data, &mut random, 500);
+    let (expected, ..) = oracle(&data, Some(10_000), 100, 0);
+    let mut outputs = Vec::new();
+    for workers in [1, 2, 4] {
+        for epoch_bytes in [1, 64 << 20] {
+            let settings = Settings { workers, epoch_bytes, ..Settings::default() };
+            let (stats, rows) = run(&query(source.clone(), Some(10_000), 100), &settings);
+            let rows = rows.unwrap();
+            similar_asserts(&rows, &expected, &format!("{settings:?}"));
+            assert!(stats.epochs > 0 && stats.windows_fired_early > 0, "{stats:?}");
+            outputs.push(rows);
+        }
+    }
+    assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]), "not the same bytes");
+}
+
+#[test]
+fn fragments_change_their_mode_and_large_segments_are_adopted() {
+    let mut random = Random::new(5);
+    // Unique keys first, few keys later.
+    let mut data = records(&mut random, 2, 60_000, 1 << 30);
+    for split in &mut data {
+        for (i, record) in split.iter_mut().enumerate() {
+            record.name = String::from("x");
+            if i > 30_000 {
+                record.key = Some(i as i64 % 10);
+            }
+        }
+    }
+    let source = table(&data, &mut random, 1000);
+    let (expected, ..) = oracle(&data, None, 0, 0);
+    let settings = Settings { workers: 2, ..Settings::default() };
+    let (stats, rows) = run(&query(source, None, 0), &settings);
+    similar_asserts(&rows.unwrap(), &expected, "mode switches");
+    assert!(stats.mode_switches >= 2, "{stats:?}");
+}

@@ -1,0 +1,331 @@
+//! An in-memory table and a collecting sink, random data, and a sequential oracle for one query.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use arrow::array::*;
+use arrow::datatypes::*;
+use millstream_engine::expr::Expr;
+use millstream_engine::plan::*;
+use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::table::*;
+use millstream_engine::{Job, Result, Settings, Stats};
+
+/// xorshift64*.
+#[derive(Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
+    }
+}
+
+/// Batches in memory, one list per split.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) schema: SchemaRef,
+    pub(crate) splits: Vec<Vec<RecordBatch>>,
+}
+
+struct MemorySplit(std::vec::IntoIter<RecordBatch>);
+
+impl Split for MemorySplit {
+    fn name(&self) -> &str {
+        "memory"
+    }
+    fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+        Ok(self.0.next().map_or(SplitPoll::Ended, |batch| SplitPoll::Chunk(Box::new(batch))))
+    }
+}
+
+impl Table for Memory {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn bounded(&self) -> bool {
+        true
+    }
+    fn open(&self, projection: &[usize], _: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let split = |batches: &Vec<RecordBatch>| -> Box<dyn Split> {
+            let project = |b: &RecordBatch| b.project(projection).unwrap();
+            Box::new(MemorySplit(batches.iter().map(project).collect::<Vec<_>>().into_iter()))
+        };
+        Ok(self.splits.iter().map(split).collect())
+    }
+    fn describe(&self, _: &[usize]) -> String {
+        "memory".into()
+    }
+}
+
+/// Collects what it is given.
+#[derive(Debug)]
+pub(crate) struct Collect {
+    pub(crate) order: RowOrder,
+    pub(crate) batches: Mutex<Vec<RecordBatch>>,
+}
+
+impl Sink for Collect {
+    fn open(&self, _: &SchemaRef) -> Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        self.order
+    }
+    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
+        self.batches.lock().unwrap().push(rows.clone());
+        Ok(())
+    }
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a query and returns its rows as text, one line each, in the order of arrival.
+pub(crate) fn run(query: &Query, settings: &Settings) -> (Stats, Result<Vec<String>>) {
+    let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
+    let job = match Job::new(query, settings, sink.clone()) {
+        Ok(job) => job,
+        Err(error) => return (Stats::default(), Err(error)),
+    };
+    let (stats, result) = job.run();
+    let batches = sink.batches.lock().unwrap();
+    (stats, result.map(|()| batches.iter().flat_map(lines).collect()))
+}
+
+fn lines(batch: &RecordBatch) -> Vec<String> {
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|c| arrow::util::display::ArrayFormatter::try_new(c, &Default::default()).unwrap())
+        .collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|c| c.value(row).to_string()).collect::<Vec<_>>().join("|"))
+        .collect()
+}
+
+/// A record of the test table.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) ts_ms: Option<i64>,
+    pub(crate) key: Option<i64>,
+    pub(crate) name: String,
+    pub(crate) amount: Option<i64>,
+    pub(crate) price: f64,
+}
+
+/// Splits of random records whose times advance with some disorder.
+pub(crate) fn records(
+    random: &mut Random,
+    splits: usize,
+    per_split: usize,
+    keys: u64,
+) -> Vec<Vec<Record>> {
+    (0..splits)
+        .map(|_| {
+            (0..per_split)
+                .map(|i| {
+                    let null = random.below(50) == 0;
+                    let back = if random.below(10) == 0 { random.below(3000) } else { 0 };
+                    let ts = i as i64 * 7 - 2000 - back as i64;
+                    Record {
+                        ts_ms: (!null).then_some(ts),
+                        key: (random.below(20) > 0).then(|| random.below(keys) as i64 - 3),
+                        name: format!("name-{}", random.below(3)),
+                        amount: (random.below(5) > 0).then(|| random.below(1000) as i64 - 500),
+                        price: random.below(100_000) as f64 / 100.0,
+                    }
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// The records as a table with batches of random sizes.
+pub(crate) fn table(splits: &[Vec<Record>], random: &mut Random, batch_rows: u64) -> Arc<Memory> {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("ts", DataType::Timestamp(TimeUnit::Millisecond, None), true),
+        Field::new("key", DataType::Int64, true),
+        Field::new("name", DataType::Utf8, false),
+        Field::new("amount", DataType::Int64, true),
+        Field::new("price", DataType::Float64, false),
+    ]));
+    let batch = |records: &[Record]| {
+        let ts: TimestampMillisecondArray = records.iter().map(|r| r.ts_ms).collect();
+        let key: Int64Array = records.iter().map(|r| r.key).collect();
+        let name: StringArray = records.iter().map(|r| Some(r.name.as_str())).collect();
+        let amount: Int64Array = records.iter().map(|r| r.amount).collect();
+        let price: Float64Array = records.iter().map(|r| Some(r.price)).collect();
+        let columns: Vec<ArrayRef> =
+            vec![Arc::new(ts), Arc::new(key), Arc::new(name), Arc::new(amount), Arc::new(price)];
+        RecordBatch::try_new(schema.clone(), columns).unwrap()
+    };
+    let splits = splits.iter().map(|records| {
+        let (mut rest, mut batches) = (&records[..], Vec::new());
+        while !rest.is_empty() {
+            let len = (1 + random.below(batch_rows) as usize).min(rest.len());
+            batches.push(batch(&rest[..len]));
+            rest = &rest[len..];
+        }
+        batches
+    });
+    let splits = splits.collect();
+    Arc::new(Memory { schema, splits })
+}
+
+fn call(
+    function: AggregateFunction,
+    argument: Option<(usize, DataType, bool)>,
+    result: DataType,
+) -> AggregateCall {
+    let (argument_type, argument_nullable) =
+        argument.as_ref().map_or((DataType::Null, false), |a| (a.1.clone(), a.2));
+    AggregateCall {
+        name: format!("{function:?}"),
+        function,
+        argument: argument.map(|a| Expr::Column(a.0)),
+        argument_type,
+        argument_nullable,
+        filter: None,
+        result_type: result,
+    }
+}
+
+/// SELECT window_start, key, name, COUNT(*), SUM(amount), MIN(amount), MAX(name), AVG(price)
+/// GROUP BY window (if any), key, name.
+pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_ms: i64) -> Query {
+    use AggregateFunction::*;
+    let ms = DataType::Timestamp(TimeUnit::Millisecond, None);
+    let aggregates = vec![
+        call(Count, None, DataType::Int64),
+        call(Sum, Some((3, DataType::Int64, true)), DataType::Int64),
+        call(Min, Some((3, DataType::Int64, true)), DataType::Int64),
+        call(Max, Some((2, DataType::Utf8, false)), DataType::Utf8),
+        call(Avg, Some((4, DataType::Float64, false)), DataType::Float64),
+    ];
+    let mut fields = vec![];
+    if window_ms.is_some() {
+        for name in ["window_start", "window_end", "window_time"] {
+            fields.push(Field::new(name, ms.clone(), false));
+        }
+    }
+    let first = fields.len();
+    fields.push(Field::new("key", DataType::Int64, true));
+    fields.push(Field::new("name", DataType::Utf8, false));
+    for (i, a) in aggregates.iter().enumerate() {
+        fields.push(Field::new(format!("a{i}"), a.result_type.clone(), true));
+    }
+    let fired = Arc::new(Schema::new(fields));
+    let shown: Vec<usize> =
+        window_ms.map(|_| 0).into_iter().chain(first..fired.fields().len()).collect();
+    Query {
+        input: source.schema(),
+        projection: (0..5).collect(),
+        derived: vec![],
+        event_time: Some(EventTime {
+            column: 0,
+            watermark: Watermark::Delay(delay_ms * 1000),
+            idle_timeout_us: None,
+        }),
+        filter: None,
+        output: Arc::new(fired.project(&shown).unwrap()),
+        body: Body::Aggregate(Aggregate {
+            window: window_ms.map(|ms| Tumble { size_us: ms * 1000, offset_us: 0 }),
+            keys: vec![
+                Key {
+                    name: "key".into(),
+                    expr: Expr::Column(1),
+                    data_type: DataType::Int64,
+                    nullable: true,
+                },
+                Key {
+                    name: "name".into(),
+                    expr: Expr::Column(2),
+                    data_type: DataType::Utf8,
+                    nullable: false,
+                },
+            ],
+            aggregates,
+            fired,
+            having: None,
+            project: shown.into_iter().map(Expr::Column).collect(),
+        }),
+        source,
+    }
+}
+
+/// What the query must return, worked out record by record, and how many records are late and
+/// without a time.
+pub(crate) fn oracle(
+    splits: &[Vec<Record>],
+    window_ms: Option<i64>,
+    delay_ms: i64,
+    lateness_ms: i64,
+) -> (Vec<String>, u64, u64) {
+    type Group<'a> = Vec<&'a Record>;
+    // Windows in order; within one, by key (NULL last) and name.
+    let mut groups: BTreeMap<(i64, bool, Option<i64>, &str), Group<'_>> = BTreeMap::new();
+    let (mut late, mut null_time) = (0, 0);
+    for split in splits {
+        let mut watermark = i64::MIN;
+        for record in split {
+            let before = watermark;
+            if let Some(ts) = record.ts_ms {
+                watermark = watermark.max(ts - delay_ms);
+            }
+            let start = match (window_ms, record.ts_ms) {
+                (None, _) => 0,
+                (Some(_), None) => {
+                    null_time += 1;
+                    continue;
+                }
+                (Some(size), Some(ts)) => {
+                    let start = ts.div_euclid(size) * size;
+                    if start + size + lateness_ms <= before {
+                        late += 1;
+                        continue;
+                    }
+                    start
+                }
+            };
+            let key = (start, record.key.is_none(), record.key, record.name.as_str());
+            groups.entry(key).or_default().push(record);
+        }
+    }
+    let text = |start: i64, key: Option<i64>, name: &str, group: Group<'_>| {
+        let amounts: Vec<i64> = group.iter().filter_map(|r| r.amount).collect();
+        let show = |v: Option<i64>| v.map_or(String::new(), |v| v.to_string());
+        let sum = (!amounts.is_empty()).then(|| amounts.iter().sum());
+        // These prices are whole multiples of 2^-60, so their sum is exact in integers, and
+        // converting it rounds once.
+        let unit = 2f64.powi(60);
+        let sum_units: i128 = group.iter().map(|r| (r.price * unit) as i128).sum();
+        let average = sum_units as f64 / unit / group.len() as f64;
+        let cells = [
+            show(key),
+            name.to_string(),
+            group.len().to_string(),
+            show(sum),
+            show(amounts.iter().min().copied()),
+            name.to_string(),
+        ];
+        (start, cells.join("|"), average)
+    };
+    let rows = groups.into_iter().map(|((start, _, key, name), g)| text(start, key, name, g));
+    let rows = rows.map(|(start, cells, average)| match window_ms {
+        None => format!("{cells}|{average:?}"),
+        Some(_) => {
+            let at = TimestampMillisecondArray::from(vec![start]);
+            let at = arrow::util::display::array_value_to_string(&at, 0).unwrap();
+            format!("{at}|{cells}|{average:?}")
+        }
+    });
+    (rows.collect(), late, null_time)
+}
