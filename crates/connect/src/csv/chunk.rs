@@ -1,0 +1,226 @@
+//! Decoding a chunk into a record batch, and the messages when it cannot be.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
+use millstream_engine::table::Chunk;
+use millstream_engine::{Error, Result};
+
+use super::decode::{Column, Decoder, Fault, Why};
+use super::dialect::Dialect;
+use super::header::Layout;
+use super::index::{Index, Misshapen, Shape, index};
+use super::place;
+use super::reader::Block;
+use crate::types::{integer_range, sql_name};
+
+/// Characters of a field that a message shows.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// What is the same for all chunks of a split.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    path: Arc<str>,
+    dialect: Arc<Dialect>,
+    /// Fields per record.
+    fields: usize,
+    /// Whether the fields were named by a header.
+    named: bool,
+    columns: Vec<Column>,
+    /// Of the projected columns.
+    schema: SchemaRef,
+}
+
+impl Plan {
+    pub(crate) fn new(
+        path: &Arc<str>,
+        dialect: &Arc<Dialect>,
+        schema: &SchemaRef,
+        layout: Layout,
+        projection: &[usize],
+    ) -> Result<Plan> {
+        let projected =
+            schema.project(projection).map_err(|error| Error::Internal(error.to_string()))?;
+        let column = |index: &usize| {
+            let field = schema.field(*index);
+            Column {
+                name: field.name().clone(),
+                data_type: field.data_type().clone(),
+                nullable: field.is_nullable(),
+                field: layout.columns[*index],
+            }
+        };
+        Ok(Plan {
+            path: path.clone(),
+            dialect: dialect.clone(),
+            fields: layout.fields,
+            named: layout.named,
+            columns: projection.iter().map(column).collect(),
+            schema: Arc::new(projected),
+        })
+    }
+
+    fn decode(&self, block: &Block) -> Result<RecordBatch> {
+        let skip = self.dialect.skip_errors;
+        let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
+        let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
+        let mut first: Option<(usize, &Column, Why)> = None;
+        for column in &self.columns {
+            match decoder.column(column)? {
+                Ok(array) => arrays.push(array),
+                Err(Fault { row, why }) => {
+                    let at = index.field(row, column.field).0;
+                    if first.is_none_or(|(other, _, _)| at < other) {
+                        first = Some((at, column, why));
+                    }
+                }
+            }
+        }
+        // A misshapen record ends the index, so it comes after every field that was looked at.
+        if let Some((at, column, why)) = first {
+            return Err(self.field_error(block, &index, at, column, why));
+        }
+        if let (Some(wrong), false) = (wrong, skip) {
+            return Err(self.shape_error(block, wrong));
+        }
+        let skipped = decoder.skipped;
+        let options = RecordBatchOptions::new().with_row_count(Some(index.rows()));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+            .map_err(internal)?;
+        if skipped.is_empty() {
+            return Ok(batch);
+        }
+        let mut keep = vec![true; index.rows()];
+        for row in skipped {
+            keep[row] = false;
+        }
+        filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)
+    }
+
+    fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {
+        Error::Data { place: place(&self.path, &block.data, block.line, at), message, help }
+    }
+
+    #[cold]
+    fn shape_error(&self, block: &Block, wrong: Misshapen) -> Error {
+        let (message, help) = match wrong.what {
+            Shape::Fields(found) => {
+                let whose = if self.named { "as in the header" } else { "one for each column" };
+                let s = if self.fields == 1 { "" } else { "s" };
+                (
+                    format!("expected {} field{s}, {whose}, found {found}", self.fields),
+                    self.shape_help(block, wrong.at, found),
+                )
+            }
+            Shape::TextAfterQuote => (
+                "expected a delimiter or a line end after the closing quote".into(),
+                "a quote within quotes is written twice".to_string(),
+            ),
+            Shape::Unterminated => {
+                ("the quote that opens here is never closed".into(), String::new())
+            }
+        };
+        self.error(block, wrong.at, message, help)
+    }
+
+    fn shape_help(&self, block: &Block, at: usize, found: usize) -> String {
+        let line = block.data[at..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let other = b",;\t|".iter().copied().find(|byte| {
+            *byte != self.dialect.delimiter
+                && line.iter().filter(|b| *b == byte).count() + 1 == self.fields
+        });
+        match other {
+            Some(byte) if found == 1 && self.fields > 1 => format!(
+                "the fields seem to be separated by '{}'; set 'csv.field-delimiter' to it",
+                char::from(byte).escape_debug()
+            ),
+            _ => SKIP_HELP.to_string(),
+        }
+    }
+
+    #[cold]
+    fn field_error(
+        &self,
+        block: &Block,
+        index: &Index,
+        at: usize,
+        column: &Column,
+        why: Why,
+    ) -> Error {
+        let end = (0..index.rows())
+            .map(|row| index.field(row, column.field))
+            .find(|(start, _)| *start == at)
+            .map_or(at, |(_, end)| end);
+        let text = &block.data[at..end];
+        let wanted = sql_name(&column.data_type);
+        let name = &column.name;
+        let message = match why {
+            Why::Null => format!("column '{name}' is NOT NULL, found an empty field"),
+            Why::NotUtf8 => format!("column '{name}' is not valid UTF-8, found '{}'", shown(text)),
+            Why::Malformed => {
+                format!("expected {wanted} for column '{name}', found '{}'", shown(text))
+            }
+            Why::OutOfRange => {
+                let range = integer_range(&column.data_type)
+                    .map_or(String::new(), |(min, max)| format!(" ({min} to {max})"));
+                let found = shown(text);
+                format!(
+                    "expected {wanted}{range} for column '{name}', found '{found}', which does not fit"
+                )
+            }
+        };
+        let first_line = block.line == 1 && block.data[..at].iter().all(|b| *b != b'\n');
+        let help = match (why, &column.data_type) {
+            (Why::NotUtf8, _) => "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8",
+            (Why::Malformed, DataType::Timestamp(_, _)) if text.iter().all(u8::is_ascii_digit) => {
+                "declare the column BIGINT and compute the time from it, for example with \
+                 to_timestamp_seconds"
+            }
+            (Why::Malformed, _) if first_line && !self.named => {
+                "if this line is a header, set 'csv.header' = 'true'"
+            }
+            (Why::Malformed, DataType::Boolean) => "write true, false, t, f, 1 or 0",
+            (Why::Malformed, DataType::Binary) => "write bytes in base64",
+            _ => SKIP_HELP,
+        };
+        self.error(block, at, message, help.to_string())
+    }
+}
+
+const SKIP_HELP: &str = "'csv.ignore-parse-errors' = 'true' leaves such records out";
+
+/// A field for a message: short, and harmless on a terminal.
+fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut shown: String =
+        text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    // Quotes are no danger, and are easier to read as they are.
+    shown.replace("\\\"", "\"").replace("\\'", "'")
+}
+
+fn internal(error: ArrowError) -> Error {
+    Error::Internal(format!("a CSV batch does not fit its schema: {error}"))
+}
+
+/// A block and how to decode it.
+pub(crate) struct CsvChunk {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) block: Block,
+}
+
+impl Chunk for CsvChunk {
+    fn bytes(&self) -> usize {
+        self.block.data.len()
+    }
+
+    fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        self.plan.decode(&self.block)
+    }
+}

@@ -1,0 +1,416 @@
+//! The second pass over a chunk: one loop per column, into Arrow arrays.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, NullBufferBuilder, PrimitiveArray,
+    StringArray,
+};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use memchr::memchr;
+use millstream_engine::Error;
+
+use super::dialect::Dialect;
+use super::index::Index;
+use crate::datetime::{parse_date, parse_time, parse_timestamp};
+use crate::number::{NumberError, parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64};
+
+/// Standard base64, with or without padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A column to decode.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) nullable: bool,
+    /// Which field of a record.
+    pub(crate) field: usize,
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    Malformed,
+    OutOfRange,
+    Null,
+    NotUtf8,
+}
+
+impl From<NumberError> for Why {
+    fn from(error: NumberError) -> Why {
+        match error {
+            NumberError::Malformed => Why::Malformed,
+            NumberError::OutOfRange => Why::OutOfRange,
+        }
+    }
+}
+
+/// The first field of a column that cannot be decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) row: usize,
+    pub(crate) why: Why,
+}
+
+/// Decodes the columns of one chunk.
+pub(crate) struct Decoder<'a> {
+    data: &'a [u8],
+    index: &'a Index,
+    dialect: &'a Dialect,
+    /// Rows to leave out, if the dialect says so; may hold a row more than once.
+    pub(crate) skipped: Vec<usize>,
+}
+
+/// A field's text.
+enum Text<'a> {
+    Plain(&'a [u8]),
+    /// Without the quotes around it; quotes within are still doubled.
+    Quoted(&'a [u8]),
+}
+
+/// Whether a type can be read from CSV.
+pub(crate) fn supported(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32
+        | DataType::UInt64
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Decimal128(_, _)
+        | DataType::Utf8
+        | DataType::Binary
+        | DataType::Date32
+        | DataType::Timestamp(_, _)
+        | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
+        | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond) => true,
+        _ => false,
+    }
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(data: &'a [u8], index: &'a Index, dialect: &'a Dialect) -> Decoder<'a> {
+        Decoder { data, index, dialect, skipped: Vec::new() }
+    }
+
+    /// Decodes one column; the outer error is a bug, the inner one a field that does not fit.
+    pub(crate) fn column(&mut self, column: &Column) -> Result<Decoded, Error> {
+        use DataType as D;
+        use TimeUnit as U;
+        Ok(match &column.data_type {
+            D::Boolean => self.booleans(column),
+            D::Int8 => self.primitive::<Int8Type>(column, signed),
+            D::Int16 => self.primitive::<Int16Type>(column, signed),
+            D::Int32 => self.primitive::<Int32Type>(column, signed),
+            D::Int64 => self.primitive::<Int64Type>(column, |text| Ok(parse_i64(text)?)),
+            D::UInt8 => self.primitive::<UInt8Type>(column, unsigned),
+            D::UInt16 => self.primitive::<UInt16Type>(column, unsigned),
+            D::UInt32 => self.primitive::<UInt32Type>(column, unsigned),
+            D::UInt64 => self.primitive::<UInt64Type>(column, |text| Ok(parse_u64(text)?)),
+            D::Float32 => {
+                self.primitive::<Float32Type>(column, |text| parse_f32(text).ok_or(Why::Malformed))
+            }
+            D::Float64 => {
+                self.primitive::<Float64Type>(column, |text| parse_f64(text).ok_or(Why::Malformed))
+            }
+            D::Decimal128(precision, scale) => self.primitive::<Decimal128Type>(column, |text| {
+                Ok(parse_decimal(text, *precision, *scale)?)
+            }),
+            D::Date32 => {
+                self.primitive::<Date32Type>(column, |text| parse_date(text).ok_or(Why::Malformed))
+            }
+            D::Time32(U::Second) => self.primitive::<Time32SecondType>(column, time32(U::Second)),
+            D::Time32(U::Millisecond) => {
+                self.primitive::<Time32MillisecondType>(column, time32(U::Millisecond))
+            }
+            D::Time64(U::Microsecond) => {
+                self.primitive::<Time64MicrosecondType>(column, time(U::Microsecond))
+            }
+            D::Time64(U::Nanosecond) => {
+                self.primitive::<Time64NanosecondType>(column, time(U::Nanosecond))
+            }
+            D::Timestamp(U::Second, _) => {
+                self.primitive::<TimestampSecondType>(column, stamp(U::Second))
+            }
+            D::Timestamp(U::Millisecond, _) => {
+                self.primitive::<TimestampMillisecondType>(column, stamp(U::Millisecond))
+            }
+            D::Timestamp(U::Microsecond, _) => {
+                self.primitive::<TimestampMicrosecondType>(column, stamp(U::Microsecond))
+            }
+            D::Timestamp(U::Nanosecond, _) => {
+                self.primitive::<TimestampNanosecondType>(column, stamp(U::Nanosecond))
+            }
+            D::Utf8 => return self.strings(column),
+            D::Binary => return self.binary(column),
+            other => return Err(Error::Internal(format!("CSV column of type {other}"))),
+        })
+    }
+
+    #[inline]
+    fn text(&self, row: usize, field: usize) -> Text<'a> {
+        let (start, end) = self.index.field(row, field);
+        let text = &self.data[start..end];
+        match (text, self.dialect.quote) {
+            ([first, inner @ .., _], Some(quote)) if *first == quote => Text::Quoted(inner),
+            _ => Text::Plain(text),
+        }
+    }
+
+    /// A field of a type other than string: empty means NULL, quoted or not.
+    #[inline]
+    fn value(&self, row: usize, field: usize) -> Option<&'a [u8]> {
+        let text = match self.text(row, field) {
+            Text::Quoted(text) => text,
+            Text::Plain(text) => match &self.dialect.null_literal {
+                Some(literal) if literal.as_bytes() == text => return None,
+                _ => text,
+            },
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Notes a field that does not fit: the row is left out, or all ends here.
+    #[cold]
+    fn fault(&mut self, row: usize, why: Why) -> Result<(), Fault> {
+        if !self.dialect.skip_errors {
+            return Err(Fault { row, why });
+        }
+        self.skipped.push(row);
+        Ok(())
+    }
+
+    fn primitive<T: ArrowPrimitiveType>(
+        &mut self,
+        column: &Column,
+        parse: impl Fn(&[u8]) -> Result<T::Native, Why>,
+    ) -> Result<ArrayRef, Fault> {
+        let rows = self.index.rows();
+        let mut values: Vec<T::Native> = Vec::with_capacity(rows);
+        let mut nulls = NullBufferBuilder::new(rows);
+        for row in 0..rows {
+            let parsed = match self.value(row, column.field) {
+                Some(text) => match parse(text) {
+                    Ok(value) => Ok(Some(value)),
+                    Err(why) => without_blanks(text, why, &parse),
+                },
+                None => Ok(None),
+            };
+            match parsed {
+                Ok(Some(value)) => {
+                    values.push(value);
+                    nulls.append_non_null();
+                }
+                Ok(None) if column.nullable => {
+                    values.push(T::Native::default());
+                    nulls.append_null();
+                }
+                wrong => {
+                    self.fault(row, wrong.err().unwrap_or(Why::Null))?;
+                    values.push(T::Native::default());
+                    nulls.append_non_null();
+                }
+            }
+        }
+        let array = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls.finish());
+        Ok(Arc::new(array.with_data_type(column.data_type.clone())))
+    }
+
+    fn booleans(&mut self, column: &Column) -> Result<ArrayRef, Fault> {
+        let rows = self.index.rows();
+        let mut values = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let parsed = match self.value(row, column.field) {
+                Some(text) => match boolean(text) {
+                    Ok(value) => Ok(Some(value)),
+                    Err(why) => without_blanks(text, why, boolean),
+                },
+                None => Ok(None),
+            };
+            match parsed {
+                Ok(Some(value)) => values.push(Some(value)),
+                Ok(None) if column.nullable => values.push(None),
+                wrong => {
+                    self.fault(row, wrong.err().unwrap_or(Why::Null))?;
+                    values.push(Some(false));
+                }
+            }
+        }
+        Ok(Arc::new(BooleanArray::from(values)))
+    }
+
+    /// Strings are checked to be UTF-8 all at once, and one by one only if that fails.
+    fn strings(&mut self, column: &Column) -> Result<Decoded, Error> {
+        for check in [false, true] {
+            let (offsets, values, nulls) = match self.gather_strings(column, check) {
+                Ok(parts) => parts,
+                Err(fault) => return Ok(Err(fault)),
+            };
+            let nulls = nulls.clone();
+            match StringArray::try_new(offsets, values, nulls) {
+                Ok(array) => return Ok(Ok(Arc::new(array))),
+                Err(_) if !check => {}
+                Err(error) => return Err(Error::Internal(error.to_string())),
+            }
+        }
+        Err(Error::Internal("strings were neither valid nor invalid".into()))
+    }
+
+    fn gather_strings(&mut self, column: &Column, check: bool) -> Result<Strings, Fault> {
+        let rows = self.index.rows();
+        let mut values: Vec<u8> = Vec::with_capacity(rows * 8);
+        let mut offsets: Vec<i32> = Vec::with_capacity(rows + 1);
+        let mut nulls = NullBufferBuilder::new(rows);
+        offsets.push(0);
+        for row in 0..rows {
+            let start = values.len();
+            let null = match self.text(row, column.field) {
+                Text::Quoted(text) => {
+                    self.unquote(text, &mut values);
+                    false
+                }
+                Text::Plain(text) => {
+                    values.extend_from_slice(text);
+                    match &self.dialect.null_literal {
+                        None => text.is_empty(),
+                        Some(literal) => literal.as_bytes() == text,
+                    }
+                }
+            };
+            let wrong = match null {
+                true if !column.nullable => Some(Why::Null),
+                false if check && std::str::from_utf8(&values[start..]).is_err() => {
+                    Some(Why::NotUtf8)
+                }
+                _ => None,
+            };
+            if let Some(why) = wrong {
+                self.fault(row, why)?;
+            }
+            if null || wrong.is_some() {
+                values.truncate(start);
+            }
+            // The values are no longer than the chunk, which is far below 2 GiB.
+            offsets.push(values.len() as i32);
+            nulls.append(!null || wrong.is_some());
+        }
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        Ok((offsets, Buffer::from_vec(values), nulls.finish()))
+    }
+
+    /// Appends the text between quotes, doubled quotes made single.
+    fn unquote(&self, mut text: &[u8], out: &mut Vec<u8>) {
+        let quote = self.dialect.quote.unwrap_or(b'"');
+        while let Some(at) = memchr(quote, text) {
+            out.extend_from_slice(&text[..=at]);
+            text = text.get(at + 2..).unwrap_or_default();
+        }
+        out.extend_from_slice(text);
+    }
+
+    fn binary(&mut self, column: &Column) -> Result<Decoded, Error> {
+        let rows = self.index.rows();
+        let mut values: Vec<Option<Vec<u8>>> = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let (text, null) = match self.text(row, column.field) {
+                Text::Quoted(text) => (text, false),
+                Text::Plain(text) => match &self.dialect.null_literal {
+                    None => (text, text.is_empty()),
+                    Some(literal) => (text, literal.as_bytes() == text),
+                },
+            };
+            let parsed = match null {
+                true if column.nullable => Ok(None),
+                true => Err(Why::Null),
+                false => BASE64.decode(text.trim_ascii()).map(Some).map_err(|_| Why::Malformed),
+            };
+            match parsed {
+                Ok(value) => values.push(value),
+                Err(why) => {
+                    if let Err(fault) = self.fault(row, why) {
+                        return Ok(Err(fault));
+                    }
+                    values.push(Some(Vec::new()));
+                }
+            }
+        }
+        Ok(Ok(Arc::new(BinaryArray::from_iter(values))))
+    }
+}
+
+/// A column, or the first field of it that does not fit.
+type Decoded = Result<ArrayRef, Fault>;
+
+/// The parts of a string column.
+type Strings = (OffsetBuffer<i32>, Buffer, Option<arrow::buffer::NullBuffer>);
+
+/// Tries once more without blanks around the text; nothing but blanks is NULL.
+#[cold]
+fn without_blanks<V>(
+    text: &[u8],
+    why: Why,
+    parse: impl Fn(&[u8]) -> Result<V, Why>,
+) -> Result<Option<V>, Why> {
+    let trimmed = text.trim_ascii();
+    if trimmed.is_empty() {
+        Ok(None)
+    } else if trimmed.len() < text.len() {
+        parse(trimmed).map(Some)
+    } else {
+        Err(why)
+    }
+}
+
+/// Reads timestamps in `unit`s.
+fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
+    move |text| parse_timestamp(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
+}
+
+/// Reads times of day in `unit`s.
+fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
+    move |text| parse_time(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
+}
+
+/// As [`time`]; a day has fewer than 2^31 milliseconds.
+fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> {
+    move |text| time(unit)(text).map(|value| value as i32)
+}
+
+#[inline]
+fn signed<N: TryFrom<i64>>(text: &[u8]) -> Result<N, Why> {
+    N::try_from(parse_i64(text)?).map_err(|_| Why::OutOfRange)
+}
+
+#[inline]
+fn unsigned<N: TryFrom<u64>>(text: &[u8]) -> Result<N, Why> {
+    N::try_from(parse_u64(text)?).map_err(|_| Why::OutOfRange)
+}
+
+#[inline]
+fn boolean(text: &[u8]) -> Result<bool, Why> {
+    match text {
+        b"1" | b"t" | b"T" => Ok(true),
+        b"0" | b"f" | b"F" => Ok(false),
+        _ if text.eq_ignore_ascii_case(b"true") => Ok(true),
+        _ if text.eq_ignore_ascii_case(b"false") => Ok(false),
+        _ => Err(Why::Malformed),
+    }
+}

@@ -1,0 +1,79 @@
+//! How a CSV file is written: the `csv.*` options.
+
+use millstream_engine::Result;
+
+use crate::options::Options;
+
+/// Whether the first record names the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// It does if every declared column is among its fields.
+    Auto,
+    Present,
+    Absent,
+}
+
+/// Delimiter, quotes and what counts as NULL.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialect {
+    pub(crate) delimiter: u8,
+    /// `None`: quotes are ordinary characters.
+    pub(crate) quote: Option<u8>,
+    pub(crate) header: Header,
+    /// An unquoted field with this text is NULL. `None`: an empty one.
+    pub(crate) null_literal: Option<String>,
+    /// Lines that start with `#` are no records.
+    pub(crate) comments: bool,
+    /// Leave malformed records out instead of failing.
+    pub(crate) skip_errors: bool,
+}
+
+impl Default for Dialect {
+    fn default() -> Self {
+        Dialect {
+            delimiter: b',',
+            quote: Some(b'"'),
+            header: Header::Auto,
+            null_literal: None,
+            comments: false,
+            skip_errors: false,
+        }
+    }
+}
+
+impl Dialect {
+    /// Reads the `csv.*` options.
+    pub(crate) fn from_options(options: &Options<'_>) -> Result<Dialect> {
+        let header =
+            options.parsed("csv.header", "'auto', 'true' or 'false'", |text| {
+                match text.to_ascii_lowercase().as_str() {
+                    "auto" => Some(Header::Auto),
+                    "true" => Some(Header::Present),
+                    "false" => Some(Header::Absent),
+                    _ => None,
+                }
+            })?;
+        let quote = options.ascii_char("csv.quote-character")?.unwrap_or(b'"');
+        let dialect = Dialect {
+            delimiter: options.ascii_char("csv.field-delimiter")?.unwrap_or(b','),
+            quote: (!options.flag("csv.disable-quote-character")?).then_some(quote),
+            header: header.unwrap_or(Header::Auto),
+            null_literal: options.text("csv.null-literal").map(str::to_string),
+            comments: options.flag("csv.allow-comments")?,
+            skip_errors: options.flag("csv.ignore-parse-errors")?,
+        };
+        let clash = |option: &str, what: &str| {
+            Err(options.error(option, format!("the same character is {what}"), String::new()))
+        };
+        if dialect.quote == Some(dialect.delimiter) {
+            return clash("csv.quote-character", "the field delimiter");
+        }
+        if dialect.comments && dialect.delimiter == b'#' {
+            return clash("csv.field-delimiter", "the start of a comment");
+        }
+        if dialect.comments && dialect.quote == Some(b'#') {
+            return clash("csv.quote-character", "the start of a comment");
+        }
+        Ok(dialect)
+    }
+}

@@ -1,0 +1,223 @@
+//! CSV files as tables: `'connector' = 'file', 'format' = 'csv', 'path' = '…'`.
+//!
+//! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
+//! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
+//! worker, and only the projected columns of it.
+//!
+//! | option | default | |
+//! |---|---|---|
+//! | `path` | required | relative to the SQL file; `file://` may stand in front |
+//! | `csv.field-delimiter` | `,` | one ASCII character; `\t` is the tabulator |
+//! | `csv.quote-character` | `"` | one ASCII character |
+//! | `csv.disable-quote-character` | `false` | quotes are ordinary characters |
+//! | `csv.header` | `auto` | `true`: the first record names the columns; `auto`: if every declared column is among its fields |
+//! | `csv.null-literal` | | an unquoted field with this text is NULL |
+//! | `csv.ignore-parse-errors` | `false` | leave malformed records out |
+//! | `csv.allow-comments` | `false` | lines that start with `#` are no records |
+//!
+//! With a header columns are found by name, whatever the case, and other columns are ignored.
+//! Without one, by position. Each record must have as many fields as the header, or as there are
+//! columns. Blank lines are skipped.
+//!
+//! **NULL**: an empty unquoted field. A quoted empty field is the empty string in a string column
+//! and NULL in others. With `csv.null-literal` an empty field of a string column is the empty string.
+//!
+//! **Types**: BOOLEAN is `true`, `false`, `t`, `f`, `1` or `0`. DECIMAL rounds digits beyond its
+//! scale half away from zero. BYTES is base64, as in Flink. Timestamps are ISO 8601 with `T` or a
+//! blank; an offset converts to UTC, none means UTC; digits beyond the type's are cut off, which is
+//! toward the past. Blanks around anything but strings and timestamps' inner parts are ignored.
+//!
+//! A value is checked only where its column is read: an unused column may hold anything.
+
+mod chunk;
+mod cut;
+mod decode;
+mod dialect;
+mod fuzz;
+mod header;
+mod index;
+mod open;
+mod reader;
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::datatypes::SchemaRef;
+use millstream_engine::Result;
+use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
+
+use self::chunk::{CsvChunk, Plan};
+use self::dialect::Dialect;
+use self::reader::Reader;
+use crate::options::Options;
+use crate::types::sql_name;
+
+pub use self::fuzz::fuzz_csv;
+
+/// Bytes of a chunk of a large file.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes of a chunk at least, unless the batch size asks for less.
+const CHUNK_BYTES_MIN: usize = 4 << 10;
+
+/// Chunks per worker that a small file is cut into.
+const CHUNKS_PER_WORKER: u64 = 16;
+
+/// A CSV file.
+#[derive(Debug)]
+pub struct CsvTable {
+    source: Source,
+    path: Arc<str>,
+    schema: SchemaRef,
+    dialect: Arc<Dialect>,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+enum Source {
+    File(PathBuf),
+    /// For tests and fuzzing.
+    Memory(Arc<[u8]>),
+}
+
+impl CsvTable {
+    /// A table from `WITH` options. Checks that the file is there; its content is looked at when
+    /// the table is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`millstream_engine::Error::Option`] with the option at fault.
+    pub fn from_options(table: &TableOptions) -> Result<CsvTable> {
+        let options = Options::new(table);
+        let format = options.text("format");
+        let given = options.text("path").map(str::trim);
+        open::check_format(&options, format)?;
+        let dialect = Dialect::from_options(&options)?;
+        options.finish("a csv file")?;
+        for field in table.schema.fields() {
+            if !decode::supported(field.data_type()) {
+                let message = format!(
+                    "csv cannot hold column '{}' of type {}",
+                    field.name(),
+                    sql_name(field.data_type())
+                );
+                return Err(options.error("format", message, ""));
+            }
+        }
+        let path = open::resolve(&options, given, &table.base_dir)?;
+        let name = path.display().to_string();
+        Ok(CsvTable {
+            path: name.into(),
+            source: Source::File(path),
+            schema: table.schema.clone(),
+            dialect: Arc::new(dialect),
+        })
+    }
+
+    /// The input and its length, if that is known.
+    fn input(&self) -> Result<(Box<dyn Read + Send>, Option<u64>)> {
+        match &self.source {
+            Source::Memory(bytes) => {
+                Ok((Box::new(Cursor::new(bytes.clone())), Some(bytes.len() as u64)))
+            }
+            Source::File(path) => {
+                let file = File::open(path).map_err(|error| open::io_error(path, &error))?;
+                let metadata = file.metadata().map_err(|error| open::io_error(path, &error))?;
+                let length = metadata.is_file().then_some(metadata.len());
+                Ok((Box::new(file), length))
+            }
+        }
+    }
+
+    fn open_split(
+        &self,
+        projection: &[usize],
+        chunk_bytes: Option<usize>,
+        options: &OpenOptions,
+    ) -> Result<CsvSplit> {
+        let (input, length) = self.input()?;
+        let mut reader =
+            Reader::new(input, self.path.clone(), self.dialect.clone(), length.is_some());
+        reader.start()?;
+        let header = header::read(&mut reader, &self.dialect, &self.schema, &self.path)?;
+        let plan = Plan::new(&self.path, &self.dialect, &self.schema, header, projection)?;
+        let automatic = length.map_or(64 << 10, |length| {
+            let chunks = CHUNKS_PER_WORKER * options.workers.max(1) as u64;
+            // At most 1 MiB, so it fits.
+            (length / chunks).clamp(CHUNK_BYTES_MIN as u64, CHUNK_BYTES as u64) as usize
+        });
+        Ok(CsvSplit {
+            path: self.path.clone(),
+            reader,
+            plan: Arc::new(plan),
+            chunk_bytes: chunk_bytes.unwrap_or(automatic),
+            batch_rows: options.batch_rows.max(1),
+            line_bytes: 64.0,
+        })
+    }
+}
+
+impl Table for CsvTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        true
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        Ok(vec![Box::new(self.open_split(projection, None, options)?)])
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let (read, all) = (projection.len(), self.schema.fields().len());
+        format!("file {} (csv, {read} of {all} columns)", self.path)
+    }
+}
+
+/// A file being read.
+struct CsvSplit {
+    path: Arc<str>,
+    reader: Reader,
+    plan: Arc<Plan>,
+    /// Bytes a chunk should have, as long as that is not too many rows.
+    chunk_bytes: usize,
+    batch_rows: usize,
+    /// Mean length of the lines in the last chunk: from it follows how much to read for a batch.
+    line_bytes: f64,
+}
+
+impl Split for CsvSplit {
+    fn name(&self) -> &str {
+        &self.path
+    }
+
+    fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+        // A saturating cast: a batch of any number of rows is allowed.
+        let batch_bytes = (self.line_bytes * self.batch_rows as f64) as usize;
+        let bytes = self.chunk_bytes.min(batch_bytes).max(1);
+        let Some(block) = self.reader.next(bytes, self.batch_rows)? else {
+            return Ok(SplitPoll::Ended);
+        };
+        self.line_bytes = block.data.len() as f64 / block.lines.max(1) as f64;
+        Ok(SplitPoll::Chunk(Box::new(CsvChunk { plan: self.plan.clone(), block })))
+    }
+}
+
+/// `path:line:column` of offset `at` in `data`, which starts on `first_line`. The column counts
+/// characters from 1.
+fn place(path: &str, data: &[u8], first_line: u64, at: usize) -> String {
+    let before = &data[..at.min(data.len())];
+    let line = first_line + memchr::memchr_iter(b'\n', before).count() as u64;
+    let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+    // Every byte that does not continue a character starts one.
+    let column = before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1;
+    format!("{path}:{line}:{column}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! Reads a CSV file forward and hands it out in blocks of whole records.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use memchr::memchr_iter;
+use millstream_engine::{Error, Result};
+
+use super::cut::{Cut, cut};
+use super::dialect::Dialect;
+use super::place;
+
+/// A record longer than this is taken for a quote that was never closed.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Whole records, as they stand in the file.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) data: Vec<u8>,
+    /// Physical line on which it starts, from 1.
+    pub(crate) line: u64,
+    /// Lines it holds.
+    pub(crate) lines: usize,
+    /// Offset in the file.
+    pub(crate) offset: u64,
+}
+
+/// The file, from where the last block ended.
+pub(crate) struct Reader {
+    input: Box<dyn Read + Send>,
+    path: Arc<str>,
+    dialect: Arc<Dialect>,
+    /// Read, but not yet handed out; starts with a record.
+    buffer: Vec<u8>,
+    /// Whether the input has been read to its end.
+    ended: bool,
+    /// Offset in the file and line of the buffer's start.
+    offset: u64,
+    line: u64,
+    /// Whether each read may wait until all the bytes asked for are there (a file), or must take
+    /// what comes (a pipe).
+    fill: bool,
+}
+
+impl Reader {
+    /// `fill`: whether reads may wait for as many bytes as a chunk should have.
+    pub(crate) fn new(
+        input: Box<dyn Read + Send>,
+        path: Arc<str>,
+        dialect: Arc<Dialect>,
+        fill: bool,
+    ) -> Reader {
+        let buffer = Vec::new();
+        Reader { input, path, dialect, buffer, ended: false, offset: 0, line: 1, fill }
+    }
+
+    /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        while self.buffer.len() < 4 && !self.ended {
+            self.read(4)?;
+        }
+        let wrong = |message: &str, help: &str| {
+            Err(Error::Data {
+                place: self.path.to_string(),
+                message: message.into(),
+                help: help.into(),
+            })
+        };
+        match self.buffer.as_slice() {
+            [0x1f, 0x8b, ..] => {
+                return wrong("expected CSV, found a gzip file", "unpack it first (gunzip)");
+            }
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+                return wrong("expected CSV, found a zstd file", "unpack it first (zstd -d)");
+            }
+            [b'P', b'A', b'R', b'1', ..] => {
+                return wrong("expected CSV, found a Parquet file", "");
+            }
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+                let help = "convert it, for example with iconv -f UTF-16 -t UTF-8";
+                return wrong("expected UTF-8, found UTF-16", help);
+            }
+            [0xef, 0xbb, 0xbf, ..] => {
+                self.buffer.drain(..3);
+                self.offset = 3;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The next block: about `bytes` bytes, at most `records_max` records, at least one.
+    pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
+        let mut want = bytes.max(1);
+        let end = loop {
+            while self.buffer.len() < want && !self.ended {
+                self.read(want)?;
+            }
+            if self.buffer.is_empty() {
+                return Ok(None);
+            }
+            match cut(&self.buffer, self.ended, records_max, &self.dialect) {
+                Cut::At(end) => break end,
+                Cut::Unterminated(_) if self.dialect.skip_errors => {
+                    self.buffer.clear();
+                    return Ok(None);
+                }
+                Cut::Unterminated(at) => return Err(self.unterminated(at)),
+                Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => return Err(self.too_long()),
+                Cut::More => want = self.buffer.len().saturating_mul(2).min(RECORD_BYTES_MAX),
+            }
+        };
+        let rest = self.buffer[end..].to_vec();
+        self.buffer.truncate(end);
+        let data = std::mem::replace(&mut self.buffer, rest);
+        let lines = memchr_iter(b'\n', &data).count();
+        let block = Block { line: self.line, lines, offset: self.offset, data };
+        self.line += lines as u64;
+        self.offset += block.data.len() as u64;
+        Ok(Some(block))
+    }
+
+    /// Takes back the block handed out last.
+    pub(crate) fn put_back(&mut self, mut block: Block) {
+        self.line = block.line;
+        self.offset = block.offset;
+        block.data.append(&mut self.buffer);
+        self.buffer = block.data;
+    }
+
+    /// Reads once, so that the buffer may reach `want` bytes.
+    fn read(&mut self, want: usize) -> Result<()> {
+        let missing = want - self.buffer.len();
+        let got = if self.fill {
+            self.buffer.reserve_exact(missing);
+            (&mut self.input).take(missing as u64).read_to_end(&mut self.buffer)
+        } else {
+            self.read_some(missing)
+        };
+        match got {
+            Ok(0) => self.ended = true,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(Error::Io {
+                    place: self.path.to_string(),
+                    message: error.to_string(),
+                    help: String::new(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self, missing: usize) -> io::Result<usize> {
+        let before = self.buffer.len();
+        self.buffer.resize(before + missing, 0);
+        let got = self.input.read(&mut self.buffer[before..]);
+        self.buffer.truncate(before + got.as_ref().map_or(0, |n| *n));
+        got
+    }
+
+    fn unterminated(&self, at: usize) -> Error {
+        Error::Data {
+            place: place(&self.path, &self.buffer, self.line, at),
+            message: "the quote that opens here is never closed".into(),
+            help: "close it, or set 'csv.disable-quote-character' = 'true' if quotes are ordinary \
+                   characters in this file"
+                .into(),
+        }
+    }
+
+    fn too_long(&self) -> Error {
+        Error::Data {
+            place: place(&self.path, &self.buffer, self.line, 0),
+            message: format!(
+                "the record that starts here is longer than {} MiB",
+                RECORD_BYTES_MAX >> 20
+            ),
+            help: "a quote in it may never be closed, or this is no CSV file".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(data: &str, fill: bool) -> Reader {
+        let input = Box::new(io::Cursor::new(data.as_bytes().to_vec()));
+        let mut reader = Reader::new(input, "x.csv".into(), Arc::default(), fill);
+        reader.start().unwrap();
+        reader
+    }
+
+    #[test]
+    fn blocks_know_their_line_and_offset() {
+        for fill in [false, true] {
+            let mut reader = reader("\u{feff}ab\n\"c\nd\"\ne\n\nf", fill);
+            let mut blocks = Vec::new();
+            while let Some(block) = reader.next(1, 1).unwrap() {
+                let text = String::from_utf8(block.data).unwrap();
+                blocks.push((text, block.line, block.offset));
+            }
+            let expected =
+                [("ab\n", 1, 3), ("\"c\nd\"\n", 2, 6), ("e\n", 4, 12), ("\n", 5, 14), ("f", 6, 15)];
+            assert_eq!(blocks, expected.map(|(t, l, o)| (t.to_string(), l, o)));
+        }
+    }
+
+    #[test]
+    fn a_block_can_be_put_back() {
+        let mut reader = reader("a\nb\nc\n", true);
+        let first = reader.next(1, 1).unwrap().unwrap();
+        reader.put_back(first);
+        let all = reader.next(100, 100).unwrap().unwrap();
+        assert_eq!((all.data.as_slice(), all.line, all.offset), (&b"a\nb\nc\n"[..], 1, 0));
+    }
+
+    #[test]
+    fn an_open_quote_is_reported_where_it_opens() {
+        let mut reader = reader("a\nb\nc,\u{e9},\"d\ne\nf", true);
+        assert_eq!(reader.next(100, 100).unwrap().unwrap().lines, 2);
+        let error = reader.next(100, 100).unwrap_err().to_string();
+        assert!(
+            error.starts_with("x.csv:3:5: the quote that opens here is never closed"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        for (bytes, word) in
+            [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0xff, 0xfe, 0x41, 0][..], "UTF-16")]
+        {
+            let input = Box::new(io::Cursor::new(bytes.to_vec()));
+            let error = Reader::new(input, "x".into(), Arc::default(), true).start().unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failing_read_names_the_file() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("disk on fire"))
+            }
+        }
+        let error = Reader::new(Box::new(Broken), "x.csv".into(), Arc::default(), true).start();
+        assert_eq!(error.unwrap_err().to_string(), "x.csv: disk on fire");
+    }
+}

@@ -1,0 +1,416 @@
+//! Whole files: values, positions of errors, and that cutting makes no difference.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema,
+    Time32MillisecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, UInt8Type,
+};
+
+use super::dialect::Header;
+use super::fuzz::read_memory;
+use super::*;
+use crate::random::Random;
+
+fn schema(fields: &[(&str, DataType, bool)]) -> SchemaRef {
+    let field = |(name, data_type, nullable): &(&str, DataType, bool)| {
+        Field::new(*name, data_type.clone(), *nullable)
+    };
+    Arc::new(Schema::new(fields.iter().map(field).collect::<Vec<_>>()))
+}
+
+fn read(text: &str, schema: &SchemaRef, dialect: &Dialect) -> Result<RecordBatch> {
+    let all: Vec<usize> = (0..schema.fields().len()).collect();
+    let whole = read_memory(text.as_bytes(), schema, dialect, &all, 1 << 20);
+    let cut = read_memory(text.as_bytes(), schema, dialect, &all, 1);
+    match (&whole, &cut) {
+        (Ok(a), Ok(b)) => assert_eq!(a, b),
+        (Err(a), Err(b)) => assert_eq!(a.to_string(), b.to_string()),
+        _ => panic!("{whole:?} {cut:?}"),
+    }
+    whole
+}
+
+fn error(text: &str, schema: &SchemaRef, dialect: &Dialect) -> String {
+    read(text, schema, dialect).unwrap_err().to_string()
+}
+
+#[test]
+fn every_type_is_read() {
+    let schema = schema(&[
+        ("b", DataType::Boolean, true),
+        ("u", DataType::UInt8, true),
+        ("i", DataType::Int64, true),
+        ("f", DataType::Float32, true),
+        ("d", DataType::Float64, true),
+        ("m", DataType::Decimal128(10, 2), true),
+        ("s", DataType::Utf8, true),
+        ("x", DataType::Binary, true),
+        ("day", DataType::Date32, true),
+        ("t", DataType::Time32(TimeUnit::Millisecond), true),
+        ("ts", DataType::Timestamp(TimeUnit::Millisecond, None), true),
+        ("tz", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true),
+    ]);
+    let text = "true,255, -7 ,0.1,1e300,1.005,\"a \"\"b\"\"\",aGk=,1970-01-02,00:00:01.5,\
+                2012-02-22T16:46:28.9670320+00:00,1970-01-01 01:00:00+01:00\n\
+                ,,,,,,,,,,,\r\n\
+                F,0,0,nan,-inf,-0.005,\"\",\"\",2000-02-29,23:59,1969-12-31 23:59:59.9999,2000-01-01";
+    let batch = read(text, &schema, &Dialect::default()).unwrap();
+    assert_eq!(batch.num_rows(), 3);
+    assert_eq!(batch.schema(), schema);
+    assert!(batch.columns().iter().all(|c| c.is_null(1) && !c.is_null(0)));
+    let column = |name: &str| batch.column_by_name(name).unwrap();
+    assert!(column("b").as_boolean().value(0) && !column("b").as_boolean().value(2));
+    assert_eq!(column("u").as_primitive::<UInt8Type>().value(0), 255);
+    assert_eq!(column("i").as_primitive::<Int64Type>().value(0), -7);
+    assert_eq!(column("f").as_primitive::<Float32Type>().value(0), 0.1);
+    assert!(column("f").as_primitive::<Float32Type>().value(2).is_nan());
+    assert_eq!(column("d").as_primitive::<Float64Type>().value(0), 1e300);
+    assert_eq!(column("d").as_primitive::<Float64Type>().value(2), f64::NEG_INFINITY);
+    assert_eq!(column("m").as_primitive::<Decimal128Type>().value(0), 101);
+    assert_eq!(column("m").as_primitive::<Decimal128Type>().value(2), -1);
+    assert_eq!(column("s").as_string::<i32>().value(0), "a \"b\"");
+    assert_eq!(column("s").as_string::<i32>().value(2), "");
+    assert!(!column("s").is_null(2));
+    assert_eq!(column("x").as_binary::<i32>().value(0), b"hi");
+    assert_eq!(column("x").as_binary::<i32>().value(2), b"");
+    assert_eq!(column("day").as_primitive::<Date32Type>().value(0), 1);
+    assert_eq!(column("day").as_primitive::<Date32Type>().value(2), 11_016);
+    assert_eq!(column("t").as_primitive::<Time32MillisecondType>().value(0), 1_500);
+    let ts = column("ts").as_primitive::<TimestampMillisecondType>();
+    assert_eq!((ts.value(0), ts.value(2)), (1_329_929_188_967, -1));
+    let tz = column("tz").as_primitive::<TimestampMicrosecondType>();
+    assert_eq!((tz.value(0), tz.value(2)), (0, 946_684_800_000_000));
+}
+
+#[test]
+fn null_is_what_the_literal_says() {
+    let schema = schema(&[("s", DataType::Utf8, true), ("n", DataType::Int64, true)]);
+    let dialect = Dialect { null_literal: Some("NULL".into()), ..Dialect::default() };
+    let batch = read("NULL,NULL\n\"NULL\",\"\"\n,\n", &schema, &dialect).unwrap();
+    let strings = batch.column(0).as_string::<i32>();
+    assert_eq!(strings.iter().collect::<Vec<_>>(), [None, Some("NULL"), Some("")]);
+    assert_eq!(batch.column(1).null_count(), 3);
+}
+
+#[test]
+fn columns_are_found_by_name_or_by_position() {
+    let schema = schema(&[("b", DataType::Int64, true), ("a", DataType::Int64, true)]);
+    let rows = |text: &str, header| {
+        let dialect = Dialect { header, ..Dialect::default() };
+        let batch = read(text, &schema, &dialect).unwrap();
+        let values = |c: usize| batch.column(c).as_primitive::<Int64Type>().values().to_vec();
+        (values(0), values(1))
+    };
+    for header in [Header::Auto, Header::Present] {
+        assert_eq!(rows("\u{feff}A,\"x\",b\r\n1,2,3\r\n", header), (vec![3], vec![1]));
+        assert_eq!(rows("\n\nb,a", header), (vec![], vec![]));
+        assert_eq!(rows("", header), (vec![], vec![]));
+    }
+    assert_eq!(rows("1,2\n3,4", Header::Auto), (vec![1, 3], vec![2, 4]));
+    assert_eq!(rows("1,2\n3,4", Header::Absent), (vec![1, 3], vec![2, 4]));
+}
+
+#[test]
+fn a_header_that_does_not_fit_is_explained() {
+    let schema = schema(&[("time_s", DataType::Int64, true), ("job_id", DataType::Int64, true)]);
+    let present = Dialect { header: Header::Present, ..Dialect::default() };
+    let text = error("time_s,jobid\n1,2\n", &schema, &Dialect::default());
+    assert!(text.starts_with("memory.csv:1:1: the header has no column 'job_id'"), "{text}");
+    assert!(text.contains("did you mean 'jobid'?"), "{text}");
+    assert!(text.contains("'csv.header' = 'false'"), "{text}");
+    let text = error("x,y\n1,2\n", &schema, &present);
+    assert!(text.contains("its columns are x, y"), "{text}");
+    let text = error("\u{e9},job_id,time_s,job_id\n", &schema, &present);
+    assert!(text.starts_with("memory.csv:1:17: the header has column 'job_id' twice"), "{text}");
+    // In automatic mode something else altogether is taken for a record.
+    let text = error("x,y\n1,2\n", &schema, &Dialect::default());
+    assert!(text.starts_with("memory.csv:1:1: expected BIGINT for column 'time_s', found 'x'"));
+    assert!(text.contains("if this line is a header, set 'csv.header' = 'true'"), "{text}");
+}
+
+#[test]
+fn errors_name_line_and_column() {
+    let schema = schema(&[
+        ("name", DataType::Utf8, false),
+        ("n", DataType::Int8, true),
+        ("ts", DataType::Timestamp(TimeUnit::Millisecond, None), true),
+    ]);
+    let plain = Dialect::default();
+    for (text, expected) in [
+        (
+            "a,1,\n\u{e9}\u{e9},abc,\n",
+            "memory.csv:2:4: expected TINYINT for column 'n', found 'abc'",
+        ),
+        (
+            "\"a\nb\",1,\nc,2,\n\"x\ny\",300,\n",
+            "memory.csv:5:4: expected TINYINT (-128 to 127) for column 'n', found '300', which does not fit",
+        ),
+        ("a,1,\n,1,\n", "memory.csv:2:1: column 'name' is NOT NULL, found an empty field"),
+        ("a,1,12\n", "memory.csv:1:5: expected TIMESTAMP(3) for column 'ts', found '12'"),
+        ("a,1,\nb,2\n", "memory.csv:2:1: expected 3 fields, one for each column, found 2"),
+        ("a,1,\nb,2,,\n", "memory.csv:2:1: expected 3 fields, one for each column, found 4"),
+        ("a,1,\n\"b\"c,2,\n", "memory.csv:2:4: expected a delimiter or a line end"),
+        ("a,1,\nb,2,\"\n\n", "memory.csv:2:5: the quote that opens here is never closed"),
+        ("a;1;\n", "memory.csv:1:1: expected 3 fields, one for each column, found 1"),
+        // The first one in the file counts, whatever column it is in.
+        ("a,1,x\nb,z,\n", "memory.csv:1:5: expected TIMESTAMP(3)"),
+        ("a,1,\nb,z,x\nc\n", "memory.csv:2:3: expected TINYINT"),
+        ("a,\u{1b}[31m,\n", "memory.csv:1:3: expected TINYINT for column 'n', found '\\u{1b}[31m'"),
+    ] {
+        let found = error(text, &schema, &plain);
+        assert!(found.starts_with(expected), "{text:?}: {found}");
+    }
+    assert!(error("a,1,12\n", &schema, &plain).contains("to_timestamp_seconds"));
+    assert!(error("a;1;\n", &schema, &plain).contains("separated by ';'"));
+    let long = error(&format!("a,{},\n", "9x".repeat(100)), &schema, &plain);
+    assert!(long.contains(&format!("'{}…'", "9x".repeat(20))), "{long}");
+}
+
+#[test]
+fn text_that_is_not_utf8_is_reported_in_its_place() {
+    let schema = schema(&[("a", DataType::Utf8, true), ("b", DataType::Utf8, true)]);
+    let bytes = b"x,y\n1,caf\xe9\n2,z\n";
+    let read = |dialect: &Dialect, projection: &[usize]| {
+        read_memory(bytes, &schema, dialect, projection, 1 << 20)
+    };
+    let text = read(&Dialect::default(), &[0, 1]).unwrap_err().to_string();
+    assert!(text.starts_with("memory.csv:2:3: column 'b' is not valid UTF-8"), "{text}");
+    // A column that nobody reads may hold anything.
+    assert_eq!(read(&Dialect::default(), &[0]).unwrap().num_rows(), 3);
+    let skip = Dialect { skip_errors: true, ..Dialect::default() };
+    let batch = read(&skip, &[1]).unwrap();
+    assert_eq!(
+        batch.column(0).as_string::<i32>().iter().collect::<Vec<_>>(),
+        [Some("y"), Some("z")]
+    );
+}
+
+#[test]
+fn malformed_records_can_be_left_out() {
+    let schema = schema(&[("a", DataType::Int64, false), ("b", DataType::Boolean, true)]);
+    let dialect = Dialect { skip_errors: true, ..Dialect::default() };
+    let text = "1,t\n2\n,f\nx,t\n3,maybe\ny,maybe\n\"4\"5,t\n6,\n7,\"t";
+    let batch = read(text, &schema, &dialect).unwrap();
+    assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [1, 6]);
+}
+
+/// A random field: sometimes NULL, sometimes what needs quotes.
+fn random_field(random: &mut Random) -> Option<String> {
+    if random.below(6) == 0 {
+        return None;
+    }
+    let alphabet = ["a", "b", ",", "\"", "\n", "\r\n", " ", "\u{e9}", "\u{4e16}", "#", "'", "1"];
+    let longest = if random.below(20) == 0 { 90 } else { 6 };
+    let length = random.below(longest);
+    Some((0..length).map(|_| alphabet[random.below(alphabet.len() as u64) as usize]).collect())
+}
+
+/// As any CSV writer would put it.
+fn written(field: &Option<String>, random: &mut Random) -> String {
+    let Some(text) = field else { return String::new() };
+    let needed = text.is_empty() || text.starts_with('#') || text.contains([',', '"', '\n', '\r']);
+    if needed || random.below(4) == 0 {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.clone()
+    }
+}
+
+#[test]
+fn any_chunks_give_the_same_rows_and_those_are_right() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let columns = 1 + random.below(4) as usize;
+        let fields: Vec<Field> =
+            (0..columns).map(|c| Field::new(format!("c{c}"), DataType::Utf8, true)).collect();
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let mut expected: Vec<Vec<Option<String>>> = Vec::new();
+        let mut text = String::new();
+        for _ in 0..random.below(60) {
+            let row: Vec<Option<String>> =
+                (0..columns).map(|_| random_field(&mut random)).collect();
+            let fields: Vec<String> = row.iter().map(|f| written(f, &mut random)).collect();
+            text.push_str(&fields.join(","));
+            text.push_str(["\n", "\r\n"][random.below(2) as usize]);
+            if random.below(10) == 0 {
+                text.push_str(["\n", "# \",\n"][random.below(2) as usize]);
+            }
+            // One NULL alone on its line is a blank line.
+            if columns > 1 || row[0].is_some() {
+                expected.push(row);
+            }
+        }
+        if random.below(2) == 0 {
+            text.truncate(text.trim_end_matches(['\n', '\r']).len());
+        }
+        let dialect = Dialect { comments: true, header: Header::Absent, ..Dialect::default() };
+        let all: Vec<usize> = (0..columns).collect();
+        for chunk_bytes in [1, 2, 3, 7, 1 + random.below(200) as usize, 1 << 20] {
+            let batch = read_memory(text.as_bytes(), &schema, &dialect, &all, chunk_bytes);
+            let batch = batch.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text:?}"));
+            let rows: Vec<Vec<Option<String>>> = (0..batch.num_rows())
+                .map(|row| {
+                    let value = |c: usize| {
+                        let column = batch.column(c).as_string::<i32>();
+                        column.is_valid(row).then(|| column.value(row).to_string())
+                    };
+                    (0..columns).map(value).collect()
+                })
+                .collect();
+            assert_eq!(rows, expected, "seed {seed}, chunks of {chunk_bytes}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn batches_have_at_most_as_many_rows_as_asked() {
+    let schema = schema(&[("a", DataType::Utf8, true)]);
+    let long = format!("{}\n", "x".repeat(100)).repeat(50);
+    let text = format!("{long}{}", "y\n".repeat(500));
+    let table = CsvTable {
+        source: Source::Memory(text.as_bytes().into()),
+        path: "memory.csv".into(),
+        schema,
+        dialect: Arc::new(Dialect::default()),
+    };
+    for batch_rows in [1, 7, 64] {
+        let options = OpenOptions { batch_rows, start_time_us: 0, workers: 2 };
+        let mut split = table.open(&[0], &options).unwrap().remove(0);
+        let (mut rows, mut chunks) = (0, 0);
+        while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+            let batch = chunk.decode().unwrap();
+            assert!(batch.num_rows() <= batch_rows);
+            rows += batch.num_rows();
+            chunks += 1;
+        }
+        assert_eq!(rows, 550);
+        assert!(chunks <= 550 / batch_rows + 60, "{chunks} chunks of up to {batch_rows} rows");
+    }
+}
+
+#[test]
+fn a_small_file_is_several_chunks() {
+    let text = "123456789,abcdefgh\n".repeat(10_000);
+    let table = CsvTable {
+        source: Source::Memory(text.as_bytes().into()),
+        path: "memory.csv".into(),
+        schema: schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]),
+        dialect: Arc::new(Dialect::default()),
+    };
+    let options = OpenOptions { batch_rows: 16_384, start_time_us: 0, workers: 2 };
+    let mut split = table.open(&[], &options).unwrap().remove(0);
+    let (mut rows, mut chunks) = (0, 0);
+    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+        assert!(chunk.bytes() > 0);
+        rows += chunk.decode().unwrap().num_rows();
+        chunks += 1;
+    }
+    assert_eq!(rows, 10_000);
+    assert!(chunks >= 16, "{chunks}");
+}
+
+fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
+    let mut options = BTreeMap::from([
+        ("connector".to_string(), "file".to_string()),
+        ("format".to_string(), "csv".to_string()),
+        ("path".to_string(), path.to_string()),
+    ]);
+    for (key, value) in more {
+        options.insert(key.to_string(), value.to_string());
+    }
+    TableOptions {
+        name: "t".into(),
+        schema: schema(&[("a", DataType::Int64, true)]),
+        options,
+        base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+    }
+}
+
+#[test]
+fn wrong_options_are_explained() {
+    let error = |path: &str, more: &[(&str, &str)]| {
+        CsvTable::from_options(&options(path, more)).unwrap_err().to_string()
+    };
+    for (path, more, expected) in [
+        ("csv/moode.rs", &[][..], "did you mean"),
+        ("cvs/mod.rs", &[], "did you mean"),
+        ("no/such/place.txt", &[], "there is no directory"),
+        ("", &[], "option 'path': a file needs a path"),
+        ("csv", &[], "is a directory"),
+        ("lib.rs", &[("format", "json")], "comes in a later version"),
+        ("lib.rs", &[("format", "cvs")], "did you mean 'csv'?"),
+        ("lib.rs", &[("csv.feild-delimiter", ";")], "did you mean 'csv.field-delimiter'?"),
+        ("lib.rs", &[("csv.field-delimiter", ";;")], "expected one ASCII character"),
+        ("lib.rs", &[("csv.field-delimiter", "\"")], "the same character"),
+        ("lib.rs", &[("csv.header", "maybe")], "'auto', 'true' or 'false'"),
+        ("lib.rs", &[("csv.allow-comments", "yes")], "'true' or 'false'"),
+    ] {
+        let found = error(path, more);
+        assert!(found.contains(expected), "{path} {more:?}: {found}");
+    }
+    let mut missing = options("lib.rs", &[]);
+    missing.options.remove("format");
+    let found = CsvTable::from_options(&missing).unwrap_err().to_string();
+    assert!(found.contains("write 'format' = 'csv'"), "{found}");
+    let table = CsvTable::from_options(&options("lib.rs", &[])).unwrap();
+    assert!(table.describe(&[0]).ends_with("lib.rs (csv, 1 of 1 columns)"));
+    assert!(table.bounded());
+}
+
+#[test]
+fn hostile_input_gives_rows_or_errors() {
+    let corpus: &[&[u8]] = &[
+        b"",
+        b"\x00\x00",
+        b"\x00\x80a,b,c,d,e,f,g,h,i,j\n1,x,1.5,t,2000-01-01,1.1,aGk=,2000-01-01,00:00,1\n",
+        b"\x04\x80j,i,h,g,f,e,d,c,b,a\n1,00:00:01.5,2000-01-01,,,,,,\"a\"\"\n\",-9\n\r\n,,,,,,,,,\n",
+        b"\x78\x80#c\n1,\"x\",inf,0,9999-12-31T23:59:59.999999999Z,-1e5,,,23:59:59,255\nNULL,\n",
+        b"\x48\x80,,,,,,,,,1\n\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",1\n\xff,\xff\n\"",
+        b"\x02\x80\"a\"\"\n,\"\n\r\n\xef\xbb\xbf",
+    ];
+    let pieces: &[&[u8]] = &[
+        b",",
+        b"\n",
+        b"\r\n",
+        b"\"",
+        b"\"\"",
+        b"#",
+        b"\t",
+        b"1",
+        b"-",
+        b".",
+        b"e",
+        b"NULL",
+        b"\xff",
+        b"2000-01-01",
+        b"99999999999999999999999999999999999999999",
+        b"T12:34:56.789",
+        b"+02:00",
+        b"a,b,c,d,e,f,g,h,i,j\n",
+        b"1,x,1.5,t,2000-01-01,1.1,aGk=,2000-01-01,00:00,1\n",
+    ];
+    for case in corpus {
+        fuzz_csv(case);
+    }
+    let mut random = Random::new(7);
+    for _ in 0..4_000 {
+        let mut data = corpus[random.below(corpus.len() as u64) as usize].to_vec();
+        for _ in 0..random.below(8) {
+            let at = random.below(data.len() as u64 + 1) as usize;
+            match random.below(3) {
+                0 if at < data.len() => data[at] = random.next() as u8,
+                1 if at < data.len() => {
+                    data.remove(at);
+                }
+                _ => {
+                    let piece = pieces[random.below(pieces.len() as u64) as usize];
+                    data.splice(at..at, piece.iter().copied());
+                }
+            }
+        }
+        fuzz_csv(&data);
+    }
+}

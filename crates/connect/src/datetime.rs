@@ -1,0 +1,361 @@
+//! Dates and times from text and to text (proleptic Gregorian calendar, UTC, no leap seconds).
+
+use arrow::datatypes::TimeUnit;
+
+use crate::number::{write_i64, write_padded};
+
+pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
+
+/// Days since 1970-01-01 of a civil date (H. Hinnant, *chrono-compatible low-level date
+/// algorithms*): eras of 400 years of 146,097 days, each year starting in March.
+pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// The civil date of a day since 1970-01-01: `(year, month, day)`.
+pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let doe = shifted.rem_euclid(146_097);
+    let year_of_era = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let day_of_year = doe - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let mp = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * mp + 2) / 5 + 1) as u32;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 } as u32;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn days_in_month(year: i64, month: u32) -> u32 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Seconds since the epoch and nanoseconds after that second (`0..1_000_000_000`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant {
+    pub(crate) seconds: i64,
+    pub(crate) nanos: u32,
+}
+
+/// Number of `unit`s in a second.
+pub(crate) fn per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+impl Instant {
+    /// In `unit`s, digits beyond it dropped toward the past. `None` if 64 bits do not hold it.
+    #[inline]
+    pub(crate) fn in_unit(self, unit: TimeUnit) -> Option<i64> {
+        let factor = per_second(unit);
+        let fraction = i64::from(self.nanos) / (1_000_000_000 / factor);
+        // In 128 bits, because the product alone may be out of range by less than a second.
+        i64::try_from(i128::from(self.seconds) * i128::from(factor) + i128::from(fraction)).ok()
+    }
+}
+
+/// Reads from the front of a text.
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    /// Exactly `count` digits.
+    #[inline]
+    fn digits(&mut self, count: usize) -> Option<u32> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        let mut value = 0u32;
+        for byte in head {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            value = value * 10 + u32::from(digit);
+        }
+        self.0 = rest;
+        Some(value)
+    }
+
+    #[inline]
+    fn eat(&mut self, byte: u8) -> bool {
+        match self.0 {
+            [first, rest @ ..] if *first == byte => {
+                self.0 = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `YYYY-MM-DD`; a sign allows more than four digits for the year.
+    #[inline]
+    fn date(&mut self) -> Option<i64> {
+        let year = match self.0 {
+            [b'+' | b'-', ..] => self.signed_year()?,
+            _ => i64::from(self.digits(4)?),
+        };
+        let month = self.eat(b'-').then(|| self.digits(2))??;
+        let day = self.eat(b'-').then(|| self.digits(2))??;
+        let valid = (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month);
+        valid.then(|| days_from_civil(year, month, day))
+    }
+
+    #[cold]
+    fn signed_year(&mut self) -> Option<i64> {
+        let negative = self.eat(b'-');
+        if !negative {
+            self.eat(b'+');
+        }
+        let count = self.0.iter().take_while(|b| b.is_ascii_digit()).count();
+        if !(4..=6).contains(&count) {
+            return None;
+        }
+        let year = i64::from(self.digits(count)?);
+        Some(if negative { -year } else { year })
+    }
+
+    /// `HH:MM[:SS[.fraction]]` as seconds of the day and nanoseconds.
+    #[inline]
+    fn time(&mut self) -> Option<(u32, u32)> {
+        let hour = self.digits(2)?;
+        let minute = self.eat(b':').then(|| self.digits(2))??;
+        let second = if self.eat(b':') { self.digits(2)? } else { 0 };
+        if hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let nanos = if self.eat(b'.') { self.fraction()? } else { 0 };
+        Some((hour * 3600 + minute * 60 + second, nanos))
+    }
+
+    /// Digits after the point; those beyond nanoseconds are dropped.
+    #[inline]
+    fn fraction(&mut self) -> Option<u32> {
+        let count = self.0.iter().take_while(|b| b.is_ascii_digit()).count();
+        let used = count.min(9);
+        let mut nanos = self.digits(used).filter(|_| count > 0)?;
+        for _ in used..9 {
+            nanos *= 10;
+        }
+        self.0 = &self.0[count - used..];
+        Some(nanos)
+    }
+
+    /// `Z`, `±HH:MM`, `±HHMM`, `±HH` or nothing: seconds east of UTC.
+    #[inline]
+    fn offset(&mut self) -> Option<i64> {
+        let east = match self.0.first() {
+            None => return Some(0),
+            Some(b'Z' | b'z') => {
+                self.0 = &self.0[1..];
+                return Some(0);
+            }
+            Some(b'+') => 1,
+            Some(b'-') => -1,
+            Some(_) => return None,
+        };
+        self.0 = &self.0[1..];
+        let hours = self.digits(2)?;
+        let minutes = match self.0 {
+            [] => 0,
+            [b':', ..] => self.eat(b':').then(|| self.digits(2))??,
+            _ => self.digits(2)?,
+        };
+        (hours <= 18 && minutes <= 59).then_some(east * i64::from(hours * 3600 + minutes * 60))
+    }
+}
+
+/// `2012-02-22` as days since 1970-01-01.
+pub(crate) fn parse_date(text: &[u8]) -> Option<i32> {
+    let mut cursor = Cursor(text);
+    let days = cursor.date()?;
+    if cursor.0.is_empty() { i32::try_from(days).ok() } else { None }
+}
+
+/// `16:46[:28[.967]]` as an instant of 1970-01-01.
+pub(crate) fn parse_time(text: &[u8]) -> Option<Instant> {
+    let mut cursor = Cursor(text);
+    let (seconds, nanos) = cursor.time()?;
+    cursor.0.is_empty().then_some(Instant { seconds: i64::from(seconds), nanos })
+}
+
+/// `2012-02-22[(T| )16:46[:28[.967032]]][Z|±HH:MM]`; without an offset the text is UTC.
+#[inline]
+pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
+    let mut cursor = Cursor(text);
+    let days = cursor.date()?;
+    let (seconds, nanos) = match cursor.0 {
+        [] => (0, 0),
+        [b'T' | b't' | b' ', rest @ ..] => {
+            cursor.0 = rest;
+            cursor.time()?
+        }
+        _ => return None,
+    };
+    if let [b' ', rest @ ..] = cursor.0 {
+        cursor.0 = rest;
+    }
+    let east = cursor.offset()?;
+    let seconds = days * SECONDS_PER_DAY + i64::from(seconds) - east;
+    cursor.0.is_empty().then_some(Instant { seconds, nanos })
+}
+
+/// Appends `2012-02-22`; years beyond four digits carry a sign, as in ISO 8601.
+pub(crate) fn write_date(days: i64, out: &mut Vec<u8>) {
+    let (year, month, day) = civil_from_days(days);
+    if (0..=9999).contains(&year) {
+        write_padded(year as u64, 4, out);
+    } else {
+        out.push(if year < 0 { b'-' } else { b'+' });
+        write_padded(year.unsigned_abs(), 4, out);
+    }
+    out.push(b'-');
+    write_padded(u64::from(month), 2, out);
+    out.push(b'-');
+    write_padded(u64::from(day), 2, out);
+}
+
+/// Appends `16:46:28.967`: all digits of `unit`, so that a column lines up. `value` counts `unit`s
+/// since midnight; what is outside a day is written as the bare number.
+pub(crate) fn write_time(value: i64, unit: TimeUnit, out: &mut Vec<u8>) {
+    let factor = per_second(unit);
+    if !(0..SECONDS_PER_DAY * factor).contains(&value) {
+        return write_i64(value, out);
+    }
+    let seconds = (value / factor) as u64;
+    write_padded(seconds / 3600, 2, out);
+    out.push(b':');
+    write_padded(seconds / 60 % 60, 2, out);
+    out.push(b':');
+    write_padded(seconds % 60, 2, out);
+    if factor > 1 {
+        out.push(b'.');
+        write_padded((value % factor) as u64, fraction_digits(unit), out);
+    }
+}
+
+/// Appends `2012-02-22 16:46:28.967`, and `Z` for a type with a time zone.
+pub(crate) fn write_timestamp(value: i64, unit: TimeUnit, zoned: bool, out: &mut Vec<u8>) {
+    let per_day = SECONDS_PER_DAY * per_second(unit);
+    write_date(value.div_euclid(per_day), out);
+    out.push(b' ');
+    write_time(value.rem_euclid(per_day), unit, out);
+    if zoned {
+        out.push(b'Z');
+    }
+}
+
+fn fraction_digits(unit: TimeUnit) -> usize {
+    match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond => 6,
+        TimeUnit::Nanosecond => 9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(text: &str) -> Option<i64> {
+        parse_timestamp(text.as_bytes())?.in_unit(TimeUnit::Millisecond)
+    }
+
+    #[test]
+    fn civil_dates_and_days_agree_over_eight_centuries() {
+        let mut days = days_from_civil(1600, 1, 1);
+        for year in 1600..2400i64 {
+            for month in 1..=12 {
+                for day in 1..=days_in_month(year, month) {
+                    assert_eq!(days_from_civil(year, month, day), days);
+                    assert_eq!(civil_from_days(days), (year, month, day));
+                    days += 1;
+                }
+            }
+        }
+        assert_eq!(days_from_civil(1970, 1, 1), 0);
+        assert_eq!(days_from_civil(2000, 3, 1), 11_017);
+    }
+
+    #[test]
+    fn timestamps_in_all_their_spellings() {
+        let expected = Some(1_329_929_188_967);
+        for text in [
+            "2012-02-22T16:46:28.9670320+00:00",
+            "2012-02-22 16:46:28.967",
+            "2012-02-22T16:46:28.967999999999Z",
+            "2012-02-22T18:46:28.967+02:00",
+            "2012-02-22T11:16:28.967-0530",
+            "2012-02-22 17:46:28.967 +01",
+        ] {
+            assert_eq!(ms(text), expected, "{text}");
+        }
+        assert_eq!(ms("2012-02-22"), Some(1_329_868_800_000));
+        assert_eq!(ms("1969-12-31 23:59:59.9999"), Some(-1));
+        assert_eq!(ms("9999-12-31 23:59:59.999"), Some(253_402_300_799_999));
+        assert_eq!(ms("-0001-12-31 00:00"), ms("-0001-12-31T00:00:00"));
+        let nano = parse_timestamp(b"2262-04-11 23:47:16.854775807").unwrap();
+        assert_eq!(nano.in_unit(TimeUnit::Nanosecond), Some(i64::MAX));
+        let nano = parse_timestamp(b"2262-04-11 23:47:16.854775808").unwrap();
+        assert_eq!(nano.in_unit(TimeUnit::Nanosecond), None);
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in [
+            "",
+            "2012",
+            "2012-2-22",
+            "2012-02-30",
+            "2011-02-29",
+            "2012-13-01",
+            "2012-02-22T",
+            "2012-02-22T24:00:00",
+            "2012-02-22T16:60:00",
+            "2012-02-22T16:46:28.",
+            "12-02-22",
+            "2012-02-22T16:46:28+",
+            "2012-02-22T16:46:28+1:00",
+            "2012-02-22 16:46:28 PM",
+            "2012-02-22T16:46:28Zx",
+            "+2012-02-22T16:46:28+99:00",
+            "1329929188",
+        ] {
+            assert_eq!(ms(text), None, "{text}");
+        }
+        assert_eq!(parse_date(b"2012-02-22 "), None);
+        assert_eq!(parse_time(b"16:46:28.5x"), None);
+    }
+
+    #[test]
+    fn times_as_text() {
+        let text = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut out = Vec::new();
+            write(&mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let stamp = |value, unit| text(&|out| write_timestamp(value, unit, false, out));
+        assert_eq!(stamp(1_329_929_188_967, TimeUnit::Millisecond), "2012-02-22 16:46:28.967");
+        assert_eq!(stamp(1_329_929_188, TimeUnit::Second), "2012-02-22 16:46:28");
+        assert_eq!(stamp(-1, TimeUnit::Microsecond), "1969-12-31 23:59:59.999999");
+        assert_eq!(stamp(i64::MIN, TimeUnit::Nanosecond), "1677-09-21 00:12:43.145224192");
+        assert_eq!(
+            text(&|out| write_timestamp(0, TimeUnit::Second, true, out)),
+            "1970-01-01 00:00:00Z"
+        );
+        assert_eq!(text(&|out| write_date(days_from_civil(-44, 3, 15), out)), "-0044-03-15");
+        assert_eq!(text(&|out| write_date(days_from_civil(12_345, 3, 15), out)), "+12345-03-15");
+        assert_eq!(text(&|out| write_time(-1, TimeUnit::Second, out)), "-1");
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading a table's `WITH` options: each is asked for by name, and what nobody asked for is an
+//! error with "did you mean".
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use millstream_engine::settings::{closest, parse_duration_us};
+use millstream_engine::table::TableOptions;
+use millstream_engine::{Error, Result};
+
+/// Reads options and remembers which exist.
+pub(crate) struct Options<'a> {
+    table: &'a TableOptions,
+    known: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Options<'a> {
+    pub(crate) fn new(table: &'a TableOptions) -> Self {
+        let known = RefCell::new(BTreeSet::from(["connector".to_string()]));
+        Options { table, known }
+    }
+
+    /// An error about one option.
+    pub(crate) fn error(&self, option: &str, message: String, help: impl Into<String>) -> Error {
+        option_error(&self.table.name, option, message, help)
+    }
+
+    /// The option's text.
+    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+        self.known.borrow_mut().insert(key.to_string());
+        self.table.options.get(key).map(String::as_str)
+    }
+
+    /// The option's value as `parse` reads it; `form` says what is expected.
+    pub(crate) fn parsed<T>(
+        &self,
+        key: &str,
+        form: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        match parse(text) {
+            Some(value) => Ok(Some(value)),
+            None => Err(self.error(
+                key,
+                format!("expected {form}, found '{}'", text.escape_debug()),
+                String::new(),
+            )),
+        }
+    }
+
+    /// `'true'` or `'false'`; `false` when absent.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool> {
+        let flag = self.parsed(key, "'true' or 'false'", |text| match text {
+            _ if text.eq_ignore_ascii_case("true") => Some(true),
+            _ if text.eq_ignore_ascii_case("false") => Some(false),
+            _ => None,
+        })?;
+        Ok(flag.unwrap_or(false))
+    }
+
+    /// An integer in `min..=max`.
+    pub(crate) fn integer(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>> {
+        self.parsed(key, &format!("a whole number from {min} to {max}"), |text| {
+            text.trim().parse().ok().filter(|n| (min..=max).contains(n))
+        })
+    }
+
+    /// A duration such as `'10 us'`, in microseconds.
+    pub(crate) fn duration_us(&self, key: &str) -> Result<Option<i64>> {
+        self.parsed(key, "a duration such as '10 us' or '1 min'", parse_duration_us)
+    }
+
+    /// A single ASCII character that can stand between fields or around them.
+    pub(crate) fn ascii_char(&self, key: &str) -> Result<Option<u8>> {
+        self.parsed(key, "one ASCII character, not a letter, a digit or a line end", |text| {
+            // People write the tabulator as SQL text, where '\t' are two characters.
+            let text = if text == "\\t" { "\t" } else { text };
+            match text.as_bytes() {
+                [b'\n' | b'\r' | b'\0'] => None,
+                [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() => Some(*byte),
+                _ => None,
+            }
+        })
+    }
+
+    /// Fails if there is an option that nobody has asked for.
+    pub(crate) fn finish(&self, what: &str) -> Result<()> {
+        let known = self.known.borrow();
+        let Some(key) = self.table.options.keys().find(|key| !known.contains(*key)) else {
+            return Ok(());
+        };
+        let help = match closest(key, known.iter().map(String::as_str)) {
+            Some(name) => format!("did you mean '{name}'?"),
+            None => {
+                let names: Vec<&str> = known.iter().map(String::as_str).collect();
+                format!("its options are {}", names.join(", "))
+            }
+        };
+        Err(self.error(key, format!("{what} has no such option"), help))
+    }
+}
+
+/// An [`Error::Option`].
+pub(crate) fn option_error(
+    table: &str,
+    option: &str,
+    message: String,
+    help: impl Into<String>,
+) -> Error {
+    Error::Option { table: table.into(), option: option.into(), message, help: help.into() }
+}

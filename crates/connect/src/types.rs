@@ -1,0 +1,54 @@
+//! Arrow types under their SQL names, for messages.
+
+use arrow::datatypes::{DataType, TimeUnit};
+
+/// The SQL name of a type, as a `CREATE TABLE` would have it.
+pub(crate) fn sql_name(data_type: &DataType) -> String {
+    let digits = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond => 6,
+        TimeUnit::Nanosecond => 9,
+    };
+    let name = match data_type {
+        DataType::Boolean => "BOOLEAN",
+        DataType::Int8 => "TINYINT",
+        DataType::Int16 => "SMALLINT",
+        DataType::Int32 => "INT",
+        DataType::Int64 => "BIGINT",
+        DataType::UInt8 => "TINYINT UNSIGNED",
+        DataType::UInt16 => "SMALLINT UNSIGNED",
+        DataType::UInt32 => "INT UNSIGNED",
+        DataType::UInt64 => "BIGINT UNSIGNED",
+        DataType::Float32 => "FLOAT",
+        DataType::Float64 => "DOUBLE",
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING",
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTES",
+        DataType::Date32 => "DATE",
+        DataType::Decimal128(precision, scale) => return format!("DECIMAL({precision}, {scale})"),
+        DataType::Time32(unit) | DataType::Time64(unit) => {
+            return format!("TIME({})", digits(unit));
+        }
+        DataType::Timestamp(unit, None) => return format!("TIMESTAMP({})", digits(unit)),
+        DataType::Timestamp(unit, Some(_)) => {
+            return format!("TIMESTAMP({}) WITH TIME ZONE", digits(unit));
+        }
+        other => return other.to_string(),
+    };
+    name.to_string()
+}
+
+/// The whole numbers that a type of integers holds: `(min, max)`.
+pub(crate) fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
+    Some(match data_type {
+        DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
+        DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        DataType::Int32 => (i32::MIN.into(), i32::MAX.into()),
+        DataType::Int64 => (i64::MIN.into(), i64::MAX.into()),
+        DataType::UInt8 => (0, u8::MAX.into()),
+        DataType::UInt16 => (0, u16::MAX.into()),
+        DataType::UInt32 => (0, u32::MAX.into()),
+        DataType::UInt64 => (0, u64::MAX.into()),
+        _ => return None,
+    })
+}
