@@ -1,0 +1,308 @@
+"""One test case from a seed: data, a table over it, and a query in both dialects."""
+
+import base64
+import datetime as dt
+import random
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from expressions import (BOOL, BYTES, DATE, DOUBLE, FLOAT, INT, STRING, STRINGS, Column, Expr,
+                         Expressions, Type, template)
+
+EPOCH = dt.datetime(1970, 1, 1)
+# Where event time starts: ordinary, around the epoch, long before it, before a leap day's end.
+STARTS = ["2024-01-01 00:00:00", "1969-12-31 23:58:00", "1901-05-05 12:34:56", "2024-02-29 23:50:00"]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """`function` is count, sum, avg, min, max or ratio (a sum divided by COUNT(*))."""
+
+    function: str
+    argument: Expr | None
+    filter: Expr | None
+
+    def ours(self) -> str:
+        return self._text("ours")
+
+    def duck(self) -> str:
+        return self._text("duck")
+
+    def _text(self, dialect: str) -> str:
+        inner = "*" if self.argument is None else getattr(self.argument, dialect)
+        where = f" FILTER (WHERE {getattr(self.filter, dialect)})" if self.filter else ""
+        if self.function == "ratio":
+            return f"SUM({inner}){where} / COUNT(*)"
+        return f"{self.function.upper()}({inner}){where}"
+
+
+@dataclass
+class Case:
+    """Everything that follows from a seed."""
+
+    seed: int
+    kind: str  # window, whole or stateless
+    columns: list[Column]
+    rows: list[list]
+    ts_digits: int
+    delay_us: int
+    lateness_us: int
+    size_us: int
+    offset_us: int
+    where: Expr | None = None
+    view_where: Expr | None = None
+    keys: list[Expr] = field(default_factory=list)
+    shown: list[int] = field(default_factory=list)
+    aggregates: list[Aggregate] = field(default_factory=list)
+    having: Expr | None = None
+    outputs: list[Expr] = field(default_factory=list)
+    limit: int | None = None
+    offset: int = 0
+
+    def filters(self) -> list[Expr]:
+        return [f for f in (self.view_where, self.where) if f]
+
+    def condition(self, dialect: str = "duck") -> str:
+        return " AND ".join(f"({getattr(f, dialect)})" for f in self.filters()) or "TRUE"
+
+
+def interval(us: int) -> str:
+    """An exact interval literal; sizes are whole milliseconds."""
+    if us % 1_000_000 == 0:
+        return f"INTERVAL '{us // 1_000_000}' SECOND"
+    return f"INTERVAL '{us // 1_000_000}.{us % 1_000_000 // 1000:03}' SECOND"
+
+
+def make(seed: int) -> Case:
+    rng = random.Random(f"millstream {seed}")
+    big = seed % 16 == 7  # enough unique keys in one window for fragments to change their mode
+    size_us = rng.choice([1_000_000, 2_500_000, 10_000_000, 60_000_000])
+    delay_us = rng.choice([0, 1_000_000, 3_000_000, 3_000_000])
+    case = Case(
+        seed=seed,
+        kind=rng.choices(["window", "whole", "stateless"], [80, 10, 10])[0],
+        columns=[], rows=[],
+        ts_digits=rng.choice([0, 3, 3, 6, 9]),
+        delay_us=delay_us,
+        lateness_us=rng.choice([0, 0, 0, 2_000_000]),
+        size_us=size_us,
+        offset_us=rng.choice([0, 0, size_us // 4 // 1000 * 1000]),
+    )
+    if big:
+        case.kind, case.size_us, case.offset_us = "window", 600_000_000, 0
+    case.columns = columns(rng, case.ts_digits)
+    count = 60_000 if big else rng.choices([0, 1, 2, 40, 400, 2_000, 6_000], [2, 2, 2, 10, 30, 30, 15])[0]
+    case.rows = [row for row in data(rng, case, count, unique=big)]
+    query(rng, case, big)
+    return case
+
+
+def columns(rng: random.Random, ts_digits: int) -> list[Column]:
+    digits = rng.choice([0, 3, 6])
+    scale = rng.choice([2, 2, 5])
+    optional = [
+        Column("tiny", INT, "TINYINT", "BIGINT"),
+        Column("small", INT, "SMALLINT", "BIGINT"),
+        Column("Mixed", INT, "INT", "BIGINT"),
+        Column("d", DOUBLE, "DOUBLE", "DOUBLE"),
+        Column("f", FLOAT, "FLOAT", "FLOAT"),
+        Column("m", Type("decimal", scale), f"DECIMAL(14, {scale})", f"DECIMAL(14, {scale})"),
+        Column("flag", BOOL, "BOOLEAN", "BOOLEAN"),
+        Column("day_", DATE, "DATE", "DATE"),
+        Column("at_", Type("timestamp", digits), f"TIMESTAMP({digits})", "TIMESTAMP"),
+        Column("s", STRING, "STRING", "VARCHAR"),
+        Column("raw_", BYTES, "BYTES", "BLOB"),
+    ]
+    chosen = [c for c in optional if rng.random() < 0.6]
+    # The event time comes first in `Case.rows`; its place in the file is drawn when it is written.
+    ts = Column("ts", Type("timestamp", ts_digits), f"TIMESTAMP({ts_digits})", "TIMESTAMP")
+    return [ts, Column("b", INT, "BIGINT", "BIGINT"), *chosen]
+
+
+def data(rng: random.Random, case: Case, count: int, unique: bool):
+    """Rows as Python values: event time in microseconds, bounded disorder, some beyond it."""
+    start = dt.datetime.fromisoformat(rng.choice(STARTS))
+    now = (start - EPOCH) // dt.timedelta(microseconds=1)
+    step = 1 if count == 0 else 12 * case.size_us // max(count, 12) if not unique else 8_000
+    unit = 10 ** max(0, 6 - case.ts_digits)
+    null_rate = rng.choice([0, 0.02, 0.2])
+    late_rate = rng.choice([0, 0.01, 0.1])
+    few = rng.choice([2, 5, 40, 5_000])
+    kinds = [(c, rng.choice([few, 3, 1_000])) for c in case.columns[1:]]
+    for i in range(count):
+        now += rng.choice([0, step, step, 2 * step])
+        ts = now - rng.randint(0, case.delay_us)
+        if rng.random() < late_rate:
+            ts -= rng.randint(0, 2 * case.size_us + 2 * case.delay_us)
+        ts = ts // unit * unit
+        if rng.random() < 0.05:  # exactly at a window's edge, or just before it
+            ts = (ts - case.offset_us) // case.size_us * case.size_us + case.offset_us
+            ts = (ts - rng.choice([0, unit])) // unit * unit
+        row = [None if null_rate and rng.random() < null_rate / 4 else ts]
+        for column, spread in kinds:
+            if column.name == "b" and unique:
+                row.append(i * 7919 % 1_000_003)
+            elif rng.random() < null_rate:
+                row.append(None)
+            else:
+                row.append(value(rng, column, spread))
+        yield row
+
+
+def value(rng: random.Random, column: Column, spread: int):
+    n = rng.randrange(spread)
+    match column.type.kind:
+        case "int":
+            return {"tiny": n % 256 - 128, "small": n - 2}.get(column.name, n - spread // 3)
+        case "double":
+            # Decimal fractions, magnitudes that make naive sums depend on their order, signed zero.
+            return rng.choice([n / 10, n / 1000, -n / 7, n * 1e12 + 0.1, -n * 1e12, -0.0, 0.1, 1e-9])
+        case "float":
+            return rng.choice([n / 8, -n / 4, 0.5, 0.1])
+        case "decimal":
+            return Decimal(n - spread // 3).scaleb(-column.type.scale)
+        case "bool":
+            return rng.random() < 0.5
+        case "date":
+            return dt.date(2024, 2, 20) + dt.timedelta(days=n % 60 - 30)
+        case "timestamp":
+            us = n * 777_000_001 % 7_200_000_000
+            unit = 10 ** (6 - column.type.scale)
+            return dt.datetime(2024, 1, 1) + dt.timedelta(microseconds=us // unit * unit)
+        case "string":
+            return rng.choice(STRINGS) if spread < 100 else f"user-{n:05}"
+        case _:
+            return bytes([n % 256, n // 256 % 256]) if n % 5 else b"\x00"
+
+
+def query(rng: random.Random, case: Case, big: bool) -> None:
+    draw = Expressions(rng, case.columns)
+    if rng.random() < 0.6:
+        case.where = draw.boolean(2)
+    if case.kind == "window" and rng.random() < 0.1:
+        # The window's own columns may be filtered on like any other.
+        bound = f"window_start >= TIMESTAMP '{rng.choice(STARTS)}'"
+        case.where = template(f"({{0}}) AND {bound}", BOOL, case.where or draw.boolean(0))
+    if rng.random() < 0.25:
+        case.view_where = draw.boolean(1)
+    if case.kind == "stateless":
+        case.outputs = [draw.any() for _ in range(rng.randint(1, 5))]
+        if rng.random() < 0.5:
+            case.limit, case.offset = rng.choice([0, 1, 10, 500]), rng.choice([0, 0, 3])
+        return
+    case.keys = [draw.any() for _ in range(rng.randint(0, 4))]
+    if big:
+        case.keys = [case.columns[1].expr()] + [draw.column("int") for _ in case.keys[:1]]
+        case.where, case.view_where = None, None
+    case.keys = [k for i, k in enumerate(case.keys) if k not in case.keys[:i]]
+    case.shown = [i for i in range(len(case.keys)) if rng.random() < 0.9]
+    case.aggregates = [aggregate(rng, draw) for _ in range(rng.randint(1, 5))]
+    if rng.random() < 0.4:
+        case.having = having(rng, draw, case)
+
+
+def aggregate(rng: random.Random, draw: Expressions) -> Aggregate:
+    filter_ = draw.boolean(1) if rng.random() < 0.3 else None
+    match rng.choice(["count", "count", "sum", "sum", "avg", "min", "max", "ratio"]):
+        case "count":
+            return Aggregate("count", draw.any() if rng.random() < 0.5 else None, filter_)
+        case "ratio":
+            argument = draw.double()
+            return Aggregate("ratio" if argument else "count", argument, filter_)
+        case "sum" | "avg" as function:
+            pick = rng.choice([draw.integer, draw.double, draw.double, draw.decimal])
+            return Aggregate(function, pick() or draw.integer(), filter_)
+        case function:
+            return Aggregate(function, draw.any(), filter_)
+
+
+def having(rng: random.Random, draw: Expressions, case: Case) -> Expr:
+    x = draw.column("int")
+    choices = [
+        template(f"COUNT(*) > {rng.randint(1, 4)}", BOOL),
+        template("SUM({0}) >= %d" % rng.randint(-5, 50), BOOL, x),
+        template("MAX({0}) IS NOT NULL", BOOL, draw.any()),
+        template("COUNT({0}) % 2 = 0", BOOL, draw.any()),
+    ]
+    if case.keys:
+        choices.append(template("{0} IS NOT NULL", BOOL, rng.choice(case.keys)))
+    return rng.choice(choices)
+
+
+# Writing it down ---------------------------------------------------------------------------------
+
+
+def timestamp_text(us: int, digits: int) -> str:
+    seconds, fraction = divmod(us, 1_000_000)
+    text = (EPOCH + dt.timedelta(seconds=seconds)).isoformat(" ")
+    return text + ("." + f"{fraction:06}000"[:digits] if digits else "")
+
+
+def field_text(value, column: Column) -> str:
+    """A CSV field; NULL is empty, the empty string is quoted."""
+    if value is None:
+        return ""
+    match column.type.kind:
+        case "timestamp":
+            if isinstance(value, dt.datetime):
+                value = (value - EPOCH) // dt.timedelta(microseconds=1)
+            return timestamp_text(value, column.type.scale)
+        case "bool":
+            return "true" if value else "false"
+        case "bytes":
+            return base64.b64encode(value).decode()
+        case "string" if value == "" or any(c in value for c in ',"\n\r'):
+            return '"' + value.replace('"', '""') + '"'
+        case "double" | "float":
+            return repr(value)
+        case _:
+            return str(value)
+
+
+def write(case: Case, folder: Path) -> Path:
+    """Writes data.csv and query.sql; returns the latter's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(case.seed)
+    order = list(range(len(case.columns)))
+    rng.shuffle(order)
+    with open(folder / "data.csv", "w", encoding="utf-8", newline="") as file:
+        file.write(",".join(case.columns[i].name for i in order) + "\n")
+        for row in case.rows:
+            file.write(",".join(field_text(row[i], case.columns[i]) for i in order) + "\n")
+    path = folder / "query.sql"
+    path.write_text(sql(case), encoding="utf-8")
+    return path
+
+
+def sql(case: Case) -> str:
+    """The whole script in Millstream's dialect."""
+    declared = "".join(f"    {c.name} {c.declared},\n" for c in case.columns)
+    delay = f" - {interval(case.delay_us)}" if case.delay_us else ""
+    text = (f"CREATE TABLE events (\n{declared}    WATERMARK FOR ts AS ts{delay}\n) WITH ("
+            "'connector' = 'file', 'path' = 'data.csv', 'format' = 'csv');\n\n")
+    if case.lateness_us:
+        text += f"SET 'allowed_lateness' = '{case.lateness_us} us';\n\n"
+    source = "events"
+    if case.view_where:
+        source = "some_events"
+        text += f"CREATE VIEW some_events AS SELECT * FROM events WHERE {case.view_where.ours};\n\n"
+    where = f"\nWHERE {case.where.ours}" if case.where else ""
+    if case.kind == "stateless":
+        names = ", ".join(f"{e.ours} AS c{i}" for i, e in enumerate(case.outputs))
+        limit = f"\nLIMIT {case.limit} OFFSET {case.offset}" if case.limit is not None else ""
+        return text + f"SELECT {names}\nFROM {source}{where}{limit};\n"
+    outputs = [f"{case.keys[i].ours} AS k{i}" for i in case.shown]
+    outputs += [f"{a.ours()} AS a{i}" for i, a in enumerate(case.aggregates)]
+    groups = [k.ours for k in case.keys]
+    if case.kind == "window":
+        outputs.insert(0, "window_start")
+        groups = ["window_start", "window_end", *groups]
+        shift = f", {interval(case.offset_us)}" if case.offset_us else ""
+        source = f"TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(ts), {interval(case.size_us)}{shift}))"
+    text += f"SELECT {', '.join(outputs)}\nFROM {source}{where}"
+    if groups:
+        text += f"\nGROUP BY {', '.join(groups)}"
+    if case.having:
+        text += f"\nHAVING {case.having.ours}"
+    return text + ";\n"

@@ -1,0 +1,249 @@
+"""The right answer to a case: lateness record by record in Python, everything else by DuckDB.
+
+Sums and means of floating point numbers are recomputed with `math.fsum`, which rounds once, as
+Millstream promises to; means of integers and decimals with exact fractions.
+"""
+
+import base64
+import datetime as dt
+import json
+import math
+import struct
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+
+from cases import EPOCH, Aggregate, Case, field_text, timestamp_text
+from expressions import DOUBLE, FLOAT, INT, Type
+
+MILLIS = Type("timestamp", 3)
+
+
+class Wrong(Exception):
+    """The program's output cannot be read as an answer at all."""
+
+
+def window_of(case: Case, us: int) -> int:
+    return (us - case.offset_us) // case.size_us * case.size_us + case.offset_us
+
+
+def lateness(case: Case) -> tuple[list[bool], int | None]:
+    """Per record whether it is late; and the watermark before the last quarter of the records.
+
+    A record is late if its window's end, plus what is allowed, is not beyond the running maximum of the
+    watermark just before it.
+    """
+    late, watermark, early = [], None, None
+    for i, (ts, *_) in enumerate(case.rows):
+        if i == len(case.rows) * 3 // 4:
+            early = watermark
+        if ts is None:
+            late.append(False)
+            continue
+        end = window_of(case, ts) + case.size_us
+        late.append(watermark is not None and end + case.lateness_us <= watermark)
+        own = ts - case.delay_us
+        watermark = own if watermark is None else max(watermark, own)
+    return late, early
+
+
+class Reference:
+    """A case's data in DuckDB."""
+
+    def __init__(self, case: Case, folder: Path):
+        self.case = case
+        self.late, self.early_watermark = lateness(case)
+        self.db = duckdb.connect()
+        self.db.execute("SET threads = 1")
+        path = folder / "reference.json"
+        names = [c.name for c in case.columns]
+        with open(path, "w", encoding="utf-8") as file:
+            for i, row in enumerate(case.rows):
+                record = {"rid": str(i), "late": str(self.late[i])}
+                if row[0] is not None:
+                    record["window_start"] = timestamp_text(window_of(case, row[0]), 6)
+                for column, value in zip(case.columns, row, strict=True):
+                    if column.type.kind == "string":
+                        record[column.name] = value
+                    elif value is not None:
+                        record[column.name] = field_text(value, column)
+                file.write(json.dumps(record) + "\n")
+        schema = {n: "VARCHAR" for n in ["rid", "late", "window_start", *names]}
+        casts = ["rid::BIGINT AS rid", "late::BOOLEAN AS late",
+                 "window_start::TIMESTAMP AS window_start"]
+        for c in case.columns:
+            text = f'from_base64("{c.name}")' if c.type.kind == "bytes" else f'"{c.name}"::{c.duck}'
+            casts.append(f'{text} AS "{c.name}"')
+        self.db.execute(f"CREATE TABLE events AS SELECT {', '.join(casts)} FROM "
+                        "read_json(?, columns = ?, format = 'newline_delimited')", [str(path), schema])
+
+    def count(self, condition: str) -> int:
+        found = self.db.execute(f"SELECT COUNT(*) FROM events WHERE {condition}").fetchone()
+        return found[0] if found else 0
+
+    def counters(self) -> dict[str, int]:
+        """Counters that every run must report exactly."""
+        passed = f"({self.case.condition()})"
+        windowed = self.case.kind == "window"
+        exact = {"late_records": self.count(f"{passed} AND late") if windowed else 0}
+        if self.case.limit is None:
+            exact["records"] = len(self.case.rows)
+        if windowed:
+            exact["null_time_records"] = self.count(f"{passed} AND ts IS NULL")
+        return exact
+
+    def fires_early(self) -> bool:
+        """Whether a window with rows has surely passed before the last quarter of the input."""
+        if self.case.kind != "window" or self.early_watermark is None:
+            return False
+        latest_start = self.early_watermark - self.case.lateness_us - self.case.size_us
+        stamp = timestamp_text(latest_start, 6)
+        inside = f"window_start <= TIMESTAMP '{stamp}' AND NOT late AND rid < {len(self.case.rows) // 2}"
+        return self.count(f"({self.case.condition()}) AND {inside}") > 0
+
+    # The answer ----------------------------------------------------------------------------------
+
+    def rows(self) -> list[tuple]:
+        """Expected rows, in the form of `canonical`."""
+        case = self.case
+        if case.kind == "stateless":
+            outputs = ", ".join(e.duck for e in case.outputs)
+            limit = f"LIMIT {case.limit} OFFSET {case.offset}" if case.limit is not None else ""
+            found = self.db.execute(f"SELECT {outputs} FROM events WHERE {case.condition()} "
+                                    f"ORDER BY rid {limit}").fetchall()
+            types = [e.type for e in case.outputs]
+            return [tuple(canonical(v, t) for v, t in zip(r, types, strict=True)) for r in found]
+        columns: list[str] = []
+        readers = []
+        condition, groups = case.condition(), [k.duck for k in case.keys]
+        if case.kind == "window":
+            condition += " AND NOT late AND window_start IS NOT NULL"
+            groups.insert(0, "window_start")
+            columns.append("window_start")
+            readers.append((1, lambda v: canonical(v, MILLIS)))
+        for i in case.shown:
+            columns.append(case.keys[i].duck)
+            readers.append((1, lambda v, t=case.keys[i].type: canonical(v, t)))
+        for a in case.aggregates:
+            parts, reader = parts_of(a)
+            columns += parts
+            readers.append((len(parts), reader))
+        group_by = f"GROUP BY {', '.join(groups)}" if groups else ""
+        having = f"HAVING {case.having.duck}" if case.having else ""
+        found = self.db.execute(f"SELECT {', '.join(columns)} FROM events WHERE {condition} "
+                                f"{group_by} {having}").fetchall()
+        result = []
+        for row in found:
+            values, at = [], 0
+            for width, reader in readers:
+                values.append(reader(*row[at : at + width]))
+                at += width
+            result.append(tuple(values))
+        return result
+
+    def types(self) -> list[Type]:
+        """The types of the output columns."""
+        case = self.case
+        if case.kind == "stateless":
+            return [e.type for e in case.outputs]
+        result = [MILLIS] if case.kind == "window" else []
+        return result + [case.keys[i].type for i in case.shown] + [result_type(a) for a in case.aggregates]
+
+
+def result_type(a: Aggregate) -> Type:
+    argument = a.argument.type if a.argument else INT
+    match a.function:
+        case "count":
+            return INT
+        case "ratio":
+            return DOUBLE
+        case "sum" if argument.kind == "float":
+            return DOUBLE
+        case "avg":
+            return Type("decimal", argument.scale + 4) if argument.kind == "decimal" else DOUBLE
+        case _:
+            return argument
+
+
+def parts_of(a: Aggregate):
+    """What to ask DuckDB for, and how to make the aggregate's value of it."""
+    type_ = result_type(a)
+    floating = a.argument is not None and a.argument.type.kind in ("double", "float")
+    where = f" FILTER (WHERE {a.filter.duck})" if a.filter else ""
+    if a.function in ("sum", "avg", "ratio") and floating:
+        listed = f"list(({a.argument.duck})::DOUBLE){where}"
+        return [listed, "COUNT(*)"], lambda xs, n: canonical(float_value(a.function, xs, n), DOUBLE)
+    if a.function == "avg":
+        x = a.argument.duck
+        return [f"SUM({x}){where}", f"COUNT({x}){where}"], lambda s, n: canonical(mean(s, n, type_), type_)
+    return [a.duck()], lambda v: canonical(v, type_)
+
+
+def float_value(function: str, values: list | None, rows: int) -> float | None:
+    known = [v for v in values or [] if v is not None]
+    if not known:
+        return None
+    total = exact_sum(known)
+    return total if function == "sum" else total / (len(known) if function == "avg" else rows)
+
+
+def exact_sum(values: list[float]) -> float:
+    """The sum, rounded once; with the rules of IEEE 754 for what is not a number."""
+    special = [v for v in values if not math.isfinite(v)]
+    return sum(special) if special else math.fsum(values) + 0.0
+
+
+def mean(total, count: int, type_: Type):
+    if not count:
+        return None
+    if type_.kind == "double":
+        return float(Fraction(int(total), count))
+    with localcontext(prec=60):
+        return (Decimal(total) / count).quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP)
+
+
+# One form for values from either side --------------------------------------------------------------
+
+
+def canonical(value, type_: Type):
+    """A value such that equal values compare equal, sort, and print plainly."""
+    if value is None:
+        return None
+    match type_.kind:
+        case "int":
+            return int(value)
+        case "double" | "float":
+            if type_ == FLOAT:
+                value = struct.unpack("f", struct.pack("f", value))[0]
+            return "NaN" if math.isnan(value) else repr(value + 0.0)
+        case "decimal":
+            return f"{Decimal(value):.{type_.scale}f}"
+        case "timestamp":
+            us = (value - EPOCH) // dt.timedelta(microseconds=1)
+            return timestamp_text(us, type_.scale)
+        case "date":
+            return value.isoformat()
+        case "bytes":
+            return base64.b64encode(bytes(value)).decode()
+        case _:
+            return value
+
+
+def parsed(text: str | None, type_: Type):
+    """A field of the program's CSV output in the same form."""
+    if text is None:
+        return None
+    try:
+        match type_.kind:
+            case "int":
+                return int(text)
+            case "double" | "float":
+                return canonical(float(text), type_)
+            case "bool":
+                return {"true": True, "false": False}[text]
+            case _:
+                return text
+    except (ValueError, KeyError):
+        raise Wrong(f"{text!r} is no {type_.kind}") from None

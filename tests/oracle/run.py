@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Random queries over random data, against DuckDB, under every schedule (promise P2).
+
+Every seed makes one case: a CSV file with disorder and late records, a table, a query. It runs with
+1, 2 and 4 workers, tiny and large epochs and batches, each fragment mode, and seeded simulated
+schedules. All runs must write the same bytes, these must be DuckDB's rows, and the counters must show
+that what the case is for really happened.
+
+    tests/oracle/run.py --count 100          seeds 0 to 99
+    tests/oracle/run.py --seed 17            one case; its files stay in target/oracle/17
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+import cases  # noqa: E402
+import harness  # noqa: E402
+from reference import Reference, Wrong, parsed  # noqa: E402
+
+KEPT = harness.ROOT / "target" / "oracle"
+# Counters of which at least one run of the whole suite must have some.
+HAPPENED = ("epochs", "empty_epochs", "rows_shipped", "merges", "index_growths", "mode_switches",
+            "late_records", "null_time_records", "windows_fired_early", "batches_stolen")
+
+
+@dataclass
+class Report:
+    """What came of one seed."""
+
+    seed: int
+    runs: int = 0
+    wrong: list[str] = field(default_factory=list)
+    stats: harness.Stats = field(default_factory=dict)
+
+
+def schedules(rng: random.Random, big: bool) -> list[dict[str, object]]:
+    """Settings of the runs of one case. The first is the plain one."""
+    rows = [1024] if big else [1, 7, 64]
+    modes = ["auto", "aggregate", "pass-through"]
+    runs: list[dict[str, object]] = [
+        {"workers": 1},
+        {"workers": 1, "batch.rows": rows[-1], "epoch.bytes": 1},
+        {"workers": 2, "batch.rows": rows[-1], "epoch.bytes": "64MB", "fragment.mode": "auto"},
+        {"workers": 4, "batch.rows": rng.choice(rows), "epoch.bytes": 1, "fragment.mode": "pass-through"},
+        {"workers": 4, "batch.rows": rng.choice(rows), "epoch.bytes": 1, "fragment.mode": "aggregate"},
+        {"workers": 2, "batch.rows": rng.choice(rows), "epoch.bytes": "4KB", "fragment.bytes": "1KB",
+         "fragment.mode": rng.choice(modes)},
+    ]
+    for workers in (2, 4, 3):
+        runs.append({"workers": workers, "batch.rows": rng.choice(rows + [64]),
+                     "epoch.bytes": rng.choice([1, "4KB", "64MB"]), "fragment.mode": rng.choice(modes),
+                     "simulate": rng.randrange(1 << 32)})
+    return runs
+
+
+def check(seed: int, folder: Path) -> Report:
+    """Runs one case under all its schedules."""
+    report = Report(seed)
+    case = cases.make(seed)
+    path = cases.write(case, folder)
+    reference = Reference(case, folder)
+    expected, exact = reference.rows(), reference.counters()
+    fires_early = reference.fires_early()
+    first: harness.Run | None = None
+    for settings in schedules(random.Random(seed), len(case.rows) > 10_000):
+        result = harness.run("run", path, "--format", "csv", settings=settings)
+        report.runs += 1
+        harness.add(report.stats, result.stats)
+        wrong = harness.sound(result)
+        if result.code != 0:
+            wrong.append(f"exit code {result.code}: {result.stderr.strip()}")
+        elif first is None:
+            wrong += differences(case, reference, expected, result)
+        elif result.stdout != first.stdout:
+            wrong.append("other bytes than the plain run")
+        if result.code == 0:
+            wrong += counters(exact, fires_early, settings, case, result.stats)
+        if first is None:
+            first = result
+        report.wrong += [f"{result.shell()}\n{w}" for w in wrong]
+        if report.wrong:
+            break
+    return report
+
+
+def differences(case: cases.Case, reference: Reference, expected: list[tuple], result: harness.Run
+                ) -> list[str]:
+    """How the output differs from DuckDB's rows."""
+    types = reference.types()
+    _, *rows = harness.parse_csv(result.stdout.decode("utf-8"))
+    try:
+        if any(len(row) != len(types) for row in rows):
+            raise Wrong(f"a row does not have {len(types)} fields")
+        found = [tuple(parsed(v, t) for v, t in zip(row, types, strict=True)) for row in rows]
+    except Wrong as error:
+        return [str(error)]
+    if case.kind == "stateless":
+        if found == expected:
+            return []
+        at = next((i for i, (f, e) in enumerate(zip(found, expected)) if f != e), min(len(found), len(expected)))
+        return [f"row {at} is {found[at:at + 1]}, expected {expected[at:at + 1]} "
+                f"({len(found)} rows, expected {len(expected)})"]
+    wrong = []
+    if case.kind == "window" and [r[0] for r in found] != sorted(r[0] for r in found):
+        wrong.append("windows are not in the order of event time")
+    missing, extra = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    if missing or extra:
+        show = lambda rows: "\n".join(f"    {row}" for row in sorted(rows, key=repr)[:8])  # noqa: E731
+        wrong.append(f"{len(found)} rows, expected {len(expected)}\n  missing:\n{show(missing)}"
+                     f"\n  not expected:\n{show(extra)}")
+    return wrong
+
+
+def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, object], case: cases.Case,
+             stats: harness.Stats) -> list[str]:
+    """Counters that do not say what this run must have done."""
+    wrong = [f"counter {name} is {stats.get(name)}, expected {value}"
+             for name, value in exact.items() if stats.get(name) != value]
+    tiny = settings.get("epoch.bytes") == 1
+    rows_per_batch = int(settings.get("batch.rows", 1 << 14))
+    if case.kind != "stateless" and tiny and len(case.rows) > 4 * rows_per_batch:
+        if stats.get("epochs", 0) < 3:
+            wrong.append(f"only {stats.get('epochs')} epochs with epochs of one batch")
+    # With one worker the reader is a few batches ahead at most, so a window that passed in the first
+    # three quarters of many batches fires before the end.
+    if fires_early and settings["workers"] == 1 and len(case.rows) > 60 * rows_per_batch:
+        if not stats.get("windows_fired_early"):
+            wrong.append("no window fired before the end of the input")
+    return wrong
+
+
+def in_own_folder(seed: int) -> Report:
+    with tempfile.TemporaryDirectory(prefix="millstream-oracle-") as name:
+        folder = Path(name) / str(seed)
+        try:
+            report = check(seed, folder)
+        except Exception as error:  # a fault of the test itself: report it with its seed
+            report = Report(seed, wrong=[f"the test failed: {type(error).__name__}: {error}"])
+        if report.wrong:
+            kept = KEPT / str(seed)
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(folder, kept)
+            report.wrong = [w.replace(str(folder), str(kept)) for w in report.wrong]
+    return report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seed", type=int, help="one case only, keeping its files")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=100, help="how many seeds")
+    parser.add_argument("--show", action="store_true", help="print the queries and run nothing")
+    options = parser.parse_args()
+
+    if options.show:
+        first = options.first if options.seed is None else options.seed
+        for seed in range(first, first + (options.count if options.seed is None else 1)):
+            print(f"-- seed {seed}: {len(cases.make(seed).rows)} records\n{cases.sql(cases.make(seed))}")
+        return 0
+    if options.seed is not None:
+        report = check(options.seed, KEPT / str(options.seed))
+        print("\n".join(report.wrong) or f"seed {options.seed}: {report.runs} runs agree")
+        print(f"{int(not report.wrong)} passed, {int(bool(report.wrong))} failed")
+        return 1 if report.wrong else 0
+
+    start, total, runs, failed = time.monotonic(), {}, 0, 0
+    with ProcessPoolExecutor() as pool:
+        for report in pool.map(in_own_folder, range(options.first, options.first + options.count)):
+            runs += report.runs
+            harness.add(total, report.stats)
+            if report.wrong:
+                failed += 1
+                print(f"FAIL seed {report.seed}; repeat with: tests/oracle/run.py --seed {report.seed}")
+                print("  " + "\n".join(report.wrong).replace("\n", "\n  "), flush=True)
+    for name in HAPPENED if options.count >= 32 else ():
+        if not total.get(name):
+            failed += 1
+            print(f"FAIL the suite as a whole: no run has any {name}")
+    print(f"{options.count} cases in {runs} runs, {time.monotonic() - start:.0f} s; over all runs: "
+          + ", ".join(f"{name} {total.get(name, 0)}" for name in HAPPENED))
+    print(f"{max(0, options.count - failed)} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Runs every tests/sql/*.sql and compares stdout, byte by byte, with the .expected beside it.
+
+Each file runs with every combination of workers, batch size, epoch size and fragment mode below, and
+with seeded simulated schedules: stdout must be the same bytes every time (promise P2).
+
+Directives in a file's comments:
+  -- settings: key=value, key=value     added to every run
+  -- counters: late_records=2           counters that every run must report
+  -- answer: by hand | by DuckDB        where the expected file comes from (required)
+"""
+
+import argparse
+import difflib
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import harness
+
+FOLDER = Path(__file__).resolve().parent / "sql"
+WORKERS = (1, 2, 4)
+BATCH_ROWS = (1, 3, 16384)
+EPOCH_BYTES = (1, "64MB")
+FRAGMENT_MODES = ("auto", "aggregate", "pass-through")
+
+
+def combinations(seeds: int) -> list[dict[str, object]]:
+    """Settings of all runs of one file; the first is the plain one."""
+    result: list[dict[str, object]] = [{"workers": 1}]
+    for workers, rows, epoch in itertools.product(WORKERS, BATCH_ROWS, EPOCH_BYTES):
+        # Fragments hold state for other workers, so with one worker their mode cannot matter much.
+        for mode in FRAGMENT_MODES if workers > 1 else FRAGMENT_MODES[:1]:
+            result.append({"workers": workers, "batch.rows": rows, "epoch.bytes": epoch,
+                           "fragment.mode": mode})
+    for seed in range(1, seeds + 1):
+        result.append({"workers": WORKERS[seed % 3], "batch.rows": BATCH_ROWS[seed % 2],
+                       "epoch.bytes": EPOCH_BYTES[seed % 5 == 0],
+                       "fragment.mode": FRAGMENT_MODES[seed // 2 % 3], "simulate": seed})
+    return result
+
+
+def directive(text: str, name: str) -> str | None:
+    found = re.search(rf"^-- {name}: *(.*)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else None
+
+
+def pairs(text: str | None) -> dict[str, str]:
+    return dict(part.strip().split("=", 1) for part in text.split(",")) if text else {}
+
+
+def problems(path: Path, settings: dict[str, object], expected: bytes, counters: dict[str, str]
+             ) -> tuple[harness.Run, list[str]]:
+    """One run of one file and what is wrong with it."""
+    result = harness.run("run", path, "--format", "csv", settings=settings)
+    wrong = harness.sound(result)
+    if result.code != 0:
+        wrong.append(f"exit code {result.code}\n{result.stderr}")
+    elif result.stdout != expected:
+        lines = (expected.decode("utf-8", "replace"), result.stdout.decode("utf-8", "replace"))
+        diff = difflib.unified_diff(*(t.splitlines() for t in lines), "expected", "stdout", lineterm="")
+        wrong.append("stdout differs\n" + "\n".join(itertools.islice(diff, 40)))
+    for name, value in counters.items():
+        if result.code == 0 and result.stats.get(name) != int(value):
+            wrong.append(f"counter {name} is {result.stats.get(name)}, expected {value}")
+    return result, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only files whose name contains one of these")
+    parser.add_argument("--seeds", type=int, default=6, help="simulated schedules per file")
+    options = parser.parse_args()
+
+    files = sorted(FOLDER.glob("*.sql"))
+    files = [f for f in files if not options.names or any(n in f.name for n in options.names)]
+    if not files:
+        print("0 passed, 1 failed: there are no such SQL files")
+        return 1
+    passed, failed, total = 0, 0, {}
+    for path in files:
+        text = path.read_text()
+        expected = path.with_suffix(".expected")
+        if not expected.exists() or not directive(text, "answer"):
+            print(f"FAIL {path.name}: needs {expected.name} and a line `-- answer: …`")
+            failed += 1
+            continue
+        own = pairs(directive(text, "settings"))
+        jobs = [own | c for c in combinations(options.seeds)]
+        counters = pairs(directive(text, "counters"))
+        answer = expected.read_bytes()
+        results = harness.run_all(jobs, lambda s: problems(path, s, answer, counters))
+        bad = [(result, wrong) for result, wrong in results if wrong]
+        for result, _ in results:
+            harness.add(total, result.stats)
+        passed, failed = passed + (not bad), failed + bool(bad)
+        print(f"{'FAIL' if bad else 'ok  '} {path.name} ({len(jobs)} runs)", flush=True)
+        for result, wrong in bad[:2]:
+            print(f"  {result.shell()}\n    " + "\n".join(wrong).replace("\n", "\n    "))
+        if len(bad) > 2:
+            print(f"  … and {len(bad) - 2} more of its runs")
+    if not options.names:
+        for name in ("epochs", "rows_shipped", "late_records", "windows_fired_early"):
+            if not total.get(name):
+                print(f"FAIL the suite as a whole: no run has any {name}")
+                failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
