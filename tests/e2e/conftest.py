@@ -1,0 +1,62 @@
+"""Shared by the end-to-end tests: they run the program as its users do."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import harness  # noqa: E402
+
+
+class Script:
+    """Writes a script and its data into a folder of its own and runs them."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def data(self, name: str, text: str | bytes) -> None:
+        (self.folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def write(self, sql: str) -> Path:
+        path = self.folder / "query.sql"
+        path.write_text(sql, encoding="utf-8")
+        return path
+
+    def run(self, sql: str, *words: object, **settings: object) -> harness.Run:
+        """Runs `sql` from a file; settings are written with _ for the point."""
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        result = harness.run("run", self.write(sql), "--format", "csv", *words, settings=named)
+        assert harness.sound(result) == [], result.stderr
+        return result
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return Script(tmp_path)
+
+
+def events(columns: str = "k BIGINT, v BIGINT", path: str = "events.csv", delay: str = "") -> str:
+    """CREATE TABLE for events.csv with an event time."""
+    return (f"CREATE TABLE events (ts TIMESTAMP(3), {columns}, WATERMARK FOR ts AS ts{delay})\n"
+            f"WITH ('connector' = 'file', 'path' = '{path}', 'format' = 'csv');\n")
+
+
+def generated(rows: int | None = None, per_second: int | None = None, more: str = "", step: str = "") -> str:
+    """CREATE TABLE for a generated table; without `step` event time follows the clock."""
+    options = ["'connector' = 'datagen'", "'fields.k.min' = '0'", "'fields.k.max' = '9'",
+               "'fields.ts.kind' = 'sequence'"]
+    if rows is not None:
+        options.append(f"'number-of-rows' = '{rows}'")
+    if per_second is not None:
+        options.append(f"'rows-per-second' = '{per_second}'")
+    if step:
+        options.append(f"'fields.ts.step' = '{step}', 'fields.ts.start' = '2024-01-01 00:00:00'")
+    return ("CREATE TABLE events (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '0.2' SECOND)\n"
+            f"WITH ({', '.join(options)}{more});\n")
+
+
+WINDOW = """SELECT window_start, k, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, k;
+"""

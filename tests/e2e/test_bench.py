@@ -1,0 +1,114 @@
+"""`millstream bench` gives right answers at sizes for which nobody has looked them up."""
+
+import json
+from collections import defaultdict
+
+import harness
+import pytest
+
+MASK = (1 << 64) - 1
+WORKLOADS = {  # id, span_ms, window_ms
+    "ysb": (1, 2_400_000, 600_000), "ysb_small": (2, 2_400_000, 600_000), "nb7": (3, 600_000, 60_000),
+    "cm": (4, 200_000, 2_000), "ro": (6, None, None), "ysb_str": (7, 2_400_000, 600_000),
+}
+PUBLISHED = {  # rows, checksum and mix of a million records, from the definition of the workloads
+    "ysb": (332_267, 56602926400305, 7495328373907997577),
+    "ysb_small": (39_992, 618086281407, 2033733458551572602),
+    "ysb_str": (226_013, 3810121864355, 7477958758820274999),
+    "nb7": (639_662, 19013990486623, 13837092150924484743),
+    "cm": (688_025, 1291313603060, 12718093375894706453),
+    "ro": (994_969, 1543088191309139, 16790229291068761780),
+}
+
+
+def bench(workload: str, records: int, *words: object, **settings: object) -> dict:
+    result = harness.run("bench", workload, "--records", records, "--json", *words,
+                         settings=settings, stats=False)
+    assert result.code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def finalise(x: int) -> int:
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+def answer(workload: str, records: int) -> tuple[int, int, int]:
+    """Rows, checksum and mix, straight from the definition."""
+    number, span, window_ms = WORKLOADS[workload]
+    state = 0x9E3779B97F4A7C15 * number & MASK
+
+    def draw() -> int:
+        nonlocal state
+        state ^= state >> 12
+        state = (state ^ state << 25) & MASK
+        state ^= state >> 27
+        return state * 0x2545F4914F6CDD1D & MASK
+
+    def below(n: int) -> int:
+        return (draw() >> 32) * n >> 32
+
+    groups: dict[tuple[int, int], int] = defaultdict(int)
+    for i in range(records):
+        ts = i * span // records if span else 0
+        if workload == "ro":
+            groups[0, below(100_000_000)] += 1
+        elif workload == "nb7":
+            u = draw() >> 32
+            u2 = u * u >> 32
+            u5 = (u2 * u2 >> 32) * u >> 32
+            key = (u5 >> 12) * 0x9E3779B1 & 0xFFFFF
+            at = ts // window_ms * window_ms, key
+            groups[at] = max(groups[at], draw() >> 40)
+        elif workload == "cm":
+            key = below(12_500)
+            draw()
+            groups[ts // window_ms * window_ms, key] += 1
+        else:
+            key = below({"ysb": 10_000_000, "ysb_small": 10_000, "ysb_str": 100_000}[workload])
+            event = below(3)
+            if workload == "ysb_str" and below(100) == 0:
+                ts = max(ts - below(5_000), 0)
+            if event == 0:
+                groups[ts // window_ms * window_ms, key] += 1
+    checksum = mix = 0
+    for (window, key), value in groups.items():
+        checksum += key * 31 + window * 17 + value
+        mix += finalise((key + finalise((window + finalise(value)) & MASK)) & MASK)
+    return len(groups), checksum & MASK, mix & MASK
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_answer_at_an_odd_size_is_that_of_the_definition(workload):
+    records = 100_003
+    expected = answer(workload, records)
+    for settings in ({"workers": 1}, {"workers": 3, "epoch.bytes": "256KB"},
+                     {"workers": 2, "epoch.bytes": "64KB", "fragment.mode": "pass-through"}):
+        found = bench(workload, records, **settings)
+        assert (found["result_rows"], found["checksum"], found["mix"]) == expected
+        assert found["ok"] is True and found["records"] == records
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_published_answers(workload):
+    for words in ((), ("--engine", "handwritten")):
+        found = bench(workload, 1_000_000, *words, workers=1)
+        assert (found["result_rows"], found["checksum"], found["mix"]) == PUBLISHED[workload]
+        assert found["ok"] is True
+        for name in ("seconds", "mrec_per_s", "gb_per_s", "peak_rss_bytes"):
+            assert found[name] > 0
+
+
+def test_the_counters_show_that_state_was_merged_late():
+    found = bench("ysb_small", 1_000_000, workers=2, **{"epoch.bytes": "256KB"})
+    text = json.dumps(found)
+    for name in ("epochs", "rows_shipped", "mode_switches", "merges"):
+        assert name in text, found
+    assert found["ok"] is True
+
+
+def test_generating_only_runs_no_query():
+    found = bench("ysb", 100_000, "--generate-only", workers=1)
+    assert found["records"] == 100_000
+    assert not found.get("result_rows")

@@ -1,0 +1,206 @@
+"""What goes wrong says where, what was expected, what to write instead, and exits as it should."""
+
+import re
+
+import harness
+import pytest
+from conftest import WINDOW, events, generated
+
+GOOD = "ts,k,v\n2024-01-01 00:00:01,1,10\n"
+TUMBLE = "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+GROUP = "GROUP BY window_start, window_end"
+
+# The query, the words that the message must have, and the text that must be underlined.
+WRONG_SQL = {
+    "column": (f"SELECT kk, COUNT(*) AS n {TUMBLE} {GROUP}, kk", ["kk", "did you mean 'k'?"], "kk"),
+    "column in WHERE": ("SELECT k FROM events WHERE vv = 1", ["vv", "did you mean 'v'?"], "vv"),
+    "table": ("SELECT k FROM event", ["event", "did you mean 'events'?"], "event"),
+    "function": (f"SELECT SUMM(v) AS s {TUMBLE} {GROUP}", ["SUMM", "did you mean", "sum"], "SUMM"),
+    "spelling": ("SELEKT k FROM events", ["SELEKT"], "SELEKT"),
+    "missing FROM list": ("SELECT k FROM WHERE v = 1", [], "WHERE"),
+    "open string": ("SELECT 'abc FROM events", ["string"], None),
+    "open bracket": ("SELECT (k FROM events", [], None),
+    "types": ("SELECT k FROM events WHERE ts > TRUE AND k LIKE DATE '2024-01-01'", [], None),
+    "ORDER BY": ("SELECT k FROM events ORDER BY k", ["ORDER BY"], None),
+    "JOIN": ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", ["JOIN"], None),
+    "UNION": ("SELECT k FROM events UNION ALL SELECT v FROM events", ["UNION"], None),
+    "OVER": ("SELECT SUM(v) OVER (PARTITION BY k) FROM events", ["OVER"], None),
+    "subquery": ("SELECT k FROM events WHERE k IN (SELECT v FROM events)", ["IN"], None),
+    "DISTINCT": (f"SELECT COUNT(DISTINCT k) AS n {TUMBLE} {GROUP}", ["DISTINCT"], None),
+    "HOP": ("SELECT COUNT(*) AS n FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' SECOND, "
+            f"INTERVAL '5' SECOND)) {GROUP}", ["HOP", "TUMBLE"], None),
+    "SESSION": ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events, DESCRIPTOR(ts), "
+                f"INTERVAL '5' SECOND)) {GROUP}", ["SESSION", "TUMBLE"], None),
+    "rollup": (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY ROLLUP (k)", ["ROLLUP"], None),
+    "DELETE": ("DELETE FROM events", ["DELETE"], None),
+    "time column": ("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(tss), "
+                    f"INTERVAL '1' SECOND)) {GROUP}", ["tss", "did you mean 'ts'?"], "tss"),
+    "zero window": ("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), "
+                    f"INTERVAL '0' SECOND)) {GROUP}", [], None),
+    "ungrouped column": (f"SELECT k, v, COUNT(*) AS n {TUMBLE} {GROUP}, k", ["v", "GROUP BY"], None),
+    "unknown type": ("CREATE TABLE t (a MAP<INT, INT>) WITH ('connector' = 'file')", [], None),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SQL)
+def test_wrong_sql_is_refused_with_its_place(script, name):
+    query, words, underlined = WRONG_SQL[name]
+    script.data("events.csv", GOOD)
+    result = script.run(events() + "\n  " + query + ";\n")
+    assert result.code == 2, result.stderr
+    assert result.stdout == b""
+    for word in words:
+        assert word in result.stderr, result.stderr
+    assert "DataFusion" not in result.stderr and "ParserError" not in result.stderr
+    place = re.search(r"query\.sql:(\d+):(\d+)", result.stderr)
+    assert place, result.stderr
+    if underlined is None:
+        return
+    # The place is that of the text, and the carets stand under it.
+    lines = (events() + "\n  " + query + ";\n").splitlines()
+    line, column = int(place[1]), int(place[2])
+    assert lines[line - 1][column - 1 :].startswith(underlined), result.stderr
+    shown = result.stderr.splitlines()
+    carets = next(i for i, text in enumerate(shown) if re.search(r"\^+", text))
+    run = re.search(r"\^+", shown[carets])
+    assert shown[carets - 1][run.start() : run.end()] == underlined, result.stderr
+
+
+def test_deep_nesting_is_an_error_and_no_overflow(script):
+    script.data("events.csv", GOOD)
+    deep = 5_000
+    for query in ("SELECT " + "(" * deep + "k" + ")" * deep + " FROM events;",
+                  "SELECT " + "NOT " * deep + "TRUE FROM events;",
+                  "SELECT k" + " + 1" * deep + " FROM events;",
+                  "SELECT " + "CASE WHEN TRUE THEN " * deep + "1" + " END" * deep + " FROM events;"):
+        result = script.run(events() + query)
+        assert result.code in (0, 2), (result.code, result.stderr[:500])
+        assert len(result.stderr) < 20_000
+
+
+def test_group_by_on_an_unbounded_table_shows_what_to_write(script):
+    result = script.run(generated() + "SELECT k, COUNT(*) AS n FROM events GROUP BY k;")
+    assert result.code == 2
+    for word in ("TUMBLE", "TABLE events", "DESCRIPTOR(ts)", "GROUP BY window_start, window_end"):
+        assert word in result.stderr, result.stderr
+
+
+def test_a_window_without_a_watermark_shows_the_line_to_add(script):
+    script.data("events.csv", GOOD)
+    result = script.run("CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, v BIGINT) WITH ("
+                        "'connector' = 'file', 'path' = 'events.csv', 'format' = 'csv');\n" + WINDOW)
+    assert result.code == 2
+    assert "WATERMARK FOR ts AS ts" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("options, words", [
+    ("'connector' = 'fiel', 'path' = 'events.csv'", ["fiel", "did you mean 'file'?"]),
+    ("'connector' = 'file', 'format' = 'csv'", ["path"]),
+    ("'connector' = 'file', 'path' = 'events.csv', 'format' = 'cvs'", ["cvs", "csv"]),
+    ("'connector' = 'file', 'path' = 'events.csv', 'format' = 'csv', 'csv.heder' = 'true'",
+     ["csv.heder", "did you mean 'csv.header'?"]),
+    ("'connector' = 'kafka', 'topic' = 't'", ["kafka", "later"]),
+    ("'path' = 'events.csv'", ["connector"]),
+])
+def test_wrong_table_options_name_the_option(script, options, words):
+    script.data("events.csv", GOOD)
+    result = script.run(f"CREATE TABLE t (ts TIMESTAMP(3), k BIGINT, v BIGINT) WITH ({options});\n"
+                        "SELECT k FROM t;")
+    assert result.code == 2, result.stderr
+    for word in words:
+        assert word in result.stderr, result.stderr
+
+
+def test_a_missing_data_file_is_named(script):
+    script.data("events.csv", GOOD)
+    result = script.run(events(path="event.csv") + WINDOW)
+    assert result.code in (1, 2), result.stderr
+    assert str(script.folder / "event.csv") in result.stderr, result.stderr
+    assert "events.csv" in result.stderr.replace(str(script.folder / "event.csv"), ""), result.stderr
+
+
+def test_a_missing_script_is_named(script):
+    result = harness.run("run", script.folder / "no.sql", stats=False)
+    assert result.code == 2
+    assert "no.sql" in result.stderr
+    assert harness.sound(result) == []
+
+
+BAD_ROWS = {
+    "not a number": ("2024-01-01 00:00:02,abc,1", 3, 21, ["BIGINT", "'k'", "'abc'"]),
+    "out of range": ("2024-01-01 00:00:02,9223372036854775808,1", 3, 21, ["BIGINT", "'k'"]),
+    "not a time": ("yesterday,1,1", 3, 1, ["TIMESTAMP(3)", "'ts'", "'yesterday'"]),
+    "no such day": ("2023-02-29 00:00:00,1,1", 3, 1, ["'ts'", "2023-02-29"]),
+    "open quote": ('2024-01-01 00:00:02,"1,1', 3, 21, ["quote"]),
+    "too few fields": ("2024-01-01 00:00:02,1", 3, None, ["2", "3"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_malformed_row_is_reported_with_file_line_and_column(script, name, workers):
+    row, line, column, words = BAD_ROWS[name]
+    script.data("events.csv", GOOD + row + "\n2024-01-01 00:00:03,1,1\n")
+    result = script.run(events() + "SELECT ts, k, v FROM events;", workers=workers, batch_rows=1)
+    assert result.code == 1, result.stderr
+    place = f"events.csv:{line}:" + (str(column) if column else "")
+    assert place in result.stderr, result.stderr
+    for word in words:
+        assert word in result.stderr, result.stderr
+
+
+def test_a_malformed_row_far_into_a_file_keeps_its_line(script):
+    rows = "".join(f"2024-01-01 00:{i // 60 % 60:02}:{i % 60:02},{i},\"two\nlines\"\n" for i in range(3_000))
+    script.data("events.csv", "ts,k,s\n" + rows + "2024-01-01 01:00:00,x,s\n")
+    for settings in ({"workers": 1}, {"workers": 4, "batch_rows": 7}, {"workers": 2, "simulate": 3}):
+        result = script.run(events("k BIGINT, s STRING") + "SELECT k, s FROM events;", **settings)
+        assert result.code == 1
+        assert "events.csv:6002:21" in result.stderr, result.stderr
+
+
+def test_invalid_utf8_is_an_error(script):
+    script.data("events.csv", b"ts,k,s\n2024-01-01 00:00:01,1,ok\n2024-01-01 00:00:02,1,\xff\xfe\n")
+    result = script.run(events("k BIGINT, s STRING") + "SELECT s FROM events;")
+    assert result.code == 1
+    assert "events.csv:3:" in result.stderr and "UTF-8" in result.stderr, result.stderr
+
+
+def test_malformed_rows_can_be_skipped(script):
+    script.data("events.csv", GOOD + "2024-01-01 00:00:02,abc,1\n2024-01-01 00:00:03,3,1\n")
+    table = events().replace("'format' = 'csv'", "'format' = 'csv', 'csv.ignore-parse-errors' = 'true'")
+    result = script.run(table + "SELECT k FROM events;")
+    assert (result.code, result.stdout) == (0, b"k\n1\n3\n"), result.stderr
+
+
+def test_an_undeclared_column_in_the_file_is_ignored_and_a_missing_one_is_not(script):
+    script.data("events.csv", "extra,ts,k\nx,2024-01-01 00:00:01,1\n")
+    table = events().replace("'format' = 'csv'", "'format' = 'csv', 'csv.header' = 'true'")
+    result = script.run(table + "SELECT k FROM events;")
+    assert result.code != 0
+    assert "'v'" in result.stderr, result.stderr
+    result = script.run(table.replace(", v BIGINT", "") + "SELECT k FROM events;")
+    assert (result.code, result.stdout) == (0, b"k\n1\n"), result.stderr
+
+
+def test_a_sum_that_does_not_fit_is_an_error(script):
+    script.data("events.csv", GOOD + "2024-01-01 00:00:02,1,9223372036854775807\n")
+    for settings in ({"workers": 1}, {"workers": 4, "epoch_bytes": 1, "batch_rows": 1}):
+        result = script.run(events() + f"SELECT SUM(v) AS s {TUMBLE} {GROUP};", **settings)
+        assert result.code == 1
+        for word in ("overflow", "9223372036854775817", "BIGINT", "DECIMAL"):
+            assert word in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("expression, word", [
+    ("v + 9223372036854775800", "v + 9223372036854775800"),
+    ("k / (v - 10)", "/"),
+    ("k % (v - 10)", "%"),
+    ("CAST('x' || CAST(k AS STRING) AS BIGINT)", "x1"),
+])
+def test_an_expression_that_fails_is_named(script, expression, word):
+    script.data("events.csv", GOOD)
+    for query in (f"SELECT {expression} AS x FROM events;",
+                  f"SELECT MAX({expression}) AS x {TUMBLE} {GROUP};"):
+        result = script.run(events() + query)
+        assert result.code == 1, (result.stdout, result.stderr)
+        assert word in result.stderr, result.stderr
