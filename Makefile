@@ -1,0 +1,71 @@
+# The commands people use. `make demo` and `make test` install what is missing (a C compiler, the pinned
+# Rust toolchain, Python packages into .venv) and say what they do and how long it took.
+
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+PHASE := .ci/phase
+
+.PHONY: help demo build test test-long bench simulate soak fuzz clean
+
+help:
+	@echo "make demo       build, and run the first example"
+	@echo "make test       everything that CI runs, minutes per phase"
+	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
+	@echo "make bench      a short benchmark of every workload, answers checked"
+	@echo "make simulate   whole jobs on one thread from many seeds"
+	@echo "make soak       the oracle suite, new seeds, until it fails or SOAK_MINUTES (60) have passed"
+	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
+	@echo "make clean      remove what was built"
+
+demo:
+	@.ci/setup cc rust
+	@$(PHASE) "Building millstream (a release binary; the first time takes several minutes)" \
+		cargo build --release --locked -p millstream-cli
+	@echo "==> Running examples/cluster-monitoring.sql: mean CPU request per job, windows of 2 seconds"
+	@target/release/millstream run examples/cluster-monitoring.sql
+
+build:
+	@.ci/setup cc rust
+	cargo build --release --locked -p millstream-cli
+
+test:
+	@.ci/test
+
+test-long: .venv/ready
+	@.ci/setup cc rust
+	cargo build --profile ci --locked --workspace
+	$(PYTHON) tests/run_sql.py --seeds 200
+	$(PYTHON) tests/oracle/run.py --count 2000
+	$(MAKE) simulate
+
+bench: build
+	@for workload in ysb ysb_small ysb_str nb7 cm ro; do \
+		for engine in handwritten millstream; do \
+			target/release/millstream bench $$workload --workers 1 --engine $$engine || exit 1; \
+		done; \
+	done
+
+simulate:
+	@.ci/setup cc rust
+	MILLSTREAM_SIM_SEEDS=$${MILLSTREAM_SIM_SEEDS:-100000} \
+		cargo test --profile ci --locked -p millstream --test simulation -- --nocapture
+
+soak: .venv/ready
+	@.ci/setup cc rust
+	cargo build --profile ci --locked --workspace
+	@first=1000000; end=$$((SECONDS + 60 * $${SOAK_MINUTES:-60})); \
+	while [ $$SECONDS -lt $$end ]; do \
+		$(PYTHON) tests/oracle/run.py --first $$first --count 200 || exit 1; \
+		first=$$((first + 200)); \
+	done
+
+fuzz:
+	@.ci/setup cc rust
+	MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
+		cargo test --profile ci --locked --workspace fuzz -- --nocapture --test-threads 1
+
+.venv/ready: tests/requirements.txt
+	@.ci/setup python
+
+clean:
+	rm -rf target .venv .pytest_cache
