@@ -128,7 +128,7 @@ impl Aggregates {
         let word = slot.word;
         Ok(match slot.kind {
             ValueKind::Count => {
-                Arc::new(Int64Array::new(rows.words(word).map(|w| w as i64).collect(), None))
+                Arc::new(Int64Array::new(rows.collect(word, |w| w as i64).into(), None))
             }
             ValueKind::SumInt => finish_sum_int(call, word, nulls, rows)?,
             ValueKind::SumDecimal => {
@@ -143,7 +143,7 @@ impl Aggregates {
                 Arc::new(Float64Array::new(values, nulls))
             }
             ValueKind::Min64 | ValueKind::Max64 => {
-                let values: ScalarBuffer<i64> = rows.words(word).map(|w| w as i64).collect();
+                let values: ScalarBuffer<i64> = rows.collect(word, |w| w as i64).into();
                 from_ordered(&call.result_type, values, nulls)?
             }
             ValueKind::Min128 | ValueKind::Max128 => {
@@ -432,9 +432,9 @@ fn finish_avg(
     count: ValueSlot,
     rows: &RowsRef<'_>,
 ) -> Result<ArrayRef> {
-    let counts: Vec<u64> = rows.words(count.word).collect();
-    let nulls = NullBuffer::from_iter(counts.iter().map(|c| *c > 0));
-    let nulls = Some(nulls).filter(|n| n.null_count() > 0);
+    let counts: Vec<u64> = rows.collect(count.word, |w| w);
+    let nulls =
+        counts.contains(&0).then(|| NullBuffer::from_iter(counts.iter().map(|count| *count > 0)));
     let word = sum.word;
     match sum.kind {
         ValueKind::SumDecimal => {
@@ -463,8 +463,8 @@ fn finish_avg(
                 _ => read_i128(rows.word(row, word), rows.word(row, word + 1)) as f64,
             };
             let average = |row: usize| total(row) / counts[row].max(1) as f64;
-            let values = (0..rows.len()).map(average).collect();
-            Ok(Arc::new(Float64Array::new(values, nulls)))
+            let values: Vec<f64> = (0..rows.len()).map(average).collect();
+            Ok(Arc::new(Float64Array::new(values.into(), nulls)))
         }
     }
 }

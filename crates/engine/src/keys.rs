@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, LargeBinaryBuilder,
-    LargeStringBuilder, NullArray, PrimitiveArray, StringBuilder,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Int64Array,
+    LargeBinaryBuilder, LargeStringBuilder, NullArray, PrimitiveArray, StringBuilder,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
@@ -87,15 +87,20 @@ impl KeyCodec {
     /// Encodes the keys of `rows` (positions in the columns) into `block`.
     pub(crate) fn encode(&self, columns: &[ArrayRef], rows: &[u32], block: &mut KeyBlock) {
         let width = self.words;
-        block.words.clear();
-        block.hashes.clear();
         if let ([DataType::Int64], false) = (&self.types[..], self.null_word) {
             // The hot case, spelled out.
             let values = columns[0].as_primitive::<Int64Type>().values();
-            block.words.extend(rows.iter().map(|r| values[*r as usize] as u64));
-            block.hashes.extend(block.words.iter().map(|w| hash_word(*w)));
+            block.words.resize(rows.len(), 0);
+            block.hashes.resize(rows.len(), 0);
+            let out = block.words.iter_mut().zip(&mut block.hashes);
+            for (row, (word, hash)) in rows.iter().zip(out) {
+                *word = values[*row as usize] as u64;
+                *hash = hash_word(*word);
+            }
             return;
         }
+        block.hashes.clear();
+        block.words.clear();
         block.words.resize(rows.len() * width, 0);
         for (key, column) in columns.iter().enumerate() {
             let word = self.word[key];
@@ -169,6 +174,9 @@ impl KeyCodec {
                 let mut builder = LargeBinaryBuilder::new();
                 (0..rows.len()).for_each(|row| builder.append_option(bytes(row)));
                 Arc::new(builder.finish())
+            }
+            DataType::Int64 => {
+                Arc::new(Int64Array::new(rows.collect(word, |w| w as i64).into(), nulls))
             }
             _ => primitive_from_words(data_type, rows.words(word), nulls)?,
         })

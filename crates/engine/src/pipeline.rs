@@ -128,7 +128,8 @@ impl Grouping {
             return dropped;
         };
         let mut running = times.running(batch.stamp);
-        let mut slice = 0;
+        // The window of the record before: neighbours mostly share theirs.
+        let (mut slice, mut start, mut end) = (0, 0, i64::MIN);
         for row in 0..times.times.len() {
             // The watermark just before the record decides about it.
             let before = running.watermark;
@@ -142,12 +143,17 @@ impl Grouping {
                 dropped.null_time += 1;
                 continue;
             };
-            let start = window.start_of(time);
-            if start.saturating_add(window.size_us).saturating_add(self.lateness_us) <= before {
+            let known = (start..end).contains(&time);
+            if !known {
+                start = window.start_of(time);
+                end = start.saturating_add(window.size_us);
+            }
+            if end.saturating_add(self.lateness_us) <= before {
                 dropped.late += 1;
+                end = i64::MIN;
                 continue;
             }
-            if by_slice.get(slice).is_none_or(|(s, _)| *s != start) {
+            if !known {
                 slice = by_slice.iter().position(|(s, _)| *s == start).unwrap_or_else(|| {
                     by_slice.push((start, Vec::new()));
                     by_slice.len() - 1
@@ -188,7 +194,20 @@ fn select(mask: Option<&BooleanBuffer>, len: usize, rows: &mut Vec<u32>) {
         None => rows.extend(0..len as u32),
         Some(mask) => {
             rows.reserve(len);
-            rows.extend(mask.set_indices_u32());
+            let (mut out, mut base) = (rows.as_mut_ptr(), 0);
+            for mut bits in mask.bit_chunks().iter_padded() {
+                while bits != 0 {
+                    // SAFETY: a mask has at most `len` bits set, for which there is room.
+                    unsafe {
+                        out.write(base + bits.trailing_zeros());
+                        out = out.add(1);
+                    }
+                    bits &= bits - 1;
+                }
+                base += 64;
+            }
+            // SAFETY: `out` has moved once for each row written.
+            unsafe { rows.set_len(out.offset_from(rows.as_ptr()) as usize) };
         }
     }
 }

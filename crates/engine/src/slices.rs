@@ -29,9 +29,15 @@ pub(crate) struct Slices {
     /// Rows on their way to each leader's table.
     routed: Vec<Routed>,
     picks: Vec<u32>,
+    /// Emptied tables and fragments, per leader, for the next window.
+    spare_tables: Vec<Table>,
+    spare_fragments: Vec<Vec<Fragment>>,
     growths: u64,
     switches: u64,
 }
+
+/// Tables kept for later windows, at most.
+const SPARE_MAX: usize = 2;
 
 #[derive(Default)]
 struct Routed {
@@ -68,6 +74,7 @@ impl Slices {
         pool_bytes: usize,
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes);
+        let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let routed = (0..leaders.count()).map(|_| Routed::default()).collect();
         Slices {
             slices: BTreeMap::new(),
@@ -80,6 +87,8 @@ impl Slices {
             block: KeyBlock::default(),
             routed,
             picks: Vec::new(),
+            spare_tables: Vec::new(),
+            spare_fragments,
             growths: 0,
             switches: 0,
         }
@@ -90,7 +99,7 @@ impl Slices {
     pub(crate) fn update(&mut self, start: i64, grouping: &Grouping, input: &Selected<'_>) -> u64 {
         let (layout, leaders) = (&self.layout, self.leaders.count());
         let slice = self.slices.entry(start).or_insert_with(|| Slice {
-            primary: Table::new(layout.clone()),
+            primary: self.spare_tables.pop().unwrap_or_else(|| Table::new(layout.clone())),
             fragments: (0..leaders).map(|_| None).collect(),
         });
         let mut update = Update {
@@ -101,6 +110,7 @@ impl Slices {
             pool: &mut self.pool,
             scratch: &mut self.scratch,
             picks: &mut self.picks,
+            spare_fragments: &mut self.spare_fragments,
             grouping,
             input,
             fragment_rows: 0,
@@ -150,7 +160,7 @@ impl Slices {
     pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
         let (layout, leaders) = (&self.layout, self.leaders.count());
         let slice = self.slices.entry(start).or_insert_with(|| Slice {
-            primary: Table::new(layout.clone()),
+            primary: self.spare_tables.pop().unwrap_or_else(|| Table::new(layout.clone())),
             fragments: (0..leaders).map(|_| None).collect(),
         });
         let segment = if slice.primary.adopts(&segment) {
@@ -175,24 +185,47 @@ impl Slices {
     /// Takes a complete slice out; its fragments have been sealed.
     pub(crate) fn remove(&mut self, start: i64) -> Option<Table> {
         let slice = self.slices.remove(&start)?;
-        self.growths += slice.primary.growths();
-        for fragment in slice.fragments.into_iter().flatten() {
+        for (leader, fragment) in slice.fragments.into_iter().enumerate() {
+            let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
-            self.growths += fragment.table().growths();
-            self.switches += fragment.switches();
-            fragment.recycle(&mut self.pool);
+            fragment.clear(&mut self.pool);
+            if self.spare_fragments[leader].len() < SPARE_MAX {
+                self.spare_fragments[leader].push(fragment);
+            } else {
+                self.growths += fragment.table().growths();
+                self.switches += fragment.switches();
+            }
         }
         Some(slice.primary)
     }
 
     /// Takes the memory of a fired slice back.
-    pub(crate) fn recycle(&mut self, table: Table) {
-        table.recycle(&mut self.pool);
+    pub(crate) fn recycle(&mut self, mut table: Table) {
+        table.clear(&mut self.pool);
+        if self.spare_tables.len() < SPARE_MAX {
+            self.spare_tables.push(table);
+        } else {
+            self.growths += table.growths();
+        }
+    }
+
+    /// Gives back all memory that no window needs now.
+    pub(crate) fn release_spare(&mut self) {
+        for fragment in self.spare_fragments.iter_mut().flat_map(|f| f.drain(..)) {
+            self.growths += fragment.table().growths();
+            self.switches += fragment.switches();
+        }
+        self.growths += self.spare_tables.drain(..).map(|t| t.growths()).sum::<u64>();
+        self.pool.release();
     }
 
     /// Sizes, summed over all slices.
     pub(crate) fn usage(&self) -> Usage {
-        let mut usage = Usage { bytes: self.pool.bytes() as u64, ..Usage::default() };
+        let spare_fragments = self.spare_fragments.iter().flatten();
+        let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
+            + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
+        let bytes = (self.pool.bytes() + spare) as u64;
+        let mut usage = Usage { bytes, ..Usage::default() };
         for slice in self.slices.values() {
             let fragments = slice.fragments.iter().flatten();
             for table in fragments.clone().map(Fragment::table).chain([&slice.primary]) {
@@ -218,6 +251,11 @@ impl Slices {
     /// Index growths and mode switches so far.
     pub(crate) fn counters(&self) -> (u64, u64) {
         let (mut growths, mut switches) = (self.growths, self.switches);
+        growths += self.spare_tables.iter().map(Table::growths).sum::<u64>();
+        for fragment in self.spare_fragments.iter().flatten() {
+            growths += fragment.table().growths();
+            switches += fragment.switches();
+        }
         for slice in self.slices.values() {
             growths += slice.primary.growths();
             for fragment in slice.fragments.iter().flatten() {
@@ -252,6 +290,7 @@ struct Update<'a> {
     pool: &'a mut ChunkPool,
     scratch: &'a mut Scratch,
     picks: &'a mut Vec<u32>,
+    spare_fragments: &'a mut [Vec<Fragment>],
     grouping: &'a Grouping,
     input: &'a Selected<'a>,
     fragment_rows: u64,
@@ -265,8 +304,10 @@ impl Update<'_> {
             self.slice.primary.update(&keys, self.pool, self.scratch)
         } else {
             self.fragment_rows += rows.len() as u64;
-            let fragment = self.slice.fragments[leader]
-                .get_or_insert_with(|| Fragment::new(self.layout.clone(), self.mode));
+            let spare = &mut self.spare_fragments[leader];
+            let fragment = self.slice.fragments[leader].get_or_insert_with(|| {
+                spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
+            });
             fragment.update(&keys, self.pool, self.scratch)
         };
         let aggregates = &self.grouping.aggregates;

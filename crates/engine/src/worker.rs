@@ -221,6 +221,9 @@ impl Worker {
             return Ok(self.pause(state, None));
         }
         let hold = shared.over_budget();
+        if hold {
+            state.slices.release_spare();
+        }
         if hold && state.slices.fragment_rows() > 0 {
             // What leaders have merged takes less room than what waits in fragments.
             self.end_epoch(state, low)?;

@@ -52,6 +52,14 @@ fn set_narrow(sum: &mut [u64; 3], value: i128) {
 pub(crate) fn add(sum: &mut [u64; 3], arena: &mut Arena, value: f64) {
     let bits = value.to_bits();
     let exponent = (bits >> 52 & 0x7FF) as i32;
+    if sum[2] == 0 && exponent > SLACK_BITS && exponent < 0x7FF {
+        // The first input, not near the subnormals: it sets the scale.
+        let mantissa = ((bits & ((1 << 52) - 1) | 1 << 52) as i128) << SLACK_BITS;
+        let sign = i128::from(bits as i64 >> 63);
+        set_narrow(sum, (mantissa ^ sign) - sign);
+        sum[2] = SCALED | ((exponent - 1075 - SLACK_BITS - LOWEST) as u64) << SCALE_SHIFT;
+        return;
+    }
     let shift = exponent - 1075 - scale_of(sum[2]);
     // The common case: narrow, normal, within range above the scale.
     if sum[2] & (SCALED | WIDE) == SCALED

@@ -120,8 +120,9 @@ impl Fragment {
         &self.table
     }
 
-    /// Gives its memory to the pool.
-    pub fn recycle(self, pool: &mut ChunkPool) {
-        self.table.recycle(pool);
+    /// Empties it for another window. It keeps its mode, until the new window shows better.
+    pub fn clear(&mut self, pool: &mut ChunkPool) {
+        self.table.clear(pool);
+        (self.looked_up, self.repeated) = (0, 0);
     }
 }

@@ -113,6 +113,19 @@ impl Index {
         self.len += 1;
     }
 
+    /// The slots, for a loop that keeps them in registers.
+    #[inline(always)]
+    pub(crate) fn slots(&mut self) -> &mut [u64] {
+        &mut self.slots
+    }
+
+    /// Counts keys whose entries were written through `slots`.
+    #[inline(always)]
+    pub(crate) fn add_len(&mut self, new: usize) {
+        self.len += new;
+        debug_assert!(self.len <= self.grow_at);
+    }
+
     /// Asks for the cache line of a hash's first slot.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {

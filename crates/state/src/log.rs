@@ -37,6 +37,14 @@ impl Chunk {
         self.memory.as_ptr().wrapping_add(row * row_words)
     }
 
+    pub(crate) fn first(&self) -> *const u64 {
+        self.memory.as_ptr()
+    }
+
+    pub(crate) fn has_dead(&self) -> bool {
+        self.dead.is_some()
+    }
+
     pub(crate) fn kill(&mut self, row: usize) {
         let dead = self.dead.get_or_insert_with(|| Box::new([0; CHUNK_ROWS / 64]));
         dead[row / 64] |= 1 << (row % 64);
@@ -77,6 +85,11 @@ impl ChunkPool {
         }
     }
 
+    /// Gives all of it back to the system.
+    pub fn release(&mut self) {
+        self.free = Vec::new();
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.free.len() * CHUNK_ROWS * self.row_words * 8
@@ -91,12 +104,29 @@ pub(crate) struct Log {
     first_chunk: u32,
     next: RowId,
     row_words: usize,
+    /// Where the next row goes, and how many more fit behind it in its chunk. Valid from `reserve`
+    /// to the end of the block.
+    cursor: *mut u64,
+    left: u32,
+    /// The first row since the last `commit`.
+    uncommitted: RowId,
 }
+
+// SAFETY: the cursor points into the log's own chunks and is set anew before each use.
+unsafe impl Send for Log {}
 
 impl Log {
     /// An empty log. Row numbers begin with the second chunk's, so that 0 is none of them.
     pub(crate) fn new(row_words: usize) -> Log {
-        Log { chunks: Vec::new(), first_chunk: 1, next: CHUNK_ROWS as u32, row_words }
+        Log {
+            chunks: Vec::new(),
+            first_chunk: 1,
+            next: CHUNK_ROWS as u32,
+            row_words,
+            cursor: ptr::null_mut(),
+            left: 0,
+            uncommitted: CHUNK_ROWS as u32,
+        }
     }
 
     /// The lowest number a row of this log can have now.
@@ -126,6 +156,17 @@ impl Log {
             };
             self.chunks.push(Chunk { memory, rows: 0, dead: None });
         }
+        self.uncommitted = self.next;
+        self.point_cursor();
+    }
+
+    fn point_cursor(&mut self) {
+        let row = self.next & CHUNK_MASK;
+        let index = ((self.next >> CHUNK_BITS) - self.first_chunk) as usize;
+        if let Some(chunk) = self.chunks.get_mut(index) {
+            self.cursor = chunk.memory.as_mut_ptr().wrapping_add(row as usize * self.row_words);
+            self.left = CHUNK_ROWS as u32 - row;
+        }
     }
 
     fn grow_first(&mut self, end: usize) {
@@ -150,19 +191,31 @@ impl Log {
     /// Takes the next row number and its place, uninitialised.
     ///
     /// # Safety
-    /// Room must have been reserved, and the caller must write all words of the row before anybody
-    /// reads it.
+    /// Room must have been reserved in this block, and the caller must write all words of the row,
+    /// and `commit` when the block is done, before anybody reads it.
     #[inline(always)]
     pub(crate) unsafe fn append(&mut self) -> (RowId, *mut u64) {
-        let id = self.next;
+        if self.left == 0 {
+            self.point_cursor();
+        }
+        debug_assert!(self.left > 0);
+        let (id, place) = (self.next, self.cursor);
         self.next += 1;
-        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
-        debug_assert!(index < self.chunks.len());
-        // SAFETY: `reserve` made the chunk, as the caller promises.
-        let chunk = unsafe { self.chunks.get_unchecked_mut(index) };
-        let row = id & CHUNK_MASK;
-        chunk.rows = row + 1;
-        (id, chunk.memory.as_mut_ptr().wrapping_add(row as usize * self.row_words))
+        self.left -= 1;
+        self.cursor = place.wrapping_add(self.row_words);
+        (id, place)
+    }
+
+    /// Counts the rows appended since `reserve` as written.
+    pub(crate) fn commit(&mut self) {
+        let mut id = self.uncommitted;
+        while id < self.next {
+            let end = ((id | CHUNK_MASK) + 1).min(self.next);
+            let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
+            self.chunks[index].rows = end - ((id >> CHUNK_BITS) << CHUNK_BITS);
+            id = end;
+        }
+        self.uncommitted = self.next;
     }
 
     /// The place of a row.
@@ -216,10 +269,6 @@ impl Log {
 
     pub(crate) fn chunks(&self) -> &[Chunk] {
         &self.chunks
-    }
-
-    pub(crate) fn into_chunks(self) -> Vec<Chunk> {
-        self.chunks
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -130,12 +130,18 @@ impl Table {
         let rows = keys.hashes.len();
         self.log.reserve(rows, pool);
         scratch.places.clear();
+        let one_word = self.layout.key_words() == 1 && self.layout.var_words().is_empty();
         for row in 0..rows {
-            // SAFETY: room was reserved, and `write_row` writes the whole row.
+            // SAFETY: room was reserved; the whole row is written, and committed below.
             let place = unsafe { self.log.append().1 };
-            self.write_row(place, keys, row);
+            if one_word {
+                write_new_row(place, keys.words[row], self.layout.template());
+            } else {
+                self.write_row(place, keys, row);
+            }
             scratch.places.push(place);
         }
+        self.log.commit();
         self.live_rows += rows;
         Block::new(&self.layout, &mut self.arena, &scratch.places, rows)
     }
@@ -155,39 +161,59 @@ impl Table {
         for &hash in keys.hashes {
             self.index.prefetch(hash);
         }
-        match (self.layout.key_words(), self.layout.var_words().is_empty()) {
-            (1, true) => self.probe_all(
-                keys,
-                places,
-                |table, place, row| {
-                    // SAFETY: a row has at least its key's word, and the block a word per row.
-                    table.write_row_with::<1>(place, unsafe {
-                        keys.words.as_ptr().add(row).cast::<[u64; 1]>().read()
-                    })
-                },
-                |_, place, row| {
-                    // SAFETY: as above.
-                    unsafe { *place == *keys.words.get_unchecked(row) }
-                },
-            ),
-            _ => self.probe_all(
-                keys,
-                places,
-                |table, place, row| table.write_row(place, keys, row),
-                |table, place, row| table.same_key(place, keys, row),
-            ),
+        if self.layout.key_words() == 1 && self.layout.var_words().is_empty() {
+            self.probe_words(keys.hashes, keys.words, places);
+        } else {
+            self.probe_rows(keys, places);
         }
+        self.log.commit();
     }
 
-    /// The loop over a block, for one way of writing and comparing keys.
-    #[inline(always)]
-    fn probe_all<V: VarKeys>(
-        &mut self,
-        keys: &Keys<'_, V>,
-        places: &mut Vec<*mut u64>,
-        write: impl Fn(&mut Table, *mut u64, usize),
-        same: impl Fn(&Table, *const u64, usize) -> bool,
-    ) {
+    /// The loop over a block whose keys are one word each: what most records run through.
+    fn probe_words(&mut self, hashes: &[u64], words: &[u64], places: &mut Vec<*mut u64>) {
+        assert!(hashes.len() == words.len() && places.capacity() >= hashes.len());
+        let (base, template) = (self.log.base(), self.layout.template());
+        let slots = self.index.slots();
+        let (count, slots) = (slots.len(), slots.as_mut_ptr());
+        let mut new = 0;
+        for (i, (&hash, &word)) in hashes.iter().zip(words).enumerate() {
+            let mut slot = ((hash >> 32).wrapping_mul(count as u64) >> 32) as usize;
+            let place = loop {
+                // SAFETY: `slot` is below `count`: it is a fraction of it, or wrapped around.
+                let entry = unsafe { &mut *slots.add(slot) };
+                if (*entry as u32) < base {
+                    // SAFETY: the caller reserved room and commits.
+                    let (id, place) = unsafe { self.log.append() };
+                    write_new_row(place, word, template);
+                    *entry = hash & !0xFFFF_FFFF | u64::from(id);
+                    new += 1;
+                    break place;
+                }
+                if (*entry ^ hash) >> 32 == 0 {
+                    // SAFETY: an entry that is not absent names a row of this log, and its first
+                    // word is the key.
+                    unsafe {
+                        let place = self.log.row(*entry as u32);
+                        if *place == word {
+                            break place;
+                        }
+                    }
+                }
+                slot += 1;
+                if slot == count {
+                    slot = 0;
+                }
+            };
+            // SAFETY: the capacity was checked above.
+            unsafe { places.as_mut_ptr().add(i).write(place) };
+        }
+        // SAFETY: as many have been written.
+        unsafe { places.set_len(hashes.len()) };
+        self.index.add_len(new);
+    }
+
+    /// The loop over a block with keys of any shape.
+    fn probe_rows<V: VarKeys>(&mut self, keys: &Keys<'_, V>, places: &mut Vec<*mut u64>) {
         let base = self.log.base();
         for (row, &hash) in keys.hashes.iter().enumerate() {
             let high = hash >> 32;
@@ -196,9 +222,9 @@ impl Table {
                 // SAFETY: `slot` comes from `home` and `after`.
                 let entry = unsafe { self.index.get(slot) };
                 if (entry as u32) < base {
-                    // SAFETY: the caller reserved room in log and index, and `write` writes the row.
+                    // SAFETY: the caller reserved room in log and index, and commits.
                     let (id, place) = unsafe { self.log.append() };
-                    write(self, place, row);
+                    self.write_row(place, keys, row);
                     // SAFETY: as above.
                     unsafe { self.index.set(slot, high, id) };
                     break place;
@@ -206,25 +232,13 @@ impl Table {
                 if entry >> 32 == high {
                     // SAFETY: an entry that is not absent names a row of this log.
                     let place = unsafe { self.log.row(entry as u32) };
-                    if same(self, place, row) {
+                    if self.same_key(place, keys, row) {
                         break place;
                     }
                 }
                 slot = self.index.after(slot);
             };
             places.push(place);
-        }
-    }
-
-    /// Writes a new row with a key of `N` words of fixed width.
-    #[inline(always)]
-    fn write_row_with<const N: usize>(&mut self, place: *mut u64, key: [u64; N]) {
-        // SAFETY: `place` is a fresh row of `row_words() = N + template.len()` words.
-        unsafe {
-            place.cast::<[u64; N]>().write(key);
-            for (i, &word) in self.layout.template().iter().enumerate() {
-                place.add(N + i).write(word);
-            }
         }
     }
 
@@ -271,12 +285,28 @@ impl Table {
         let rows = std::mem::take(&mut self.live_rows);
         let segment =
             Segment { chunks: self.log.seal(), arena: std::mem::take(&mut self.arena), rows };
+        self.start_generation();
+        segment
+    }
+
+    fn start_generation(&mut self) {
         self.index.new_generation();
         if self.log.ids_left() < 1 << 28 {
             self.log = Log::new(self.layout.row_words());
             self.index.reset();
         }
-        segment
+    }
+
+    /// Empties the table for another window, keeping the index's memory: windows are much alike, so
+    /// the next one need not grow step by step. An index far too large for what was in it goes.
+    pub fn clear(&mut self, pool: &mut ChunkPool) {
+        let keys = self.index.len();
+        self.seal().recycle(pool);
+        (self.merged, self.merged_new) = (0, 0);
+        if self.index.bytes() > 64 * keys + (64 << 10) {
+            self.log = Log::new(self.layout.row_words());
+            self.index.reset();
+        }
     }
 
     /// Merges a segment row by row (paper, section 7.2.2, step 4); returns how many keys were new.
@@ -439,20 +469,30 @@ impl Table {
 
     /// All rows of one scan block (up to [`CHUNK_ROWS`]), in log order. A scan goes over blocks
     /// `0..scan_blocks()`; the table must not change in between.
-    pub fn scan<'t>(&'t self, block: usize, rows: &'t mut Vec<*const u64>) -> RowsRef<'t> {
-        rows.clear();
+    pub fn scan<'t>(&'t self, block: usize, buffer: &'t mut Vec<*const u64>) -> RowsRef<'t> {
         let chunk = &self.log.chunks()[block];
-        for row in 0..chunk.rows() {
-            if !chunk.is_dead(row) {
-                rows.push(chunk.row(row, self.layout.row_words()));
-            }
-        }
+        let row_words = self.layout.row_words();
+        let rows = if chunk.has_dead() {
+            buffer.clear();
+            let live = (0..chunk.rows()).filter(|row| !chunk.is_dead(*row));
+            buffer.extend(live.map(|row| chunk.row(row, row_words)));
+            Rows::Listed(buffer)
+        } else {
+            Rows::Dense { first: chunk.first(), count: chunk.rows(), row_words }
+        };
         RowsRef { rows, arena: &self.arena, layout: &self.layout }
     }
+}
 
-    /// Gives the memory of a table that is no longer needed to the pool.
-    pub fn recycle(self, pool: &mut ChunkPool) {
-        self.log.into_chunks().into_iter().for_each(|chunk| pool.give(chunk));
+/// Writes a new row with a key of one word.
+#[inline(always)]
+fn write_new_row(place: *mut u64, key: u64, template: &[u64]) {
+    // SAFETY: only called with the place of a fresh row, which has `1 + template.len()` words.
+    unsafe {
+        place.write(key);
+        for (i, &word) in template.iter().enumerate() {
+            place.add(1 + i).write(word);
+        }
     }
 }
 
@@ -480,36 +520,62 @@ impl VarKeys for SegmentVars<'_> {
 /// Rows of a table, to read.
 #[derive(Debug)]
 pub struct RowsRef<'t> {
-    rows: &'t [*const u64],
+    rows: Rows<'t>,
     arena: &'t Arena,
     layout: &'t RowLayout,
+}
+
+#[derive(Debug)]
+enum Rows<'t> {
+    /// One after the other.
+    Dense { first: *const u64, count: usize, row_words: usize },
+    /// Some of a chunk's.
+    Listed(&'t [*const u64]),
 }
 
 impl<'t> RowsRef<'t> {
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        match self.rows {
+            Rows::Dense { count, .. } => count,
+            Rows::Listed(rows) => rows.len(),
+        }
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
+    }
+
+    /// `value` of word `word` of every row, in order.
+    #[inline]
+    pub fn collect<T>(&self, word: usize, value: impl Fn(u64) -> T) -> Vec<T> {
+        assert!(word < self.layout.row_words());
+        // SAFETY: rows are written and have `row_words` words; the table is borrowed.
+        match self.rows {
+            Rows::Dense { first, count, row_words } => {
+                (0..count).map(|row| value(unsafe { *first.add(row * row_words + word) })).collect()
+            }
+            // SAFETY: as above.
+            Rows::Listed(rows) => rows.iter().map(|row| value(unsafe { *row.add(word) })).collect(),
+        }
     }
 
     /// Word `word` of every row, in order.
-    #[inline]
     pub fn words(&self, word: usize) -> impl Iterator<Item = u64> + '_ {
-        assert!(word < self.layout.row_words());
-        // SAFETY: rows are written and have `row_words` words; the table is borrowed.
-        self.rows.iter().map(move |row| unsafe { *row.add(word) })
+        (0..self.len()).map(move |row| self.word(row, word))
     }
 
     /// Word `word` of row `row`.
     #[inline]
     pub fn word(&self, row: usize, word: usize) -> u64 {
-        assert!(word < self.layout.row_words());
-        // SAFETY: as above.
-        unsafe { *self.rows[row].add(word) }
+        assert!(word < self.layout.row_words() && row < self.len());
+        let place = match self.rows {
+            Rows::Dense { first, row_words, .. } => first.wrapping_add(row * row_words),
+            Rows::Listed(rows) => rows[row],
+        };
+        // SAFETY: rows are written and have `row_words` words; the table is borrowed.
+        unsafe { *place.add(word) }
     }
 
     /// The bytes of a variable-length key's packed reference.
