@@ -2,6 +2,7 @@
 
 import base64
 import datetime as dt
+import math
 import random
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -130,6 +131,7 @@ def data(rng: random.Random, case: Case, count: int, unique: bool):
     late_rate = rng.choice([0, 0.01, 0.1])
     few = rng.choice([2, 5, 40, 5_000])
     kinds = [(c, rng.choice([few, 3, 1_000])) for c in case.columns[1:]]
+    special_rate = rng.choice([0, 0, 0.02])
     for i in range(count):
         now += rng.choice([0, step, step, 2 * step])
         ts = now - rng.randint(0, case.delay_us)
@@ -145,6 +147,8 @@ def data(rng: random.Random, case: Case, count: int, unique: bool):
                 row.append(i * 7919 % 1_000_003)
             elif rng.random() < null_rate:
                 row.append(None)
+            elif column.type.kind in ("double", "float") and rng.random() < special_rate:
+                row.append(rng.choice([math.nan, math.inf, -math.inf]))
             else:
                 row.append(value(rng, column, spread))
         yield row
@@ -255,7 +259,7 @@ def field_text(value, column: Column) -> str:
         case "string" if value == "" or any(c in value for c in ',"\n\r'):
             return '"' + value.replace('"', '""') + '"'
         case "double" | "float":
-            return repr(value)
+            return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
         case _:
             return str(value)
 
