@@ -13,7 +13,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
 
-use millstream_state::{Keys, RowsRef, VarKeys, hash_bytes, hash_word, hash_words, read_i128};
+use millstream_state::{Keys, RowsRef, VarKeys, hash_bytes, hash_each_word, hash_words, read_i128};
 
 use crate::error::{Error, Result};
 use crate::plan::Key;
@@ -92,11 +92,10 @@ impl KeyCodec {
             let values = columns[0].as_primitive::<Int64Type>().values();
             block.words.resize(rows.len(), 0);
             block.hashes.resize(rows.len(), 0);
-            let out = block.words.iter_mut().zip(&mut block.hashes);
-            for (row, (word, hash)) in rows.iter().zip(out) {
+            for (row, word) in rows.iter().zip(&mut block.words) {
                 *word = values[*row as usize] as u64;
-                *hash = hash_word(*word);
             }
+            hash_each_word(&block.words, &mut block.hashes);
             return;
         }
         block.hashes.clear();
@@ -111,7 +110,10 @@ impl KeyCodec {
         }
         match width {
             0 => block.hashes.resize(rows.len(), hash_words(&[])),
-            1 => block.hashes.extend(block.words.iter().map(|w| hash_word(*w))),
+            1 => {
+                block.hashes.resize(rows.len(), 0);
+                hash_each_word(&block.words, &mut block.hashes);
+            }
             _ => block.hashes.extend(block.words.chunks_exact(width).map(hash_words)),
         }
     }

@@ -21,6 +21,36 @@ pub fn hash_word(word: u64) -> u64 {
     h ^ (h >> 28)
 }
 
+/// Hashes of one-word keys, one after the other; vectorised as far as the processor goes.
+pub fn hash_each_word(words: &[u64], hashes: &mut [u64]) {
+    #[inline(always)]
+    fn each(words: &[u64], hashes: &mut [u64]) {
+        for (hash, word) in hashes.iter_mut().zip(words) {
+            *hash = hash_word(*word);
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+        fn each_avx512(words: &[u64], hashes: &mut [u64]) {
+            each(words, hashes);
+        }
+        #[target_feature(enable = "avx2")]
+        fn each_avx2(words: &[u64], hashes: &mut [u64]) {
+            each(words, hashes);
+        }
+        if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
+            // SAFETY: the processor has these features.
+            return unsafe { each_avx512(words, hashes) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            return unsafe { each_avx2(words, hashes) };
+        }
+    }
+    each(words, hashes);
+}
+
 /// Hash of a key of any number of words.
 #[inline]
 pub fn hash_words(words: &[u64]) -> u64 {
@@ -54,6 +84,9 @@ mod tests {
         let mut word = 1u64;
         for i in 0..10_000u64 {
             assert_eq!(hash_word(word), xxh3_64(&word.to_le_bytes()));
+            let mut hashes = [0; 9];
+            hash_each_word(&[word; 9], &mut hashes);
+            assert_eq!(hashes, [hash_word(word); 9]);
             word = word.wrapping_mul(6364136223846793005).wrapping_add(i);
         }
     }

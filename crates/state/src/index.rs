@@ -56,13 +56,28 @@ impl Index {
         }
         let old = mem::replace(&mut self.slots, zeroed_slots(slots));
         self.grow_at = slots * LOAD_NUMERATOR / LOAD_DENOMINATOR;
-        for entry in old {
-            if entry as u32 >= base {
-                let mut slot = self.home(entry >> 32);
-                while self.slots[slot] != 0 {
-                    slot = self.after(slot);
+        self.refill(&old, base);
+    }
+
+    /// Enters the entries of a smaller index that are present.
+    fn refill(&mut self, old: &[u64], base: RowId) {
+        let (count, first) = (self.slots.len() as u64, self.slots.as_mut_ptr());
+        let last = first.wrapping_add(self.slots.len());
+        for &entry in old {
+            if (entry as u32) < base {
+                continue;
+            }
+            let mut slot = first.wrapping_add(((entry >> 32).wrapping_mul(count) >> 32) as usize);
+            // SAFETY: `slot` is one of the slots: a fraction of their count, or wrapped around; and
+            // there is an empty one, since the index is larger than the old one was full.
+            unsafe {
+                while *slot != 0 {
+                    slot = slot.add(1);
+                    if slot == last {
+                        slot = first;
+                    }
                 }
-                self.slots[slot] = entry;
+                *slot = entry;
             }
         }
     }

@@ -53,7 +53,7 @@ mod value;
 pub use arena::Arena;
 pub use clock::VectorClock;
 pub use fragment::{Fragment, Mode};
-pub use hash::{hash_bytes, hash_word, hash_words};
+pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
 pub use layout::{RowLayout, ValueSlot};
 pub use log::{CHUNK_ROWS, ChunkPool};
 pub use partition::{Leaders, PARTITIONS, partition_of};

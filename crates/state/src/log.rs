@@ -104,29 +104,72 @@ pub(crate) struct Log {
     first_chunk: u32,
     next: RowId,
     row_words: usize,
-    /// Where the next row goes, and how many more fit behind it in its chunk. Valid from `reserve`
-    /// to the end of the block.
-    cursor: *mut u64,
-    left: u32,
-    /// The first row since the last `commit`.
-    uncommitted: RowId,
 }
 
-// SAFETY: the cursor points into the log's own chunks and is set anew before each use.
-unsafe impl Send for Log {}
+/// Where the rows of a block go; a loop keeps it in registers.
+pub(crate) struct Cursor<'a> {
+    log: &'a Log,
+    /// Number of the next row.
+    next: RowId,
+    place: *mut u64,
+    /// Rows that still fit into the chunk.
+    left: u32,
+}
+
+impl Cursor<'_> {
+    /// Takes the next row number and its place, uninitialised.
+    ///
+    /// # Safety
+    /// Room must have been reserved for this row, and the caller must write all its words, and
+    /// `commit` when the block is done, before anybody reads it.
+    #[inline(always)]
+    pub(crate) unsafe fn append(&mut self, row_words: usize) -> (RowId, *mut u64) {
+        if self.left == 0 {
+            self.next_chunk();
+        }
+        debug_assert!(self.left > 0);
+        let (id, place) = (self.next, self.place);
+        self.next += 1;
+        self.left -= 1;
+        self.place = place.wrapping_add(row_words);
+        (id, place)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_chunk(&mut self) {
+        let index = ((self.next >> CHUNK_BITS) - self.log.first_chunk) as usize;
+        let row = self.next & CHUNK_MASK;
+        if let Some(chunk) = self.log.chunks.get(index) {
+            let first = chunk.memory.as_ptr().cast_mut();
+            self.place = first.wrapping_add(row as usize * self.log.row_words);
+            self.left = CHUNK_ROWS as u32 - row;
+        }
+    }
+
+    /// The number of the row after the last one appended, for `commit`.
+    pub(crate) fn end(&self) -> RowId {
+        self.next
+    }
+
+    /// The place of a row.
+    ///
+    /// # Safety
+    /// `id` must be a row of this log: at or above its base and below the cursor.
+    #[inline(always)]
+    pub(crate) unsafe fn row(&self, id: RowId, row_words: usize) -> *mut u64 {
+        let index = ((id >> CHUNK_BITS) - self.log.first_chunk) as usize;
+        debug_assert!(id < self.next && index < self.log.chunks.len());
+        // SAFETY: every number between base and cursor has its chunk.
+        let chunk = unsafe { self.log.chunks.get_unchecked(index) };
+        chunk.memory.as_ptr().wrapping_add((id & CHUNK_MASK) as usize * row_words).cast_mut()
+    }
+}
 
 impl Log {
     /// An empty log. Row numbers begin with the second chunk's, so that 0 is none of them.
     pub(crate) fn new(row_words: usize) -> Log {
-        Log {
-            chunks: Vec::new(),
-            first_chunk: 1,
-            next: CHUNK_ROWS as u32,
-            row_words,
-            cursor: ptr::null_mut(),
-            left: 0,
-            uncommitted: CHUNK_ROWS as u32,
-        }
+        Log { chunks: Vec::new(), first_chunk: 1, next: CHUNK_ROWS as u32, row_words }
     }
 
     /// The lowest number a row of this log can have now.
@@ -156,17 +199,11 @@ impl Log {
             };
             self.chunks.push(Chunk { memory, rows: 0, dead: None });
         }
-        self.uncommitted = self.next;
-        self.point_cursor();
     }
 
-    fn point_cursor(&mut self) {
-        let row = self.next & CHUNK_MASK;
-        let index = ((self.next >> CHUNK_BITS) - self.first_chunk) as usize;
-        if let Some(chunk) = self.chunks.get_mut(index) {
-            self.cursor = chunk.memory.as_mut_ptr().wrapping_add(row as usize * self.row_words);
-            self.left = CHUNK_ROWS as u32 - row;
-        }
+    /// A cursor for the rows that were reserved.
+    pub(crate) fn cursor(&self) -> Cursor<'_> {
+        Cursor { log: self, next: self.next, place: ptr::null_mut(), left: 0 }
     }
 
     fn grow_first(&mut self, end: usize) {
@@ -188,34 +225,15 @@ impl Log {
         chunk.memory = memory;
     }
 
-    /// Takes the next row number and its place, uninitialised.
-    ///
-    /// # Safety
-    /// Room must have been reserved in this block, and the caller must write all words of the row,
-    /// and `commit` when the block is done, before anybody reads it.
-    #[inline(always)]
-    pub(crate) unsafe fn append(&mut self) -> (RowId, *mut u64) {
-        if self.left == 0 {
-            self.point_cursor();
+    /// Counts the rows up to `end` as written.
+    pub(crate) fn commit(&mut self, end: RowId) {
+        while self.next < end {
+            let number = self.next >> CHUNK_BITS;
+            let chunk_end = ((self.next | CHUNK_MASK) + 1).min(end);
+            self.chunks[(number - self.first_chunk) as usize].rows =
+                chunk_end - (number << CHUNK_BITS);
+            self.next = chunk_end;
         }
-        debug_assert!(self.left > 0);
-        let (id, place) = (self.next, self.cursor);
-        self.next += 1;
-        self.left -= 1;
-        self.cursor = place.wrapping_add(self.row_words);
-        (id, place)
-    }
-
-    /// Counts the rows appended since `reserve` as written.
-    pub(crate) fn commit(&mut self) {
-        let mut id = self.uncommitted;
-        while id < self.next {
-            let end = ((id | CHUNK_MASK) + 1).min(self.next);
-            let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
-            self.chunks[index].rows = end - ((id >> CHUNK_BITS) << CHUNK_BITS);
-            id = end;
-        }
-        self.uncommitted = self.next;
     }
 
     /// The place of a row.

@@ -130,20 +130,26 @@ impl Table {
         let rows = keys.hashes.len();
         self.log.reserve(rows, pool);
         scratch.places.clear();
-        let one_word = self.layout.key_words() == 1 && self.layout.var_words().is_empty();
+        let (one_word, width) = (self.one_word_keys(), self.layout.row_words());
+        let mut cursor = self.log.cursor();
         for row in 0..rows {
             // SAFETY: room was reserved; the whole row is written, and committed below.
-            let place = unsafe { self.log.append().1 };
+            let place = unsafe { cursor.append(width).1 };
             if one_word {
                 write_new_row(place, keys.words[row], self.layout.template());
             } else {
-                self.write_row(place, keys, row);
+                write_row(place, keys, row, &self.layout, &mut self.arena);
             }
             scratch.places.push(place);
         }
-        self.log.commit();
+        let end = cursor.end();
+        self.log.commit(end);
         self.live_rows += rows;
         Block::new(&self.layout, &mut self.arena, &scratch.places, rows)
+    }
+
+    fn one_word_keys(&self) -> bool {
+        self.layout.key_words() == 1 && self.layout.var_words().is_empty()
     }
 
     fn find_or_append<V: VarKeys>(
@@ -161,122 +167,116 @@ impl Table {
         for &hash in keys.hashes {
             self.index.prefetch(hash);
         }
-        if self.layout.key_words() == 1 && self.layout.var_words().is_empty() {
-            self.probe_words(keys.hashes, keys.words, places);
-        } else {
-            self.probe_rows(keys, places);
-        }
-        self.log.commit();
+        let end = match (self.one_word_keys(), self.layout.template()) {
+            (true, [a]) => self.probe_words([*a], keys.hashes, keys.words, places),
+            (true, [a, b]) => self.probe_words([*a, *b], keys.hashes, keys.words, places),
+            (true, [a, b, c]) => self.probe_words([*a, *b, *c], keys.hashes, keys.words, places),
+            (true, [a, b, c, d]) => {
+                self.probe_words([*a, *b, *c, *d], keys.hashes, keys.words, places)
+            }
+            _ => self.probe_rows(keys, places),
+        };
+        self.log.commit(end);
     }
 
-    /// The loop over a block whose keys are one word each: what most records run through.
-    fn probe_words(&mut self, hashes: &[u64], words: &[u64], places: &mut Vec<*mut u64>) {
+    /// The loop over a block whose keys are one word each and whose values are `N` words: what most
+    /// records run through. Returns the cursor's end.
+    fn probe_words<const N: usize>(
+        &mut self,
+        template: [u64; N],
+        hashes: &[u64],
+        words: &[u64],
+        places: &mut Vec<*mut u64>,
+    ) -> u32 {
         assert!(hashes.len() == words.len() && places.capacity() >= hashes.len());
-        let (base, template) = (self.log.base(), self.layout.template());
+        let base = self.log.base();
         let slots = self.index.slots();
-        let (count, slots) = (slots.len(), slots.as_mut_ptr());
+        let count = slots.len() as u64;
+        // Entries as pairs of 32-bit halves: row number, upper half of the hash.
+        let first = slots.as_mut_ptr().cast::<[u32; 2]>();
+        let last = first.wrapping_add(slots.len());
+        let (row_number, hash_half) = if cfg!(target_endian = "little") { (0, 1) } else { (1, 0) };
+        let mut cursor = self.log.cursor();
+        let mut out = places.as_mut_ptr();
         let mut new = 0;
-        for (i, (&hash, &word)) in hashes.iter().zip(words).enumerate() {
-            let mut slot = ((hash >> 32).wrapping_mul(count as u64) >> 32) as usize;
+        for (&hash, &word) in hashes.iter().zip(words) {
+            let high = (hash >> 32) as u32;
+            let mut slot = first.wrapping_add((u64::from(high).wrapping_mul(count) >> 32) as usize);
             let place = loop {
-                // SAFETY: `slot` is below `count`: it is a fraction of it, or wrapped around.
-                let entry = unsafe { &mut *slots.add(slot) };
-                if (*entry as u32) < base {
+                // SAFETY: `slot` is one of the slots: a fraction of their count, or wrapped around.
+                let entry = unsafe { &mut *slot };
+                if entry[row_number] < base {
                     // SAFETY: the caller reserved room and commits.
-                    let (id, place) = unsafe { self.log.append() };
-                    write_new_row(place, word, template);
-                    *entry = hash & !0xFFFF_FFFF | u64::from(id);
+                    let (id, place) = unsafe { cursor.append(1 + N) };
+                    // SAFETY: a fresh row of `1 + N` words.
+                    unsafe {
+                        place.write(word);
+                        place.add(1).cast::<[u64; N]>().write(template);
+                    }
+                    entry[row_number] = id;
+                    entry[hash_half] = high;
                     new += 1;
                     break place;
                 }
-                if (*entry ^ hash) >> 32 == 0 {
+                if entry[hash_half] == high {
                     // SAFETY: an entry that is not absent names a row of this log, and its first
                     // word is the key.
                     unsafe {
-                        let place = self.log.row(*entry as u32);
+                        let place = cursor.row(entry[row_number], 1 + N);
                         if *place == word {
                             break place;
                         }
                     }
                 }
-                slot += 1;
-                if slot == count {
-                    slot = 0;
+                slot = slot.wrapping_add(1);
+                if slot == last {
+                    slot = first;
                 }
             };
             // SAFETY: the capacity was checked above.
-            unsafe { places.as_mut_ptr().add(i).write(place) };
+            unsafe {
+                out.write(place);
+                out = out.add(1);
+            }
         }
+        let end = cursor.end();
         // SAFETY: as many have been written.
         unsafe { places.set_len(hashes.len()) };
         self.index.add_len(new);
+        end
     }
 
-    /// The loop over a block with keys of any shape.
-    fn probe_rows<V: VarKeys>(&mut self, keys: &Keys<'_, V>, places: &mut Vec<*mut u64>) {
-        let base = self.log.base();
+    /// The loop over a block with keys of any shape. Returns the cursor's end.
+    fn probe_rows<V: VarKeys>(&mut self, keys: &Keys<'_, V>, places: &mut Vec<*mut u64>) -> u32 {
+        let (base, width) = (self.log.base(), self.layout.row_words());
+        let Table { layout, index, log, arena, .. } = self;
+        let mut cursor = log.cursor();
         for (row, &hash) in keys.hashes.iter().enumerate() {
             let high = hash >> 32;
-            let mut slot = self.index.home(high);
+            let mut slot = index.home(high);
             let place = loop {
                 // SAFETY: `slot` comes from `home` and `after`.
-                let entry = unsafe { self.index.get(slot) };
+                let entry = unsafe { index.get(slot) };
                 if (entry as u32) < base {
                     // SAFETY: the caller reserved room in log and index, and commits.
-                    let (id, place) = unsafe { self.log.append() };
-                    self.write_row(place, keys, row);
+                    let (id, place) = unsafe { cursor.append(width) };
+                    write_row(place, keys, row, layout, arena);
                     // SAFETY: as above.
-                    unsafe { self.index.set(slot, high, id) };
+                    unsafe { index.set(slot, high, id) };
                     break place;
                 }
                 if entry >> 32 == high {
                     // SAFETY: an entry that is not absent names a row of this log.
-                    let place = unsafe { self.log.row(entry as u32) };
-                    if self.same_key(place, keys, row) {
+                    let place = unsafe { cursor.row(entry as u32, width) };
+                    if same_key(place, keys, row, layout, arena) {
                         break place;
                     }
                 }
-                slot = self.index.after(slot);
+                slot = index.after(slot);
             };
             places.push(place);
         }
-    }
-
-    /// Writes a new row, copying variable-length keys into the arena.
-    fn write_row<V: VarKeys>(&mut self, place: *mut u64, keys: &Keys<'_, V>, row: usize) {
-        let width = self.layout.key_words();
-        let key = &keys.words[row * width..(row + 1) * width];
-        // SAFETY: `place` is a fresh row of key words followed by the template's words.
-        let words = unsafe {
-            std::ptr::copy_nonoverlapping(key.as_ptr(), place, width);
-            let template = self.layout.template();
-            std::ptr::copy_nonoverlapping(template.as_ptr(), place.add(width), template.len());
-            std::slice::from_raw_parts_mut(place, width)
-        };
-        for (var, &word) in self.layout.var_words().iter().enumerate() {
-            let bytes = keys.vars.bytes(row, var);
-            if !bytes.is_empty() {
-                words[word] = self.arena.push_bytes(bytes);
-            }
-        }
-    }
-
-    /// Whether the row at `place` has the key of row `row` of the block.
-    fn same_key<V: VarKeys>(&self, place: *const u64, keys: &Keys<'_, V>, row: usize) -> bool {
-        let width = self.layout.key_words();
-        let key = &keys.words[row * width..(row + 1) * width];
-        // SAFETY: `place` is a written row of this table, which nobody changes meanwhile.
-        let stored = unsafe { std::slice::from_raw_parts(place, width) };
-        let vars = self.layout.var_words();
-        if vars.is_empty() {
-            return stored == key;
-        }
-        stored.iter().zip(key).enumerate().all(|(i, (s, k))| {
-            if vars.contains(&i) { packed_len(*s) == packed_len(*k) } else { s == k }
-        }) && vars.iter().enumerate().all(|(var, &word)| {
-            packed_len(stored[word]) == 0
-                || self.arena.bytes(stored[word]) == keys.vars.bytes(row, var)
-        })
+        cursor.end()
     }
 
     /// Closes what has been written since the last seal into a segment and starts again from empty
@@ -482,6 +482,54 @@ impl Table {
         };
         RowsRef { rows, arena: &self.arena, layout: &self.layout }
     }
+}
+
+/// Writes a new row, copying variable-length keys into the arena.
+fn write_row<V: VarKeys>(
+    place: *mut u64,
+    keys: &Keys<'_, V>,
+    row: usize,
+    layout: &RowLayout,
+    arena: &mut Arena,
+) {
+    let width = layout.key_words();
+    let key = &keys.words[row * width..(row + 1) * width];
+    // SAFETY: only called with the place of a fresh row: key words followed by the template's words.
+    let words = unsafe {
+        std::ptr::copy_nonoverlapping(key.as_ptr(), place, width);
+        let template = layout.template();
+        std::ptr::copy_nonoverlapping(template.as_ptr(), place.add(width), template.len());
+        std::slice::from_raw_parts_mut(place, width)
+    };
+    for (var, &word) in layout.var_words().iter().enumerate() {
+        let bytes = keys.vars.bytes(row, var);
+        if !bytes.is_empty() {
+            words[word] = arena.push_bytes(bytes);
+        }
+    }
+}
+
+/// Whether the row at `place` has the key of row `row` of the block.
+fn same_key<V: VarKeys>(
+    place: *const u64,
+    keys: &Keys<'_, V>,
+    row: usize,
+    layout: &RowLayout,
+    arena: &Arena,
+) -> bool {
+    let width = layout.key_words();
+    let key = &keys.words[row * width..(row + 1) * width];
+    // SAFETY: only called with a written row of the table, which nobody changes meanwhile.
+    let stored = unsafe { std::slice::from_raw_parts(place, width) };
+    let vars = layout.var_words();
+    if vars.is_empty() {
+        return stored == key;
+    }
+    stored.iter().zip(key).enumerate().all(|(i, (s, k))| {
+        if vars.contains(&i) { packed_len(*s) == packed_len(*k) } else { s == k }
+    }) && vars.iter().enumerate().all(|(var, &word)| {
+        packed_len(stored[word]) == 0 || arena.bytes(stored[word]) == keys.vars.bytes(row, var)
+    })
 }
 
 /// Writes a new row with a key of one word.
