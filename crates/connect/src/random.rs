@@ -17,7 +17,7 @@ impl Random {
     }
 
     /// A number in `0..bound` (0 if `bound` is 0).
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

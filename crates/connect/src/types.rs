@@ -31,7 +31,7 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
         }
         DataType::Timestamp(unit, None) => return format!("TIMESTAMP({})", digits(unit)),
         DataType::Timestamp(unit, Some(_)) => {
-            return format!("TIMESTAMP({}) WITH TIME ZONE", digits(unit));
+            return format!("TIMESTAMP_LTZ({})", digits(unit));
         }
         other => return other.to_string(),
     };

@@ -169,7 +169,8 @@ impl Plan {
                     .map_or(String::new(), |(min, max)| format!(" ({min} to {max})"));
                 let found = shown(text);
                 format!(
-                    "expected {wanted}{range} for column '{name}', found '{found}', which does not fit"
+                    "expected {wanted}{range} for column '{name}', found '{found}', \
+                     which does not fit"
                 )
             }
         };

@@ -83,27 +83,27 @@ enum Text<'a> {
 
 /// Whether a type can be read from CSV.
 pub(crate) fn supported(data_type: &DataType) -> bool {
-    match data_type {
+    matches!(
+        data_type,
         DataType::Boolean
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64
-        | DataType::UInt8
-        | DataType::UInt16
-        | DataType::UInt32
-        | DataType::UInt64
-        | DataType::Float32
-        | DataType::Float64
-        | DataType::Decimal128(_, _)
-        | DataType::Utf8
-        | DataType::Binary
-        | DataType::Date32
-        | DataType::Timestamp(_, _)
-        | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
-        | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond) => true,
-        _ => false,
-    }
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+            | DataType::UInt64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal128(_, _)
+            | DataType::Utf8
+            | DataType::Binary
+            | DataType::Date32
+            | DataType::Timestamp(_, _)
+            | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
+            | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
+    )
 }
 
 impl<'a> Decoder<'a> {

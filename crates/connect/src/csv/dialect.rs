@@ -7,7 +7,7 @@ use crate::options::Options;
 /// Whether the first record names the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// It does if every declared column is among its fields.
+    /// It does if half of the declared columns are among its fields.
     Auto,
     Present,
     Absent,

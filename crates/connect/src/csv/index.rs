@@ -4,8 +4,8 @@
 //! at a time in a register, without any processor-specific code); the set bits drive a small state
 //! machine. The second pass then goes over the chunk column by column.
 //!
-//! A field is quoted if its first character is the quote character; a quote elsewhere in an unquoted
-//! field is an ordinary character. [`super::cut`] cuts chunks by the same rules.
+//! A field is quoted if its first character is the quote character; a quote elsewhere in an
+//! unquoted field is an ordinary character. [`super::cut`] cuts chunks by the same rules.
 
 use super::dialect::Dialect;
 
@@ -91,8 +91,8 @@ fn mask(block: &[u8; 64], patterns: [u64; 3]) -> u64 {
 }
 
 /// Indexes a chunk that starts and ends with a record (the last line end may be missing), at most
-/// 4 GiB. `fields` is what each record must have; `None`: what the first one has. Stops at the first
-/// misshapen record, or leaves such records out if `skip`.
+/// 4 GiB. `fields` is what each record must have; `None`: what the first one has. Stops at the
+/// first misshapen record, or leaves such records out if `skip`.
 pub(crate) fn index(
     data: &[u8],
     dialect: &Dialect,

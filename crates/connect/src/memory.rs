@@ -1,0 +1,245 @@
+//! Arrow batches that are already in memory, as a bounded table.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_engine::{Error, Result};
+
+/// Record batches as a table. Reading it copies nothing: batches are sliced.
+///
+/// ```
+/// use std::sync::Arc;
+/// use arrow::array::{Int64Array, RecordBatch};
+/// use millstream_connect::MemoryTable;
+///
+/// let column = Arc::new(Int64Array::from(vec![1, 2, 3])) as _;
+/// let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
+/// let table = MemoryTable::new(batch.schema(), vec![vec![batch]]).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct MemoryTable {
+    schema: SchemaRef,
+    splits: Arc<Vec<Vec<RecordBatch>>>,
+}
+
+impl MemoryTable {
+    /// A table of `splits`, each a sequence of batches.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Data`] if a batch does not have the columns of `schema`.
+    pub fn new(schema: SchemaRef, splits: Vec<Vec<RecordBatch>>) -> Result<MemoryTable> {
+        for (split, batches) in splits.iter().enumerate() {
+            for (number, batch) in batches.iter().enumerate() {
+                let place = || format!("memory, split {split}, batch {number}");
+                check_columns(&schema, batch, place)?;
+            }
+        }
+        Ok(MemoryTable { schema, splits: Arc::new(splits) })
+    }
+}
+
+/// Whether a batch fits a table: the same names and types in the same order, and no NULL where none
+/// may be.
+pub(crate) fn check_columns(
+    schema: &Schema,
+    batch: &RecordBatch,
+    place: impl Fn() -> String,
+) -> Result<()> {
+    let error = |message: String| {
+        let help = "give each batch the table's schema".to_string();
+        Err(Error::Data { place: place(), message, help })
+    };
+    let found = batch.schema_ref().fields();
+    if found.len() != schema.fields().len() {
+        return error(format!("expected {} columns, found {}", schema.fields().len(), found.len()));
+    }
+    for ((expected, found), column) in schema.fields().iter().zip(found).zip(batch.columns()) {
+        if expected.name() != found.name() || expected.data_type() != found.data_type() {
+            return error(format!(
+                "expected column '{}' of type {}, found '{}' of type {}",
+                expected.name(),
+                expected.data_type(),
+                found.name(),
+                found.data_type()
+            ));
+        }
+        if !expected.is_nullable() && column.logical_null_count() > 0 {
+            return error(format!("column '{}' is NOT NULL, found NULL", expected.name()));
+        }
+    }
+    Ok(())
+}
+
+impl Table for MemoryTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        true
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let open = |split| -> Box<dyn Split> {
+            Box::new(MemorySplit {
+                name: format!("memory, split {split}"),
+                splits: self.splits.clone(),
+                split,
+                batch: 0,
+                rest: Slicer::new(projection, options.batch_rows),
+            })
+        };
+        Ok((0..self.splits.len()).map(open).collect())
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let rows: usize = self.splits.iter().flatten().map(RecordBatch::num_rows).sum();
+        let (read, all) = (projection.len(), self.schema.fields().len());
+        format!("memory ({rows} rows, {} splits, {read} of {all} columns)", self.splits.len())
+    }
+}
+
+struct MemorySplit {
+    name: String,
+    splits: Arc<Vec<Vec<RecordBatch>>>,
+    split: usize,
+    /// The batch to take next.
+    batch: usize,
+    rest: Slicer,
+}
+
+impl Split for MemorySplit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+        loop {
+            if let Some(slice) = self.rest.next() {
+                return Ok(SplitPoll::Chunk(Box::new(slice)));
+            }
+            let Some(batch) = self.splits[self.split].get(self.batch) else {
+                return Ok(SplitPoll::Ended);
+            };
+            self.batch += 1;
+            self.rest.put(batch)?;
+        }
+    }
+}
+
+/// Cuts batches into slices of at most so many rows, with the projected columns only.
+pub(crate) struct Slicer {
+    projection: Vec<usize>,
+    batch_rows: usize,
+    rest: Option<RecordBatch>,
+}
+
+impl Slicer {
+    pub(crate) fn new(projection: &[usize], batch_rows: usize) -> Slicer {
+        Slicer { projection: projection.to_vec(), batch_rows: batch_rows.max(1), rest: None }
+    }
+
+    /// Takes a batch, after the last one is used up.
+    pub(crate) fn put(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() > 0 {
+            let projected = batch.project(&self.projection);
+            self.rest = Some(projected.map_err(|error| Error::Internal(error.to_string()))?);
+        }
+        Ok(())
+    }
+
+    /// The next slice, or `None` if there are no rows left.
+    pub(crate) fn next(&mut self) -> Option<RecordBatch> {
+        let batch = self.rest.take()?;
+        if batch.num_rows() <= self.batch_rows {
+            return Some(batch);
+        }
+        let rest = batch.num_rows() - self.batch_rows;
+        self.rest = Some(batch.slice(self.batch_rows, rest));
+        Some(batch.slice(0, self.batch_rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Field, Int64Type};
+
+    use super::*;
+
+    fn batch(values: std::ops::Range<i64>) -> RecordBatch {
+        let texts: StringArray = values.clone().map(|v| Some(v.to_string())).collect();
+        let columns = [
+            ("n", Arc::new(Int64Array::from_iter_values(values)) as ArrayRef),
+            ("s", Arc::new(texts) as ArrayRef),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn read(table: &MemoryTable, projection: &[usize], batch_rows: usize) -> Vec<Vec<RecordBatch>> {
+        let options = OpenOptions { batch_rows, start_time_us: 0, workers: 1 };
+        let splits = table.open(projection, &options).unwrap();
+        let drain = |mut split: Box<dyn Split>| {
+            let mut batches = Vec::new();
+            while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+                batches.push(chunk.decode().unwrap());
+            }
+            batches
+        };
+        splits.into_iter().map(drain).collect()
+    }
+
+    #[test]
+    fn batches_are_sliced_and_projected_without_copying() {
+        let first = batch(0..10);
+        let schema = first.schema();
+        let table = MemoryTable::new(
+            Arc::new(schema.as_ref().clone()),
+            vec![vec![first.clone(), batch(10..10), batch(10..13)], vec![batch(20..21)], vec![]],
+        )
+        .unwrap();
+        let splits = read(&table, &[0], 4);
+        let sizes: Vec<Vec<usize>> =
+            splits.iter().map(|s| s.iter().map(RecordBatch::num_rows).collect()).collect();
+        assert_eq!(sizes, [vec![4, 4, 2, 3], vec![1], vec![]]);
+        let values: Vec<i64> = splits[0]
+            .iter()
+            .flat_map(|b| b.column(0).as_primitive::<Int64Type>().values().to_vec())
+            .collect();
+        assert_eq!(values, (0..13).collect::<Vec<_>>());
+        let source = first.column(0).as_primitive::<Int64Type>().values().as_ptr();
+        let slice = splits[0][1].column(0).as_primitive::<Int64Type>().values().as_ptr();
+        assert_eq!(slice, source.wrapping_add(4));
+        // Reading again starts again; without columns a row count remains.
+        assert_eq!(read(&table, &[], 100)[0][0].num_rows(), 10);
+        assert_eq!(read(&table, &[1, 0], 100)[1][0].schema().field(0).name(), "s");
+    }
+
+    #[test]
+    fn a_batch_of_another_schema_is_refused() {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("n", DataType::Int64, false),
+            Field::new("t", DataType::Utf8, true),
+        ]));
+        let error = MemoryTable::new(schema.clone(), vec![vec![batch(0..1)]]).unwrap_err();
+        assert!(
+            error.to_string().contains("expected column 't' of type Utf8, found 's'"),
+            "{error}"
+        );
+        let nulls = RecordBatch::try_from_iter([
+            ("n", Arc::new(Int64Array::from(vec![None, Some(1)])) as ArrayRef),
+            ("t", Arc::new(StringArray::from(vec!["", ""])) as ArrayRef),
+        ]);
+        let error = MemoryTable::new(schema, vec![vec![], vec![nulls.unwrap()]]).unwrap_err();
+        assert_eq!(
+            error.to_string().lines().next().unwrap(),
+            "memory, split 1, batch 0: column 'n' is NOT NULL, found NULL"
+        );
+    }
+}

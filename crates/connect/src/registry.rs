@@ -1,0 +1,248 @@
+//! From `WITH ('connector' = '…')` to a table or a sink.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use millstream_engine::Result;
+use millstream_engine::settings::closest;
+use millstream_engine::sink::Sink;
+use millstream_engine::table::{Connectors, Table, TableOptions};
+
+use crate::csv::CsvTable;
+use crate::datagen::DatagenTable;
+use crate::options::{Options, option_error};
+use crate::sinks::BlackholeSink;
+use crate::text::{Format, TextOptions, TextSink};
+use crate::types::sql_name;
+
+/// Connectors that people may look for and that are planned.
+const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store", "s3", "socket"];
+
+type MakeTable = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync>;
+type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync>;
+
+/// The connectors by name. [`Registry::new`] knows those of this crate:
+///
+/// | connector | source | sink | |
+/// |---|---|---|---|
+/// | `file`, `filesystem` | yes | | [`CsvTable`] |
+/// | `datagen` | yes | | [`DatagenTable`] |
+/// | `memory` | yes | | a table given to [`Registry::register_table`] |
+/// | `print`, `stdout` | | yes | [`TextSink`]; `format` is `table`, `csv` or `ndjson` |
+/// | `blackhole` | | yes | [`BlackholeSink`] |
+///
+/// More can be registered at any time, also in place of these.
+///
+/// ```
+/// use millstream_connect::{BlackholeSink, Registry};
+/// use std::sync::Arc;
+///
+/// let registry = Registry::new();
+/// registry.register_sink("void", |_options| Ok(Arc::new(BlackholeSink::new())));
+/// ```
+pub struct Registry {
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    sources: BTreeMap<String, MakeTable>,
+    sinks: BTreeMap<String, MakeSink>,
+    tables: BTreeMap<String, Arc<dyn Table>>,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new()
+    }
+}
+
+impl Registry {
+    /// The connectors of this crate.
+    pub fn new() -> Registry {
+        let registry = Registry { known: RwLock::default() };
+        for name in ["file", "filesystem"] {
+            registry
+                .register_source(name, |options| Ok(Arc::new(CsvTable::from_options(options)?)));
+        }
+        registry.register_source("datagen", |options| {
+            Ok(Arc::new(DatagenTable::from_options(options)?))
+        });
+        for name in ["print", "stdout"] {
+            registry.register_sink(name, |options| Ok(Arc::new(print(options)?)));
+        }
+        registry.register_sink("blackhole", |options| {
+            Options::new(options).finish("blackhole")?;
+            Ok(Arc::new(BlackholeSink::new()))
+        });
+        registry
+    }
+
+    /// Adds a connector to read from. `make` is called once per `CREATE TABLE` that names it.
+    pub fn register_source(
+        &self,
+        connector: &str,
+        make: impl Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync + 'static,
+    ) {
+        self.change().sources.insert(connector.to_string(), Arc::new(make));
+    }
+
+    /// Adds a connector to write to.
+    pub fn register_sink(
+        &self,
+        connector: &str,
+        make: impl Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync + 'static,
+    ) {
+        self.change().sinks.insert(connector.to_string(), Arc::new(make));
+    }
+
+    /// Adds a table that exists already, under a name. `CREATE TABLE name (…) WITH ('connector' =
+    /// 'memory')` finds it, with the declared columns as a check; `'table' = '…'` names another.
+    pub fn register_table(&self, name: &str, table: Arc<dyn Table>) {
+        self.change().tables.insert(name.to_string(), table);
+    }
+
+    /// The table registered under `name`, for queries that need no `CREATE TABLE` for it.
+    pub fn registered_table(&self, name: &str) -> Option<Arc<dyn Table>> {
+        self.known().tables.get(name).cloned()
+    }
+
+    /// A panic elsewhere cannot leave a map half changed, so a poisoned lock is as good.
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The registered table that a `memory` table means.
+    fn memory(&self, table: &TableOptions) -> Result<Arc<dyn Table>> {
+        let options = Options::new(table);
+        let name = options.text("table").unwrap_or(&table.name);
+        options.finish("memory")?;
+        let known = self.known();
+        let Some(found) = known.tables.get(name) else {
+            let names = known.tables.keys().map(String::as_str);
+            let help = match closest(name, names.clone()) {
+                Some(similar) => format!("did you mean '{similar}'?"),
+                None if known.tables.is_empty() => {
+                    "give the table to the session before its CREATE TABLE".to_string()
+                }
+                None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+            };
+            return Err(options.error(
+                "table",
+                format!("there is no table '{name}' in memory"),
+                help,
+            ));
+        };
+        let columns = |schema: &arrow::datatypes::Schema| -> Vec<String> {
+            let column = |field: &Arc<arrow::datatypes::Field>| {
+                format!("{} {}", field.name(), sql_name(field.data_type()))
+            };
+            schema.fields().iter().map(column).collect()
+        };
+        let (declared, actual) = (columns(&table.schema), columns(&found.schema()));
+        if declared != actual {
+            let message = format!(
+                "expected the columns ({}), found ({})",
+                actual.join(", "),
+                declared.join(", ")
+            );
+            return Err(options.error("table", message, "declare the columns that the table has"));
+        }
+        Ok(found.clone())
+    }
+}
+
+impl Connectors for Registry {
+    fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        let known = self.known();
+        let mut names: Vec<String> = known.sources.keys().cloned().collect();
+        names.push("memory".to_string());
+        let connector =
+            connector(options, "read from", &names, known.sinks.contains_key(named(options)))?;
+        let make = known.sources.get(connector).cloned();
+        drop(known);
+        match make {
+            Some(make) => make(options),
+            None => self.memory(options),
+        }
+    }
+
+    fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
+        let known = self.known();
+        let names: Vec<String> = known.sinks.keys().cloned().collect();
+        let source = known.sources.contains_key(named(options)) || named(options) == "memory";
+        let connector = connector(options, "write to", &names, source)?;
+        let make = known.sinks.get(connector).cloned();
+        drop(known);
+        match make {
+            Some(make) => make(options),
+            None => Err(millstream_engine::Error::Internal(format!("sink {connector} vanished"))),
+        }
+    }
+}
+
+/// The option `connector`, or nothing.
+fn named(options: &TableOptions) -> &str {
+    options.options.get("connector").map_or("", String::as_str)
+}
+
+/// The connector's name, if it is among `names`. `opposite`: it exists, for the other direction.
+fn connector<'a>(
+    options: &'a TableOptions,
+    direction: &str,
+    names: &[String],
+    opposite: bool,
+) -> Result<&'a str> {
+    let name = named(options);
+    if names.iter().any(|known| known == name) {
+        return Ok(name);
+    }
+    let list = format!("connectors to {direction} are {}", names.join(", "));
+    let error = |message, help| Err(option_error(&options.name, "connector", message, help));
+    if name.is_empty() {
+        return error("a table needs a connector".to_string(), list);
+    }
+    let shown = name.escape_debug();
+    if opposite {
+        return error(format!("there is no way to {direction} '{shown}' yet"), list);
+    }
+    if LATER.contains(&name.to_ascii_lowercase().as_str()) {
+        return error(format!("'{shown}' comes in a later version"), list);
+    }
+    let help = match closest(name, names.iter().map(String::as_str)) {
+        Some(similar) => format!("did you mean '{similar}'?"),
+        None => list,
+    };
+    error(format!("there is no connector '{shown}'"), help)
+}
+
+/// `'connector' = 'print'`: rows on stdout.
+fn print(table: &TableOptions) -> Result<TextSink> {
+    let options = Options::new(table);
+    let format = match options.text("format").map(str::parse::<Format>) {
+        None => Format::Table,
+        Some(Ok(format)) => format,
+        Some(Err(help)) => {
+            let given = options.text("format").unwrap_or_default().escape_debug();
+            return Err(options.error("format", format!("there is no format '{given}'"), help));
+        }
+    };
+    options.finish("print")?;
+    Ok(TextSink::new(format, Box::new(std::io::stdout()), TextOptions::default()))
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known();
+        f.debug_struct("Registry")
+            .field("sources", &known.sources.keys())
+            .field("sinks", &known.sinks.keys())
+            .field("tables", &known.tables.keys())
+            .finish()
+    }
+}

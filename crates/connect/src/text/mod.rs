@@ -1,0 +1,249 @@
+//! Result rows as text: a table for people, CSV or JSON for programs.
+
+mod csv;
+mod ndjson;
+mod table;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::util::display::FormatOptions;
+use millstream_engine::settings::closest;
+use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::{Error, Result};
+
+use self::table::TableWriter;
+use self::value::Cells;
+
+/// Bytes that may wait for more rows before they are written.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Rows that are formatted before the buffer is looked at.
+const SLICE_ROWS: usize = 1_024;
+
+/// How rows look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A table with borders, for people.
+    Table,
+    /// RFC 4180 with a header line.
+    Csv,
+    /// One JSON object per line.
+    Ndjson,
+}
+
+impl Format {
+    /// Their names, as [`FromStr`] takes them.
+    pub const NAMES: [&str; 3] = ["table", "csv", "ndjson"];
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    /// The error says what is expected.
+    fn from_str(text: &str) -> std::result::Result<Format, String> {
+        let lower = text.to_ascii_lowercase();
+        match lower.as_str() {
+            "table" => Ok(Format::Table),
+            "csv" => Ok(Format::Csv),
+            "ndjson" | "jsonl" => Ok(Format::Ndjson),
+            _ => Err(match closest(&lower, Format::NAMES.into_iter()) {
+                Some(name) => format!("did you mean '{name}'?"),
+                None => format!("the formats are {}", Format::NAMES.join(", ")),
+            }),
+        }
+    }
+}
+
+/// What a [`TextSink`] should know about its output.
+#[derive(Debug, Clone, Default)]
+pub struct TextOptions {
+    /// Columns of the terminal: a table is made to fit. `None` (no terminal): nothing is cut off.
+    pub width: Option<u16>,
+}
+
+/// Writes rows as text, in an order that does not depend on the number of workers.
+///
+/// ```
+/// use std::sync::Arc;
+/// use arrow::array::{Int64Array, RecordBatch};
+/// use millstream_connect::{Format, TextOptions, TextSink};
+/// use millstream_engine::sink::Sink;
+///
+/// let column = Arc::new(Int64Array::from(vec![1, 2])) as _;
+/// let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
+/// let sink = TextSink::new(Format::Csv, Box::new(std::io::stdout()), TextOptions::default());
+/// sink.open(&batch.schema()).unwrap();
+/// sink.write(0, &batch, true).unwrap();
+/// sink.finish().unwrap();
+/// ```
+pub struct TextSink {
+    format: Format,
+    options: TextOptions,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    out: Box<dyn Write + Send>,
+    /// Formatted, not yet written.
+    buffer: Vec<u8>,
+    rows: Rows,
+    schema: Option<SchemaRef>,
+    /// Whether the header has been formatted.
+    started: bool,
+    /// The output is gone; nothing more is written.
+    closed: bool,
+}
+
+/// What a format keeps between batches.
+enum Rows {
+    Table(TableWriter),
+    Csv,
+    Ndjson(Vec<Vec<u8>>),
+}
+
+impl TextSink {
+    /// A sink that writes to `out`, which need not be buffered.
+    pub fn new(format: Format, out: Box<dyn Write + Send>, options: TextOptions) -> TextSink {
+        let inner = Inner {
+            out,
+            buffer: Vec::new(),
+            rows: Rows::Csv,
+            schema: None,
+            started: false,
+            closed: false,
+        };
+        TextSink { format, options, inner: Mutex::new(inner) }
+    }
+
+    /// A panic elsewhere leaves at worst half a row in the buffer.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for TextSink {
+    fn open(&self, schema: &SchemaRef) -> Result<()> {
+        let mut inner = self.lock();
+        let names = schema.fields().iter().map(|field| field.name().as_str());
+        inner.rows = match self.format {
+            Format::Table => Rows::Table(TableWriter::new(schema, self.options.width)),
+            Format::Csv => Rows::Csv,
+            Format::Ndjson => Rows::Ndjson(ndjson::keys(names)),
+        };
+        inner.schema = Some(schema.clone());
+        inner.started = false;
+        Ok(())
+    }
+
+    fn order(&self) -> RowOrder {
+        RowOrder::Deterministic
+    }
+
+    fn write(&self, _worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
+        let mut inner = self.lock();
+        for start in (0..rows.num_rows()).step_by(SLICE_ROWS) {
+            let count = SLICE_ROWS.min(rows.num_rows() - start);
+            inner.format(&rows.slice(start, count))?;
+            if inner.buffer.len() >= BUFFER_BYTES {
+                inner.write_buffer()?;
+            }
+        }
+        if flush { inner.flush() } else { Ok(()) }
+    }
+
+    fn finish(&self) -> Result<()> {
+        let mut inner = self.lock();
+        inner.header();
+        let Inner { rows, buffer, .. } = &mut *inner;
+        if let Rows::Table(table) = rows {
+            table.finish(buffer);
+        }
+        inner.flush()
+    }
+}
+
+impl Inner {
+    /// Formats the header line, once.
+    fn header(&mut self) {
+        if let (Rows::Csv, Some(schema), false) = (&self.rows, &self.schema, self.started) {
+            let names = schema.fields().iter().map(|field| field.name().as_str());
+            csv::write_header(names, &mut self.buffer);
+        }
+        self.started = true;
+    }
+
+    fn format(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.header();
+        let options = FormatOptions::default();
+        let columns = batch
+            .columns()
+            .iter()
+            .map(|column| Cells::new(column, &options))
+            .collect::<Result<Vec<_>>>()?;
+        let rows = batch.num_rows();
+        match &mut self.rows {
+            Rows::Table(table) => table.write_rows(&columns, rows, &mut self.buffer),
+            Rows::Csv => csv::write_rows(&columns, rows, &mut self.buffer),
+            Rows::Ndjson(keys) => ndjson::write_rows(keys, &columns, rows, &mut self.buffer),
+        }
+        Ok(())
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        if self.closed {
+            return Err(Error::OutputClosed);
+        }
+        let result = self.out.write_all(&self.buffer);
+        // Also after an error: the same bytes must not be written again.
+        self.buffer.clear();
+        self.check(result)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.write_buffer()?;
+        let result = self.out.flush();
+        self.check(result)
+    }
+
+    fn check(&mut self, result: io::Result<()>) -> Result<()> {
+        result.map_err(|error| {
+            self.closed = true;
+            match error.kind() {
+                io::ErrorKind::BrokenPipe => Error::OutputClosed,
+                _ => Error::Io {
+                    place: "the output".into(),
+                    message: error.to_string(),
+                    help: String::new(),
+                },
+            }
+        })
+    }
+}
+
+/// A job that fails does not finish its sink; the rows it gave until then are still written.
+impl Drop for TextSink {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !inner.closed && !inner.buffer.is_empty() {
+            // Nobody is left to be told of an error.
+            _ = inner.flush();
+        }
+    }
+}
+
+impl fmt::Debug for TextSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextSink")
+            .field("format", &self.format)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! Rows as JSON, one object per line.
+//!
+//! Integers and decimals are numbers with all their digits, however large (a reader that wants more
+//! than 53 bits has to look at the text). JSON has no NaN and no infinity: they are the strings
+//! `"NaN"`, `"Infinity"` and `"-Infinity"`.
+
+use super::value::{Cells, Class};
+
+/// `"name":` for each column, ready to be copied.
+pub(super) fn keys<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Vec<u8>> {
+    let key = |name: &str| {
+        let mut out = Vec::with_capacity(name.len() + 3);
+        write_string(name.as_bytes(), &mut out);
+        out.push(b':');
+        out
+    };
+    names.map(key).collect()
+}
+
+/// Appends a batch. `keys` are those of the columns.
+pub(super) fn write_rows(keys: &[Vec<u8>], columns: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
+    let mut text = Vec::new();
+    for row in 0..rows {
+        out.push(b'{');
+        for (at, (key, column)) in keys.iter().zip(columns).enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(key);
+            if column.is_null(row) {
+                out.extend_from_slice(b"null");
+                continue;
+            }
+            match column.class {
+                Class::Number | Class::Boolean => column.write(row, out),
+                Class::Float => {
+                    let start = out.len();
+                    column.write(row, out);
+                    if matches!(out.last(), Some(b'N' | b'y')) {
+                        out.insert(start, b'"');
+                        out.push(b'"');
+                    }
+                }
+                Class::Plain => {
+                    out.push(b'"');
+                    column.write(row, out);
+                    out.push(b'"');
+                }
+                Class::Text => {
+                    text.clear();
+                    column.write(row, &mut text);
+                    write_string(&text, out);
+                }
+            }
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+/// Appends UTF-8 text as a JSON string.
+fn write_string(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut plain = 0;
+    for (at, byte) in text.iter().enumerate() {
+        if *byte >= 0x20 && *byte != b'"' && *byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&text[plain..at]);
+        plain = at + 1;
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                let hex = |digit: u8| b"0123456789abcdef"[usize::from(digit & 15)];
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(*byte)]);
+            }
+        }
+    }
+    out.extend_from_slice(&text[plain..]);
+    out.push(b'"');
+}
