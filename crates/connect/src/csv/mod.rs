@@ -15,16 +15,16 @@
 //! | `csv.ignore-parse-errors` | `false` | leave malformed records out |
 //! | `csv.allow-comments` | `false` | lines that start with `#` are no records |
 //!
-//! `auto` takes the first record for a header if at least half of the declared columns are among its
-//! fields (whatever the case); should others then be missing, that is an error.
+//! `auto` takes the first record for a header if at least half of the declared columns are among
+//! its fields (whatever the case); should others then be missing, that is an error.
 //!
 //! With a header columns are found by name, whatever the case, and other columns are ignored.
 //! Without one, by position. Each record must have as many fields as the header, or as there are
 //! columns. Blank lines are skipped.
 //!
-//! **NULL**: an empty unquoted field. A quoted empty field is the empty string in a string column
-//! (as many bytes in a BYTES column) and NULL in others. With `csv.null-literal` an unquoted empty
-//! field of such a column is the empty string, too.
+//! **NULL**: an empty unquoted field. A quoted empty field is the empty string in a STRING or BYTES
+//! column and NULL in others. With `csv.null-literal` an unquoted empty field is the empty string
+//! there, too, and NULL in others still.
 //!
 //! **Types**: BOOLEAN is `true`, `false`, `t`, `f`, `1` or `0`. DECIMAL rounds digits beyond its
 //! scale half away from zero. BYTES is base64, as in Flink. Timestamps are ISO 8601 with `T` or a

@@ -147,7 +147,7 @@ fn errors_name_line_and_column() {
         ),
         (
             "\"a\nb\",1,\nc,2,\n\"x\ny\",300,\n",
-            "memory.csv:5:4: expected TINYINT (-128 to 127) for column 'n', found '300', which does",
+            "memory.csv:5:4: expected TINYINT (-128 to 127) for column 'n', found '300'",
         ),
         ("a,1,\n,1,\n", "memory.csv:2:1: column 'name' is NOT NULL, found an empty field"),
         ("a,1,12\n", "memory.csv:1:5: expected TIMESTAMP(3) for column 'ts', found '12'"),

@@ -41,7 +41,7 @@ impl TableWriter {
                 let name = harmless(field.name());
                 let usual = usual_width(field.data_type());
                 Column {
-                    width: name.width().max(usual),
+                    width: width(&name).max(usual),
                     name,
                     right: matches!(class(field.data_type()), Class::Number | Class::Float),
                 }
@@ -56,7 +56,7 @@ impl TableWriter {
         if !self.started && rows > 0 {
             for (column, cells) in self.columns.iter_mut().zip(cells) {
                 for row in 0..rows.min(SAMPLED_ROWS) {
-                    column.width = column.width.max(render(cells, row, &mut text).width());
+                    column.width = column.width.max(width(render(cells, row, &mut text)));
                 }
             }
             self.start(out);
@@ -65,8 +65,8 @@ impl TableWriter {
             out.extend_from_slice("│".as_bytes());
             for (at, cells) in cells.iter().enumerate() {
                 let value = render(cells, row, &mut text);
-                let width = self.widen(at, value.width());
-                pad(value, width, self.columns[at].right, out);
+                let room = self.widen(at, width(value));
+                pad(value, room, self.columns[at].right, out);
             }
             out.push(b'\n');
         }
@@ -183,28 +183,34 @@ fn is_harmful(c: char) -> bool {
                 '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }
 
-/// Appends ` value │`, cut or filled to `width`.
-fn pad(value: &str, width: usize, right: bool, out: &mut Vec<u8>) {
+/// Terminal columns of a harmless text.
+#[inline]
+fn width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
+}
+
+/// Appends ` value │`, cut or filled to `room` terminal columns.
+fn pad(value: &str, room: usize, right: bool, out: &mut Vec<u8>) {
     out.push(b' ');
-    let taken = value.width();
-    if taken > width {
+    let taken = width(value);
+    if taken > room {
         let (mut end, mut used) = (0, 0);
         for (at, c) in value.char_indices() {
             let next = used + c.width().unwrap_or(0);
-            if next + 1 > width {
+            if next + 1 > room {
                 break;
             }
             (end, used) = (at + c.len_utf8(), next);
         }
         out.extend_from_slice(&value.as_bytes()[..end]);
         out.extend_from_slice("…".as_bytes());
-        out.resize(out.len() + width - used - 1, b' ');
+        out.resize(out.len() + room - used - 1, b' ');
     } else if right {
-        out.resize(out.len() + width - taken, b' ');
+        out.resize(out.len() + room - taken, b' ');
         out.extend_from_slice(value.as_bytes());
     } else {
         out.extend_from_slice(value.as_bytes());
-        out.resize(out.len() + width - taken, b' ');
+        out.resize(out.len() + room - taken, b' ');
     }
     out.extend_from_slice(" │".as_bytes());
 }
