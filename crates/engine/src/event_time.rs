@@ -97,6 +97,14 @@ fn min_max(values: &[i64]) -> (i64, i64) {
         fn scan_avx2(values: &[i64]) -> (i64, i64) {
             scan(values)
         }
+        #[target_feature(enable = "avx512f,avx512vl")]
+        fn scan_avx512(values: &[i64]) -> (i64, i64) {
+            scan(values)
+        }
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+            // SAFETY: the processor has these features.
+            return unsafe { scan_avx512(values) };
+        }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
             return unsafe { scan_avx2(values) };

@@ -92,8 +92,12 @@ impl KeyCodec {
             let values = columns[0].as_primitive::<Int64Type>().values();
             block.words.resize(rows.len(), 0);
             block.hashes.resize(rows.len(), 0);
+            // Positions ascend, so that the last one is the greatest.
+            debug_assert!(rows.is_sorted());
+            assert!(rows.last().is_none_or(|last| (*last as usize) < values.len()));
             for (row, word) in rows.iter().zip(&mut block.words) {
-                *word = values[*row as usize] as u64;
+                // SAFETY: no position is greater than the last, which was checked.
+                *word = unsafe { *values.get_unchecked(*row as usize) } as u64;
             }
             hash_each_word(&block.words, &mut block.hashes);
             return;

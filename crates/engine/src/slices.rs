@@ -270,13 +270,32 @@ impl Slices {
 /// Appends each row to its leader's list.
 fn route(leaders: &Leaders, rows: &[u32], block: &KeyBlock, routed: &mut [Routed]) {
     let width = block.words.len() / rows.len();
-    for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
+    for to in routed.iter_mut() {
+        to.rows.reserve(rows.len());
+        to.block.hashes.reserve(rows.len());
+        to.block.words.reserve(rows.len() * width);
+    }
+    if width != 1 {
+        for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
+            let to = &mut routed[leaders.of(*hash)];
+            to.rows.push(*row);
+            to.block.hashes.push(*hash);
+            to.block.words.extend_from_slice(&block.words[i * width..(i + 1) * width]);
+        }
+        return;
+    }
+    for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
         let to = &mut routed[leaders.of(*hash)];
-        to.rows.push(*row);
-        to.block.hashes.push(*hash);
-        match width {
-            1 => to.block.words.push(block.words[i]),
-            _ => to.block.words.extend_from_slice(&block.words[i * width..(i + 1) * width]),
+        let len = to.rows.len();
+        debug_assert!(len < to.rows.capacity() && len < to.block.words.capacity());
+        // SAFETY: room for all rows was made above, in each of the three, which are equally long.
+        unsafe {
+            to.rows.as_mut_ptr().add(len).write(*row);
+            to.block.hashes.as_mut_ptr().add(len).write(*hash);
+            to.block.words.as_mut_ptr().add(len).write(*word);
+            to.rows.set_len(len + 1);
+            to.block.hashes.set_len(len + 1);
+            to.block.words.set_len(len + 1);
         }
     }
 }

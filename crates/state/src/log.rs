@@ -100,6 +100,8 @@ impl ChunkPool {
 #[derive(Debug)]
 pub(crate) struct Log {
     chunks: Vec<Chunk>,
+    /// Where each chunk begins, side by side for looking rows up.
+    starts: Vec<*mut u64>,
     /// Number of the first chunk; row `r` stands in chunk `(r >> CHUNK_BITS) - first_chunk`.
     first_chunk: u32,
     next: RowId,
@@ -109,6 +111,8 @@ pub(crate) struct Log {
 /// Where the rows of a block go; a loop keeps it in registers.
 pub(crate) struct Cursor<'a> {
     log: &'a Log,
+    /// The place of chunk number 0, as if there were one: `starts` less `first_chunk`.
+    starts: *const *mut u64,
     /// Number of the next row.
     next: RowId,
     place: *mut u64,
@@ -158,18 +162,26 @@ impl Cursor<'_> {
     /// `id` must be a row of this log: at or above its base and below the cursor.
     #[inline(always)]
     pub(crate) unsafe fn row(&self, id: RowId, row_words: usize) -> *mut u64 {
-        let index = ((id >> CHUNK_BITS) - self.log.first_chunk) as usize;
-        debug_assert!(id < self.next && index < self.log.chunks.len());
+        debug_assert!((self.log.base()..self.next).contains(&id));
         // SAFETY: every number between base and cursor has its chunk.
-        let chunk = unsafe { self.log.chunks.get_unchecked(index) };
-        chunk.memory.as_ptr().wrapping_add((id & CHUNK_MASK) as usize * row_words).cast_mut()
+        let start = unsafe { *self.starts.wrapping_add((id >> CHUNK_BITS) as usize) };
+        start.wrapping_add((id & CHUNK_MASK) as usize * row_words)
     }
 }
+
+// SAFETY: `starts` point into the log's own chunks.
+unsafe impl Send for Log {}
 
 impl Log {
     /// An empty log. Row numbers begin with the second chunk's, so that 0 is none of them.
     pub(crate) fn new(row_words: usize) -> Log {
-        Log { chunks: Vec::new(), first_chunk: 1, next: CHUNK_ROWS as u32, row_words }
+        Log {
+            chunks: Vec::new(),
+            starts: Vec::new(),
+            first_chunk: 1,
+            next: CHUNK_ROWS as u32,
+            row_words,
+        }
     }
 
     /// The lowest number a row of this log can have now.
@@ -197,13 +209,19 @@ impl Log {
             } else {
                 pool.take()
             };
-            self.chunks.push(Chunk { memory, rows: 0, dead: None });
+            self.push(Chunk { memory, rows: 0, dead: None });
         }
+    }
+
+    fn push(&mut self, mut chunk: Chunk) {
+        self.starts.push(chunk.memory.as_mut_ptr());
+        self.chunks.push(chunk);
     }
 
     /// A cursor for the rows that were reserved.
     pub(crate) fn cursor(&self) -> Cursor<'_> {
-        Cursor { log: self, next: self.next, place: ptr::null_mut(), left: 0 }
+        let starts = self.starts.as_ptr().wrapping_sub(self.first_chunk as usize);
+        Cursor { log: self, starts, next: self.next, place: ptr::null_mut(), left: 0 }
     }
 
     fn grow_first(&mut self, end: usize) {
@@ -222,6 +240,7 @@ impl Log {
                 chunk.rows as usize * self.row_words,
             );
         }
+        self.starts[0] = memory.as_mut_ptr();
         chunk.memory = memory;
     }
 
@@ -237,16 +256,9 @@ impl Log {
     }
 
     /// The place of a row.
-    ///
-    /// # Safety
-    /// `id` must be a row of this log: `base() <= id < next()`.
-    #[inline(always)]
-    pub(crate) unsafe fn row(&self, id: RowId) -> *mut u64 {
-        debug_assert!((self.base()..self.next).contains(&id));
+    pub(crate) fn row(&self, id: RowId) -> *mut u64 {
         let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
-        // SAFETY: every number between base and next has its chunk.
-        let chunk = unsafe { self.chunks.get_unchecked(index) };
-        chunk.memory.as_ptr().wrapping_add((id & CHUNK_MASK) as usize * self.row_words).cast_mut()
+        self.starts[index].wrapping_add((id & CHUNK_MASK) as usize * self.row_words)
     }
 
     /// Takes in `chunk` as it stands. Its row `r` gets the number `result + r`; what is left of the
@@ -256,7 +268,7 @@ impl Log {
         let first = self.next;
         self.next += chunk.rows;
         let full = chunk.memory.capacity() >= CHUNK_ROWS * self.row_words;
-        self.chunks.push(chunk);
+        self.push(chunk);
         if !full {
             self.skip_to_chunk_end();
         }
@@ -268,7 +280,13 @@ impl Log {
         // Chunks that were reserved ahead of need hold no rows; they would break the numbering.
         let used = ((self.next - self.base()) as usize).div_ceil(CHUNK_ROWS);
         self.chunks.truncate(used);
+        self.starts.truncate(used);
         self.next = (self.next + CHUNK_MASK) & !CHUNK_MASK;
+    }
+
+    pub(crate) fn chunk(&self, id: RowId) -> (&Chunk, usize) {
+        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
+        (&self.chunks[index], (id & CHUNK_MASK) as usize)
     }
 
     pub(crate) fn chunk_mut(&mut self, id: RowId) -> (&mut Chunk, usize) {
@@ -279,6 +297,7 @@ impl Log {
     /// Hands out all rows and goes on, empty, with higher row numbers.
     pub(crate) fn seal(&mut self) -> Vec<Chunk> {
         let chunks = std::mem::take(&mut self.chunks);
+        self.starts.clear();
         let skipped = (self.next - self.base()).div_ceil(CHUNK_ROWS as u32).max(1);
         self.first_chunk += skipped;
         self.next = self.base();

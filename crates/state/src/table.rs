@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::arena::{Arena, packed_len};
-use crate::hash::hash_words;
+use crate::hash::{hash_each_word, hash_words};
 use crate::index::Index;
 use crate::layout::RowLayout;
 use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
@@ -84,7 +84,6 @@ impl Segment {
 #[derive(Debug, Default)]
 pub struct Scratch {
     places: Vec<*mut u64>,
-    sources: Vec<*const u64>,
     hashes: Vec<u64>,
     words: Vec<u64>,
 }
@@ -130,22 +129,50 @@ impl Table {
         let rows = keys.hashes.len();
         self.log.reserve(rows, pool);
         scratch.places.clear();
-        let (one_word, width) = (self.one_word_keys(), self.layout.row_words());
-        let mut cursor = self.log.cursor();
-        for row in 0..rows {
-            // SAFETY: room was reserved; the whole row is written, and committed below.
-            let place = unsafe { cursor.append(width).1 };
-            if one_word {
-                write_new_row(place, keys.words[row], self.layout.template());
-            } else {
-                write_row(place, keys, row, &self.layout, &mut self.arena);
+        scratch.places.reserve(rows);
+        let end = match (self.one_word_keys(), self.layout.template()) {
+            (true, [a]) => self.append_words([*a], keys.words, &mut scratch.places),
+            (true, [a, b]) => self.append_words([*a, *b], keys.words, &mut scratch.places),
+            (true, [a, b, c]) => self.append_words([*a, *b, *c], keys.words, &mut scratch.places),
+            (true, [a, b, c, d]) => {
+                self.append_words([*a, *b, *c, *d], keys.words, &mut scratch.places)
             }
-            scratch.places.push(place);
-        }
-        let end = cursor.end();
+            _ => self.append_rows(keys, &mut scratch.places),
+        };
         self.log.commit(end);
         self.live_rows += rows;
         Block::new(&self.layout, &mut self.arena, &scratch.places, rows)
+    }
+
+    fn append_words<const N: usize>(
+        &mut self,
+        template: [u64; N],
+        words: &[u64],
+        places: &mut Vec<*mut u64>,
+    ) -> u32 {
+        let mut cursor = self.log.cursor();
+        places.extend(words.iter().map(|&word| {
+            // SAFETY: room was reserved; the whole row, `1 + N` words, is written.
+            unsafe {
+                let place = cursor.append(1 + N).1;
+                place.write(word);
+                place.add(1).cast::<[u64; N]>().write(template);
+                place
+            }
+        }));
+        cursor.end()
+    }
+
+    fn append_rows<V: VarKeys>(&mut self, keys: &Keys<'_, V>, places: &mut Vec<*mut u64>) -> u32 {
+        let width = self.layout.row_words();
+        let mut cursor = self.log.cursor();
+        for row in 0..keys.hashes.len() {
+            // SAFETY: room was reserved, and the whole row is written.
+            let place = unsafe { cursor.append(width).1 };
+            write_row(place, keys, row, &self.layout, &mut self.arena);
+            places.push(place);
+        }
+        cursor.end()
     }
 
     fn one_word_keys(&self) -> bool {
@@ -321,17 +348,15 @@ impl Table {
             for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
                 let end = (start + BLOCK_ROWS).min(chunk.rows());
                 self.gather_keys(chunk, start..end, scratch);
-                let Scratch { places, sources, hashes, words } = scratch;
-                let keys = Keys {
-                    hashes,
-                    words,
-                    vars: SegmentVars { sources, segment, layout: &self.layout.clone() },
-                };
-                self.find_or_append(&keys, pool, places);
-                let mut block = Block::new(&self.layout, &mut self.arena, places, 0);
+                let Scratch { places, hashes, words } = scratch;
+                let layout = self.layout.clone();
+                let rows = Sources::new(chunk, start, &layout);
+                let vars = SegmentVars { rows, segment, layout: &layout };
+                self.find_or_append(&Keys { hashes, words, vars }, pool, places);
+                let mut block = Block::new(&layout, &mut self.arena, places, 0);
                 // SAFETY: the sources are rows of `segment`, which has this layout and which nobody
                 // changes; they do not overlap this table's rows.
-                unsafe { block.merge_rows(sources, &segment.arena) };
+                unsafe { block.merge_rows(|k| rows.place(k), &segment.arena) };
             }
         }
         self.note_merged(segment.rows, self.index.len() - before)
@@ -370,70 +395,94 @@ impl Table {
 
     fn index_adopted(&mut self, first: u32, rows: std::ops::Range<usize>, scratch: &mut Scratch) {
         self.index.reserve(rows.len(), self.log.base());
-        let (chunk, _) = self.log.chunk_mut(first);
-        let chunk: *const Chunk = chunk;
-        // SAFETY: the log's list of chunks does not change below; only `dead` bits of this chunk do,
-        // which gathering keys does not look at.
-        self.gather_keys(unsafe { &*chunk }, rows.clone(), scratch);
+        let start = rows.start;
+        let (chunk, _) = self.log.chunk(first);
+        let sources = Sources::new(chunk, start, &self.layout);
+        self.gather_keys(chunk, rows, scratch);
         for &hash in &scratch.hashes {
             self.index.prefetch(hash);
         }
-        let width = self.layout.key_words();
         scratch.places.clear();
+        let first_id = first + start as u32;
+        let holes = match self.layout.key_words() {
+            1 => self.index_rows(first_id, scratch, |place, words, i| {
+                // SAFETY: `place` is a row of this log, whose first word is the key.
+                unsafe { *place == words[i] }
+            }),
+            width => self.index_rows(first_id, scratch, |place, words, i| {
+                // SAFETY: `place` is a row of this log, which has at least its key's words.
+                unsafe { std::slice::from_raw_parts(place, width) == &words[i * width..][..width] }
+            }),
+        };
+        let mut block = Block::new(&self.layout, &mut self.arena, &scratch.places, 0);
+        // SAFETY: sources and places are rows of this layout, and different rows: a source is not
+        // indexed. Without an arena in use its contents do not matter.
+        unsafe { block.merge_rows(|k| sources.place(holes[k]), &Arena::default()) };
+        for hole in holes {
+            self.log.chunk_mut(first).0.kill(start + hole);
+        }
+    }
+
+    /// Enters rows that stand in the log from `first_id` on into the index. Those whose key is known
+    /// already are returned, by position, with the known row's place in `scratch.places`.
+    #[inline(always)]
+    fn index_rows(
+        &mut self,
+        first_id: u32,
+        scratch: &mut Scratch,
+        same: impl Fn(*const u64, &[u64], usize) -> bool,
+    ) -> Vec<usize> {
+        let Scratch { places, hashes, words } = scratch;
+        let base = self.log.base();
         let mut holes = Vec::new();
-        for (i, row) in rows.enumerate() {
-            let high = scratch.hashes[i] >> 32;
-            let key = &scratch.words[i * width..(i + 1) * width];
+        for (i, hash) in hashes.iter().enumerate() {
+            let high = hash >> 32;
             let mut slot = self.index.home(high);
             loop {
                 // SAFETY: `slot` comes from `home` and `after`.
                 let entry = unsafe { self.index.get(slot) };
-                if (entry as u32) < self.log.base() {
-                    // SAFETY: room was reserved above.
-                    unsafe { self.index.set(slot, high, first + row as u32) };
+                if (entry as u32) < base {
+                    // SAFETY: room was reserved by the caller.
+                    unsafe { self.index.set(slot, high, first_id + i as u32) };
                     break;
                 }
                 if entry >> 32 == high {
-                    // SAFETY: an entry that is not absent names a row of this log.
-                    let place = unsafe { self.log.row(entry as u32) };
-                    // SAFETY: a row has at least its key's words.
-                    if unsafe { std::slice::from_raw_parts(place, width) } == key {
-                        holes.push((i, row));
-                        scratch.places.push(place);
+                    let place = self.log.row(entry as u32);
+                    if same(place, words, i) {
+                        holes.push(i);
+                        places.push(place);
                         break;
                     }
                 }
                 slot = self.index.after(slot);
             }
         }
-        let sources: Vec<*const u64> = holes.iter().map(|(i, _)| scratch.sources[*i]).collect();
-        let mut block = Block::new(&self.layout, &mut self.arena, &scratch.places, 0);
-        // SAFETY: sources and places are rows of this layout, and different rows: a source is not
-        // indexed. Without an arena in use its contents do not matter.
-        unsafe { block.merge_rows(&sources, &Arena::default()) };
-        for (_, row) in holes {
-            self.log.chunk_mut(first).0.kill(row);
-        }
+        holes
     }
 
     /// Reads the keys of some rows of a chunk into the scratch buffers, and hashes them.
     fn gather_keys(&self, chunk: &Chunk, rows: std::ops::Range<usize>, scratch: &mut Scratch) {
-        let Scratch { sources, hashes, words, .. } = scratch;
-        let (width, row_words) = (self.layout.key_words(), self.layout.row_words());
-        sources.clear();
-        hashes.clear();
-        words.clear();
-        for row in rows {
-            let place = chunk.row(row, row_words);
-            sources.push(place);
-            // SAFETY: the chunk's rows are written and have `row_words >= width` words.
-            let key = unsafe { std::slice::from_raw_parts(place, width) };
-            let at = words.len();
-            words.extend_from_slice(key);
-            for &var in self.layout.var_words() {
-                words[at + var] &= !0xFFFF_FFFF; // the offset is no part of the key
+        let Scratch { hashes, words, .. } = scratch;
+        let (width, count) = (self.layout.key_words(), rows.len());
+        let sources = Sources::new(chunk, rows.start, &self.layout);
+        words.resize(count * width, 0);
+        hashes.resize(count, 0);
+        // SAFETY (both): the chunk's rows are written and have at least `width` words.
+        if self.one_word_keys() {
+            for (k, word) in words.iter_mut().enumerate() {
+                *word = unsafe { *sources.place(k) };
             }
-            hashes.push(hash_words(&words[at..]));
+            hash_each_word(words, hashes);
+            return;
+        }
+        for (k, hash) in hashes.iter_mut().enumerate() {
+            let key = &mut words[k * width..(k + 1) * width];
+            // SAFETY: see above.
+            key.copy_from_slice(unsafe { std::slice::from_raw_parts(sources.place(k), width) });
+            for &var in self.layout.var_words() {
+                key[var] &= !0xFFFF_FFFF; // the offset is no part of the key
+            }
+            *hash = hash_words(key);
         }
     }
 
@@ -532,18 +581,6 @@ fn same_key<V: VarKeys>(
     })
 }
 
-/// Writes a new row with a key of one word.
-#[inline(always)]
-fn write_new_row(place: *mut u64, key: u64, template: &[u64]) {
-    // SAFETY: only called with the place of a fresh row, which has `1 + template.len()` words.
-    unsafe {
-        place.write(key);
-        for (i, &word) in template.iter().enumerate() {
-            place.add(1 + i).write(word);
-        }
-    }
-}
-
 impl Segment {
     /// Gives the memory of a merged segment to the pool.
     pub fn recycle(self, pool: &mut ChunkPool) {
@@ -551,16 +588,35 @@ impl Segment {
     }
 }
 
+/// Rows of a chunk that follow each other.
+#[derive(Clone, Copy)]
+struct Sources {
+    first: *const u64,
+    row_words: usize,
+}
+
+impl Sources {
+    fn new(chunk: &Chunk, start: usize, layout: &RowLayout) -> Sources {
+        let row_words = layout.row_words();
+        Sources { first: chunk.first().wrapping_add(start * row_words), row_words }
+    }
+
+    #[inline(always)]
+    fn place(&self, row: usize) -> *const u64 {
+        self.first.wrapping_add(row * self.row_words)
+    }
+}
+
 struct SegmentVars<'a> {
-    sources: &'a [*const u64],
+    rows: Sources,
     segment: &'a Segment,
     layout: &'a RowLayout,
 }
 
 impl VarKeys for SegmentVars<'_> {
     fn bytes(&self, row: usize, var: usize) -> &[u8] {
-        // SAFETY: sources are written rows of the segment, and var words lie within them.
-        let reference = unsafe { *self.sources[row].add(self.layout.var_words()[var]) };
+        // SAFETY: the rows are written rows of the segment, and var words lie within them.
+        let reference = unsafe { *self.rows.place(row).add(self.layout.var_words()[var]) };
         if packed_len(reference) == 0 { &[] } else { self.segment.arena.bytes(reference) }
     }
 }

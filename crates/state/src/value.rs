@@ -245,24 +245,27 @@ impl<'t> Block<'t> {
         self.each(slot, picks, |p, k, arena| unsafe { take_bytes(&mut *p, value(k), max, arena) });
     }
 
-    /// Merges `sources[i]` into the `i`-th row, value by value.
+    /// Merges the row at `source(i)` into the `i`-th row, value by value.
     ///
     /// # Safety
     /// Each source must be a written row of the same layout that refers to `arena`, and must not be
     /// one of the block's rows.
-    pub(crate) unsafe fn merge_rows(&mut self, sources: &[*const u64], arena: &Arena) {
-        debug_assert_eq!(sources.len(), self.places.len());
+    pub(crate) unsafe fn merge_rows(
+        &mut self,
+        source: impl Fn(usize) -> *const u64,
+        arena: &Arena,
+    ) {
         if let Some(word) = self.layout.seen_word() {
-            for (place, source) in self.places.iter().zip(sources) {
+            for (k, place) in self.places.iter().enumerate() {
                 // SAFETY: both are rows of this layout.
-                unsafe { *place.add(word) |= *source.add(word) };
+                unsafe { *place.add(word) |= *source(k).add(word) };
             }
         }
         let layout = self.layout;
         for slot in layout.values() {
             let at = |k: usize, word: usize| {
                 // SAFETY: as the caller promises; `word` lies within the slot.
-                unsafe { *sources[k].add(slot.word + word) }
+                unsafe { *source(k).add(slot.word + word) }
             };
             let wide = |k: usize| read_i128(at(k, 0), at(k, 1));
             let unmarked = ValueSlot { seen_bit: None, ..*slot };
