@@ -1,1 +1,48 @@
-//! Skeleton.
+//! The benchmark workloads: what every engine that is compared reads, runs and must answer.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`spec`] | which workload, at which size: all else follows from a [`Spec`] |
+//! | [`query`] | the same question as SQL text |
+//! | [`generate`](mod@generate) | the data, as Arrow record batches, dealt to splits |
+//! | [`verify`] | what an answer is reduced to, cheap enough to run inside the timed region |
+//! | [`golden`] | the published answers at the published sizes |
+//! | [`oracle`](mod@oracle) | the answer at any size, by a plain hash map |
+//! | [`handwritten`] | the ceiling: one tight loop over the same batches |
+//!
+//! # Promises
+//!
+//! Data depend on the [`Spec`] alone: the number of splits deals records out, it never changes
+//! them. A throughput counts only with its answer right, so [`Verifier`] sees every result row.
+//! [`oracle`](mod@oracle) shares no code with the rest, so that agreement means something.
+//!
+//! # What it does not do
+//!
+//! There is no join workload yet, and nothing here knows an engine.
+//!
+//! ```
+//! use millstream_workloads::{Spec, Workload, generate, handwritten, oracle};
+//!
+//! let spec = Spec { records: 10_000, ..Spec::new(Workload::Nb7) };
+//! let splits = generate(&spec, 1, 1024);
+//! let answer = handwritten::run(&spec, &splits[0])?.answer();
+//! assert_eq!(answer, oracle(&spec));
+//! # Ok::<(), millstream_workloads::Error>(())
+//! ```
+
+pub mod error;
+pub mod generate;
+pub mod golden;
+pub mod handwritten;
+pub mod oracle;
+pub mod query;
+pub mod spec;
+pub mod verify;
+
+pub use error::{Error, Result};
+pub use generate::{BatchIter, generate, schema};
+pub use golden::expected;
+pub use oracle::oracle;
+pub use query::sql;
+pub use spec::{Spec, Workload};
+pub use verify::{Answer, Verifier};

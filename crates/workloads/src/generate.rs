@@ -1,0 +1,373 @@
+//! The data: one sequential stream of random draws, dealt to splits as Arrow record batches.
+//!
+//! Record `i` goes to split `i % splits`, so that splits advance through event time together and
+//! the same key appears in all of them. A split's batches hold its records in order of `i`.
+
+use std::sync::Arc;
+
+use arrow_array::TimestampMillisecondArray;
+use arrow_array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+use crate::spec::{Spec, Workload};
+
+/// Bytes of a string key: `user-` and 11 digits.
+pub const STRING_KEY_BYTES: usize = 16;
+
+/// Rows in a batch at most, whatever is asked for, so that string offsets fit 32 bits.
+const BATCH_ROWS_MAX: usize = 1 << 26;
+
+/// The columns of a workload's table, none of them nullable.
+pub fn schema(workload: Workload) -> SchemaRef {
+    let key = match workload {
+        Workload::YsbStr => DataType::Utf8,
+        _ => DataType::Int64,
+    };
+    let mut fields = vec![
+        Field::new("ts", DataType::Timestamp(TimeUnit::Millisecond, None), false),
+        Field::new("key", key, false),
+    ];
+    match workload {
+        Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => {
+            fields.push(Field::new("event_type", DataType::Int32, false));
+        }
+        Workload::Nb7 => fields.push(Field::new("price", DataType::Int64, false)),
+        Workload::Cm => fields.push(Field::new("cpu", DataType::Float64, false)),
+        Workload::Ro => {}
+    }
+    Arc::new(Schema::new(fields))
+}
+
+/// All records of `spec`, dealt to `splits` splits, in batches of `batch_rows` rows (the last of a
+/// split may be shorter). Zero splits or rows count as one.
+pub fn generate(spec: &Spec, splits: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
+    let splits = splits.max(1);
+    let mut stream = Stream::new(spec);
+    let mut batches = vec![Vec::new(); splits];
+    let mut columns: Vec<Columns> = (0..splits)
+        .map(|split| Columns::new(spec.workload, batch_rows, rows_of(spec, split, splits)))
+        .collect();
+    'all: loop {
+        for split in 0..splits {
+            let Some(record) = stream.next() else { break 'all };
+            columns[split].push(record);
+            if columns[split].is_full() {
+                batches[split].push(columns[split].take());
+            }
+        }
+    }
+    for split in 0..splits {
+        if columns[split].rows() > 0 {
+            batches[split].push(columns[split].take());
+        }
+    }
+    batches
+}
+
+/// Records of one split: those with `i % splits == split`.
+fn rows_of(spec: &Spec, split: usize, splits: usize) -> u64 {
+    (spec.records + (splits - 1 - split) as u64) / splits as u64
+}
+
+/// The batches of one split, made when they are asked for. Costs the draws of the whole stream,
+/// since each draw follows from the one before.
+#[derive(Debug)]
+pub struct BatchIter {
+    stream: Stream,
+    columns: Columns,
+    split: usize,
+    splits: usize,
+    /// Which split the next record belongs to.
+    turn: usize,
+}
+
+impl BatchIter {
+    /// Split `split` of `splits`, in batches of `batch_rows` rows.
+    pub fn new(spec: &Spec, split: usize, splits: usize, batch_rows: usize) -> BatchIter {
+        let splits = splits.max(1);
+        let split = split % splits;
+        let columns = Columns::new(spec.workload, batch_rows, rows_of(spec, split, splits));
+        BatchIter { stream: Stream::new(spec), columns, split, splits, turn: 0 }
+    }
+}
+
+impl Iterator for BatchIter {
+    type Item = RecordBatch;
+
+    fn next(&mut self) -> Option<RecordBatch> {
+        for record in self.stream.by_ref() {
+            let mine = self.turn == self.split;
+            self.turn = if self.turn + 1 == self.splits { 0 } else { self.turn + 1 };
+            if mine {
+                self.columns.push(record);
+                if self.columns.is_full() {
+                    return Some(self.columns.take());
+                }
+            }
+        }
+        (self.columns.rows() > 0).then(|| self.columns.take())
+    }
+}
+
+/// A record, whatever the workload.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    ts: u64,
+    key: u64,
+    /// The third column: event type, price, or `cpu` in units of 2^-20.
+    extra: u64,
+}
+
+/// The sequential stream of records.
+#[derive(Debug)]
+struct Stream {
+    workload: Workload,
+    keys: Option<u64>,
+    event_modulus: u64,
+    /// State of xorshift64*.
+    random: u64,
+    /// Records not yet drawn.
+    left: u64,
+    /// The next record's `i * span_ms / n` as quotient and remainder, advanced without division.
+    ts: u64,
+    ts_rest: u64,
+    records: u64,
+    /// `span_ms / n` as quotient and remainder.
+    step: u64,
+    step_rest: u64,
+}
+
+impl Stream {
+    fn new(spec: &Spec) -> Stream {
+        let records = spec.records.max(1);
+        // The timestamps of `ro` are the record numbers.
+        let span = if spec.workload == Workload::Ro { records } else { spec.span_ms };
+        Stream {
+            workload: spec.workload,
+            keys: spec.keys.or(spec.workload.keys()),
+            event_modulus: spec.event_modulus,
+            random: 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed),
+            left: spec.records,
+            ts: 0,
+            ts_rest: 0,
+            records,
+            step: span / records,
+            step_rest: span % records,
+        }
+    }
+
+    #[inline(always)]
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545F4914F6CDD1D)
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Record;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Record> {
+        self.left = self.left.checked_sub(1)?;
+        let mut ts = self.ts;
+        self.ts += self.step;
+        self.ts_rest += self.step_rest;
+        if self.ts_rest >= self.records {
+            self.ts_rest -= self.records;
+            self.ts += 1;
+        }
+        let r = self.draw();
+        let key = match (self.workload, self.keys) {
+            (Workload::Nb7, keys) => keys.map_or(long_tail(r), |n| long_tail(r) % n.max(1)),
+            (_, keys) => below(r, keys.unwrap_or(1)),
+        };
+        let extra = match self.workload {
+            Workload::Ysb | Workload::YsbSmall => below(self.draw(), self.event_modulus),
+            Workload::YsbStr => {
+                let event_type = below(self.draw(), self.event_modulus);
+                if below(self.draw(), 100) == 0 {
+                    ts = ts.saturating_sub(below(self.draw(), 5_000));
+                }
+                event_type
+            }
+            Workload::Nb7 => self.draw() >> 40,
+            Workload::Cm => self.draw() >> 44,
+            Workload::Ro => 0,
+        };
+        Some(Record { ts, key, extra })
+    }
+}
+
+/// A number below `n` from the upper half of `r`.
+#[inline(always)]
+fn below(r: u64, n: u64) -> u64 {
+    (r >> 32).wrapping_mul(n) >> 32
+}
+
+/// The fifth power of a uniform number in [0, 1), its 20 bits scattered.
+#[inline(always)]
+fn long_tail(r: u64) -> u64 {
+    let u = r >> 32;
+    let u2 = (u * u) >> 32;
+    let u4 = (u2 * u2) >> 32;
+    let u5 = (u4 * u) >> 32;
+    ((u5 >> 12) * 0x9E37_79B1) & 0xF_FFFF
+}
+
+/// The columns of a batch under construction.
+#[derive(Debug)]
+struct Columns {
+    schema: SchemaRef,
+    batch_rows: usize,
+    /// Rows of the split that are in no batch yet, for exact allocations.
+    left: u64,
+    ts: Vec<i64>,
+    key: Key,
+    extra: Extra,
+}
+
+#[derive(Debug)]
+enum Key {
+    Number(Vec<i64>),
+    Text(Vec<u8>),
+}
+
+#[derive(Debug)]
+enum Extra {
+    None,
+    EventType(Vec<i32>),
+    Price(Vec<i64>),
+    Cpu(Vec<f64>),
+}
+
+impl Columns {
+    fn new(workload: Workload, batch_rows: usize, left: u64) -> Columns {
+        let mut columns = Columns {
+            schema: schema(workload),
+            batch_rows: batch_rows.clamp(1, BATCH_ROWS_MAX),
+            left,
+            ts: Vec::new(),
+            key: match workload {
+                Workload::YsbStr => Key::Text(Vec::new()),
+                _ => Key::Number(Vec::new()),
+            },
+            extra: match workload {
+                Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => {
+                    Extra::EventType(Vec::new())
+                }
+                Workload::Nb7 => Extra::Price(Vec::new()),
+                Workload::Cm => Extra::Cpu(Vec::new()),
+                Workload::Ro => Extra::None,
+            },
+        };
+        columns.reserve();
+        columns
+    }
+
+    /// Room for the next batch, no more.
+    fn reserve(&mut self) {
+        let rows = self.left.min(self.batch_rows as u64) as usize;
+        self.ts.reserve_exact(rows);
+        match &mut self.key {
+            Key::Number(key) => key.reserve_exact(rows),
+            Key::Text(bytes) => bytes.reserve_exact(rows * STRING_KEY_BYTES),
+        }
+        match &mut self.extra {
+            Extra::None => {}
+            Extra::EventType(column) => column.reserve_exact(rows),
+            Extra::Price(column) => column.reserve_exact(rows),
+            Extra::Cpu(column) => column.reserve_exact(rows),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.ts.len()
+    }
+
+    fn is_full(&self) -> bool {
+        self.ts.len() >= self.batch_rows
+    }
+
+    #[inline(always)]
+    fn push(&mut self, record: Record) {
+        self.ts.push(record.ts as i64);
+        match &mut self.key {
+            Key::Number(column) => column.push(record.key as i64),
+            Key::Text(bytes) => bytes.extend_from_slice(&string_key(record.key)),
+        }
+        match &mut self.extra {
+            Extra::None => {}
+            Extra::EventType(column) => column.push(record.extra as i32),
+            Extra::Price(column) => column.push(record.extra as i64),
+            Extra::Cpu(column) => column.push(record.extra as f64 / f64::from(1 << 20)),
+        }
+    }
+
+    /// The batch, leaving the columns empty.
+    fn take(&mut self) -> RecordBatch {
+        let rows = self.rows();
+        let key: ArrayRef = match &mut self.key {
+            Key::Number(column) => Arc::new(Int64Array::from(std::mem::take(column))),
+            Key::Text(bytes) => {
+                let offsets: Vec<i32> =
+                    (0..=rows).map(|row| (row * STRING_KEY_BYTES) as i32).collect();
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+                let bytes = Buffer::from_vec(std::mem::take(bytes));
+                Arc::new(StringArray::new(offsets, bytes, None))
+            }
+        };
+        let ts = TimestampMillisecondArray::from(std::mem::take(&mut self.ts));
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(ts), key];
+        match &mut self.extra {
+            Extra::None => {}
+            Extra::EventType(column) => {
+                columns.push(Arc::new(Int32Array::from(std::mem::take(column))));
+            }
+            Extra::Price(column) => {
+                columns.push(Arc::new(Int64Array::from(std::mem::take(column))));
+            }
+            Extra::Cpu(column) => {
+                columns.push(Arc::new(Float64Array::from(std::mem::take(column))));
+            }
+        }
+        self.left = self.left.saturating_sub(rows as u64);
+        self.reserve();
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .expect("the columns follow the schema, with the same number of rows each")
+    }
+}
+
+/// `user-` and `k` as 11 digits.
+#[inline(always)]
+fn string_key(mut k: u64) -> [u8; STRING_KEY_BYTES] {
+    let mut key = *b"user-00000000000";
+    for digit in key[5..].iter_mut().rev() {
+        *digit = b'0' + (k % 10) as u8;
+        k /= 10;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_the_rounded_down_fraction_of_the_span() {
+        for (records, span_ms) in [(1000, 7), (7, 1000), (1_003, 2_400_000), (1, 5)] {
+            let spec = Spec { records, span_ms, ..Spec::new(Workload::Cm) };
+            for (i, record) in Stream::new(&spec).enumerate() {
+                assert_eq!(record.ts, i as u64 * span_ms / records);
+            }
+        }
+    }
+
+    #[test]
+    fn string_keys_have_sixteen_bytes() {
+        assert_eq!(&string_key(0), b"user-00000000000");
+        assert_eq!(&string_key(99_999), b"user-00000099999");
+    }
+}

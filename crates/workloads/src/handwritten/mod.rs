@@ -1,0 +1,184 @@
+//! The ceiling: single-purpose loops over the same Arrow batches, as good as we can make them.
+//!
+//! A loop knows its query at compile time: which column is the key, what is filtered, how a value
+//! is updated. Each window has one open-addressing table that starts with 1024 slots
+//! and grows. Records pass in pieces: are all their timestamps in the window (`columns.rs`), which
+//! pass the filter (`vectors.rs`), then hash, prefetch and update; a window that has passed goes
+//! row by row to the [`Verifier`]. What it does not do is what makes an engine: plan a query,
+//! account for memory, exchange state, or answer with more than one worker.
+//!
+//! # Instructions per input record
+//!
+//! Those of a whole run at the default size, verification included, less those of a run with
+//! `--generate-only`, divided by the number of records:
+//!
+//! | `ysb` | `ysb_small` | `ysb_str` | `nb7` | `cm` | `ro` |
+//! |---|---|---|---|---|---|
+//! | 19.7 | 10.5 | 36.3 | 35.8 | 33.4 | 42.0 |
+//!
+//! ```text
+//! cargo build --release -p millstream-workloads --example handwritten
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+//!     target/release/examples/handwritten ysb [--generate-only]
+//! ```
+//!
+//! With AVX2, that is; without it, everything works and takes longer.
+
+mod columns;
+mod kinds;
+mod memory;
+mod table;
+mod vectors;
+
+use arrow_array::RecordBatch;
+
+use crate::error::{Error, Result};
+use crate::spec::{Spec, Workload};
+use crate::verify::Verifier;
+use columns::{Filtered, FilteredText, Mean, Plain, Priced, Source};
+use kinds::Kind;
+use table::Table;
+
+/// Records looked at together. Their selected keys stay in the first-level cache.
+const PIECE: usize = 4096;
+
+/// Open windows whose tables are in huge pages.
+const HUGE_WINDOWS_MAX: usize = 8;
+
+/// Runs the workload over the batches of one split, which must be in order.
+///
+/// # Errors
+///
+/// If a column is missing or has another type than [`crate::schema`] says, or if a table cannot be
+/// reserved.
+pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
+    match spec.workload {
+        Workload::Ysb | Workload::YsbSmall => Loop::<Filtered>::run(spec, batches),
+        Workload::YsbStr => Loop::<FilteredText>::run(spec, batches),
+        Workload::Nb7 => Loop::<Priced>::run(spec, batches),
+        Workload::Cm => Loop::<Mean>::run(spec, batches),
+        Workload::Ro => Loop::<Plain>::run(spec, batches),
+    }
+}
+
+/// Runs one independent loop per split, each on a thread of its own, and adds up what they saw.
+///
+/// Nothing is merged: a key that appears in several splits yields a row for each, so with more
+/// than one split the answer is **not** the workload's. It is the speed-up that this machine's
+/// memory allows to threads that have nothing to say to each other.
+pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Verifier> {
+    let mut all = Verifier::new(spec);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            splits.iter().map(|batches| scope.spawn(move || run(spec, batches))).collect();
+        for thread in threads {
+            let panicked = |_| Err(Error::Batch("a loop's thread panicked".to_string()));
+            all.merge(&thread.join().unwrap_or_else(panicked)?);
+        }
+        Ok(all)
+    })
+}
+
+/// A window whose end the watermark has not passed.
+struct Open<K: Kind> {
+    start: i64,
+    table: Table<K>,
+}
+
+/// The loop, for one way to read records and one kind of value.
+struct Loop<'a, S: Source> {
+    spec: &'a Spec,
+    /// Open windows, in order of their start. Nearly always one.
+    open: Vec<Open<S::Kind>>,
+    /// Tables of fired windows: empty and small again, their memory kept.
+    spare: Vec<Table<S::Kind>>,
+    /// Highest timestamp seen.
+    ts_max: i64,
+    /// Upper bound of a table's keys.
+    rows_max: usize,
+    scratch: S::Scratch,
+    verifier: Verifier,
+}
+
+impl<'a, S: Source> Loop<'a, S> {
+    fn run(spec: &'a Spec, batches: &[RecordBatch]) -> Result<Verifier> {
+        let mut this: Loop<'_, S> = Loop {
+            spec,
+            open: Vec::new(),
+            spare: Vec::new(),
+            ts_max: i64::MIN,
+            rows_max: batches.iter().map(RecordBatch::num_rows).sum(),
+            scratch: S::Scratch::default(),
+            verifier: Verifier::new(spec),
+        };
+        for batch in batches {
+            let source = S::new(batch)?;
+            for from in (0..batch.num_rows()).step_by(PIECE) {
+                let to = (from + PIECE).min(batch.num_rows());
+                if spec.windowed() {
+                    this.piece(&source, from, to)?;
+                } else {
+                    this.update(&source, 0, from, to)?;
+                }
+            }
+        }
+        this.fire(i64::MAX);
+        Ok(this.verifier)
+    }
+
+    /// Takes records `from..to`, which may lie in several windows.
+    fn piece(&mut self, source: &S, from: usize, to: usize) -> Result<()> {
+        let length = self.spec.window_ms.max(1) as i64;
+        let ts = source.ts();
+        if let [only] = &self.open[..] {
+            let start = only.start;
+            if columns::all_within(&ts[from..to], start, start.saturating_add(length - 1)) {
+                return self.update(source, start, from, to);
+            }
+        }
+        let mut at = from;
+        while at < to {
+            let start = ts[at].saturating_sub(ts[at].rem_euclid(length));
+            let end = start.saturating_add(length);
+            let run = ts[at..to].iter().take_while(|t| (start..end).contains(*t)).count().max(1);
+            self.update(source, start, at, at + run)?;
+            at += run;
+        }
+        self.ts_max = ts[from..to].iter().fold(self.ts_max, |max, t| max.max(*t));
+        self.fire(self.ts_max.saturating_sub(self.spec.watermark_delay_ms() as i64));
+        Ok(())
+    }
+
+    /// Takes records `from..to`, which lie in the window at `start`.
+    #[inline]
+    fn update(&mut self, source: &S, start: i64, from: usize, to: usize) -> Result<()> {
+        let at = match self.open.iter().position(|open| open.start == start) {
+            Some(at) => at,
+            None => self.open_window(start)?,
+        };
+        let (keys, inputs) = source.select(from, to, &mut self.scratch);
+        self.open[at].table.update(keys, inputs);
+        Ok(())
+    }
+
+    fn open_window(&mut self, start: i64) -> Result<usize> {
+        let table = match self.spare.pop() {
+            Some(table) => table,
+            // With very many windows open at once each is small.
+            None => Table::new(self.rows_max, self.open.len() < HUGE_WINDOWS_MAX)?,
+        };
+        let at = self.open.partition_point(|open| open.start < start);
+        self.open.insert(at, Open { start, table });
+        Ok(at)
+    }
+
+    /// Emits the windows that end at or before `watermark`.
+    fn fire(&mut self, watermark: i64) {
+        let length = self.spec.window_ms as i64;
+        while self.open.first().is_some_and(|w| w.start.saturating_add(length) <= watermark) {
+            let mut window = self.open.remove(0);
+            S::Kind::emit(&mut window.table, window.start, &mut self.verifier);
+            self.spare.push(window.table);
+        }
+    }
+}

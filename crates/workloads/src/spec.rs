@@ -1,0 +1,158 @@
+//! Which workload, and at which size: everything else follows from a [`Spec`].
+
+/// A benchmark workload: its data and its query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Workload {
+    /// Yahoo streaming benchmark, 10 million keys: count per key and 10 minute window.
+    Ysb,
+    /// The same with 10 thousand keys, where pre-aggregation shrinks everything.
+    YsbSmall,
+    /// The same with string keys and records up to 5 s out of order.
+    YsbStr,
+    /// NEXMark query 7: the highest price per key and minute, with a long tail of keys.
+    Nb7,
+    /// Cluster monitoring: mean and count per job and 2 second window.
+    Cm,
+    /// Read-only: count per key over all of the input, nearly all keys distinct.
+    Ro,
+}
+
+impl Workload {
+    /// Every workload, in the order of their documentation.
+    pub const ALL: [Workload; 6] = [
+        Workload::Ysb,
+        Workload::YsbSmall,
+        Workload::YsbStr,
+        Workload::Nb7,
+        Workload::Cm,
+        Workload::Ro,
+    ];
+
+    /// The name used on command lines, which is also the table's name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Ysb => "ysb",
+            Workload::YsbSmall => "ysb_small",
+            Workload::YsbStr => "ysb_str",
+            Workload::Nb7 => "nb7",
+            Workload::Cm => "cm",
+            Workload::Ro => "ro",
+        }
+    }
+
+    /// All names, for messages.
+    pub fn names() -> [&'static str; 6] {
+        Workload::ALL.map(Workload::name)
+    }
+
+    /// The workload called `name`.
+    pub fn from_name(name: &str) -> Option<Workload> {
+        Workload::ALL.into_iter().find(|w| w.name() == name)
+    }
+
+    /// Records of the published full-size run.
+    pub fn default_records(self) -> u64 {
+        20_000_000
+    }
+
+    /// Event time that the records span, milliseconds. `ro`'s timestamps are record numbers, so
+    /// its span is its number of records and this is 0.
+    pub fn span_ms(self) -> u64 {
+        match self {
+            Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 2_400_000,
+            Workload::Nb7 => 600_000,
+            Workload::Cm => 200_000,
+            Workload::Ro => 0,
+        }
+    }
+
+    /// Length of the tumbling window, milliseconds; 0 for `ro`, which has none.
+    pub fn window_ms(self) -> u64 {
+        match self {
+            Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => 600_000,
+            Workload::Nb7 => 60_000,
+            Workload::Cm => 2_000,
+            Workload::Ro => 0,
+        }
+    }
+
+    /// The modulus of the key's draw; `None` where keys have a long tail instead (`nb7`).
+    pub fn keys(self) -> Option<u64> {
+        match self {
+            Workload::Ysb => Some(10_000_000),
+            Workload::YsbSmall => Some(10_000),
+            Workload::YsbStr => Some(100_000),
+            Workload::Nb7 => None,
+            Workload::Cm => Some(12_500),
+            Workload::Ro => Some(100_000_000),
+        }
+    }
+
+    /// The number that seeds the generator.
+    pub fn id(self) -> u64 {
+        match self {
+            Workload::Ysb => 1,
+            Workload::YsbSmall => 2,
+            Workload::Nb7 => 3,
+            Workload::Cm => 4,
+            Workload::Ro => 6,
+            Workload::YsbStr => 7,
+        }
+    }
+
+    /// Whether records carry an `event_type` of which the query keeps one.
+    pub fn has_event_type(self) -> bool {
+        matches!(self, Workload::Ysb | Workload::YsbSmall | Workload::YsbStr)
+    }
+}
+
+/// A workload at a size, perhaps perturbed: data, SQL text and right answer follow from it.
+///
+/// [`Spec::new`] is the published workload; tests change single fields, so that an engine cannot
+/// know answers by heart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The data's shape and the query.
+    pub workload: Workload,
+    /// How many records.
+    pub records: u64,
+    /// Modulus of the key's draw instead of the workload's own, at most 2^32. For `nb7` the long
+    /// tail is reduced modulo it. For `ysb_str` at most 10^11, so that 11 digits suffice.
+    pub keys: Option<u64>,
+    /// Event time that the records span, milliseconds (`ro` ignores it).
+    pub span_ms: u64,
+    /// Length of the tumbling window, milliseconds, at least 1 (`ro` ignores it).
+    pub window_ms: u64,
+    /// Modulus of `event_type`'s draw, so that one record in so many passes the filter.
+    pub event_modulus: u64,
+    /// Seed of the generator, normally the workload's id.
+    pub seed: u64,
+}
+
+impl Spec {
+    /// The published workload at its default size.
+    pub fn new(workload: Workload) -> Spec {
+        Spec {
+            workload,
+            records: workload.default_records(),
+            keys: None,
+            span_ms: workload.span_ms(),
+            window_ms: workload.window_ms(),
+            event_modulus: 3,
+            seed: workload.id(),
+        }
+    }
+
+    /// How far the watermark stays behind the highest timestamp, milliseconds.
+    pub fn watermark_delay_ms(&self) -> u64 {
+        match self.workload {
+            Workload::YsbStr => 5_000,
+            _ => 0,
+        }
+    }
+
+    /// Whether the query has windows (all but `ro`).
+    pub fn windowed(&self) -> bool {
+        self.workload != Workload::Ro
+    }
+}

@@ -1,0 +1,151 @@
+//! The loops and the oracle against the published answers, and against each other where nothing
+//! is published.
+
+use millstream_workloads::{
+    BatchIter, Error, Spec, Verifier, Workload, expected, generate, handwritten, oracle, schema,
+};
+
+/// Records of the perturbed runs: one odd size beyond a million where code is optimised.
+const MANY: u64 = if cfg!(debug_assertions) { 100_003 } else { 1_000_003 };
+
+fn by_hand(spec: &Spec, batch_rows: usize) -> millstream_workloads::Answer {
+    let splits = generate(spec, 1, batch_rows);
+    handwritten::run(spec, &splits[0]).expect("generated batches fit the loop").answer()
+}
+
+#[test]
+fn the_oracle_gives_the_published_answers() {
+    for workload in Workload::ALL {
+        let spec = Spec { records: 1_000_000, ..Spec::new(workload) };
+        assert_eq!(Some(oracle(&spec)), expected(&spec), "{spec:?}");
+    }
+}
+
+#[test]
+fn the_loops_give_the_published_answers() {
+    for workload in Workload::ALL {
+        let spec = Spec { records: 1_000_000, ..Spec::new(workload) };
+        assert_eq!(Some(by_hand(&spec, 16 * 1024)), expected(&spec), "{spec:?}");
+    }
+}
+
+/// Specs that no published answer covers: every field changed, alone and together.
+fn perturbed(workload: Workload) -> Vec<Spec> {
+    let base = Spec { records: 20_011, ..Spec::new(workload) };
+    let mut specs = vec![
+        Spec { records: MANY, keys: base.workload.keys().map(|n| n + 1), ..base.clone() },
+        Spec { event_modulus: 7, ..base.clone() },
+        Spec { event_modulus: 1, ..base.clone() },
+        Spec { window_ms: 1, ..base.clone() },
+        Spec { window_ms: 7_001, ..base.clone() },
+        Spec { window_ms: 1 << 40, ..base.clone() },
+        Spec { span_ms: 1, ..base.clone() },
+        Spec { span_ms: 10_000_000_007, window_ms: 86_400_000, ..base.clone() },
+        Spec { keys: Some(1), ..base.clone() },
+        Spec { keys: Some(1 << 32), ..base.clone() },
+    ];
+    for (seed, records) in (100..).zip([0, 1, 2, 3, 5, 1023, 1024, 1025, 4096, 4097, 65_536]) {
+        let keys = Some(1 + seed * seed % 977 * 13);
+        let window_ms = 1 + seed * 7919 % 300_000;
+        specs.push(Spec { records, seed, keys, window_ms, event_modulus: 2, ..base.clone() });
+    }
+    specs
+}
+
+#[test]
+fn loops_and_oracle_agree_on_perturbed_workloads() {
+    for workload in Workload::ALL {
+        for (i, spec) in perturbed(workload).iter().enumerate() {
+            let batch_rows = [16_384, 1, 1000, 4097, 1 << 20][i % 5];
+            let answer = by_hand(spec, batch_rows);
+            assert_eq!(answer, oracle(spec), "{spec:?}, {batch_rows} rows in a batch");
+            assert_eq!(answer.result_rows == 0, spec.records == 0 || answer.checksum == 0);
+        }
+    }
+}
+
+#[test]
+fn an_answer_to_another_spec_is_not_taken_for_right() {
+    for workload in Workload::ALL {
+        let spec = Spec { records: 50_000, ..Spec::new(workload) };
+        let right = oracle(&spec);
+        assert_ne!(right, oracle(&Spec { records: 51_000, ..spec.clone() }));
+        assert_ne!(right, oracle(&Spec { keys: Some(1 << 19), ..spec.clone() }));
+        assert_ne!(right, oracle(&Spec { seed: 42, ..spec.clone() }));
+        if spec.windowed() {
+            assert_ne!(right, oracle(&Spec { window_ms: spec.window_ms + 1, ..spec.clone() }));
+        }
+        if workload.has_event_type() {
+            assert_ne!(right, oracle(&Spec { event_modulus: 4, ..spec.clone() }));
+        }
+    }
+}
+
+#[test]
+fn splits_deal_out_the_same_records() {
+    for workload in Workload::ALL {
+        let spec = Spec { records: 10_007, ..Spec::new(workload) };
+        let whole = &generate(&spec, 1, 1 << 20)[0][0];
+        assert_eq!(whole.num_rows(), 10_007);
+        assert_eq!(whole.schema(), schema(workload));
+        for splits in [1, 2, 3, 16] {
+            for batch_rows in [1, 100, 1 << 20] {
+                let dealt = generate(&spec, splits, batch_rows);
+                assert_eq!(dealt.len(), splits);
+                for (split, batches) in dealt.iter().enumerate() {
+                    let mut i = split;
+                    for batch in batches {
+                        assert!(batch.num_rows() <= batch_rows);
+                        for row in 0..batch.num_rows() {
+                            assert_eq!(batch.slice(row, 1), whole.slice(i, 1), "record {i}");
+                            i += splits;
+                        }
+                    }
+                    assert!(i >= 10_007 && i - splits < 10_007);
+                    let lazily: Vec<_> = BatchIter::new(&spec, split, splits, batch_rows).collect();
+                    assert_eq!(&lazily, batches);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn string_keys_come_out_of_order_by_less_than_the_watermarks_delay() {
+    let spec = Spec { records: 100_000, ..Spec::new(Workload::YsbStr) };
+    for split in generate(&spec, 2, 1000) {
+        let (mut ts_max, mut disorder_max) = (0, 0);
+        for batch in split {
+            let ts = batch.column(0).to_data();
+            for ts in ts.buffer::<i64>(0) {
+                ts_max = ts_max.max(*ts);
+                disorder_max = disorder_max.max(ts_max - ts);
+            }
+        }
+        let delay = spec.watermark_delay_ms() as i64;
+        assert!((delay / 2..delay).contains(&disorder_max), "{disorder_max} ms");
+    }
+}
+
+#[test]
+fn parallel_loops_see_each_split_by_itself() {
+    let spec = Spec { records: 60_000, ..Spec::new(Workload::YsbSmall) };
+    let splits = generate(&spec, 3, 1000);
+    let mut alone = Verifier::new(&spec);
+    for split in &splits {
+        alone.merge(&handwritten::run(&spec, split).expect("generated batches fit"));
+    }
+    let together = handwritten::run_parallel(&spec, &splits).expect("generated batches fit");
+    assert_eq!(together.answer(), alone.answer());
+    // Not the workload's answer: keys that appear in several splits have several rows.
+    assert!(together.answer().result_rows > oracle(&spec).result_rows);
+}
+
+#[test]
+fn batches_of_another_workload_are_refused() {
+    let cm = generate(&Spec { records: 10, ..Spec::new(Workload::Cm) }, 1, 10);
+    let error = handwritten::run(&Spec::new(Workload::Ysb), &cm[0]).expect_err("no event types");
+    assert!(matches!(&error, Error::Column { column, .. } if column == "event_type"), "{error}");
+    let error = handwritten::run(&Spec::new(Workload::YsbStr), &cm[0]).expect_err("no strings");
+    assert!(matches!(&error, Error::Column { column, .. } if column == "key"), "{error}");
+}
