@@ -51,28 +51,36 @@ fn set_narrow(sum: &mut [u64; 3], value: i128) {
 #[inline(always)]
 pub(crate) fn add(sum: &mut [u64; 3], arena: &mut Arena, value: f64) {
     let bits = value.to_bits();
-    let exponent = (bits >> 52 & 0x7FF) as i32;
-    if sum[2] == 0 && exponent > SLACK_BITS && exponent < 0x7FF {
-        // The first input, not near the subnormals: it sets the scale.
-        let mantissa = ((bits & ((1 << 52) - 1) | 1 << 52) as i128) << SLACK_BITS;
-        let sign = i128::from(bits as i64 >> 63);
-        set_narrow(sum, (mantissa ^ sign) - sign);
-        sum[2] = SCALED | ((exponent - 1075 - SLACK_BITS - LOWEST) as u64) << SCALE_SHIFT;
-        return;
-    }
-    let shift = exponent - 1075 - scale_of(sum[2]);
-    // The common case: narrow, normal, within range above the scale.
-    if sum[2] & (SCALED | WIDE) == SCALED
-        && exponent.wrapping_sub(1) < 0x7FE
-        && exponent != 0
-        && (0..=72).contains(&shift)
-    {
-        let mantissa = (bits & ((1 << 52) - 1) | 1 << 52) as i128;
-        let sign = i128::from(bits as i64 >> 63);
-        let total = narrow(sum) + (((mantissa << shift) ^ sign) - sign);
-        if (-LIMIT..LIMIT).contains(&total) {
-            return set_narrow(sum, total);
+    let exponent = (bits >> 52) as u32 & 0x7FF;
+    let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
+    let sign = (bits as i64 >> 63) as u64;
+    let meta = sum[2];
+    if meta & 0xFFFF == SCALED {
+        // The common case: narrow, and the input finite, normal and at or above the scale. Then the
+        // term is the mantissa shifted left by `exponent - 1075 - scale`.
+        let raw_scale = (meta >> SCALE_SHIFT) as u32 & 0xFFFF;
+        let shift = exponent.wrapping_sub(1).wrapping_sub(raw_scale);
+        if shift < 64 && exponent != 0x7FF {
+            let low = (mantissa << shift) ^ sign;
+            let high = (mantissa >> 1 >> (63 - shift)) ^ sign;
+            // Two's complement of a negative term: all bits flipped, plus one.
+            let (low, carry) = low.overflowing_add(sign & 1);
+            let high = high.wrapping_add(u64::from(carry));
+            let (low, carry) = sum[0].overflowing_add(low);
+            let high = sum[1].wrapping_add(high).wrapping_add(u64::from(carry));
+            // The two topmost bits agree while there is room for the next term.
+            if (high ^ high << 1) >> 63 == 0 {
+                (sum[0], sum[1]) = (low, high);
+                return;
+            }
         }
+    } else if meta == 0 && (SLACK_BITS as u32 + 1..0x7FF).contains(&exponent) {
+        // The first input, not near the subnormals: it sets the scale.
+        let term = i128::from(mantissa) << SLACK_BITS;
+        let sign = i128::from(sign as i64);
+        set_narrow(sum, (term ^ sign) - sign);
+        sum[2] = SCALED | u64::from(exponent - 1 - SLACK_BITS as u32) << SCALE_SHIFT;
+        return;
     }
     add_slow(sum, arena, value);
 }
