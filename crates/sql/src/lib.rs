@@ -1,1 +1,28 @@
-//! Skeleton.
+//! SQL text to executable queries.
+mod aggregates;
+mod assemble;
+mod catalog;
+mod check;
+mod convert;
+mod create;
+mod create_table;
+mod dialect;
+mod error;
+mod evaluate;
+mod explain;
+mod functions;
+mod insert;
+mod lazy;
+mod lower;
+mod planner;
+mod rewrite;
+mod scalars;
+mod script;
+mod stack;
+mod text;
+mod tumble;
+mod types;
+pub use error::{ErrorKind, Result, Source, Span, SqlError};
+pub use planner::{EventTimeSpec, Outcome, PlannedQuery, Planner};
+pub use script::{Statement, parse_script};
+pub use types::sql_type_name;

@@ -1,0 +1,380 @@
+//! From a lowered stage to the engine's query: which columns are read, and every expression compiled.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use chrono::{DateTime, Utc};
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DFSchema, ExprSchema};
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use millstream_engine::expr::Expr as EngineExpr;
+use millstream_engine::plan::{self, Aggregate, AggregateCall, Body, EventTime, Key, Query};
+use millstream_engine::table::Table;
+
+use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
+use crate::error::{Result, SqlError};
+use crate::evaluate::compile;
+use crate::lower::{Call, FIRED, Grouped, Places, Stage};
+use crate::text::sql_text;
+use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::types::sql_type_name;
+
+/// What compiling needs to know besides the stage.
+pub(crate) struct Assembler<'a> {
+    pub(crate) source: Arc<dyn Table>,
+    pub(crate) start_time: DateTime<Utc>,
+    pub(crate) config: &'a Arc<ConfigOptions>,
+    pub(crate) places: Places,
+}
+
+/// The columns of the table that a query needs, and where they are in its batches.
+struct Input {
+    projection: Vec<usize>,
+    derived: Vec<EngineExpr>,
+    schema: DFSchema,
+}
+
+impl Assembler<'_> {
+    /// Puts the query together; `names` are those of the output columns.
+    pub(crate) fn assemble(&self, stage: Stage, names: &[String]) -> Result<Query> {
+        let stage = self.simplify(stage.finish()?)?;
+        let table = stage.table.clone();
+        let event_time = match &stage.grouped {
+            Some(grouped) if grouped.windowed => table.event_time.as_ref(),
+            _ => None,
+        };
+        let input = self.input(&stage, event_time.is_some())?;
+        let event_time = match event_time {
+            Some(declared) => Some(EventTime {
+                column: index(&input.schema, &table.columns[declared.column].name)?,
+                watermark: match &declared.watermark {
+                    WatermarkDecl::Delay(us) => plan::Watermark::Delay(*us),
+                    WatermarkDecl::Expr(expr) => plan::Watermark::Expr(
+                        self.compile(&self.simple(expr, &table)?, &input.schema)?,
+                    ),
+                },
+                idle_timeout_us: declared.idle_timeout_us,
+            }),
+            None => None,
+        };
+        let filter = conjunction(&stage.filters);
+        let filter = filter.map(|f| self.compile(&f, &input.schema)).transpose()?;
+        let (body, output) = match &stage.grouped {
+            None => self.stateless(&stage, &input.schema, names)?,
+            Some(grouped) => self.aggregate(&stage, grouped, &input.schema, names)?,
+        };
+        Ok(Query {
+            source: self.source.clone(),
+            projection: input.projection,
+            derived: input.derived,
+            input: Arc::new(input.schema.as_arrow().clone()),
+            event_time,
+            filter,
+            body,
+            output,
+        })
+    }
+
+    fn compile(&self, expr: &Expr, schema: &DFSchema) -> Result<EngineExpr> {
+        compile(expr, schema, self.start_time, self.config)
+    }
+
+    fn stateless(
+        &self,
+        stage: &Stage,
+        input: &DFSchema,
+        names: &[String],
+    ) -> Result<(Body, SchemaRef)> {
+        let project = self.compile_all(&stage.columns, input)?;
+        let output = output_schema(&stage.columns, input, names)?;
+        Ok((Body::Stateless { project, limit: stage.limit, offset: stage.offset }, output))
+    }
+
+    fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {
+        exprs.iter().map(|e| self.compile(e, schema)).collect()
+    }
+
+    fn aggregate(
+        &self,
+        stage: &Stage,
+        grouped: &Grouped,
+        input: &DFSchema,
+        names: &[String],
+    ) -> Result<(Body, SchemaRef)> {
+        if !grouped.windowed && !self.source.bounded() {
+            return Err(self.unbounded(stage));
+        }
+        let mut keys = Vec::new();
+        for expr in &grouped.keys {
+            let name = sql_text(expr);
+            let data_type = expr.get_type(input)?;
+            if !is_groupable(&data_type) {
+                return Err(SqlError::types(format!(
+                    "values of type {} cannot be grouped by: {name}",
+                    sql_type_name(&data_type)
+                ))
+                .at(self.places.group_by)
+                .help("cast it to a string or a number"));
+            }
+            let nullable = nullable(expr, input);
+            keys.push(Key { name, expr: self.compile(expr, input)?, data_type, nullable });
+        }
+        let aggregates = grouped
+            .aggregates
+            .iter()
+            .map(|call| self.call(call, input))
+            .collect::<Result<Vec<_>>>()?;
+        let types = keys.iter().map(|k: &Key| (k.data_type.clone(), k.nullable)).collect();
+        let fired = fired_schema(grouped, types)?;
+        let having = conjunction(&grouped.having);
+        let body = Aggregate {
+            window: stage.window.filter(|_| grouped.windowed),
+            having: having.map(|h| self.compile(&h, &fired)).transpose()?,
+            project: self.compile_all(&stage.columns, &fired)?,
+            keys,
+            aggregates,
+            fired: Arc::new(fired.as_arrow().clone()),
+        };
+        Ok((Body::Aggregate(body), output_schema(&stage.columns, &fired, names)?))
+    }
+
+    fn call(&self, call: &Call, input: &DFSchema) -> Result<AggregateCall> {
+        let argument = call.argument.as_ref();
+        let compiled = |e: Option<&Expr>| e.map(|e| self.compile(e, input)).transpose();
+        Ok(AggregateCall {
+            name: call.text(),
+            function: call.function,
+            argument: compiled(argument)?,
+            argument_type: argument.map_or(Ok(DataType::Null), |e| e.get_type(input))?,
+            argument_nullable: argument.is_some_and(|e| nullable(e, input)),
+            filter: compiled(call.filter.as_ref())?,
+            result_type: call.result_type.clone(),
+        })
+    }
+
+    fn unbounded(&self, stage: &Stage) -> SqlError {
+        let table = &stage.table;
+        let time = table.time_name();
+        let ts = time.unwrap_or("ts");
+        let mut help = format!(
+            "group by a window, so that results come as time passes:\n\
+             SELECT window_start, … FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({ts}), INTERVAL '10' \
+             SECOND))\nGROUP BY window_start, window_end, …",
+            table.name
+        );
+        if time.is_none() {
+            help.push_str(&format!(
+                "\nand add to CREATE TABLE {}: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
+                table.name
+            ));
+        }
+        SqlError::unsupported(format!(
+            "table '{}' never ends, so a GROUP BY without a window would never give a result",
+            table.name
+        ))
+        .at(self.places.group_by.or(self.places.statement))
+        .help(help)
+    }
+
+    /// Simplifies every expression of a stage.
+    fn simplify(&self, mut stage: Stage) -> Result<Stage> {
+        let table = stage.table.clone();
+        let schema = Arc::new(table_schema(&table)?);
+        let simple = |e: &Expr| self.simple_over(e, &schema);
+        stage.filters = stage.filters.iter().map(simple).collect::<Result<_>>()?;
+        match &mut stage.grouped {
+            None => stage.columns = stage.columns.iter().map(simple).collect::<Result<_>>()?,
+            Some(grouped) => {
+                grouped.keys = grouped.keys.iter().map(simple).collect::<Result<_>>()?;
+                for call in &mut grouped.aggregates {
+                    call.argument = call.argument.as_ref().map(simple).transpose()?;
+                    call.filter = call.filter.as_ref().map(simple).transpose()?;
+                }
+                let keys = grouped.keys.iter();
+                let keys = keys.map(|k| Ok((k.get_type(schema.as_ref())?, nullable(k, &schema))));
+                let keys = keys.collect::<Result<Vec<_>>>()?;
+                let fired = Arc::new(fired_schema(grouped, keys)?);
+                let simple = |e: &Expr| self.simple_over(e, &fired);
+                grouped.having = grouped.having.iter().map(simple).collect::<Result<_>>()?;
+                stage.columns = stage.columns.iter().map(simple).collect::<Result<_>>()?;
+            }
+        }
+        Ok(stage)
+    }
+
+    /// Simplifies an expression over the table's columns.
+    fn simple(&self, expr: &Expr, table: &TableEntry) -> Result<Expr> {
+        self.simple_over(expr, &Arc::new(table_schema(table)?))
+    }
+
+    fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
+        let before = expr.get_type(schema.as_ref())?;
+        let context = SimplifyContext::builder()
+            .with_schema(schema.clone())
+            .with_query_execution_start_time(Some(self.start_time))
+            .with_config_options(self.config.clone())
+            .build();
+        let simplified = ExprSimplifier::new(context).simplify(expr.clone())?;
+        let after = simplified.get_type(schema.as_ref())?;
+        let wanted = plain_type(&before);
+        if after == wanted {
+            return Ok(simplified);
+        }
+        Ok(Expr::Cast(Cast::new(Box::new(simplified), wanted)))
+    }
+
+    /// Which columns are read and computed for `stage`.
+    fn input(&self, stage: &Stage, with_time: bool) -> Result<Input> {
+        let table = &stage.table;
+        let mut needed = BTreeSet::new();
+        let mut exprs: Vec<&Expr> = stage.filters.iter().collect();
+        match &stage.grouped {
+            None => exprs.extend(&stage.columns),
+            Some(grouped) => {
+                exprs.extend(&grouped.keys);
+                let calls = &grouped.aggregates;
+                exprs.extend(calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter)));
+            }
+        }
+        exprs.iter().for_each(|e| add_columns(e, &mut needed));
+        if let (true, Some(event_time)) = (with_time, &table.event_time) {
+            needed.insert(table.columns[event_time.column].name.clone());
+            if let WatermarkDecl::Expr(expr) = &event_time.watermark {
+                add_columns(expr, &mut needed);
+            }
+        }
+        // A computed column uses those before it, so one pass backwards finds them all.
+        for column in table.columns.iter().rev() {
+            if let (true, Some(expr)) = (needed.contains(&column.name), &column.computed) {
+                add_columns(expr, &mut needed);
+            }
+        }
+        let is_needed = |name: &str| needed.contains(name);
+        let physical = table.columns.iter().filter(|c| c.computed.is_none()).enumerate();
+        let physical: Vec<_> = physical.filter(|(_, c)| is_needed(&c.name)).collect();
+        let projection = physical.iter().map(|(i, _)| *i).collect();
+        let mut fields: Vec<Field> = physical
+            .iter()
+            .map(|(_, c)| Field::new(&c.name, c.data_type.clone(), c.nullable))
+            .collect();
+        let mut derived = Vec::new();
+        for column in &table.columns {
+            let Some(expr) = column.computed.as_ref().filter(|_| is_needed(&column.name)) else {
+                continue;
+            };
+            let so_far = qualified(INPUT, Schema::new(fields.clone()))?;
+            derived.push(self.compile(&self.simple(expr, table)?, &so_far)?);
+            fields.push(Field::new(&column.name, column.data_type.clone(), column.nullable));
+        }
+        Ok(Input { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
+    }
+}
+
+fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {
+    names.extend(expr.column_refs().into_iter().map(|c| c.name.clone()));
+}
+
+fn index(schema: &DFSchema, name: &str) -> Result<usize> {
+    schema
+        .index_of_column_by_name(Some(&INPUT.into()), name)
+        .ok_or_else(|| SqlError::internal(format!("column '{name}' is not read")))
+}
+
+fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
+    Ok(DFSchema::try_from_qualified_schema(qualifier, &schema)?)
+}
+
+/// All columns of a table, as lowered expressions name them.
+pub(crate) fn table_schema(table: &TableEntry) -> Result<DFSchema> {
+    qualified(INPUT, table.schema().as_ref().clone())
+}
+
+/// One condition that holds where all hold.
+fn conjunction(filters: &[Expr]) -> Option<Expr> {
+    let is_true = |e: &&Expr| {
+        matches!(e, Expr::Literal(datafusion_common::ScalarValue::Boolean(Some(true)), _))
+    };
+    filters.iter().filter(|e| !is_true(e)).cloned().reduce(|a, b| a.and(b))
+}
+
+/// Types that only DataFusion's functions give, as the engine takes them.
+pub(crate) fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, value) => plain_type(value),
+        other => other.clone(),
+    }
+}
+
+fn is_groupable(data_type: &DataType) -> bool {
+    use DataType::*;
+    data_type.is_integer()
+        || matches!(data_type, Null | Boolean | Float32 | Float64 | Decimal128(..) | Utf8 | Binary)
+        || matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
+}
+
+/// Whether NULL can come out. Says yes where it is not plain: DataFusion's functions are not all
+/// exact about it.
+pub(crate) fn nullable(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Column(column) => {
+            schema.field_from_column(column).map_or(true, |field| field.is_nullable())
+        }
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::IsNull(_) | Expr::IsNotNull(_) => false,
+        Expr::Cast(cast) => nullable(&cast.expr, schema),
+        Expr::Not(e) | Expr::Negative(e) => nullable(e, schema),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            use Operator::*;
+            let known = matches!(op, And | Or | StringConcat | Eq | NotEq | Lt | LtEq | Gt | GtEq)
+                || op.is_numerical_operators();
+            !known || nullable(left, schema) || nullable(right, schema)
+        }
+        _ => true,
+    }
+}
+
+/// What a window yields when it fires; `keys` are the keys' types and whether they can be NULL.
+fn fired_schema(grouped: &Grouped, keys: Vec<(DataType, bool)>) -> Result<DFSchema> {
+    let mut fields = Vec::new();
+    if grouped.windowed {
+        fields.extend(WINDOW_COLUMNS.map(|name| Field::new(name, WINDOW_TYPE, false)));
+    }
+    for (name, (data_type, nullable)) in grouped.key_names.iter().zip(keys) {
+        fields.push(Field::new(name, data_type, nullable));
+    }
+    for call in &grouped.aggregates {
+        let nullable = call.function != plan::AggregateFunction::Count;
+        fields.push(Field::new(&call.name, call.result_type.clone(), nullable));
+    }
+    qualified(FIRED, Schema::new(fields))
+}
+
+fn output_schema(columns: &[Expr], schema: &DFSchema, names: &[String]) -> Result<SchemaRef> {
+    let fields = columns
+        .iter()
+        .zip(names)
+        .map(|(expr, name)| Ok(Field::new(name, expr.get_type(schema)?, nullable(expr, schema))));
+    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
+}
+
+/// The watermark expression's delay, if it is `column` or `column - INTERVAL …`.
+pub(crate) fn watermark_delay(expr: &Expr, column: &str) -> Option<i64> {
+    match expr {
+        e if *e == input_column(column) => Some(0),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right })
+            if **left == input_column(column) =>
+        {
+            let Expr::Literal(value, _) = &**right else { return None };
+            crate::tumble::interval_us(value).flatten().filter(|us| *us >= 0)
+        }
+        _ => None,
+    }
+}

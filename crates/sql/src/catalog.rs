@@ -1,0 +1,240 @@
+//! What names stand for: tables with their columns and event time, and views.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::Column;
+use datafusion_expr::{Expr, LogicalPlan, TableSource};
+use millstream_engine::settings::closest;
+use millstream_engine::table::{Connectors, Table, TableOptions};
+
+use crate::create_table::OptionDef;
+use crate::error::{ErrorKind, Result, Source, Span, SqlError};
+
+/// The qualifier of a table's columns in lowered expressions.
+pub(crate) const INPUT: &str = "$input";
+
+/// A declared table.
+#[derive(Debug)]
+pub(crate) struct TableEntry {
+    pub(crate) name: String,
+    /// Physical and computed columns, in the order of their declaration.
+    pub(crate) columns: Vec<TableColumn>,
+    pub(crate) event_time: Option<EventTimeDecl>,
+    pub(crate) origin: Origin,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct TableColumn {
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) nullable: bool,
+    /// Over other columns of the table ([`INPUT`]).
+    pub(crate) computed: Option<Expr>,
+}
+
+/// A table's event time column and watermark.
+#[derive(Debug, Clone)]
+pub(crate) struct EventTimeDecl {
+    /// Index into [`TableEntry::columns`].
+    pub(crate) column: usize,
+    pub(crate) watermark: WatermarkDecl,
+    pub(crate) idle_timeout_us: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum WatermarkDecl {
+    /// Microseconds behind the event time.
+    Delay(i64),
+    /// Over columns of the table ([`INPUT`]).
+    Expr(Box<Expr>),
+}
+
+/// Where a table's records come from or go to.
+pub(crate) enum Origin {
+    Table(Arc<dyn Table>),
+    Connector(Box<Declared>),
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Table(table) => write!(f, "{table:?}"),
+            Origin::Connector(declared) => write!(f, "{:?}", declared.options),
+        }
+    }
+}
+
+/// A table as `CREATE TABLE` declared it.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) options: TableOptions,
+    /// Where the options stand, for messages.
+    pub(crate) defs: Vec<OptionDef>,
+    pub(crate) name_span: Option<Span>,
+    pub(crate) source: Arc<Source>,
+}
+
+impl Declared {
+    /// A connector's refusal, placed at the option at fault.
+    fn refused(&self, error: millstream_engine::Error) -> SqlError {
+        let millstream_engine::Error::Option { table, option, message, help } = error else {
+            let mut lines = error.to_string();
+            let help = lines.find("\n  help: ").map(|at| lines.split_off(at));
+            return SqlError::new(ErrorKind::Connector, lines)
+                .at(self.name_span)
+                .maybe_help(help.map(|h| h.trim_start_matches("\n  help: ").to_string()))
+                .in_source(&self.source);
+        };
+        let def = self.defs.iter().find(|d| d.key == option);
+        let span = def.map_or(self.name_span, |d| d.value_span);
+        // An unknown option is wrong itself, not its value.
+        let unknown = message.contains("no such") || message.contains("unknown");
+        let span = if unknown { def.map_or(span, |d| d.key_span) } else { span };
+        SqlError::new(
+            ErrorKind::Connector,
+            format!("table '{table}', option '{option}': {message}"),
+        )
+        .at(span)
+        .maybe_help((!help.is_empty()).then_some(help))
+        .in_source(&self.source)
+    }
+}
+
+impl TableEntry {
+    /// The table to read from.
+    pub(crate) fn table(&self, connectors: &dyn Connectors) -> Result<Arc<dyn Table>> {
+        match &self.origin {
+            Origin::Table(table) => Ok(table.clone()),
+            Origin::Connector(declared) => {
+                connectors.table(&declared.options).map_err(|e| declared.refused(e))
+            }
+        }
+    }
+
+    /// The sink to write to.
+    pub(crate) fn sink(
+        &self,
+        connectors: &dyn Connectors,
+    ) -> Result<Arc<dyn millstream_engine::sink::Sink>> {
+        match &self.origin {
+            Origin::Table(_) => Err(SqlError::unsupported(format!(
+                "nothing can be inserted into '{}': it is a table of the program's own",
+                self.name
+            ))
+            .help("declare a table to write to: CREATE TABLE name (…) WITH ('connector' = …)")),
+            Origin::Connector(declared) => {
+                connectors.sink(&declared.options).map_err(|e| declared.refused(e))
+            }
+        }
+    }
+
+    /// All columns, as queries see them.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        let fields: Vec<Field> = self
+            .columns
+            .iter()
+            .map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable))
+            .collect();
+        Arc::new(Schema::new(fields))
+    }
+
+    /// The name of the event time column.
+    pub(crate) fn time_name(&self) -> Option<&str> {
+        let event_time = self.event_time.as_ref()?;
+        Some(&self.columns[event_time.column].name)
+    }
+}
+
+/// A column of the table in a lowered expression.
+pub(crate) fn input_column(name: &str) -> Expr {
+    Expr::Column(Column::new(Some(INPUT), name))
+}
+
+/// A table as DataFusion's planner sees it.
+pub(crate) struct TableHandle {
+    pub(crate) entry: Arc<TableEntry>,
+    schema: SchemaRef,
+}
+
+impl TableHandle {
+    pub(crate) fn new(entry: Arc<TableEntry>) -> TableHandle {
+        let schema = entry.schema();
+        TableHandle { entry, schema }
+    }
+}
+
+impl TableSource for TableHandle {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// A view, which is planned in place of its name.
+pub(crate) struct ViewHandle {
+    plan: Arc<LogicalPlan>,
+    schema: SchemaRef,
+}
+
+impl ViewHandle {
+    pub(crate) fn new(plan: Arc<LogicalPlan>) -> ViewHandle {
+        let schema = Arc::new(plan.schema().as_arrow().clone());
+        ViewHandle { plan, schema }
+    }
+}
+
+impl TableSource for ViewHandle {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        Some(Cow::Borrowed(&self.plan))
+    }
+}
+
+/// A name's meaning.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry {
+    Table(Arc<TableEntry>),
+    View(Arc<LogicalPlan>),
+}
+
+/// All tables and views. Names are case-sensitive.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Catalog {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Catalog {
+    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+
+    pub(crate) fn insert(&mut self, name: String, entry: Entry) {
+        self.entries.insert(name, entry);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.entries.remove(name);
+    }
+
+    /// Says that there is no such table or view, and which was probably meant.
+    pub(crate) fn unknown(&self, name: &str) -> SqlError {
+        let error = SqlError::name(format!("there is no table '{name}'"));
+        match closest(name, self.entries.keys().map(String::as_str)) {
+            Some(meant) => error.help(format!("did you mean '{meant}'?")),
+            None if self.entries.is_empty() => {
+                error.help(format!("declare it first: CREATE TABLE {name} (…) WITH (…)"))
+            }
+            None => {
+                let names: Vec<&str> = self.entries.keys().take(10).map(String::as_str).collect();
+                error.help(format!("the tables are {}", names.join(", ")))
+            }
+        }
+    }
+}

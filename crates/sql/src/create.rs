@@ -1,0 +1,238 @@
+//! From a parsed `CREATE TABLE` to a catalog entry: types, computed columns, the watermark, and the
+//! options that are not the connector's.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion_common::DFSchema;
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::utils::find_aggregate_exprs;
+use datafusion_expr::{Cast, Expr, ExprSchemable};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_sql::planner::{PlannerContext, SqlToRel};
+use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident};
+use millstream_engine::settings::{closest, parse_duration_us};
+use millstream_engine::table::TableOptions;
+
+use crate::assemble::{nullable, plain_type, table_schema, watermark_delay};
+use crate::catalog::{
+    Declared, EventTimeDecl, INPUT, Origin, TableColumn, TableEntry, WatermarkDecl,
+};
+use crate::check::check_expr;
+use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
+use crate::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::functions::Context;
+use crate::planner::parser_options;
+use crate::rewrite::rewrite_expr;
+use crate::types::{arrow_type, sql_type_name};
+
+/// The option that is the planner's, not the connector's.
+const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
+
+/// Builds the entry of a `CREATE TABLE`.
+pub(crate) fn table_entry(
+    create: &CreateTable,
+    context: &Context<'_>,
+    base_dir: &Path,
+    source: &Arc<Source>,
+) -> Result<TableEntry> {
+    let columns = columns(create, context)?;
+    let (options, idle_timeout_us) = options(&create.options)?;
+    let physical: Vec<Field> = columns
+        .iter()
+        .filter(|c| c.computed.is_none())
+        .map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable))
+        .collect();
+    let name = create.name.value.clone();
+    let options = TableOptions {
+        name: name.clone(),
+        schema: Arc::new(Schema::new(physical)),
+        options,
+        base_dir: base_dir.to_path_buf(),
+    };
+    if !options.options.contains_key("connector") {
+        let error = SqlError::new(
+            ErrorKind::Connector,
+            format!("table '{name}' does not say where its records are"),
+        );
+        return Err(error.at(Span::new(create.name.span)).help(
+            "add WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv') at the end",
+        ));
+    }
+    let declared = Declared {
+        options,
+        defs: create.options.clone(),
+        name_span: Span::new(create.name.span),
+        source: source.clone(),
+    };
+    let mut entry = TableEntry {
+        name,
+        columns,
+        event_time: None,
+        origin: Origin::Connector(Box::new(declared)),
+    };
+    if let Some(watermark) = &create.watermark {
+        entry.event_time = Some(event_time(watermark, &entry, context, idle_timeout_us)?);
+    }
+    Ok(entry)
+}
+
+fn columns(create: &CreateTable, context: &Context<'_>) -> Result<Vec<TableColumn>> {
+    for (i, column) in create.columns.iter().enumerate() {
+        if create.columns[..i].iter().any(|c| c.name.value == column.name.value) {
+            return Err(SqlError::name(format!("there are two columns '{}'", column.name.value))
+                .at(Span::new(column.name.span))
+                .help("give one of them another name"));
+        }
+    }
+    let mut planned: BTreeMap<usize, TableColumn> = BTreeMap::new();
+    for (i, column) in create.columns.iter().enumerate() {
+        if let ColumnKind::Physical { sql_type, nullable } = &column.kind {
+            let data_type = arrow_type(sql_type).map_err(|e| e.at(column.span))?;
+            let name = column.name.value.clone();
+            let column = TableColumn { name, data_type, nullable: *nullable, computed: None };
+            planned.insert(i, column);
+        }
+    }
+    // A computed column sees all physical ones, and the computed ones before it.
+    for (i, column) in create.columns.iter().enumerate() {
+        if let ColumnKind::Computed(expr) = &column.kind {
+            let known: Vec<&TableColumn> = planned.values().collect();
+            let schema = schema_of(&known)?;
+            let column = computed(column, expr, &schema, context)
+                .map_err(|e| e.at(column.span.or(Span::new(column.name.span))))?;
+            planned.insert(i, column);
+        }
+    }
+    if planned.is_empty() {
+        return Err(SqlError::types("a table needs a column at least")
+            .at(Span::new(create.name.span))
+            .help("write CREATE TABLE name (column TYPE, …) WITH (…)"));
+    }
+    Ok(planned.into_values().collect())
+}
+
+fn schema_of(columns: &[&TableColumn]) -> Result<DFSchema> {
+    let fields: Vec<Field> =
+        columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect();
+    Ok(DFSchema::try_from_qualified_schema(INPUT, &Schema::new(fields))?)
+}
+
+fn computed(
+    column: &ColumnDef,
+    expr: &SqlExpr,
+    schema: &DFSchema,
+    context: &Context<'_>,
+) -> Result<TableColumn> {
+    let expr = plan_expr(expr, schema, context)?;
+    let data_type = plain_type(&expr.get_type(schema)?);
+    let expr = cast_to(expr, schema, &data_type)?;
+    let nullable = nullable(&expr, schema);
+    Ok(TableColumn { name: column.name.value.clone(), data_type, nullable, computed: Some(expr) })
+}
+
+fn cast_to(expr: Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {
+    if expr.get_type(schema)? == *data_type {
+        return Ok(expr);
+    }
+    Ok(Expr::Cast(Cast::new(Box::new(expr), data_type.clone())))
+}
+
+/// Plans an expression over a table's own columns, types coerced.
+fn plan_expr(sql: &SqlExpr, schema: &DFSchema, context: &Context<'_>) -> Result<Expr> {
+    check_expr(sql, context.functions)?;
+    let sql = rewrite_expr(sql.clone())?;
+    let planner = SqlToRel::new_with_options(context, parser_options());
+    let expr = planner.sql_to_expr(sql, schema, &mut PlannerContext::new())?;
+    if !find_aggregate_exprs([&expr]).is_empty() {
+        return Err(SqlError::unsupported("a column of a table cannot be an aggregate")
+            .help("aggregate in a query: SELECT … GROUP BY …"));
+    }
+    let simplifier = ExprSimplifier::new(SimplifyContext::default());
+    let expr = simplifier.coerce(expr, schema)?;
+    // Names without a table before them belong to this one.
+    let expr = datafusion_expr::expr_rewriter::unalias(expr);
+    Ok(expr)
+}
+
+fn event_time(
+    watermark: &WatermarkDef,
+    entry: &TableEntry,
+    context: &Context<'_>,
+    idle_timeout_us: Option<i64>,
+) -> Result<EventTimeDecl> {
+    let name = &watermark.column.value;
+    let column = entry.columns.iter().position(|c| c.name == *name);
+    let column = column.ok_or_else(|| unknown_time(&watermark.column, entry))?;
+    let is_time = |t: &DataType| matches!(t, DataType::Timestamp(..));
+    let data_type = &entry.columns[column].data_type;
+    if !is_time(data_type) {
+        return Err(SqlError::types(format!(
+            "'{name}' cannot have a watermark: it is {}, not a timestamp",
+            sql_type_name(data_type)
+        ))
+        .at(Span::new(watermark.column.span))
+        .help(format!(
+            "add a computed column, for example: ts AS to_timestamp_seconds({name}),\n\
+             and write WATERMARK FOR ts AS …"
+        )));
+    }
+    let schema = table_schema(entry)?;
+    let expr = plan_expr(&watermark.expr, &schema, context).map_err(|e| e.at(watermark.span))?;
+    let simplifier = ExprSimplifier::new(
+        SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),
+    );
+    let simple = simplifier.simplify(expr.clone())?;
+    if let Some(delay) = watermark_delay(&simple, name) {
+        let watermark = WatermarkDecl::Delay(delay);
+        return Ok(EventTimeDecl { column, watermark, idle_timeout_us });
+    }
+    let data_type = expr.get_type(&schema)?;
+    if !is_time(&data_type) {
+        return Err(SqlError::types(format!(
+            "a watermark must be a timestamp, not {}",
+            sql_type_name(&data_type)
+        ))
+        .at(watermark.span)
+        .help(format!("write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")));
+    }
+    let watermark = WatermarkDecl::Expr(Box::new(expr));
+    Ok(EventTimeDecl { column, watermark, idle_timeout_us })
+}
+
+fn unknown_time(name: &Ident, entry: &TableEntry) -> SqlError {
+    let error = SqlError::name(format!("there is no column '{}' to have a watermark", name.value))
+        .at(Span::new(name.span));
+    let times = entry.columns.iter().filter(|c| matches!(c.data_type, DataType::Timestamp(..)));
+    let times: Vec<&str> = times.map(|c| c.name.as_str()).collect();
+    let names = entry.columns.iter().map(|c| c.name.as_str());
+    match (closest(&name.value, names), &times[..]) {
+        (Some(meant), _) => error.help(format!("did you mean '{meant}'?")),
+        (None, [time, ..]) => error.help(format!("write WATERMARK FOR {time} AS …")),
+        (None, []) => error.help("declare a column of type TIMESTAMP(3) first"),
+    }
+}
+
+/// The connector's options, and the idle timeout.
+fn options(defs: &[OptionDef]) -> Result<(BTreeMap<String, String>, Option<i64>)> {
+    let mut options = BTreeMap::new();
+    let mut idle_timeout = None;
+    for def in defs {
+        if def.key == IDLE_TIMEOUT {
+            let us = parse_duration_us(&def.value).ok_or_else(|| {
+                SqlError::new(ErrorKind::Connector, format!("'{}' is no duration", def.value))
+                    .at(def.value_span)
+                    .help("write for example '10 s'")
+            })?;
+            idle_timeout = Some(us).filter(|us| *us > 0);
+        } else if options.insert(def.key.clone(), def.value.clone()).is_some() {
+            let error = format!("the option '{}' is given twice", def.key);
+            return Err(SqlError::new(ErrorKind::Connector, error)
+                .at(def.key_span)
+                .help("leave one of them out"));
+        }
+    }
+    Ok((options, idle_timeout))
+}

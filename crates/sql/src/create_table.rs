@@ -1,0 +1,246 @@
+//! `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, connector options.
+
+use datafusion_sql::sqlparser::ast::{DataType as SqlType, Expr, Ident};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::parser::Parser;
+use datafusion_sql::sqlparser::tokenizer::Token;
+
+use crate::error::{Result, Span, SqlError};
+use crate::script::{if_not_exists, single_name};
+
+/// A parsed `CREATE TABLE`.
+#[derive(Debug, Clone)]
+pub(crate) struct CreateTable {
+    pub(crate) name: Ident,
+    pub(crate) if_not_exists: bool,
+    pub(crate) columns: Vec<ColumnDef>,
+    pub(crate) watermark: Option<WatermarkDef>,
+    pub(crate) options: Vec<OptionDef>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ColumnDef {
+    pub(crate) name: Ident,
+    pub(crate) kind: ColumnKind,
+    /// Of the type or the expression.
+    pub(crate) span: Option<Span>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum ColumnKind {
+    Physical { sql_type: SqlType, nullable: bool },
+    Computed(Box<Expr>),
+}
+
+/// `WATERMARK FOR column AS expr`.
+#[derive(Debug, Clone)]
+pub(crate) struct WatermarkDef {
+    pub(crate) column: Ident,
+    pub(crate) expr: Box<Expr>,
+    pub(crate) span: Option<Span>,
+}
+
+/// `'key' = 'value'`.
+#[derive(Debug, Clone)]
+pub(crate) struct OptionDef {
+    pub(crate) key: String,
+    pub(crate) value: String,
+    pub(crate) key_span: Option<Span>,
+    pub(crate) value_span: Option<Span>,
+}
+
+impl CreateTable {
+    /// Every expression in it.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let computed = self.columns.iter().filter_map(|c| match &c.kind {
+            ColumnKind::Computed(expr) => Some(&**expr),
+            ColumnKind::Physical { .. } => None,
+        });
+        computed.chain(self.watermark.iter().map(|w| &*w.expr))
+    }
+}
+
+/// Parses what follows `CREATE [TEMPORARY] TABLE`.
+pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable> {
+    let if_not_exists = if_not_exists(parser)?;
+    let name = single_name(parser)?;
+    let mut table = CreateTable {
+        name,
+        if_not_exists,
+        columns: Vec::new(),
+        watermark: None,
+        options: Vec::new(),
+    };
+    let next = parser.peek_token();
+    if !parser.consume_token(&Token::LParen) {
+        if matches!(&next.token, Token::Word(w) if matches!(w.keyword, Keyword::AS | Keyword::LIKE))
+        {
+            return Err(SqlError::unsupported(format!("CREATE TABLE … {next} does not run here"))
+                .at(Span::new(next.span))
+                .help("declare the columns: CREATE TABLE name (column TYPE, …) WITH (…)"));
+        }
+        parser.expect_token(&Token::LParen)?;
+    }
+    loop {
+        parse_element(parser, &mut table)?;
+        if parser.consume_token(&Token::RParen) {
+            break;
+        }
+        let next = parser.next_token();
+        if next.token != Token::Comma {
+            return Err(SqlError::syntax(format!("expected , or ) after a column, found {next}"))
+                .at(Span::new(next.span)));
+        }
+        if parser.consume_token(&Token::RParen) {
+            break;
+        }
+    }
+    if parser.parse_keyword(Keyword::COMMENT) {
+        parser.parse_literal_string()?;
+    }
+    let next = parser.peek_token();
+    if ["PARTITIONED", "DISTRIBUTED"].iter().any(|word| is_word(&next.token, word)) {
+        return Err(SqlError::unsupported(format!("{next} BY is not supported"))
+            .at(Span::new(next.span))
+            .help("leave it out: state is partitioned by the key of each query"));
+    }
+    if parser.parse_keyword(Keyword::WITH) {
+        parser.expect_token(&Token::LParen)?;
+        while !parser.consume_token(&Token::RParen) {
+            table.options.push(parse_option(parser)?);
+            if !parser.consume_token(&Token::Comma) {
+                parser.expect_token(&Token::RParen)?;
+                break;
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// Whether a token is this word, unquoted.
+fn is_word(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+}
+
+fn parse_option(parser: &mut Parser<'_>) -> Result<OptionDef> {
+    let key_token = parser.peek_token();
+    let key = match &key_token.token {
+        Token::SingleQuotedString(key) => key.clone(),
+        _ => {
+            return Err(SqlError::syntax(format!("expected an option's name, found {key_token}"))
+                .at(Span::new(key_token.span))
+                .help("write WITH ('key' = 'value', …)"));
+        }
+    };
+    parser.next_token();
+    parser.expect_token(&Token::Eq)?;
+    let value_token = parser.peek_token();
+    let value = match &value_token.token {
+        Token::SingleQuotedString(value) => value.clone(),
+        _ => {
+            return Err(SqlError::syntax(format!(
+                "expected a value in quotes, found {value_token}"
+            ))
+            .at(Span::new(value_token.span))
+            .help(format!("write '{key}' = 'value'")));
+        }
+    };
+    parser.next_token();
+    let (key_span, value_span) = (Span::new(key_token.span), Span::new(value_token.span));
+    Ok(OptionDef { key, value, key_span, value_span })
+}
+
+fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()> {
+    let start = parser.peek_token();
+    let next = parser.peek_nth_token(1);
+    let (first, second) = match (&start.token, &next.token) {
+        (Token::Word(a), Token::Word(b)) if a.quote_style.is_none() => (a.keyword, b.keyword),
+        (Token::Word(a), Token::LParen) if a.quote_style.is_none() => {
+            (a.keyword, Keyword::NoKeyword)
+        }
+        _ => (Keyword::NoKeyword, Keyword::NoKeyword),
+    };
+    if is_word(&start.token, "WATERMARK") && second == Keyword::FOR {
+        let watermark = parse_watermark(parser)?;
+        if table.watermark.is_some() {
+            return Err(SqlError::syntax("a table has one watermark at most")
+                .at(watermark.span)
+                .help("leave one of them out"));
+        }
+        table.watermark = Some(watermark);
+        return Ok(());
+    }
+    match (first, second) {
+        (Keyword::PRIMARY, Keyword::KEY)
+        | (Keyword::UNIQUE, _)
+        | (Keyword::FOREIGN, Keyword::KEY)
+        | (Keyword::CONSTRAINT, _) => {
+            return Err(SqlError::unsupported("keys and constraints are not supported yet")
+                .at(Span::new(start.span.union(&next.span)))
+                .help("leave this line out: it would not change what a query computes"));
+        }
+        _ => {}
+    }
+    let name = parser.parse_identifier()?;
+    let from = parser.peek_token().span;
+    if parser.parse_keyword(Keyword::AS) {
+        let from = parser.peek_token().span;
+        let expr = Box::new(parser.parse_expr()?);
+        let span = Span::new(from.union(&parser.get_current_token().span));
+        if parser.parse_keyword(Keyword::COMMENT) {
+            parser.parse_literal_string()?;
+        }
+        table.columns.push(ColumnDef { name, kind: ColumnKind::Computed(expr), span });
+        return Ok(());
+    }
+    let sql_type = parser.parse_data_type()?;
+    let span = Span::new(from.union(&parser.get_current_token().span));
+    let mut nullable = true;
+    loop {
+        let token = parser.peek_token();
+        let Token::Word(word) = &token.token else { break };
+        match word.keyword {
+            Keyword::NOT => {
+                parser.next_token();
+                parser.expect_keyword(Keyword::NULL)?;
+                nullable = false;
+            }
+            Keyword::NULL => {
+                parser.next_token();
+            }
+            Keyword::COMMENT => {
+                parser.next_token();
+                parser.parse_literal_string()?;
+            }
+            Keyword::METADATA => {
+                return Err(SqlError::unsupported("METADATA columns are not supported yet")
+                    .at(Span::new(token.span))
+                    .help("leave the column out"));
+            }
+            Keyword::PRIMARY | Keyword::UNIQUE | Keyword::REFERENCES | Keyword::CONSTRAINT => {
+                return Err(SqlError::unsupported("keys and constraints are not supported yet")
+                    .at(Span::new(token.span))
+                    .help("leave it out: it would not change what a query computes"));
+            }
+            _ => {
+                return Err(SqlError::syntax(format!(
+                    "expected NOT NULL, , or ) after a column's type, found {token}"
+                ))
+                .at(Span::new(token.span)));
+            }
+        }
+    }
+    table.columns.push(ColumnDef { name, kind: ColumnKind::Physical { sql_type, nullable }, span });
+    Ok(())
+}
+
+fn parse_watermark(parser: &mut Parser<'_>) -> Result<WatermarkDef> {
+    let from = parser.peek_token().span;
+    parser.next_token(); // WATERMARK, which is no keyword of sqlparser's
+    parser.expect_keyword(Keyword::FOR)?;
+    let column = parser.parse_identifier()?;
+    parser.expect_keyword(Keyword::AS)?;
+    let expr = Box::new(parser.parse_expr()?);
+    let span = Span::new(from.union(&parser.get_current_token().span));
+    Ok(WatermarkDef { column, expr, span })
+}

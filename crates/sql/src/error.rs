@@ -1,0 +1,210 @@
+//! Errors with a place: what is wrong with a statement, where it stands and what to write instead.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use datafusion_sql::sqlparser::tokenizer;
+
+/// What kind of mistake it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The text is not SQL.
+    Syntax,
+    /// A table, column, function or option that does not exist.
+    Name,
+    /// Values of types that do not go together.
+    Type,
+    /// SQL that Millstream does not run, or not as a stream.
+    Unsupported,
+    /// A setting that does not exist or a value that does not fit.
+    Setting,
+    /// A connector refused a table's options.
+    Connector,
+    /// A broken promise inside Millstream.
+    Internal,
+}
+
+/// A range of the text: lines and columns count from 1, columns in characters; the end is exclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// First line.
+    pub line: u32,
+    /// First column.
+    pub column: u32,
+    /// Last line.
+    pub end_line: u32,
+    /// The column after the last one.
+    pub end_column: u32,
+}
+
+impl Span {
+    /// A parser's span; `None` if it is empty, which stands for "unknown".
+    pub(crate) fn new(span: tokenizer::Span) -> Option<Span> {
+        Span::between((span.start.line, span.start.column), (span.end.line, span.end.column))
+    }
+
+    pub(crate) fn between(start: (u64, u64), end: (u64, u64)) -> Option<Span> {
+        let number = |n: u64| u32::try_from(n).ok();
+        (start.0 > 0).then_some(())?;
+        Some(Span {
+            line: number(start.0)?,
+            column: number(start.1)?.max(1),
+            end_line: number(end.0)?,
+            end_column: number(end.1)?,
+        })
+    }
+}
+
+impl From<datafusion_common::Span> for Span {
+    fn from(s: datafusion_common::Span) -> Span {
+        let start = (s.start.line, s.start.column);
+        Span::between(start, (s.end.line, s.end.column)).unwrap_or(Span {
+            line: 1,
+            column: 1,
+            end_line: 1,
+            end_column: 2,
+        })
+    }
+}
+
+/// The text that statements come from.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// For messages: a file's name, or `<command line>`.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+/// Why a statement was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqlError {
+    /// What kind of mistake.
+    pub kind: ErrorKind,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Where.
+    pub span: Option<Span>,
+    /// What to write instead.
+    pub help: Option<String>,
+    /// The text that `span` refers to.
+    pub source: Option<Arc<Source>>,
+}
+
+/// The result of anything done with SQL.
+pub type Result<T> = std::result::Result<T, SqlError>;
+
+impl SqlError {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> SqlError {
+        SqlError { kind, message: message.into(), span: None, help: None, source: None }
+    }
+
+    pub(crate) fn syntax(message: impl Into<String>) -> SqlError {
+        SqlError::new(ErrorKind::Syntax, message)
+    }
+
+    pub(crate) fn name(message: impl Into<String>) -> SqlError {
+        SqlError::new(ErrorKind::Name, message)
+    }
+
+    pub(crate) fn types(message: impl Into<String>) -> SqlError {
+        SqlError::new(ErrorKind::Type, message)
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> SqlError {
+        SqlError::new(ErrorKind::Unsupported, message)
+    }
+
+    pub(crate) fn internal(message: impl fmt::Display) -> SqlError {
+        SqlError::new(ErrorKind::Internal, format!("internal error (please report it): {message}"))
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> SqlError {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn maybe_help(mut self, help: Option<String>) -> SqlError {
+        self.help = self.help.or(help);
+        self
+    }
+
+    /// Sets the place unless there is one.
+    pub(crate) fn at(mut self, span: Option<Span>) -> SqlError {
+        self.span = self.span.or(span);
+        self
+    }
+
+    pub(crate) fn in_source(mut self, source: &Arc<Source>) -> SqlError {
+        if self.source.is_none() {
+            self.source = Some(source.clone());
+        }
+        self
+    }
+
+    /// The message with the line of SQL underlined at the place:
+    ///
+    /// ```text
+    /// error: there is no column 'job_idd' in table 'task_events'
+    ///   --> query.sql:3:22
+    ///    |
+    ///  3 | SELECT window_start, job_idd, AVG(cpu_request) AS cpu
+    ///    |                      ^^^^^^^
+    ///   help: did you mean 'job_id'?
+    /// ```
+    pub fn render(&self) -> String {
+        format!("error: {self}")
+    }
+
+    fn frame(&self) -> Option<String> {
+        let (source, span) = (self.source.as_ref()?, self.span?);
+        let line = source.text.lines().nth(span.line as usize - 1).unwrap_or("");
+        let chars: Vec<char> = line.chars().collect();
+        let start = (span.column as usize - 1).min(chars.len());
+        let end =
+            if span.end_line > span.line { chars.len() } else { span.end_column as usize - 1 };
+        // What follows the mark does not matter; what precedes it must be as wide.
+        let width = end.min(chars.len()).saturating_sub(start).max(1);
+        let shown: String = chars.iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect();
+        let (shown, start) = shorten(&shown, start);
+        let width = width.min(shown.chars().count().saturating_sub(start).max(1));
+        let number = span.line.to_string();
+        let gutter = " ".repeat(number.len());
+        let mut text = String::new();
+        let _ = writeln!(text, " {gutter}--> {}:{}:{}", source.name, span.line, span.column);
+        let _ = writeln!(text, " {gutter} |");
+        let _ = writeln!(text, " {number} | {shown}");
+        let _ = write!(text, " {gutter} | {}{}", " ".repeat(start), "^".repeat(width));
+        Some(text)
+    }
+}
+
+/// Cuts a very long line around the column of interest.
+fn shorten(line: &str, column: usize) -> (String, usize) {
+    const WIDTH: usize = 160;
+    let chars: Vec<char> = line.chars().collect();
+    if chars.len() <= WIDTH {
+        return (line.trim_end().to_string(), column);
+    }
+    let from = column.saturating_sub(WIDTH / 2);
+    let to = (from + WIDTH).min(chars.len());
+    let start = if from > 0 { "…" } else { "" };
+    let end = if to < chars.len() { "…" } else { "" };
+    let middle: String = chars[from..to].iter().collect();
+    (format!("{start}{middle}{end}"), column - from + usize::from(from > 0))
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(frame) = self.frame() {
+            write!(f, "\n{frame}")?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n  help: {}", help.replace('\n', "\n        "))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SqlError {}

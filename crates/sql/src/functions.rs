@@ -1,0 +1,264 @@
+//! The functions that queries may call: a list of DataFusion's that mean what Flink's mean, and
+//! Flink's own that DataFusion lacks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DataFusionError, Result as DfResult, TableReference};
+use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use millstream_engine::settings::closest;
+
+use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
+use crate::catalog::{Catalog, Entry, TableHandle, ViewHandle};
+use crate::error::SqlError;
+use crate::tumble::WindowFunctions;
+use crate::types::Types;
+
+/// DataFusion's functions that may be called, by the names they have there.
+///
+/// Not on the list: what is not a function of its arguments (`random`, `uuid`), what looks inside
+/// Arrow (`arrow_cast`, `arrow_typeof`, `get_field`), what makes values that have no SQL type here
+/// (`regexp_match`, `struct`), and what means something else in Flink.
+const SCALARS: &[&str] = &[
+    // Mathematics.
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "cot",
+    "degrees",
+    "exp",
+    "floor",
+    "gcd",
+    "isnan",
+    "lcm",
+    "ln",
+    "log",
+    "log10",
+    "log2",
+    "nanvl",
+    "pi",
+    "power",
+    "radians",
+    "round",
+    "signum",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    // Strings.
+    "ascii",
+    "bit_length",
+    "btrim",
+    "character_length",
+    "chr",
+    "concat",
+    "concat_ws",
+    "contains",
+    "ends_with",
+    "initcap",
+    "left",
+    "levenshtein",
+    "lower",
+    "lpad",
+    "ltrim",
+    "octet_length",
+    "overlay",
+    "repeat",
+    "replace",
+    "reverse",
+    "right",
+    "rpad",
+    "rtrim",
+    "split_part",
+    "starts_with",
+    "strpos",
+    "substr",
+    "to_hex",
+    "translate",
+    "upper",
+    "regexp_count",
+    "regexp_like",
+    "regexp_replace",
+    "encode",
+    "decode",
+    // Dates and times.
+    "current_date",
+    "current_time",
+    "now",
+    "date_bin",
+    "date_part",
+    "date_trunc",
+    "from_unixtime",
+    "make_date",
+    "to_char",
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_seconds",
+    "to_timestamp_millis",
+    "to_timestamp_micros",
+    "to_timestamp_nanos",
+    "to_unixtime",
+    // Choice.
+    "coalesce",
+    "greatest",
+    "least",
+    "nullif",
+    "nvl",
+    "nvl2",
+];
+
+/// Names that would mean something else here than in Flink.
+const OTHER_MEANING: &[&str] = &["date_format"];
+
+/// Everything that can be called.
+#[derive(Debug)]
+pub(crate) struct Functions {
+    scalars: BTreeMap<String, Arc<ScalarUDF>>,
+    aggregates: BTreeMap<&'static str, Arc<AggregateUDF>>,
+    expr_planners: Vec<Arc<dyn ExprPlanner>>,
+    relation_planners: Vec<Arc<dyn RelationPlanner>>,
+    types: Arc<Types>,
+    pub(crate) config: Arc<ConfigOptions>,
+}
+
+impl Functions {
+    pub(crate) fn new() -> Functions {
+        let mut scalars = BTreeMap::new();
+        for function in datafusion_functions::all_default_functions() {
+            if !SCALARS.contains(&function.name()) {
+                continue;
+            }
+            for name in
+                std::iter::once(function.name()).chain(function.aliases().iter().map(|a| &**a))
+            {
+                if !OTHER_MEANING.contains(&name) {
+                    scalars.insert(name.to_string(), function.clone());
+                }
+            }
+        }
+        for function in crate::scalars::all() {
+            scalars.insert(function.name().to_string(), function);
+        }
+        let aggregates = AGGREGATES
+            .iter()
+            .map(|(name, f)| (*name, Arc::new(AggregateUDF::from(Aggregate::new(name, *f)))))
+            .collect();
+        let mut config = ConfigOptions::default();
+        config.sql_parser.enable_ident_normalization = false;
+        config.sql_parser.map_string_types_to_utf8view = false;
+        config.sql_parser.collect_spans = true;
+        config.execution.time_zone = None;
+        Functions {
+            scalars,
+            aggregates,
+            expr_planners: vec![
+                Arc::new(CountStar),
+                Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
+                Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
+                Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
+            ],
+            relation_planners: vec![Arc::new(WindowFunctions)],
+            types: Arc::new(Types),
+            config: Arc::new(config),
+        }
+    }
+
+    /// Whether there is a function of this (lower case) name.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.scalars.contains_key(name) || self.aggregates.contains_key(name)
+    }
+
+    /// The function whose name is most like `name`.
+    pub(crate) fn closest(&self, name: &str) -> Option<String> {
+        let scalars = self.scalars.keys().map(String::as_str);
+        closest(name, scalars.chain(self.aggregates.keys().copied())).map(str::to_uppercase)
+    }
+}
+
+/// What DataFusion's SQL planner asks while it plans one statement.
+pub(crate) struct Context<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) functions: &'a Functions,
+}
+
+impl ContextProvider for Context<'_> {
+    fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
+        let external = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
+        let TableReference::Bare { table } = &name else {
+            return external(
+                SqlError::unsupported(format!("'{name}' names a database, and there are none"))
+                    .help("write the table's name alone"),
+            );
+        };
+        match self.catalog.get(table) {
+            Some(Entry::Table(entry)) => Ok(Arc::new(TableHandle::new(entry.clone()))),
+            Some(Entry::View(plan)) => Ok(Arc::new(ViewHandle::new(plan.clone()))),
+            None => external(self.catalog.unknown(table)),
+        }
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.functions.expr_planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.functions.relation_planners
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(self.functions.types.clone())
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.functions.scalars.get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.functions.aggregates.get(name).cloned()
+    }
+
+    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
+        None
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<arrow::datatypes::DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.functions.config
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.functions.scalars.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        vec![]
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.functions.aggregates.keys().map(|n| n.to_string()).collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        vec![]
+    }
+}

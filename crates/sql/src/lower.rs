@@ -1,0 +1,524 @@
+//! From DataFusion's logical plan to one stage: a table, a filter, perhaps a window and a grouping.
+//!
+//! Projections, views and subqueries dissolve: every column of a plan is an expression over the
+//! table's columns ([`INPUT`]) and the window's ([`WINDOW`]), or, above the grouping, over what a
+//! window yields when it fires ([`FIRED`]). No optimiser moves filters around: they are collected in
+//! the order in which they apply.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, DFSchema, DataFusionError};
+use datafusion_expr::{Distinct, Expr, ExprSchemable, FetchType, LogicalPlan, SkipType};
+use millstream_engine::plan::{AggregateFunction, Tumble};
+
+use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
+use crate::error::{Result, Span, SqlError};
+use crate::scalars::{WindowBound, window_bound};
+use crate::text::sql_text;
+use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
+
+/// The qualifier of the window's columns before grouping.
+pub(crate) const WINDOW: &str = "$window";
+/// The qualifier of the columns of a fired window.
+pub(crate) const FIRED: &str = "$fired";
+
+/// Nodes that an expression may have once views are written out.
+const MAX_NODES: usize = 20_000;
+
+/// A whole query, as far as it does not depend on the table's physical form.
+#[derive(Debug, Clone)]
+pub(crate) struct Stage {
+    pub(crate) table: Arc<TableEntry>,
+    /// The output columns: over the input and the window, or, if grouped, over what fires.
+    pub(crate) columns: Vec<Expr>,
+    /// Conditions on input rows, all of which must hold; the first is to be evaluated first.
+    pub(crate) filters: Vec<Expr>,
+    pub(crate) window: Option<Tumble>,
+    pub(crate) grouped: Option<Grouped>,
+    pub(crate) limit: Option<u64>,
+    pub(crate) offset: u64,
+}
+
+/// A grouping. Its expressions are over the input alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Grouped {
+    pub(crate) windowed: bool,
+    pub(crate) keys: Vec<Expr>,
+    /// The columns of a fired window that hold the keys: their texts, made unique.
+    pub(crate) key_names: Vec<String>,
+    pub(crate) aggregates: Vec<Call>,
+    /// Over [`FIRED`].
+    pub(crate) having: Vec<Expr>,
+}
+
+/// An aggregate call.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    /// The column of a fired window that holds the result: the call's text, made unique.
+    pub(crate) name: String,
+    pub(crate) function: AggregateFunction,
+    pub(crate) argument: Option<Expr>,
+    pub(crate) filter: Option<Expr>,
+    pub(crate) result_type: DataType,
+}
+
+/// Where parts of the statement stand, for messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Places {
+    pub(crate) group_by: Option<Span>,
+    pub(crate) limit: Option<Span>,
+    pub(crate) statement: Option<Span>,
+}
+
+fn fired_column(name: impl Into<String>) -> Expr {
+    Expr::Column(Column::new(Some(FIRED), name))
+}
+
+impl Stage {
+    /// Lowers `plan`.
+    pub(crate) fn new(plan: &LogicalPlan, places: &Places) -> Result<Stage> {
+        match plan {
+            LogicalPlan::TableScan(scan) => match scan.source.downcast_ref::<TableHandle>() {
+                Some(handle) => Ok(Stage::of_table(handle.entry.clone())),
+                None => Err(SqlError::internal("a table that is not ours")),
+            },
+            LogicalPlan::SubqueryAlias(alias) => Stage::new(&alias.input, places),
+            LogicalPlan::Projection(projection) => {
+                let mut stage = Stage::new(&projection.input, places)?;
+                let schema = projection.input.schema();
+                stage.columns = stage.substitute_all(&projection.expr, schema)?;
+                Ok(stage)
+            }
+            LogicalPlan::Filter(filter) => {
+                let mut stage = Stage::new(&filter.input, places)?;
+                stage.refuse_after_limit("WHERE", places)?;
+                let predicate = stage.substitute(&filter.predicate, filter.input.schema())?;
+                match &mut stage.grouped {
+                    Some(grouped) => grouped.having.push(predicate),
+                    None => stage.filters.push(predicate),
+                }
+                Ok(stage)
+            }
+            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref() {
+                Some(tumble) => Stage::of_tumble(tumble, places),
+                None => Err(SqlError::internal(format!("a plan with {}", extension.node.name()))),
+            },
+            LogicalPlan::Aggregate(aggregate) => {
+                let stage = Stage::new(&aggregate.input, places)?;
+                let schema = aggregate.input.schema();
+                let keys = stage.substitute_all(&aggregate.group_expr, schema)?;
+                let mut calls = Vec::new();
+                for expr in &aggregate.aggr_expr {
+                    calls.push(stage.call(expr, schema)?);
+                }
+                stage.group(keys, calls, places)
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                let stage = Stage::new(input, places)?;
+                if stage.grouped.is_some() {
+                    return Err(SqlError::unsupported(
+                        "SELECT DISTINCT over a GROUP BY does not run yet",
+                    )
+                    .at(places.statement)
+                    .help("leave DISTINCT out: a group has one row"));
+                }
+                let keys = stage.columns.clone();
+                stage.group(keys, vec![], places)
+            }
+            LogicalPlan::Limit(limit) => {
+                let mut stage = Stage::new(&limit.input, places)?;
+                let unknown = || {
+                    SqlError::unsupported("LIMIT and OFFSET take whole numbers")
+                        .at(places.limit)
+                        .help("write for example LIMIT 10")
+                };
+                let FetchType::Literal(fetch) = limit.get_fetch_type()? else {
+                    return Err(unknown());
+                };
+                let SkipType::Literal(skip) = limit.get_skip_type()? else { return Err(unknown()) };
+                if stage.grouped.is_some() {
+                    return Err(SqlError::unsupported(
+                        "LIMIT and OFFSET do not go with GROUP BY: which rows come first is not \
+                         defined",
+                    )
+                    .at(places.limit)
+                    .help("use HAVING to get fewer rows, or pipe the output through head"));
+                }
+                stage.refuse_after_limit("a second LIMIT", places)?;
+                (stage.limit, stage.offset) = (fetch.map(|n| n as u64), skip as u64);
+                Ok(stage)
+            }
+            other => Err(refused(other).at(places.statement)),
+        }
+    }
+
+    fn of_table(table: Arc<TableEntry>) -> Stage {
+        let columns = table.columns.iter().map(|c| input_column(&c.name)).collect();
+        Stage {
+            table,
+            columns,
+            filters: vec![],
+            window: None,
+            grouped: None,
+            limit: None,
+            offset: 0,
+        }
+    }
+
+    fn of_tumble(node: &TumbleNode, places: &Places) -> Result<Stage> {
+        let mut stage = Stage::new(&node.input, places)?;
+        stage.refuse_after_limit("TUMBLE", places)?;
+        if stage.grouped.is_some() || stage.window.is_some() {
+            return Err(SqlError::unsupported(
+                "a window over the result of a window does not run yet",
+            )
+            .at(node.place)
+            .help("use one longer window over the table itself"));
+        }
+        stage.check_time(node)?;
+        stage.window = Some(node.window());
+        for name in WINDOW_COLUMNS {
+            stage.columns.push(Expr::Column(Column::new(Some(WINDOW), name)));
+        }
+        Ok(stage)
+    }
+
+    /// A window's time must be the event time of the table, as it is.
+    fn check_time(&self, node: &TumbleNode) -> Result<()> {
+        let table = &self.table;
+        let name = node.input.schema().field(node.time).name();
+        let time = &self.columns[node.time];
+        if table.time_name().is_some_and(|event_time| *time == input_column(event_time)) {
+            return Ok(());
+        }
+        let data_type = node.input.schema().field(node.time).data_type();
+        if let Some(event_time) = table.time_name() {
+            return Err(SqlError::unsupported(format!(
+                "'{name}' is not the event time of table '{}'",
+                table.name
+            ))
+            .at(node.place)
+            .help(format!("its watermark is for '{event_time}': write DESCRIPTOR({event_time})")));
+        }
+        if !matches!(data_type, DataType::Timestamp(..)) {
+            return Err(SqlError::types(format!(
+                "'{name}' is no time: it is {}",
+                crate::types::sql_type_name(data_type)
+            ))
+            .at(node.place)
+            .help(format!(
+                "add a time to CREATE TABLE {}, for example:\n\
+                 ts AS to_timestamp_seconds({name}),\nWATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
+                table.name
+            )));
+        }
+        Err(SqlError::unsupported(format!(
+            "table '{}' has no watermark, so its windows would never be complete",
+            table.name
+        ))
+        .at(node.place)
+        .help(format!(
+            "add a line to CREATE TABLE {}:\n\
+             WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND",
+            table.name
+        )))
+    }
+
+    fn refuse_after_limit(&self, what: &str, places: &Places) -> Result<()> {
+        if self.limit.is_none() && self.offset == 0 {
+            return Ok(());
+        }
+        Err(SqlError::unsupported(format!("{what} after a LIMIT does not run"))
+            .at(places.limit)
+            .help("put the LIMIT at the end of the whole query"))
+    }
+
+    fn substitute_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
+        exprs.iter().map(|e| self.substitute(e, schema)).collect()
+    }
+
+    /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
+    fn substitute(&self, expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+        let mut nodes = 0;
+        expr.apply(|e| {
+            refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
+            nodes += match e {
+                Expr::Column(column) => count_nodes(&self.columns[schema.index_of_column(column)?]),
+                _ => 1,
+            };
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if nodes > MAX_NODES {
+            return Err(SqlError::unsupported(format!(
+                "an expression has {nodes} parts once its views are written out; at most \
+                 {MAX_NODES} are possible"
+            ))
+            .help("compute less in the views"));
+        }
+        let substituted = expr.clone().transform_up(|e| match e {
+            Expr::Column(column) => {
+                Ok(Transformed::yes(self.columns[schema.index_of_column(&column)?].clone()))
+            }
+            Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(substituted.data)
+    }
+
+    fn call(&self, expr: &Expr, schema: &DFSchema) -> Result<Call> {
+        let result_type = expr.get_type(schema)?;
+        let expr = expr.clone().unalias_nested().data;
+        let Expr::AggregateFunction(call) = expr else {
+            return Err(SqlError::internal(format!("{expr} where an aggregate belongs")));
+        };
+        let name = call.func.name().to_uppercase();
+        let Some(function) = crate::aggregates::aggregate_named(call.func.name()) else {
+            return Err(SqlError::internal(format!("the aggregate {name}")));
+        };
+        let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+        if call.params.distinct && !extreme {
+            return Err(SqlError::unsupported(format!(
+                "{name}(DISTINCT …) comes in a later version"
+            ))
+            .help("GROUP BY the argument too gives one row for each of its values"));
+        }
+        if !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
+            return Err(SqlError::unsupported(format!(
+                "ORDER BY and the treatment of NULLs do not go with {name}"
+            ))
+            .help("leave them out: they would not change the result"));
+        }
+        let argument = match &call.params.args[..] {
+            [Expr::Literal(value, _)]
+                if function == AggregateFunction::Count && !value.is_null() =>
+            {
+                None
+            }
+            [argument] => Some(self.substitute(argument, schema)?),
+            _ => return Err(SqlError::internal(format!("{name} without its argument"))),
+        };
+        let filter = match &call.params.filter {
+            Some(filter) => Some(self.substitute(filter, schema)?),
+            None => None,
+        };
+        let mut call = Call { name: String::new(), function, argument, filter, result_type };
+        call.name = call.text();
+        Ok(call)
+    }
+
+    /// Groups by `keys`; the new columns are the keys, then the calls.
+    fn group(mut self, keys: Vec<Expr>, calls: Vec<Call>, places: &Places) -> Result<Stage> {
+        self.refuse_after_limit("GROUP BY", places)?;
+        if self.grouped.is_some() {
+            return Err(SqlError::unsupported(
+                "grouping the result of a GROUP BY does not run yet",
+            )
+            .at(places.group_by.or(places.statement))
+            .help("group the table itself by what you need"));
+        }
+        let windowed = keys.iter().any(is_window_column);
+        if let (Some(window), false) = (self.window, windowed) {
+            return Err(SqlError::unsupported("the query has a window, but does not group by it")
+                .at(places.group_by.or(places.statement))
+                .help(format!(
+                    "add the window: GROUP BY window_start, window_end{}\n\
+                 (or group the table without TUMBLE, if its input ends; the window is {})",
+                    if keys.is_empty() { "" } else { ", …" },
+                    duration(window.size_us),
+                )));
+        }
+        let mut grouped = Grouped {
+            windowed,
+            keys: vec![],
+            key_names: vec![],
+            aggregates: vec![],
+            having: vec![],
+        };
+        let mut taken = WINDOW_COLUMNS.map(str::to_string).to_vec();
+        let mut columns = Vec::new();
+        for key in keys {
+            columns.push(match over(&key) {
+                // Known from the window: no key.
+                Over { window: true, input: false } => to_fired(key)?,
+                _ => {
+                    let name = unique(sql_text(&key), &mut taken);
+                    grouped.keys.push(self.without_window(key)?);
+                    grouped.key_names.push(name.clone());
+                    fired_column(name)
+                }
+            });
+        }
+        for mut call in calls {
+            call.argument = call.argument.map(|e| self.without_window(e)).transpose()?;
+            call.filter = call.filter.map(|e| self.without_window(e)).transpose()?;
+            call.name = unique(call.name, &mut taken);
+            columns.push(fired_column(&call.name));
+            grouped.aggregates.push(call);
+        }
+        let filters = std::mem::take(&mut self.filters);
+        self.filters =
+            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+        self.columns = columns;
+        self.grouped = Some(grouped);
+        Ok(self)
+    }
+
+    /// Writes a stateless query's window columns as functions of the time. A row without a time is in
+    /// no window.
+    pub(crate) fn finish(mut self) -> Result<Stage> {
+        let (Some(_), None) = (self.window, &self.grouped) else { return Ok(self) };
+        let time = self.time()?;
+        self.filters.insert(0, time.is_not_null());
+        let filters = std::mem::take(&mut self.filters);
+        self.filters =
+            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+        let columns = std::mem::take(&mut self.columns);
+        self.columns =
+            columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    fn time(&self) -> Result<Expr> {
+        let name = self.table.time_name();
+        name.map(input_column).ok_or_else(|| SqlError::internal("a window without a time"))
+    }
+
+    /// Replaces window columns by functions of the event time.
+    fn without_window(&self, expr: Expr) -> Result<Expr> {
+        let Some(window) = self.window.filter(|_| over(&expr).window) else { return Ok(expr) };
+        let time = self.time()?;
+        let replaced = expr.transform_up(|e| {
+            let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
+            if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
+                return Ok(Transformed::no(e));
+            }
+            let bound = match &*column.name {
+                "window_start" => WindowBound::Start,
+                "window_end" => WindowBound::End,
+                _ => WindowBound::Time,
+            };
+            Ok(Transformed::yes(window_bound(bound, window, time.clone())))
+        })?;
+        Ok(replaced.data)
+    }
+}
+
+impl Call {
+    /// As SQL text.
+    pub(crate) fn text(&self) -> String {
+        let argument = self.argument.as_ref().map_or("*".to_string(), sql_text);
+        let filter = match &self.filter {
+            Some(filter) => format!(" FILTER (WHERE {})", sql_text(filter)),
+            None => String::new(),
+        };
+        format!("{}({argument}){filter}", format!("{:?}", self.function).to_uppercase())
+    }
+}
+
+/// `name`, or `name_2` if it is taken.
+fn unique(name: String, taken: &mut Vec<String>) -> String {
+    let fresh = (2..).map(|n| format!("{name}_{n}"));
+    let name = std::iter::once(name.clone()).chain(fresh).find(|n| !taken.contains(n));
+    let name = name.unwrap_or_default();
+    taken.push(name.clone());
+    name
+}
+
+fn count_nodes(expr: &Expr) -> usize {
+    let mut nodes = 0;
+    let counted = expr.apply(|_| {
+        nodes += 1;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(counted.is_ok(), "counting does not fail");
+    nodes
+}
+
+fn is_window_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(c) if c.relation.as_ref().is_some_and(|r| r.table() == WINDOW))
+}
+
+/// What an expression's columns belong to.
+struct Over {
+    input: bool,
+    window: bool,
+}
+
+fn over(expr: &Expr) -> Over {
+    let mut over = Over { input: false, window: false };
+    for column in expr.column_refs() {
+        match column.relation.as_ref().map(|r| r.table()) {
+            Some(INPUT) => over.input = true,
+            Some(WINDOW) => over.window = true,
+            _ => {}
+        }
+    }
+    over
+}
+
+/// The same expression over the window columns of what fires.
+fn to_fired(expr: Expr) -> Result<Expr> {
+    let fired = expr.transform_up(|e| match e {
+        Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(fired.data)
+}
+
+/// What expressions cannot run here.
+fn refuse_expr(expr: &Expr) -> Result<()> {
+    let error = match expr {
+        Expr::Exists(_)
+        | Expr::InSubquery(_)
+        | Expr::ScalarSubquery(_)
+        | Expr::SetComparison(_) => {
+            SqlError::unsupported("subqueries inside expressions do not run as a stream yet")
+                .help("a subquery may stand in FROM; a list of values in IN (…)")
+        }
+        Expr::WindowFunction(_) => SqlError::unsupported("OVER does not run yet")
+            .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
+        Expr::GroupingSet(_) => {
+            SqlError::unsupported("GROUPING SETS, ROLLUP and CUBE do not run yet")
+                .help("write one query for each set of keys")
+        }
+        Expr::Placeholder(_) => {
+            SqlError::unsupported("parameters do not exist here").help("write the value itself")
+        }
+        Expr::Unnest(_) => SqlError::unsupported("UNNEST does not run yet"),
+        Expr::OuterReferenceColumn(..) => {
+            SqlError::unsupported("a subquery cannot refer to the query around it")
+        }
+        Expr::HigherOrderFunction(_) | Expr::Lambda(_) | Expr::LambdaVariable(_) => {
+            SqlError::unsupported("functions of functions do not exist here")
+        }
+        _ => return Ok(()),
+    };
+    Err(error)
+}
+
+fn refused(plan: &LogicalPlan) -> SqlError {
+    match plan {
+        LogicalPlan::Join(_) => SqlError::unsupported("joins come in a later version")
+            .help("a query reads one table; join before the data gets here"),
+        LogicalPlan::Sort(_) => SqlError::unsupported("ORDER BY does not run on a stream yet")
+            .help(
+                "leave it out: rows come window by window; sort the output, for example with sort",
+            ),
+        LogicalPlan::Union(_) => SqlError::unsupported("UNION comes in a later version")
+            .help("run the queries one by one"),
+        LogicalPlan::Window(_) => SqlError::unsupported("OVER does not run yet")
+            .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
+        LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
+            SqlError::unsupported("a query without a table does not run")
+                .help("add FROM and a table's name")
+        }
+        LogicalPlan::RecursiveQuery(_) => SqlError::unsupported("WITH RECURSIVE does not run"),
+        LogicalPlan::Distinct(_) => SqlError::unsupported("DISTINCT ON does not run")
+            .help("write SELECT DISTINCT, or GROUP BY with MIN or MAX"),
+        LogicalPlan::Unnest(_) => SqlError::unsupported("UNNEST does not run yet"),
+        _ => SqlError::unsupported("this query does not run as a stream")
+            .help("SELECT … FROM … WHERE … GROUP BY … HAVING … does"),
+    }
+}

@@ -1,0 +1,370 @@
+//! A session: executes statements one by one, knowing what the earlier ones declared.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use chrono::{DateTime, Utc};
+use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion_optimizer::analyzer::Analyzer;
+use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
+use datafusion_sql::planner::{ParserOptions, SqlToRel};
+use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
+use millstream_engine::plan::Query;
+use millstream_engine::settings::Settings;
+use millstream_engine::sink::Sink;
+use millstream_engine::table::{Connectors, Table};
+
+use crate::assemble::Assembler;
+use crate::catalog::{
+    Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, WatermarkDecl,
+};
+use crate::check::{check_query, places};
+use crate::create::table_entry;
+use crate::error::{ErrorKind, Result, Span, SqlError};
+use crate::explain::explain;
+use crate::functions::{Context, Functions};
+use crate::insert::fit_to_sink;
+use crate::lower::Stage;
+use crate::rewrite::rewrite_query;
+use crate::script::{Statement, StatementKind};
+use crate::stack::on_large_stack;
+use crate::types::sql_type_name;
+
+/// Plans SQL: holds the tables, views and settings that statements declare.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use millstream_engine::table::Connectors;
+/// # fn run(connectors: Arc<dyn Connectors>) -> millstream_sql::Result<()> {
+/// use millstream_sql::{Outcome, Planner, parse_script};
+///
+/// let text = "CREATE TABLE t (v BIGINT) WITH ('connector' = 'file', 'path' = 't.csv');
+///             SELECT v FROM t WHERE v > 1;";
+/// let mut planner = Planner::new(connectors, ".".into());
+/// for statement in parse_script(text, "example.sql")? {
+///     if let Outcome::Query(planned) = planner.execute(&statement)? {
+///         println!("{}", planned.explain);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Planner {
+    connectors: Arc<dyn Connectors>,
+    base_dir: PathBuf,
+    catalog: Catalog,
+    functions: Functions,
+    settings: Settings,
+    start_time: Option<DateTime<Utc>>,
+}
+
+/// What executing a statement gave.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A table or view was created, dropped, or left as it was.
+    Done,
+    /// A setting was changed.
+    Set {
+        /// Its key.
+        key: String,
+    },
+    /// A query whose rows the caller shows.
+    Query(PlannedQuery),
+    /// A query whose rows go to a sink.
+    Insert(PlannedQuery, Arc<dyn Sink>),
+    /// `EXPLAIN`: the plan as text in [`PlannedQuery::explain`], nothing to run.
+    Explain(PlannedQuery),
+}
+
+/// A query, ready to run.
+#[derive(Debug, Clone)]
+pub struct PlannedQuery {
+    /// For the engine.
+    pub query: Query,
+    /// The logical plan as text, one operator per line.
+    pub logical: String,
+    /// What `EXPLAIN` prints: the logical plan, then the pipelines.
+    pub explain: String,
+}
+
+/// The event time of a table that a program registers.
+#[derive(Debug, Clone)]
+pub struct EventTimeSpec {
+    /// The column, a `Timestamp`.
+    pub column: String,
+    /// How far the watermark is behind the greatest event time, microseconds.
+    pub delay_us: i64,
+    /// After this long without a record a split no longer holds back the others, microseconds.
+    pub idle_timeout_us: Option<i64>,
+}
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planner").field("catalog", &self.catalog).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn parser_options() -> ParserOptions {
+    ParserOptions::new()
+        .with_enable_ident_normalization(false)
+        .with_map_string_types_to_utf8view(false)
+        .with_collect_spans(true)
+}
+
+impl Planner {
+    /// A session without tables. `base_dir` is what relative paths in `WITH (…)` start from: the
+    /// directory of the SQL file.
+    pub fn new(connectors: Arc<dyn Connectors>, base_dir: PathBuf) -> Planner {
+        Planner {
+            connectors,
+            base_dir,
+            catalog: Catalog::default(),
+            functions: Functions::new(),
+            settings: Settings::default(),
+            start_time: None,
+        }
+    }
+
+    /// The settings as `SET` statements left them.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// To change settings from outside SQL (`--set key=value`).
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which a
+    /// query is planned.
+    pub fn set_start_time_us(&mut self, start_time_us: i64) {
+        self.start_time = DateTime::from_timestamp_micros(start_time_us);
+    }
+
+    /// Declares a table of the program's own. A table of that name is replaced.
+    pub fn register_table(
+        &mut self,
+        name: &str,
+        table: Arc<dyn Table>,
+        event_time: Option<EventTimeSpec>,
+    ) -> Result<()> {
+        let schema = table.schema();
+        let columns: Vec<TableColumn> = schema
+            .fields()
+            .iter()
+            .map(|field| TableColumn {
+                name: field.name().clone(),
+                data_type: field.data_type().clone(),
+                nullable: field.is_nullable(),
+                computed: None,
+            })
+            .collect();
+        let event_time = match event_time {
+            None => None,
+            Some(spec) => Some(EventTimeDecl {
+                column: time_column(name, &columns, &spec.column)?,
+                watermark: WatermarkDecl::Delay(spec.delay_us),
+                idle_timeout_us: spec.idle_timeout_us,
+            }),
+        };
+        let origin = Origin::Table(table);
+        let entry = TableEntry { name: name.to_string(), columns, event_time, origin };
+        self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
+        Ok(())
+    }
+
+    /// Executes one statement: declares what it declares, plans what it queries.
+    pub fn execute(&mut self, statement: &Statement) -> Result<Outcome> {
+        let source = &statement.source;
+        on_large_stack(|| self.run(statement))
+            .map_err(|e| if e.source.is_some() { e } else { e.at(statement.span) })
+            .map_err(|e| e.in_source(source))
+    }
+
+    fn run(&mut self, statement: &Statement) -> Result<Outcome> {
+        match &statement.kind {
+            StatementKind::CreateTable(create) => {
+                if !self.may_create(&create.name, create.if_not_exists)? {
+                    return Ok(Outcome::Done);
+                }
+                let context = self.context();
+                let entry = table_entry(create, &context, &self.base_dir, &statement.source)?;
+                self.catalog.insert(create.name.value.clone(), Entry::Table(Arc::new(entry)));
+                Ok(Outcome::Done)
+            }
+            StatementKind::CreateView { name, or_replace, if_not_exists, columns, query } => {
+                if !*or_replace && !self.may_create(name, *if_not_exists)? {
+                    return Ok(Outcome::Done);
+                }
+                if let (true, Some(Entry::Table(_))) = (or_replace, self.catalog.get(&name.value)) {
+                    return Err(SqlError::name(format!("'{}' is a table, not a view", name.value))
+                        .at(Span::new(name.span))
+                        .help("DROP TABLE it first, or use another name"));
+                }
+                let plan = self.view(query, columns, statement)?;
+                self.catalog.insert(name.value.clone(), Entry::View(Arc::new(plan)));
+                Ok(Outcome::Done)
+            }
+            StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
+            StatementKind::Set { key, value } => {
+                self.settings.set(key, value).map_err(|e| {
+                    let message = format!("setting '{}': {}", e.key, e.message);
+                    SqlError::new(ErrorKind::Setting, message).help(e.help)
+                })?;
+                Ok(Outcome::Set { key: key.clone() })
+            }
+            StatementKind::Query(query) => Ok(Outcome::Query(self.plan(query, statement, None)?)),
+            StatementKind::Explain(query) => {
+                Ok(Outcome::Explain(self.plan(query, statement, None)?))
+            }
+            StatementKind::Insert { table, columns, query } => {
+                let entry = self.table_named(table)?;
+                let target = Target { entry: &entry, columns, place: Span::new(table.span) };
+                let planned = self.plan(query, statement, Some(&target))?;
+                Ok(Outcome::Insert(planned, entry.sink(&*self.connectors)?))
+            }
+        }
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context { catalog: &self.catalog, functions: &self.functions }
+    }
+
+    fn may_create(&self, name: &Ident, if_not_exists: bool) -> Result<bool> {
+        match self.catalog.get(&name.value) {
+            None => Ok(true),
+            Some(_) if if_not_exists => Ok(false),
+            Some(entry) => {
+                let what = if matches!(entry, Entry::View(_)) { "VIEW" } else { "TABLE" };
+                Err(SqlError::name(format!("'{}' exists already", name.value))
+                    .at(Span::new(name.span))
+                    .help(format!("write DROP {what} {}; first, or use another name", name.value)))
+            }
+        }
+    }
+
+    fn drop(&mut self, view: bool, name: &Ident, if_exists: bool) -> Result<Outcome> {
+        let (what, other) = if view { ("VIEW", "TABLE") } else { ("TABLE", "VIEW") };
+        match self.catalog.get(&name.value) {
+            Some(entry) if matches!(entry, Entry::View(_)) == view => {
+                self.catalog.remove(&name.value);
+                Ok(Outcome::Done)
+            }
+            Some(_) => {
+                Err(SqlError::name(format!("'{}' is no {}", name.value, what.to_lowercase()))
+                    .at(Span::new(name.span))
+                    .help(format!("write DROP {other} {}", name.value)))
+            }
+            None if if_exists => Ok(Outcome::Done),
+            None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
+        }
+    }
+
+    fn table_named(&self, name: &Ident) -> Result<Arc<TableEntry>> {
+        match self.catalog.get(&name.value) {
+            Some(Entry::Table(entry)) => Ok(entry.clone()),
+            Some(Entry::View(_)) => Err(SqlError::unsupported(format!(
+                "nothing can be inserted into the view '{}'",
+                name.value
+            ))
+            .at(Span::new(name.span))
+            .help("insert into a table")),
+            None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
+        }
+    }
+
+    /// The logical plan of a query, names resolved.
+    fn logical(&self, query: &SqlQuery) -> Result<LogicalPlan> {
+        check_query(query, &self.functions)?;
+        let query = rewrite_query(query.clone())?;
+        let context = self.context();
+        let planner = SqlToRel::new_with_options(&context, parser_options());
+        Ok(planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query)))?)
+    }
+
+    fn view(
+        &self,
+        query: &SqlQuery,
+        columns: &[Ident],
+        statement: &Statement,
+    ) -> Result<LogicalPlan> {
+        let plan = self.logical(query)?;
+        // What cannot run is refused here, not where the view is used.
+        Stage::new(&self.analyze(plan.clone())?, &places(query, statement.span))?;
+        if columns.is_empty() {
+            return Ok(plan);
+        }
+        let fields: Vec<_> = plan.schema().columns();
+        if fields.len() != columns.len() {
+            return Err(SqlError::types(format!(
+                "the view names {} columns, its query has {}",
+                columns.len(),
+                fields.len()
+            ))
+            .at(columns.first().and_then(|c| Span::new(c.span)))
+            .help("name each of them once"));
+        }
+        let named = fields.into_iter().zip(columns);
+        let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
+        Ok(LogicalPlanBuilder::from(plan).project(named)?.build()?)
+    }
+
+    /// Makes types agree.
+    fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let analyzer = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
+        Ok(analyzer.execute_and_check(plan, &self.functions.config, |_, _| {})?)
+    }
+
+    fn plan(
+        &self,
+        query: &SqlQuery,
+        statement: &Statement,
+        target: Option<&Target<'_>>,
+    ) -> Result<PlannedQuery> {
+        let plan = self.analyze(self.logical(query)?)?;
+        let places = places(query, statement.span);
+        let mut stage = Stage::new(&plan, &places)?;
+        let mut names = output_names(&plan);
+        if let Some(target) = target {
+            names = fit_to_sink(&mut stage, &plan, target)?;
+        }
+        let assembler = Assembler {
+            source: stage.table.table(&*self.connectors)?,
+            start_time: self.start_time.unwrap_or_else(Utc::now),
+            config: &self.functions.config,
+            places,
+        };
+        let table = stage.table.clone();
+        let query = assembler.assemble(stage, &names)?;
+        let logical = crate::explain::logical_text(&plan);
+        let explain = explain(&logical, &query, &table);
+        Ok(PlannedQuery { query, logical, explain })
+    }
+}
+
+/// Where `INSERT INTO` writes.
+pub(crate) struct Target<'a> {
+    pub(crate) entry: &'a TableEntry,
+    /// The columns it names, or none.
+    pub(crate) columns: &'a [Ident],
+    pub(crate) place: Option<Span>,
+}
+
+fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize> {
+    let column = columns.iter().position(|c| c.name == name).ok_or_else(|| {
+        SqlError::name(format!("table '{table}' has no column '{name}' for its event time"))
+    })?;
+    match &columns[column].data_type {
+        DataType::Timestamp(..) => Ok(column),
+        other => Err(SqlError::types(format!(
+            "column '{name}' of table '{table}' is {}, not a timestamp",
+            sql_type_name(other)
+        ))),
+    }
+}
+
+/// The names of the result's columns, as people write them: `SUM(v)` rather than `sum(t.v)`.
+fn output_names(plan: &LogicalPlan) -> Vec<String> {
+    plan.schema().fields().iter().map(|f| f.name().clone()).collect()
+}

@@ -1,0 +1,445 @@
+//! From text to statements: splitting at `;`, and the statements' own syntax around sqlparser's
+//! queries and expressions.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion_sql::sqlparser::ast::{self, Ident, ObjectName, Query, Visit, Visitor};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::parser::{Parser, ParserError};
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+use millstream_engine::settings::closest;
+
+use crate::create_table::{CreateTable, parse_create_table};
+use crate::dialect::MillstreamDialect;
+use crate::error::{Result, Source, Span, SqlError};
+use crate::stack::on_large_stack;
+
+/// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
+const MAX_NESTING: usize = 256;
+/// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.
+/// Whoever drops or evaluates it recurses on an ordinary stack.
+const MAX_DEPTH: usize = 1000;
+
+/// One statement of a script, parsed.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    pub(crate) kind: StatementKind,
+    pub(crate) source: Arc<Source>,
+    /// From its first token to its last.
+    pub(crate) span: Option<Span>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum StatementKind {
+    CreateTable(CreateTable),
+    CreateView {
+        name: Ident,
+        or_replace: bool,
+        if_not_exists: bool,
+        columns: Vec<Ident>,
+        query: Box<Query>,
+    },
+    Drop {
+        view: bool,
+        name: Ident,
+        if_exists: bool,
+    },
+    Set {
+        key: String,
+        value: String,
+    },
+    Query(Box<Query>),
+    Insert {
+        table: Ident,
+        columns: Vec<Ident>,
+        query: Box<Query>,
+    },
+    Explain(Box<Query>),
+}
+
+impl Statement {
+    /// Whether it yields rows or writes some: whether executing it gives a query to run.
+    pub fn is_query(&self) -> bool {
+        matches!(self.kind, StatementKind::Query(_) | StatementKind::Insert { .. })
+    }
+
+    /// Its text, without the semicolon.
+    pub fn text(&self) -> String {
+        let Some(span) = self.span else { return String::new() };
+        let lines = self.source.text.lines().zip(1u32..);
+        let lines = lines.filter(|(_, n)| (span.line..=span.end_line).contains(n));
+        let lines = lines.map(|(line, n)| {
+            let to = if n == span.end_line { span.end_column as usize - 1 } else { usize::MAX };
+            let from = if n == span.line { span.column as usize - 1 } else { 0 };
+            line.chars().take(to).skip(from).collect::<String>()
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl fmt::Display for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+/// Parses the statements of `text`; `source_name` is for messages.
+pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
+    let source = Arc::new(Source { name: source_name.to_string(), text: text.to_string() });
+    on_large_stack(|| parse(&source)).map_err(|e| e.in_source(&source))
+}
+
+fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
+    let dialect = MillstreamDialect;
+    let tokens = Tokenizer::new(&dialect, &source.text).tokenize_with_location().map_err(|e| {
+        let place = (e.location.line, e.location.column);
+        let message = e.message.trim_end_matches(['.', ' ']).to_string();
+        SqlError::syntax(lower_first(&message)).at(Span::between(place, (place.0, place.1 + 1)))
+    })?;
+    let mut statements = Vec::new();
+    for tokens in tokens.split(|t| t.token == Token::SemiColon) {
+        let mut words = tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_)));
+        let Some(first) = words.next() else { continue };
+        let last = words.next_back().unwrap_or(first);
+        let span = Span::new(first.span.union(&last.span));
+        let mut parser = Parser::new(&dialect)
+            .with_recursion_limit(MAX_NESTING)
+            .with_tokens_with_locations(local_time_zones(tokens));
+        let kind = parse_statement(&mut parser)
+            .and_then(|kind| check_depth(&kind).map(|()| kind))
+            .map_err(|e| widen(e, tokens, last))?;
+        statements.push(Statement { kind, source: source.clone(), span });
+    }
+    Ok(statements)
+}
+
+/// Writes `TIMESTAMP(3) WITH LOCAL TIME ZONE` as `TIMESTAMP_LTZ(3)`, which sqlparser can read.
+fn local_time_zones(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    const WORDS: [Keyword; 4] = [Keyword::WITH, Keyword::LOCAL, Keyword::TIME, Keyword::ZONE];
+    let keyword = |t: &TokenWithSpan| match &t.token {
+        Token::Word(word) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let mut tokens: Vec<TokenWithSpan> =
+        tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).cloned().collect();
+    let mut at = 1;
+    while at + WORDS.len() <= tokens.len() {
+        let local = tokens[at..at + WORDS.len()].iter().map(&keyword).eq(WORDS);
+        let head =
+            if tokens[at - 1].token == Token::RParen { at.checked_sub(4) } else { Some(at - 1) };
+        let head = head.filter(|head| local && keyword(&tokens[*head]) == Keyword::TIMESTAMP);
+        if let Some(head) = head {
+            tokens[head].token = Token::make_word("TIMESTAMP_LTZ", None);
+            tokens.drain(at..at + WORDS.len());
+        }
+        at += 1;
+    }
+    tokens
+}
+
+/// A parser's error names a position: marks the whole token there, or the end of the statement.
+fn widen(mut error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSpan) -> SqlError {
+    let Some(span) = error.span else { return error.at(Span::new(last.span)) };
+    let token = tokens.iter().find(|t| {
+        (t.span.start.line, t.span.start.column) == (span.line.into(), span.column.into())
+    });
+    if let Some(whole) = token.and_then(|t| Span::new(t.span)) {
+        error.span = Some(span.max(whole));
+    }
+    error
+}
+
+pub(crate) fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+impl From<ParserError> for SqlError {
+    fn from(error: ParserError) -> SqlError {
+        let text = match error {
+            ParserError::RecursionLimitExceeded => {
+                return SqlError::unsupported(format!(
+                    "the statement is nested too deeply: at most {MAX_NESTING} levels"
+                ))
+                .help("split it with views: CREATE VIEW name AS SELECT …");
+            }
+            ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
+        };
+        let (message, place) = match text.rsplit_once(" at Line: ") {
+            Some((message, place)) => (message, place.split_once(", Column: ")),
+            None => (text.as_str(), None),
+        };
+        let place = place.and_then(|(line, column)| {
+            let place: (u64, u64) = (line.trim().parse().ok()?, column.trim().parse().ok()?);
+            Span::between(place, (place.0, place.1 + 1))
+        });
+        let message = message.replace("Expected: ", "expected ").replace("found: ", "found ");
+        let message = message.replace("found EOF", "found the end of the statement");
+        SqlError::syntax(lower_first(&message)).at(place)
+    }
+}
+
+fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    let first = parser.peek_token();
+    let word = match &first.token {
+        Token::Word(word) => word.clone(),
+        Token::LParen => return query(parser).map(StatementKind::Query),
+        _ => return Err(unknown_statement(&first)),
+    };
+    let kind = match word.keyword {
+        Keyword::SELECT | Keyword::WITH | Keyword::VALUES => StatementKind::Query(query(parser)?),
+        Keyword::CREATE => create(parser)?,
+        Keyword::DROP => drop_statement(parser)?,
+        Keyword::SET => set(parser)?,
+        Keyword::INSERT => insert(parser)?,
+        Keyword::EXPLAIN => {
+            parser.next_token();
+            if parser.parse_keyword(Keyword::PLAN) {
+                parser.expect_keyword(Keyword::FOR)?;
+            }
+            StatementKind::Explain(query(parser)?)
+        }
+        _ => return Err(refused_statement(&word, &first)),
+    };
+    end_of_statement(parser)?;
+    Ok(kind)
+}
+
+fn end_of_statement(parser: &mut Parser<'_>) -> Result<()> {
+    let next = parser.peek_token();
+    if next.token == Token::EOF {
+        return Ok(());
+    }
+    let mut error = SqlError::syntax(format!("expected the end of the statement, found {next}"))
+        .at(Span::new(next.span));
+    if let Token::Word(word) = &next.token {
+        let clauses = ["WHERE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "FROM", "UNION"];
+        let upper = word.value.to_uppercase();
+        if let Some(clause) = closest(&upper, clauses.into_iter()).filter(|c| *c != upper) {
+            error = error.help(format!("did you mean {clause}?"));
+        } else if ["CREATE", "SELECT", "INSERT", "SET", "DROP"].contains(&upper.as_str()) {
+            error = error.help("statements are separated by ;");
+        }
+    }
+    Err(error)
+}
+
+fn query(parser: &mut Parser<'_>) -> Result<Box<Query>> {
+    Ok(parser.parse_query()?)
+}
+
+const STATEMENTS: &[&str] = &["SELECT", "CREATE", "INSERT", "SET", "DROP", "EXPLAIN", "WITH"];
+
+fn unknown_statement(token: &TokenWithSpan) -> SqlError {
+    SqlError::syntax(format!("expected a statement, found {token}")).at(Span::new(token.span)).help(
+        "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO and \
+             EXPLAIN",
+    )
+}
+
+fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
+    let upper = word.value.to_uppercase();
+    let (reason, help) = match upper.as_str() {
+        "DELETE" | "UPDATE" | "MERGE" | "TRUNCATE" => (
+            "rows of a stream cannot be changed after the fact",
+            "write a query that leaves them out, for example SELECT … WHERE …",
+        ),
+        "ALTER" => ("a table cannot be changed", "DROP it and CREATE it again"),
+        "SHOW" | "DESCRIBE" | "DESC" => {
+            ("the catalog cannot be queried yet", "EXPLAIN SELECT … shows a query's plan")
+        }
+        "USE" | "RESET" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "ANALYZE" | "CALL" | "BEGIN"
+        | "STOP" | "COMPILE" | "EXECUTE" => (
+            "it is not part of this dialect yet",
+            "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO and \
+             EXPLAIN",
+        ),
+        _ => {
+            let error = unknown_statement(token);
+            return match closest(&upper, STATEMENTS.iter().copied()) {
+                Some(statement) => {
+                    SqlError { help: Some(format!("did you mean {statement}?")), ..error }
+                }
+                None => error,
+            };
+        }
+    };
+    SqlError::unsupported(format!("{upper} does not run here: {reason}"))
+        .at(Span::new(token.span))
+        .help(help)
+}
+
+fn create(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    parser.expect_keyword(Keyword::CREATE)?;
+    let or_replace = parser.parse_keywords(&[Keyword::OR, Keyword::REPLACE]);
+    let _ = parser.parse_keyword(Keyword::TEMPORARY);
+    let what = parser.peek_token();
+    if parser.parse_keyword(Keyword::TABLE) {
+        if or_replace {
+            return Err(SqlError::unsupported("CREATE OR REPLACE TABLE does not exist")
+                .at(Span::new(what.span))
+                .help("write DROP TABLE IF EXISTS name; CREATE TABLE name …"));
+        }
+        return Ok(StatementKind::CreateTable(parse_create_table(parser)?));
+    }
+    if !parser.parse_keyword(Keyword::VIEW) {
+        return Err(SqlError::unsupported(format!("CREATE {what} does not run here"))
+            .at(Span::new(what.span))
+            .help("CREATE TABLE and CREATE VIEW do"));
+    }
+    let if_not_exists = if_not_exists(parser)?;
+    let name = single_name(parser)?;
+    let mut columns = Vec::new();
+    if parser.consume_token(&Token::LParen) {
+        columns = parser.parse_comma_separated(|p| p.parse_identifier())?;
+        parser.expect_token(&Token::RParen)?;
+    }
+    if parser.parse_keyword(Keyword::COMMENT) {
+        parser.parse_literal_string()?;
+    }
+    parser.expect_keyword(Keyword::AS)?;
+    let query = query(parser)?;
+    Ok(StatementKind::CreateView { name, or_replace, if_not_exists, columns, query })
+}
+
+pub(crate) fn if_not_exists(parser: &mut Parser<'_>) -> Result<bool> {
+    Ok(parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]))
+}
+
+/// A name without a catalog or a database before it.
+pub(crate) fn single_name(parser: &mut Parser<'_>) -> Result<Ident> {
+    let start = parser.peek_token();
+    let name = parser.parse_object_name(false)?;
+    single_part(&name).ok_or_else(|| {
+        SqlError::unsupported(format!("'{name}' names a database, and there are none"))
+            .at(Span::new(start.span.union(&parser.get_current_token().span)))
+            .help("write the table's name alone")
+    })
+}
+
+/// The identifier of a name that has just one.
+pub(crate) fn single_part(name: &ObjectName) -> Option<Ident> {
+    match &name.0[..] {
+        [part] => part.as_ident().cloned(),
+        _ => None,
+    }
+}
+
+fn drop_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    parser.expect_keyword(Keyword::DROP)?;
+    let _ = parser.parse_keyword(Keyword::TEMPORARY);
+    let what = parser.peek_token();
+    let view = parser.parse_keyword(Keyword::VIEW);
+    if !view && !parser.parse_keyword(Keyword::TABLE) {
+        return Err(SqlError::unsupported(format!("DROP {what} does not run here"))
+            .at(Span::new(what.span))
+            .help("DROP TABLE and DROP VIEW do"));
+    }
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    Ok(StatementKind::Drop { view, name: single_name(parser)?, if_exists })
+}
+
+/// `SET 'key' = 'value'` or `SET key.part = value`.
+fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    parser.expect_keyword(Keyword::SET)?;
+    let mut key = String::new();
+    loop {
+        let token = parser.next_token();
+        match &token.token {
+            Token::Eq => break,
+            Token::EOF => {
+                return Err(SqlError::syntax("expected = and a value after the setting's name")
+                    .help("write SET 'key' = 'value'"));
+            }
+            Token::SingleQuotedString(text) => key.push_str(text),
+            Token::Word(word) => key.push_str(&word.value),
+            other => key.push_str(&other.to_string()),
+        }
+    }
+    let mut value = String::new();
+    loop {
+        let token = parser.next_token();
+        match &token.token {
+            Token::EOF => break,
+            Token::SingleQuotedString(text) => value.push_str(text),
+            Token::Word(word) => {
+                let gap = if value.is_empty() { "" } else { " " };
+                value.push_str(gap);
+                value.push_str(&word.value);
+            }
+            Token::Number(number, _) => value.push_str(number),
+            Token::Minus => value.push('-'),
+            Token::Period => value.push('.'),
+            _ => {
+                return Err(SqlError::syntax(format!("{token} cannot stand in a setting's value"))
+                    .at(Span::new(token.span))
+                    .help("put quotes around the value: SET 'key' = 'value'"));
+            }
+        }
+    }
+    // `pass-through` without quotes is three tokens.
+    let value = value.replace("- ", "-");
+    Ok(StatementKind::Set { key, value })
+}
+
+fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    parser.expect_keyword(Keyword::INSERT)?;
+    let next = parser.peek_token();
+    if parser.parse_keyword(Keyword::OVERWRITE) {
+        return Err(SqlError::unsupported("INSERT OVERWRITE does not run here")
+            .at(Span::new(next.span))
+            .help("write INSERT INTO"));
+    }
+    parser.expect_keyword(Keyword::INTO)?;
+    let _ = parser.parse_keyword(Keyword::TABLE);
+    let table = single_name(parser)?;
+    let mut columns = Vec::new();
+    let list = parser.peek_token().token == Token::LParen
+        && !matches!(&parser.peek_nth_token(1).token, Token::Word(w)
+            if matches!(w.keyword, Keyword::SELECT | Keyword::WITH));
+    if list {
+        parser.expect_token(&Token::LParen)?;
+        columns = parser.parse_comma_separated(|p| p.parse_identifier())?;
+        parser.expect_token(&Token::RParen)?;
+    }
+    Ok(StatementKind::Insert { table, columns, query: query(parser)? })
+}
+
+/// Refuses trees so deep that an ordinary stack cannot hold a walk over them.
+fn check_depth(kind: &StatementKind) -> Result<()> {
+    struct Depth(usize);
+    impl Visitor for Depth {
+        type Break = ();
+        fn pre_visit_expr(&mut self, _: &ast::Expr) -> ControlFlow<()> {
+            self.0 += 1;
+            if self.0 > MAX_DEPTH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        fn post_visit_expr(&mut self, _: &ast::Expr) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+    }
+    let mut depth = Depth(0);
+    let found = match kind {
+        StatementKind::CreateTable(table) => {
+            table.expressions().try_for_each(|expr| expr.visit(&mut depth))
+        }
+        StatementKind::CreateView { query, .. }
+        | StatementKind::Query(query)
+        | StatementKind::Insert { query, .. }
+        | StatementKind::Explain(query) => query.visit(&mut depth),
+        StatementKind::Drop { .. } | StatementKind::Set { .. } => ControlFlow::Continue(()),
+    };
+    if found.is_continue() {
+        return Ok(());
+    }
+    Err(SqlError::unsupported(format!(
+        "an expression is nested too deeply: at most {MAX_DEPTH} operators within each other"
+    ))
+    .help("write x IN (1, 2, …) instead of x = 1 OR x = 2 OR …, or split the statement with views"))
+}

@@ -1,0 +1,153 @@
+//! A session over tables that exist only as schemas, and what tests ask of it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use millstream_engine::error::{Error, Result};
+use millstream_engine::plan::{Aggregate, Body, Query};
+use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::table::{Connectors, OpenOptions, Split, Table, TableOptions};
+use millstream_sql::{Outcome, Planner, SqlError, parse_script};
+
+/// A table without records.
+#[derive(Debug)]
+pub(crate) struct Fake {
+    pub(crate) schema: SchemaRef,
+    pub(crate) bounded: bool,
+}
+
+impl Table for Fake {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn bounded(&self) -> bool {
+        self.bounded
+    }
+    fn open(&self, _: &[usize], _: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        Ok(vec![])
+    }
+    fn describe(&self, projection: &[usize]) -> String {
+        format!("fake ({} of {} columns)", projection.len(), self.schema.fields().len())
+    }
+}
+
+#[derive(Debug)]
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn open(&self, _: &SchemaRef) -> Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, _: usize, _: &arrow::array::RecordBatch, _: bool) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Knows the connectors `fake` (ends), `endless` and `nowhere` (a sink).
+#[derive(Debug)]
+struct FakeConnectors;
+
+fn connector(options: &TableOptions) -> &str {
+    options.options.get("connector").map_or("", String::as_str)
+}
+
+fn refused(options: &TableOptions) -> Error {
+    Error::Option {
+        table: options.name.clone(),
+        option: "connector".into(),
+        message: format!("there is no connector '{}'", connector(options)),
+        help: "did you mean 'fake'?".into(),
+    }
+}
+
+impl Connectors for FakeConnectors {
+    fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        assert!(!options.options.contains_key("scan.watermark.idle-timeout"));
+        let bounded = match connector(options) {
+            "fake" => true,
+            "endless" => false,
+            _ => return Err(refused(options)),
+        };
+        Ok(Arc::new(Fake { schema: options.schema.clone(), bounded }))
+    }
+    fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
+        match connector(options) {
+            "nowhere" => Ok(Arc::new(Nowhere)),
+            _ => Err(refused(options)),
+        }
+    }
+}
+
+/// The paper's cluster monitoring table and one of every type.
+pub(crate) const TABLES: &str = "
+CREATE TABLE task_events (
+    time_s BIGINT, job_id BIGINT NOT NULL, task_index INT, event_type TINYINT, user_name STRING,
+    cpu_request DOUBLE,
+    ts AS to_timestamp_seconds(time_s),
+    WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
+) WITH ('connector' = 'fake');
+CREATE TABLE bids (
+    ts TIMESTAMP(3), auction BIGINT, price BIGINT, dateTime TIMESTAMP(3), WATERMARK FOR ts AS ts
+) WITH ('connector' = 'endless', 'scan.watermark.idle-timeout' = '10 s');
+CREATE TABLE typed (
+    b BOOLEAN, i8 TINYINT, i16 SMALLINT, i32 INT, i64 BIGINT, u8 TINYINT UNSIGNED,
+    u64 BIGINT UNSIGNED, f32 FLOAT, f64 DOUBLE, d DECIMAL(10, 2), s STRING, y BYTES, dt DATE,
+    tm TIME(3), t0 TIMESTAMP(0), t6 TIMESTAMP, t9 TIMESTAMP(9), z TIMESTAMP_LTZ(3)
+) WITH ('connector' = 'fake');
+CREATE TABLE sink (who STRING, n BIGINT) WITH ('connector' = 'nowhere');
+";
+
+pub(crate) fn session() -> Planner {
+    let mut planner = Planner::new(Arc::new(FakeConnectors), ".".into());
+    for statement in parse_script(TABLES, "tables.sql").unwrap() {
+        planner.execute(&statement).unwrap_or_else(|e| panic!("{}", e.render()));
+    }
+    planner
+}
+
+/// Executes all statements; the outcome of the last.
+pub(crate) fn execute(planner: &mut Planner, text: &str) -> std::result::Result<Outcome, SqlError> {
+    let mut last = Outcome::Done;
+    for statement in parse_script(text, "query.sql")? {
+        last = planner.execute(&statement)?;
+    }
+    Ok(last)
+}
+
+pub(crate) fn plan(text: &str) -> Query {
+    match execute(&mut session(), text) {
+        Ok(Outcome::Query(planned)) => planned.query,
+        Ok(other) => panic!("no query: {other:?}"),
+        Err(e) => panic!("{}", e.render()),
+    }
+}
+
+pub(crate) fn error(text: &str) -> String {
+    match execute(&mut session(), text) {
+        Ok(outcome) => panic!("was not refused: {text}\n{outcome:?}"),
+        Err(e) => e.render(),
+    }
+}
+
+pub(crate) fn aggregate(query: &Query) -> &Aggregate {
+    match &query.body {
+        Body::Aggregate(aggregate) => aggregate,
+        other => panic!("no aggregate: {other:?}"),
+    }
+}
+
+pub(crate) fn fields(schema: &Schema) -> Vec<(&str, &DataType, bool)> {
+    schema.fields().iter().map(|f| (f.name().as_str(), f.data_type(), f.is_nullable())).collect()
+}
+
+pub(crate) const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
+
+pub(crate) fn field(name: &str, data_type: DataType) -> Field {
+    Field::new(name, data_type, true)
+}

@@ -1,0 +1,4 @@
+//! Tests of the SQL crate through its public interface.
+
+mod common;
+mod plan;
