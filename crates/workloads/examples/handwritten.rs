@@ -2,8 +2,8 @@
 //! [--generate-only]` prints one line of JSON.
 //!
 //! With one thread the answer is checked, against the published one where there is one and the
-//! oracle's otherwise. Several threads merge nothing, so there `ok` only says that as many records
-//! were counted; see [`handwritten::run_parallel`].
+//! oracle's otherwise. Several threads merge nothing, so their rows are no answer and `ok` is null;
+//! see [`handwritten::run_parallel`].
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -81,19 +81,20 @@ fn measure(arguments: &Arguments) -> millstream_workloads::Result<bool> {
         let seconds = started.elapsed().as_secs_f64();
         let answer = verifier.answer();
         // The published answer costs nothing, so that callgrind counts the loop alone.
-        let ok = *threads > 1 || answer == expected(spec).unwrap_or_else(|| oracle(spec));
+        let ok = (*threads == 1).then(|| answer == expected(spec).unwrap_or_else(|| oracle(spec)));
         println!(
             "{{\"engine\": \"handwritten\", \"workload\": \"{}\", \"workers\": {threads}, \
              \"records\": {}, \"seconds\": {seconds:.4}, \"mrec_per_s\": {:.1}, \
-             \"result_rows\": {}, \"checksum\": {}, \"mix\": {}, \"ok\": {ok}}}",
+             \"result_rows\": {}, \"checksum\": {}, \"mix\": {}, \"ok\": {}}}",
             spec.workload.name(),
             spec.records,
             spec.records as f64 / seconds / 1e6,
             answer.result_rows,
             answer.checksum,
             answer.mix,
+            ok.map_or("null".to_string(), |ok| ok.to_string()),
         );
-        all_ok &= ok;
+        all_ok &= ok.unwrap_or(true);
     }
     Ok(all_ok)
 }

@@ -45,15 +45,15 @@ impl<T: Default + Copy> Default for Selected<T> {
     }
 }
 
-/// Counting numbers that pass `event_type = 0`.
-pub(super) struct Filtered {
+/// Counting numbers that pass `event_type = 0`, in a table that grows by a factor of `GROWTH`.
+pub(super) struct Filtered<const GROWTH: usize> {
     ts: Numbers<TimestampMillisecondType>,
     keys: Numbers<Int64Type>,
     event_types: Numbers<Int32Type>,
 }
 
-impl Source for Filtered {
-    type Kind = Count;
+impl<const GROWTH: usize> Source for Filtered<GROWTH> {
+    type Kind = Count<GROWTH>;
     type Scratch = Selected<i64>;
 
     fn new(batch: &RecordBatch) -> Result<Self> {
@@ -198,7 +198,7 @@ pub(super) struct Plain {
 }
 
 impl Source for Plain {
-    type Kind = Count;
+    type Kind = Count<8>;
     type Scratch = ();
 
     fn new(batch: &RecordBatch) -> Result<Self> {

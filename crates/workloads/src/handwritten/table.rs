@@ -240,8 +240,10 @@ fn prefetch<T>(slot: *const T) {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::kinds::{Count, Pair};
+    use super::super::kinds::{self, Pair};
     use super::*;
+
+    type Count = kinds::Count<2>;
 
     /// A number whose hash is `hash`: the inverse of the hash's factor, by Newton's iteration.
     fn key_of(hash: u32) -> i64 {
@@ -251,9 +253,16 @@ mod tests {
         i64::from(hash.wrapping_mul(inverse))
     }
 
-    /// Counts keys with a table, draining it, and with a hash map.
+    /// Counts keys with tables of every growth.
     fn check(keys: &[i64], keys_max: usize) {
-        let mut table = Table::<Count>::new(keys_max, false).expect("little memory");
+        check_growth::<2>(keys, keys_max);
+        check_growth::<4>(keys, keys_max);
+        check_growth::<8>(keys, keys_max);
+    }
+
+    /// Counts keys with a table, draining it, and with a hash map.
+    fn check_growth<const GROWTH: usize>(keys: &[i64], keys_max: usize) {
+        let mut table = Table::<kinds::Count<GROWTH>>::new(keys_max, false).expect("little memory");
         // A second round: a drained table is as good as a new one.
         for _ in 0..2 {
             let mut expected: HashMap<i64, u64> = HashMap::new();
