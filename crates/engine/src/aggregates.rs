@@ -81,6 +81,17 @@ impl Aggregates {
         self.values.iter().map(|v| (v.kind, v.optional)).collect()
     }
 
+    /// Per value: the calls that use it.
+    pub(crate) fn users(&self) -> Vec<Vec<&str>> {
+        let uses =
+            |(sum, count): &(usize, Option<usize>), value| *sum == value || *count == Some(value);
+        let of = |value| {
+            let calls = self.calls.iter().zip(&self.parts);
+            calls.filter(|(_, parts)| uses(parts, value)).map(|(c, _)| c.name.as_str()).collect()
+        };
+        (0..self.values.len()).map(of).collect()
+    }
+
     /// Whether arguments or filters have to be computed (rather than read from a column).
     pub(crate) fn is_computed(&self) -> bool {
         let exprs = self.values.iter().flat_map(|v| v.argument.iter().chain(&v.filter));

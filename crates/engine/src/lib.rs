@@ -16,6 +16,7 @@ mod aggregates;
 mod env;
 pub mod error;
 mod event_time;
+mod explain;
 pub mod expr;
 mod fire;
 mod gather;
@@ -33,6 +34,7 @@ pub mod table;
 mod worker;
 
 pub use error::{Error, Result};
+pub use explain::state_layout;
 pub use job::{Job, Stopper};
 pub use settings::Settings;
 pub use stats::Stats;

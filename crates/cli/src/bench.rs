@@ -1,0 +1,265 @@
+//! `millstream bench`: a workload on data generated in memory, through the ordinary path, with its
+//! answer checked. A rate without `"ok": true` beside it means nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use clap::ValueEnum;
+use millstream::{
+    Error, Format, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats, TextOptions,
+    TextSink,
+};
+use millstream_workloads::{
+    Answer, Spec, Verifier, Workload, expected, generate, handwritten, oracle, schema, sql,
+};
+use serde_json::{Map, Value, json};
+
+use crate::run::{apply_settings, fail, usage};
+use crate::{Failure, SettingArguments, report};
+
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream
+    #[arg(value_name = "WORKLOAD")]
+    workload: String,
+    /// Records to generate [default: the workload's]
+    #[arg(long, value_name = "N")]
+    records: Option<u64>,
+    /// What runs the query: this engine, or a single-purpose loop as the ceiling
+    #[arg(long, value_enum, default_value = "millstream")]
+    engine: Engine,
+    /// Generate the data and stop, to subtract its cost
+    #[arg(long)]
+    generate_only: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Keys to draw from instead of the workload's number (another modulus)
+    #[arg(long, value_name = "N")]
+    keys: Option<u64>,
+    /// `latency`: events per second
+    #[arg(long, value_name = "N", default_value = "100000")]
+    rate: u64,
+    /// `latency`: seconds to run
+    #[arg(long, value_name = "N", default_value = "10")]
+    seconds: u64,
+    #[command(flatten)]
+    settings: SettingArguments,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Engine {
+    Millstream,
+    Handwritten,
+}
+
+/// Reduces result rows to their checksums as they come, one verifier per worker.
+#[derive(Debug)]
+struct VerifySink(Vec<Mutex<Verifier>>);
+
+impl Sink for VerifySink {
+    fn open(&self, _: &SchemaRef) -> millstream::Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, worker: usize, rows: &RecordBatch, _: bool) -> millstream::Result<()> {
+        let mut verifier = self.0[worker].lock().unwrap_or_else(PoisonError::into_inner);
+        verifier.add_batch(rows).map_err(|e| Error::Internal(e.to_string()))
+    }
+    fn finish(&self) -> millstream::Result<()> {
+        Ok(())
+    }
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let mut settings = Settings::default();
+        apply_settings(&self.settings, |key, value| settings.set(key, value))?;
+        if self.workload == "latency" {
+            return self.latency(settings);
+        }
+        let workload = Workload::from_name(&self.workload).ok_or_else(|| {
+            let names = Workload::names();
+            let like = millstream::closest(&self.workload, names.into_iter().chain(["latency"]));
+            usage(&match like {
+                Some(name) => format!(
+                    "there is no workload '{}'\n  help: did you mean '{name}'?",
+                    self.workload
+                ),
+                None => format!(
+                    "there is no workload '{}'\n  help: use one of {}, latency",
+                    self.workload,
+                    names.join(", ")
+                ),
+            })
+        })?;
+        let mut spec = Spec { keys: self.keys, ..Spec::new(workload) };
+        if let Some(records) = self.records {
+            spec.records = records;
+        }
+        let started = Instant::now();
+        let splits = generate(&spec, settings.workers, settings.batch_rows);
+        let bytes: usize = splits.iter().flatten().map(record_bytes).sum();
+        eprintln!(
+            "generated {} records ({:.0} MB) in {:.1} s",
+            spec.records,
+            bytes as f64 / 1e6,
+            started.elapsed().as_secs_f64()
+        );
+        if self.generate_only {
+            return Ok(());
+        }
+        let (seconds, answer, stats) = match self.engine {
+            Engine::Millstream => run_millstream(&spec, &settings, splits)?,
+            Engine::Handwritten => {
+                let started = Instant::now();
+                let verifier = match &splits[..] {
+                    [only] => handwritten::run(&spec, only),
+                    _ => handwritten::run_parallel(&spec, &splits),
+                };
+                let verifier = verifier.map_err(|e| fail(&e))?;
+                (started.elapsed().as_secs_f64(), verifier.answer(), None)
+            }
+        };
+        // Independent loops merge nothing: with several, there is no one right answer to compare with.
+        let independent = self.engine == Engine::Handwritten && settings.workers > 1;
+        let ok = independent || answer == expected(&spec).unwrap_or_else(|| oracle(&spec));
+        self.print(&spec, &settings, bytes, seconds, &answer, ok, stats.as_ref());
+        if ok { Ok(()) } else { Err(fail(&"the answer is wrong")) }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that a line of output says, once")]
+    fn print(
+        &self,
+        spec: &Spec,
+        settings: &Settings,
+        bytes: usize,
+        seconds: f64,
+        answer: &Answer,
+        ok: bool,
+        stats: Option<&Stats>,
+    ) {
+        let rate = spec.records as f64 / seconds;
+        let engine = match self.engine {
+            Engine::Millstream => "millstream",
+            Engine::Handwritten => "handwritten",
+        };
+        let mut object = Map::new();
+        let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
+        put("engine", json!(engine));
+        put("workload", json!(spec.workload.name()));
+        put("workers", json!(settings.workers));
+        put("records", json!(spec.records));
+        put("seconds", json!(round(seconds, 6)));
+        put("mrec_per_s", json!(round(rate / 1e6, 3)));
+        put("gb_per_s", json!(round(bytes as f64 / seconds / 1e9, 3)));
+        put("result_rows", json!(answer.result_rows));
+        put("checksum", json!(answer.checksum));
+        put("mix", json!(answer.mix));
+        if let Some(avg_sum) = answer.avg_sum {
+            put("avg_sum", json!(round(avg_sum, 3)));
+        }
+        put("ok", json!(ok));
+        put("peak_rss_bytes", json!(report::peak_rss_bytes()));
+        for (key, value) in stats.map(report::counters).unwrap_or_default() {
+            if !object.contains_key(&key) {
+                object.insert(key, value);
+            }
+        }
+        if self.json {
+            println!("{}", Value::Object(object));
+        } else {
+            println!(
+                "{:<10} {engine:<12} {} workers  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
+                 {} rows  answer {}",
+                spec.workload.name(),
+                settings.workers,
+                rate / 1e6,
+                bytes as f64 / seconds / 1e9,
+                seconds,
+                answer.result_rows,
+                if ok { "right" } else { "WRONG" },
+            );
+        }
+    }
+
+    /// Time from the watermark passing a window's end to its first row, on a paced stream.
+    fn latency(&self, settings: Settings) -> Result<(), Failure> {
+        let mut session = Session::new(".");
+        let rows = self.rate * self.seconds;
+        let script = format!(
+            "CREATE TABLE events (ts TIMESTAMP(3) NOT NULL, key BIGINT NOT NULL,
+                 WATERMARK FOR ts AS ts)
+             WITH ('connector' = 'datagen', 'rows-per-second' = '{}', 'number-of-rows' = '{rows}',
+                 'fields.ts.kind' = 'sequence', 'fields.key.min' = '0', 'fields.key.max' = '{}');
+             SELECT window_start, key, COUNT(*) AS value
+             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '0.1' SECOND))
+             GROUP BY window_start, window_end, key;",
+            self.rate,
+            self.keys.unwrap_or(1000).max(1) - 1,
+        );
+        // Formatted like any output, then thrown away.
+        let out = Box::new(std::io::sink());
+        let sink = Arc::new(TextSink::new(Format::Csv, out, TextOptions::default()));
+        *session.settings_mut() = settings;
+        let stats = session.run(&script, sink).map_err(|e| fail(&e))?;
+        let counters = report::counters(&stats);
+        if self.json {
+            println!("{}", Value::Object(counters));
+        } else {
+            println!(
+                "{} windows at {} events/s: first row after p50 {} us, p99 {} us, max {} us",
+                stats.windows,
+                self.rate,
+                counters["fire_latency_us_p50"],
+                counters["fire_latency_us_p99"],
+                counters["fire_latency_us_max"],
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a batch's values.
+fn record_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let factor = 10f64.powi(digits);
+    (value * factor).round() / factor
+}
+
+/// Runs the workload's SQL text through the ordinary path.
+fn run_millstream(
+    spec: &Spec,
+    settings: &Settings,
+    splits: Vec<Vec<RecordBatch>>,
+) -> Result<(f64, Answer, Option<Stats>), Failure> {
+    let mut session = Session::new(".");
+    let table = MemoryTable::new(schema(spec.workload), splits).map_err(|e| fail(&e))?;
+    session
+        .register_table(
+            spec.workload.name(),
+            Arc::new(table),
+            Some(("ts", spec.watermark_delay_ms() as i64 * 1000)),
+        )
+        .map_err(|e| fail(&e))?;
+    let query = session.plan(&sql(spec)).map_err(|e| fail(&e))?;
+    let verifiers = (0..settings.workers).map(|_| Mutex::new(Verifier::new(spec)));
+    let sink = Arc::new(VerifySink(verifiers.collect()));
+    let started = Instant::now();
+    let job = Job::new(&query, settings, sink.clone()).map_err(|e| fail(&e))?;
+    let (stats, result) = job.run();
+    let seconds = started.elapsed().as_secs_f64();
+    result.map_err(|e| fail(&e))?;
+    let mut all = Verifier::new(spec);
+    for verifier in &sink.0 {
+        all.merge(&verifier.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    Ok((seconds, all.answer(), Some(stats)))
+}

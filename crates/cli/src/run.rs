@@ -1,0 +1,206 @@
+//! `millstream run` and `millstream explain`.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream::{
+    Error, Executed, Job, Session, SettingError, Sink, Statement, Stats, Stopper, TextOptions,
+    TextSink, parse_script,
+};
+use serde_json::Value;
+
+use crate::{Failure, Format, Script, SettingArguments, report};
+
+/// Prints an error and says that the run failed.
+pub(crate) fn fail(message: &dyn Display) -> Failure {
+    eprintln!("error: {message}");
+    Failure::Run
+}
+
+/// Prints an error and says that it is the user's.
+pub(crate) fn usage(message: &dyn Display) -> Failure {
+    eprintln!("error: {message}");
+    Failure::Usage
+}
+
+fn failed(failure: millstream::Failure) -> Failure {
+    match failure {
+        millstream::Failure::Sql(error) => {
+            eprintln!("{}", error.render());
+            Failure::Usage
+        }
+        // A wrong option of a table is the user's mistake, found late.
+        millstream::Failure::Run(error @ Error::Option { .. }) => usage(&error),
+        millstream::Failure::Run(error) => fail(&error),
+    }
+}
+
+/// A panic is a mistake of ours: say so in one line, without a backtrace.
+pub(crate) fn report_panics_politely() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+/// Applies `--workers` and `--set`.
+pub(crate) fn apply_settings(
+    arguments: &SettingArguments,
+    mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,
+) -> Result<(), Failure> {
+    for pair in &arguments.set {
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(usage(&format!(
+                "--set {pair}: expected KEY=VALUE, for example memory=1GB"
+            )));
+        };
+        set(key.trim(), value.trim().trim_matches('\'')).map_err(|e| usage(&e))?;
+    }
+    if let Some(workers) = &arguments.workers {
+        set("workers", workers).map_err(|e| usage(&e))?;
+    }
+    Ok(())
+}
+
+/// Reads the script: a session with its settings, and its statements.
+fn open(
+    script: &Script,
+    settings: &SettingArguments,
+) -> Result<(Session, Vec<Statement>), Failure> {
+    let (name, text, base_dir) = match (&script.file, &script.execute) {
+        (Some(path), _) => {
+            let text = std::fs::read(path).map_err(|e| {
+                usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
+            })?;
+            let text = String::from_utf8(text).map_err(|e| {
+                let at = e.utf8_error().valid_up_to();
+                usage(&format!("{}: not UTF-8 text (at byte {at})", path.display()))
+            })?;
+            let dir = path.parent().filter(|p| !p.as_os_str().is_empty());
+            let dir = dir.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
+            (path.display().to_string(), text, dir)
+        }
+        (None, execute) => {
+            let text = execute.clone().unwrap_or_default();
+            ("<command line>".to_string(), text, PathBuf::from("."))
+        }
+    };
+    let mut session = Session::new(base_dir);
+    apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
+    let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
+    Ok((session, statements))
+}
+
+/// A file of a similar name, or what to do otherwise.
+fn near(path: &Path) -> String {
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let names: Vec<String> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+    let wanted = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    match millstream::closest(&wanted, names.iter().map(String::as_str)) {
+        Some(name) if name != wanted => format!("did you mean '{}'?", dir.join(name).display()),
+        _ => "check the path; SQL on the command line goes after -e".to_string(),
+    }
+}
+
+/// `millstream run`.
+pub(crate) fn run(
+    script: &Script,
+    format: Format,
+    stats_json: Option<&Path>,
+    settings: &SettingArguments,
+) -> Result<(), Failure> {
+    let stopper: Arc<Mutex<Option<Stopper>>> = Arc::default();
+    let (mut session, statements) = open(script, settings)?;
+    session.print_to(move || text_sink(format));
+    stop_on_signals(stopper.clone())?;
+    let mut all = Vec::new();
+    for statement in &statements {
+        // Settings given on the command line outlast SET in the file.
+        apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
+        match session.execute(statement).map_err(failed)? {
+            Executed::Done => {}
+            Executed::Explained(text) => println!("{text}"),
+            Executed::Query(query, sink) => {
+                let sink = sink.unwrap_or_else(|| text_sink(format));
+                let job = Job::new(&query, session.settings(), sink)
+                    .map_err(|e| failed(millstream::Failure::Run(e)))?;
+                *stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(job.stopper());
+                let (stats, result) = job.run();
+                *stopper.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                eprintln!("{}", report::closing_line(&stats));
+                all.push(stats);
+                write_stats(stats_json, &all)?;
+                match result {
+                    Ok(()) => {}
+                    Err(Error::Interrupted) => return Err(Failure::Interrupted),
+                    Err(error) => return Err(failed(millstream::Failure::Run(error))),
+                }
+            }
+        }
+    }
+    write_stats(stats_json, &all)
+}
+
+/// Counters of all queries so far, added up; with several, also one by one.
+fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let mut queries: Vec<_> = all.iter().map(report::counters).collect();
+    let mut total = queries.first().cloned().unwrap_or_default();
+    for query in queries.iter().skip(1) {
+        for (key, value) in query {
+            let sum =
+                total.get(key).and_then(Value::as_u64).zip(value.as_u64()).map(|(a, b)| a + b);
+            if let Some(sum) = sum {
+                total.insert(key.clone(), sum.into());
+            }
+        }
+    }
+    if queries.len() > 1 {
+        let list = queries.drain(..).map(Value::Object).collect();
+        total.insert("queries".into(), Value::Array(list));
+    }
+    std::fs::write(path, format!("{}\n", Value::Object(total)))
+        .map_err(|e| fail(&format!("cannot write {}: {e}", path.display())))
+}
+
+fn text_sink(format: Format) -> Arc<dyn Sink> {
+    let format = match format {
+        Format::Table => millstream::Format::Table,
+        Format::Csv => millstream::Format::Csv,
+        Format::Ndjson => millstream::Format::Ndjson,
+    };
+    Arc::new(TextSink::new(format, Box::new(stdout()), TextOptions { width: terminal_width() }))
+}
+
+/// Columns of the terminal that stdout is, if it is one.
+fn terminal_width() -> Option<u16> {
+    if !stdout().is_terminal() {
+        return None;
+    }
+    // SAFETY: `winsize` is plain data, for which zeros are valid, and the call fills it or fails.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)
+    };
+    size.map(|s| s.ws_col).filter(|columns| *columns > 0)
+}
+
+/// Ctrl-C (and SIGTERM) stops the running job cleanly; a second one, or one between jobs, at once.
+fn stop_on_signals(stopper: Arc<Mutex<Option<Stopper>>>) -> Result<(), Failure> {
+    let handler = move || match stopper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(stopper) => stopper.stop(),
+        None => std::process::exit(130),
+    };
+    ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))
+}
+
+/// `millstream explain`.
+pub(crate) fn explain(script: &Script, settings: &SettingArguments) -> Result<(), Failure> {
+    let (mut session, statements) = open(script, settings)?;
+    for statement in &statements {
+        if let Some(text) = session.explain(statement).map_err(failed)? {
+            println!("{}", text.trim_end());
+        }
+    }
+    Ok(())
+}

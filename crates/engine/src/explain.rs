@@ -1,0 +1,41 @@
+//! What `explain` says of an operator's state: its row, word by word, and what a key costs.
+
+use std::fmt::Write;
+
+use crate::error::Result;
+use crate::pipeline::Grouping;
+use crate::plan::{Body, Query};
+
+/// Index bytes per key: 8 per slot, with half to three quarters of the slots taken.
+const INDEX_BYTES: (usize, usize) = (11, 16);
+
+/// The layout of a query's state as text, one part per line; empty for a query without state.
+pub fn state_layout(query: &Query) -> Result<String> {
+    let Body::Aggregate(aggregate) = &query.body else { return Ok(String::new()) };
+    let grouping = Grouping::new(query, aggregate, 0)?;
+    let layout = &grouping.layout;
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());
+    let names: Vec<String> =
+        aggregate.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
+    let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+    let _ = writeln!(text, "    {:>4} bytes  key: {names}", layout.key_words() * 8);
+    if layout.seen_word().is_some() {
+        let _ = writeln!(text, "    {:>4} bytes  which values have met an input", 8);
+    }
+    for (slot, users) in layout.values().iter().zip(grouping.aggregates.users()) {
+        let bytes = slot.kind.words() * 8;
+        let _ = writeln!(text, "    {bytes:>4} bytes  {:?}: {}", slot.kind, users.join(", "));
+    }
+    let row = layout.row_bytes();
+    let (least, most) = (row + INDEX_BYTES.0, row + INDEX_BYTES.1);
+    let _ = writeln!(text, "  estimated {least} to {most} bytes per key, index included");
+    if layout.uses_arena() {
+        let _ = writeln!(
+            text,
+            "  besides, strings and sums of widely differing numbers take room in an arena"
+        );
+    }
+    Ok(text)
+}

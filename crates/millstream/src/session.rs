@@ -1,0 +1,153 @@
+//! A session: tables, views and settings, and the queries that use them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use millstream_connect::{CollectSink, Registry};
+use millstream_engine::plan::Query;
+use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::table::Table;
+use millstream_engine::{Error, Job, Settings, Stats, state_layout};
+use millstream_sql::{EventTimeSpec, Outcome, Planner, SqlError, Statement, parse_script};
+
+use crate::generator::GeneratorTable;
+
+/// Why SQL did not do what it should.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    /// The text was refused.
+    #[error("{0}")]
+    Sql(#[from] SqlError),
+    /// A query failed while it ran.
+    #[error("{0}")]
+    Run(#[from] Error),
+}
+
+/// What a statement came to.
+pub enum Executed {
+    /// It declared, dropped or set something.
+    Done,
+    /// A query that is ready to run, with the sink that it names, if it names one (`INSERT INTO`).
+    Query(Box<Query>, Option<Arc<dyn Sink>>),
+    /// `EXPLAIN`'s answer.
+    Explained(String),
+}
+
+/// Tables, views and settings.
+pub struct Session {
+    planner: Planner,
+    registry: Arc<Registry>,
+}
+
+impl Session {
+    /// A session without tables. Relative paths in `CREATE TABLE` start from `base_dir`.
+    pub fn new(base_dir: impl Into<PathBuf>) -> Session {
+        let registry = Arc::new(Registry::new());
+        registry.register_source("generator", |options| {
+            Ok(Arc::new(GeneratorTable::from_options(options)?))
+        });
+        Session { planner: Planner::new(registry.clone(), base_dir.into()), registry }
+    }
+
+    /// The settings, as `SET` left them.
+    pub fn settings(&self) -> &Settings {
+        self.planner.settings()
+    }
+
+    /// To change settings without SQL.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        self.planner.settings_mut()
+    }
+
+    /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of plain
+    /// queries go.
+    pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {
+        for name in ["print", "stdout"] {
+            let sink = sink.clone();
+            self.registry.register_sink(name, move |_| Ok(sink()));
+        }
+    }
+
+    /// Declares a table of the program's own, with its event-time column and how far the watermark is
+    /// behind the greatest event time (microseconds).
+    pub fn register_table(
+        &mut self,
+        name: &str,
+        table: Arc<dyn Table>,
+        event_time: Option<(&str, i64)>,
+    ) -> Result<(), Failure> {
+        let event_time = event_time.map(|(column, delay_us)| EventTimeSpec {
+            column: column.to_string(),
+            delay_us,
+            idle_timeout_us: None,
+        });
+        Ok(self.planner.register_table(name, table, event_time)?)
+    }
+
+    /// Executes one statement; a query is planned, not run.
+    pub fn execute(&mut self, statement: &Statement) -> Result<Executed, Failure> {
+        Ok(match self.planner.execute(statement)? {
+            Outcome::Done | Outcome::Set { .. } => Executed::Done,
+            Outcome::Query(planned) => Executed::Query(Box::new(planned.query), None),
+            Outcome::Insert(planned, sink) => Executed::Query(Box::new(planned.query), Some(sink)),
+            Outcome::Explain(planned) => {
+                Executed::Explained(with_layout(planned.explain, &planned.query)?)
+            }
+        })
+    }
+
+    /// What `explain` prints for a query: logical plan, pipelines, state layout. `None` for a
+    /// statement that is no query, which is executed.
+    pub fn explain(&mut self, statement: &Statement) -> Result<Option<String>, Failure> {
+        match self.planner.execute(statement)? {
+            Outcome::Done | Outcome::Set { .. } => Ok(None),
+            Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) => {
+                Ok(Some(with_layout(planned.explain, &planned.query)?))
+            }
+        }
+    }
+
+    /// Plans the last query of some SQL text, executing what precedes it.
+    pub fn plan(&mut self, sql: &str) -> Result<Query, Failure> {
+        let mut last = None;
+        for statement in parse_script(sql, "<sql>")? {
+            if let Executed::Query(query, _) = self.execute(&statement)? {
+                last = Some(*query);
+            }
+        }
+        last.ok_or_else(|| {
+            let message = "there is no query in the text".to_string();
+            Error::Evaluation { expression: sql.into(), message, help: "add a SELECT".into() }
+                .into()
+        })
+    }
+
+    /// Runs the last query of some SQL text to its end, into `sink`.
+    pub fn run(&mut self, sql: &str, sink: Arc<dyn Sink>) -> Result<Stats, Failure> {
+        let query = self.plan(sql)?;
+        let (stats, result) = Job::new(&query, self.settings(), sink)?.run();
+        result?;
+        Ok(stats)
+    }
+
+    /// Runs the last query of some SQL text to its end and returns its rows, in an order that does
+    /// not depend on the number of workers.
+    pub fn collect(&mut self, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
+        let sink = Arc::new(CollectSink::new(RowOrder::Deterministic));
+        self.run(sql, sink.clone())?;
+        Ok(sink.take())
+    }
+}
+
+fn with_layout(mut explain: String, query: &Query) -> Result<String, Failure> {
+    let layout = state_layout(query)?;
+    if !layout.is_empty() {
+        if !explain.ends_with('\n') {
+            explain.push('\n');
+        }
+        explain.push_str("State layout\n");
+        explain.push_str(&layout);
+    }
+    Ok(explain)
+}
