@@ -111,8 +111,9 @@ impl Verifier {
     }
 
     /// Adds the rows of `batch`, whose columns are found by name: `window_start` (a timestamp of
-    /// any unit; not for `ro`), `key` (BIGINT, or strings `user-…`), `value` (BIGINT) and for `cm` also
-    /// `avg` (DOUBLE). Other columns are ignored. On an error nothing of the batch has been added.
+    /// any unit; not for `ro`), `key` (BIGINT, or strings `user-…`), `value` (BIGINT) and for `cm`
+    /// also `avg` (DOUBLE). Other columns are ignored. On an error nothing of the batch has been
+    /// added.
     pub fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let values = column(batch, "value")?;
         let values = values
