@@ -32,6 +32,8 @@ pub(crate) struct Slices {
     /// Emptied tables and fragments, per leader, for the next window.
     spare_tables: Vec<Table>,
     spare_fragments: Vec<Vec<Fragment>>,
+    /// Keys of the last complete window: the next one will have about as many.
+    expected_keys: usize,
     growths: u64,
     switches: u64,
 }
@@ -89,6 +91,7 @@ impl Slices {
             picks: Vec::new(),
             spare_tables: Vec::new(),
             spare_fragments,
+            expected_keys: 0,
             growths: 0,
             switches: 0,
         }
@@ -99,7 +102,8 @@ impl Slices {
     pub(crate) fn update(&mut self, start: i64, grouping: &Grouping, input: &Selected<'_>) -> u64 {
         let (layout, leaders) = (&self.layout, self.leaders.count());
         let slice = self.slices.entry(start).or_insert_with(|| Slice {
-            primary: self.spare_tables.pop().unwrap_or_else(|| Table::new(layout.clone())),
+            primary: (self.spare_tables.pop())
+                .unwrap_or_else(|| Table::expecting(layout.clone(), self.expected_keys)),
             fragments: (0..leaders).map(|_| None).collect(),
         });
         let mut update = Update {
@@ -160,7 +164,8 @@ impl Slices {
     pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
         let (layout, leaders) = (&self.layout, self.leaders.count());
         let slice = self.slices.entry(start).or_insert_with(|| Slice {
-            primary: self.spare_tables.pop().unwrap_or_else(|| Table::new(layout.clone())),
+            primary: (self.spare_tables.pop())
+                .unwrap_or_else(|| Table::expecting(layout.clone(), self.expected_keys)),
             fragments: (0..leaders).map(|_| None).collect(),
         });
         let segment = if slice.primary.adopts(&segment) {
@@ -196,6 +201,7 @@ impl Slices {
                 self.switches += fragment.switches();
             }
         }
+        self.expected_keys = slice.primary.rows();
         Some(slice.primary)
     }
 

@@ -24,12 +24,14 @@ pub(crate) struct Index {
     /// Entries of the present generation.
     len: usize,
     grow_at: usize,
+    /// Keys to make room for at once when the first come.
+    expected: usize,
     pub(crate) growths: u64,
 }
 
 impl Index {
-    pub(crate) fn new() -> Index {
-        Index { slots: Vec::new(), len: 0, grow_at: 0, growths: 0 }
+    pub(crate) fn new(expected: usize) -> Index {
+        Index { slots: Vec::new(), len: 0, grow_at: 0, expected, growths: 0 }
     }
 
     /// Number of keys.
@@ -46,7 +48,7 @@ impl Index {
         if self.len + count <= self.grow_at {
             return;
         }
-        let needed = (self.len + count) * LOAD_DENOMINATOR / LOAD_NUMERATOR + 1;
+        let needed = (self.len + count).max(self.expected) * LOAD_DENOMINATOR / LOAD_NUMERATOR + 1;
         let mut slots = self.slots.len().max(FIRST_SLOTS / 2);
         while slots < needed || slots == self.slots.len() {
             slots = if slots < DOUBLING_SLOTS { slots * 2 } else { slots + slots / 2 };
@@ -89,7 +91,7 @@ impl Index {
 
     /// Forgets everything, also the memory: for the rare case that row numbers start over.
     pub(crate) fn reset(&mut self) {
-        *self = Index { growths: self.growths, ..Index::new() };
+        *self = Index { growths: self.growths, ..Index::new(0) };
     }
 
     /// The first slot in which an entry with this upper half of its hash may stand.

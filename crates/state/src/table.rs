@@ -91,10 +91,15 @@ pub struct Scratch {
 impl Table {
     /// An empty table; it allocates nothing until it is used.
     pub fn new(layout: Arc<RowLayout>) -> Table {
+        Table::expecting(layout, 0)
+    }
+
+    /// An empty table that is likely to hold `keys` keys: its index will not grow on the way there.
+    pub fn expecting(layout: Arc<RowLayout>, keys: usize) -> Table {
         let log = Log::new(layout.row_words());
         Table {
             layout,
-            index: Index::new(),
+            index: Index::new(keys),
             log,
             arena: Arena::default(),
             live_rows: 0,

@@ -1,0 +1,220 @@
+//! Tables against a plain map: whatever is updated, appended, sealed, merged and adopted, in whatever
+//! order, the state is that of a sequential run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_state::*;
+
+/// xorshift64*.
+struct Random(u64);
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
+    }
+}
+
+/// A key of two fixed words, or of one variable-length string, or of both.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Word,
+    Words,
+    Text,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(u64, u64, String);
+
+/// Everything a row holds, in plain form: count, sum, least, greatest.
+type Totals = (u64, i128, i64, i64);
+
+struct Texts<'a>(&'a [Key]);
+impl VarKeys for Texts<'_> {
+    fn bytes(&self, row: usize, _var: usize) -> &[u8] {
+        self.0[row].2.as_bytes()
+    }
+}
+
+fn layout(shape: Shape) -> Arc<RowLayout> {
+    let (words, var) = match shape {
+        Shape::Word => (1, vec![]),
+        Shape::Words => (2, vec![]),
+        Shape::Text => (3, vec![2]),
+    };
+    let values = [
+        (ValueKind::Count, false),
+        (ValueKind::SumInt, true),
+        (ValueKind::Min64, true),
+        (ValueKind::Max64, false),
+    ];
+    Arc::new(RowLayout::new(words, var, &values))
+}
+
+fn words_of(shape: Shape, key: &Key) -> Vec<u64> {
+    match shape {
+        Shape::Word => vec![key.0],
+        Shape::Words => vec![key.0, key.1],
+        Shape::Text => {
+            vec![key.0, hash_bytes(key.2.as_bytes()), (key.2.len() as u64) << 32]
+        }
+    }
+}
+
+fn random_key(random: &mut Random, shape: Shape, keys: u64) -> Key {
+    let n = random.below(keys);
+    match shape {
+        Shape::Word => Key(n.wrapping_mul(7919), 0, String::new()),
+        Shape::Words => Key(n % 10, n, String::new()),
+        // Also the empty string, and some that differ in the last place only.
+        Shape::Text => Key(n % 3, 0, "x".repeat((n % 20) as usize) + &"y".repeat((n % 2) as usize)),
+    }
+}
+
+fn write(
+    table: &mut Table,
+    shape: Shape,
+    rows: &[(Key, i64)],
+    append: bool,
+    pool: &mut ChunkPool,
+    scratch: &mut Scratch,
+) {
+    let layout = layout(shape);
+    let slots = layout.values();
+    for rows in rows.chunks(BLOCK_ROWS) {
+        let keys: Vec<Key> = rows.iter().map(|r| r.0.clone()).collect();
+        let each: Vec<Vec<u64>> = keys.iter().map(|k| words_of(shape, k)).collect();
+        let hashes: Vec<u64> = each.iter().map(|w| hash_words(w)).collect();
+        let words = each.concat();
+        let keys = Keys { hashes: &hashes, words: &words, vars: Texts(&keys) };
+        let mut block = if append {
+            table.append(&keys, pool, scratch)
+        } else {
+            table.update(&keys, pool, scratch)
+        };
+        block.count(slots[0], None);
+        block.sum_int(slots[1], None, |k| rows[k].1.into());
+        block.extreme64(slots[2], None, |k| rows[k].1);
+        block.extreme64(slots[3], None, |k| rows[k].1);
+    }
+}
+
+fn read(table: &Table, shape: Shape) -> BTreeMap<Key, Totals> {
+    let layout = layout(shape);
+    let word: Vec<usize> = layout.values().iter().map(|v| v.word).collect();
+    let mut buffer = Vec::new();
+    let mut found = BTreeMap::new();
+    for block in 0..table.scan_blocks() {
+        let rows = table.scan(block, &mut buffer);
+        for row in 0..rows.len() {
+            let at = |word| rows.word(row, word);
+            let key = match shape {
+                Shape::Word => Key(at(0), 0, String::new()),
+                Shape::Words => Key(at(0), at(1), String::new()),
+                Shape::Text => {
+                    Key(at(0), 0, String::from_utf8(rows.bytes(at(2)).to_vec()).unwrap())
+                }
+            };
+            let sum = read_i128(at(word[1]), at(word[1] + 1));
+            let totals = (at(word[0]), sum, at(word[2]) as i64, at(word[3]) as i64);
+            assert!(found.insert(key.clone(), totals).is_none(), "{key:?} stands twice");
+        }
+    }
+    found
+}
+
+#[test]
+fn state_is_that_of_a_sequential_run() {
+    let (mut adopted, mut merged, mut grown, mut cleared) = (0, 0, 0, 0);
+    for seed in 1..120u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let shape = [Shape::Word, Shape::Words, Shape::Text][(seed % 3) as usize];
+        let keys = [3, 200, 30_000][random.below(3) as usize];
+        let row_words = layout(shape).row_words();
+        let mut pool = ChunkPool::new(row_words, 1 << 20);
+        let mut scratch = Scratch::default();
+        let mut leader = Table::expecting(layout(shape), random.below(1000) as usize);
+        let mut helpers = [Table::new(layout(shape)), Table::new(layout(shape))];
+        // Two windows one after the other in the same tables.
+        for _window in 0..2 {
+            let mut expected: BTreeMap<Key, Totals> = BTreeMap::new();
+            for _ in 0..1 + random.below(8) {
+                let count = [1, 40, 3000, 20_000][random.below(4) as usize];
+                let rows: Vec<(Key, i64)> = (0..count)
+                    .map(|_| (random_key(&mut random, shape, keys), random.below(100) as i64 - 50))
+                    .collect();
+                for (key, value) in &rows {
+                    let t = expected.entry(key.clone()).or_insert((0, 0, i64::MAX, i64::MIN));
+                    let (least, greatest) = (t.2.min(*value), t.3.max(*value));
+                    *t = (t.0 + 1, t.1 + i128::from(*value), least, greatest);
+                }
+                match random.below(3) {
+                    0 => write(&mut leader, shape, &rows, false, &mut pool, &mut scratch),
+                    helper => {
+                        let helper = &mut helpers[helper as usize - 1];
+                        let append = random.below(2) == 0;
+                        write(helper, shape, &rows, append, &mut pool, &mut scratch);
+                    }
+                }
+                for helper in &mut helpers {
+                    if random.below(2) == 0 {
+                        let segment = helper.seal();
+                        assert_eq!(helper.rows(), 0);
+                        match random.below(2) {
+                            0 => match leader.adopt(segment, &mut scratch) {
+                                Ok(_) => adopted += 1,
+                                Err(segment) => {
+                                    leader.merge(&segment, &mut pool, &mut scratch);
+                                }
+                            },
+                            _ => {
+                                leader.merge(&segment, &mut pool, &mut scratch);
+                                segment.recycle(&mut pool);
+                                merged += 1;
+                            }
+                        }
+                    }
+                }
+            }
+            for helper in &mut helpers {
+                leader.merge(&helper.seal(), &mut pool, &mut scratch);
+            }
+            assert_eq!(read(&leader, shape), expected, "seed {seed}");
+            assert_eq!(leader.rows(), expected.len(), "seed {seed}");
+            grown += leader.growths();
+            leader.clear(&mut pool);
+            helpers.iter_mut().for_each(|h| h.clear(&mut pool));
+            assert_eq!(leader.rows(), 0);
+            cleared += 1;
+        }
+    }
+    assert!(adopted > 0 && merged > 0 && grown > 0 && cleared > 0);
+}
+
+#[test]
+fn fragments_find_out_whether_keys_repeat() {
+    let layout = layout(Shape::Word);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut scratch = Scratch::default();
+    let mut fragment = Fragment::new(layout, None);
+    let mut next = 0;
+    let mut batch = |fragment: &mut Fragment, few: bool| {
+        let words: Vec<u64> = (0..500)
+            .map(|i| {
+                next += 1;
+                if few { i % 7 } else { next }
+            })
+            .collect();
+        let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
+        fragment.begin_batch();
+        let keys = Keys { hashes: &hashes, words: &words, vars: NoVarKeys };
+        fragment.update(&keys, &mut pool, &mut scratch);
+    };
+    (0..20).for_each(|_| batch(&mut fragment, false));
+    assert_eq!(fragment.mode(), Mode::PassThrough);
+    (0..300).for_each(|_| batch(&mut fragment, true));
+    assert_eq!(fragment.mode(), Mode::Aggregate);
+    assert_eq!(fragment.switches(), 2);
+}
