@@ -6,7 +6,7 @@ with seeded simulated schedules: stdout must be the same bytes every time (promi
 
 Directives in a file's comments:
   -- settings: key=value, key=value     added to every run
-  -- counters: late_records=2           counters that every run must report
+  -- counters: records=9 late_records=2  counters that every run must report
   -- answer: by hand | by DuckDB        where the expected file comes from (required)
 """
 
@@ -46,8 +46,8 @@ def directive(text: str, name: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
-def pairs(text: str | None) -> dict[str, str]:
-    return dict(part.strip().split("=", 1) for part in text.split(",")) if text else {}
+def pairs(text: str | None, separator: str | None = ",") -> dict[str, str]:
+    return dict(part.strip().split("=", 1) for part in text.split(separator)) if text else {}
 
 
 def problems(path: Path, settings: dict[str, object], expected: bytes, counters: dict[str, str]
@@ -88,7 +88,7 @@ def main() -> int:
             continue
         own = pairs(directive(text, "settings"))
         jobs = [own | c for c in combinations(options.seeds)]
-        counters = pairs(directive(text, "counters"))
+        counters = pairs(directive(text, "counters"), separator=None)
         answer = expected.read_bytes()
         results = harness.run_all(jobs, lambda s: problems(path, s, answer, counters))
         bad = [(result, wrong) for result, wrong in results if wrong]
