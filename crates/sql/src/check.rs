@@ -1,30 +1,347 @@
-//! What is refused before planning.
+//! What is refused before planning: syntax that sqlparser reads but nothing here runs, and functions
+//! that do not exist. DataFusion would ignore some of it silently.
 
-use datafusion_sql::sqlparser::ast::{Expr, GroupByExpr, Query, SetExpr, Spanned};
+use std::ops::ControlFlow;
 
-use crate::error::{Result, Span};
+use datafusion_sql::sqlparser::ast::{
+    CastFormat, Expr, Function, FunctionArguments, GroupByExpr, LimitClause, Query, Select,
+    SetExpr, Spanned, TableFactor, Visit, Visitor,
+};
+use datafusion_sql::sqlparser::tokenizer;
+
+use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
 
-/// Checks a query.
-pub(crate) fn check_query(_query: &Query, _functions: &Functions) -> Result<()> {
-    Ok(())
+/// Refuses what cannot run in a query.
+pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
+    match query.visit(&mut Checker { functions, table_functions: 0 }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
-/// Checks an expression of a table.
-pub(crate) fn check_expr(_expr: &Expr, _functions: &Functions) -> Result<()> {
-    Ok(())
+/// Refuses what cannot run in a table's expression.
+pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
+    match expr.visit(&mut Checker { functions, table_functions: 0 }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// Where a query's clauses stand.
 pub(crate) fn places(query: &Query, statement: Option<Span>) -> Places {
-    let mut places = Places { statement, ..Places::default() };
-    places.limit = query.limit_clause.as_ref().and_then(|l| Span::new(l.span()));
-    if let SetExpr::Select(select) = &*query.body
-        && let GroupByExpr::Expressions(exprs, _) = &select.group_by
-    {
-        places.group_by =
-            exprs.iter().map(Spanned::span).reduce(|a, b| a.union(&b)).and_then(Span::new);
+    struct Finder(Places);
+    impl Visitor for Finder {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            let limit = query.limit_clause.as_ref().and_then(|l| Span::new(l.span()));
+            self.0.limit = self.0.limit.or(limit);
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            if let GroupByExpr::Expressions(exprs, _) = &select.group_by {
+                self.0.group_by = self.0.group_by.or(union(exprs));
+            }
+            ControlFlow::Continue(())
+        }
     }
-    places
+    let mut finder = Finder(Places { statement, ..Places::default() });
+    let _ = query.visit(&mut finder);
+    finder.0
+}
+
+fn union(exprs: &[Expr]) -> Option<Span> {
+    exprs.iter().map(Spanned::span).reduce(|a, b| a.union(&b)).and_then(Span::new)
+}
+
+struct Checker<'a> {
+    functions: &'a Functions,
+    /// Window functions in FROM that we are inside of.
+    table_functions: usize,
+}
+
+type Flow = ControlFlow<SqlError>;
+
+fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
+    let verb = if what.ends_with(" come") { "in a later version" } else { "does not run here" };
+    let error = SqlError::unsupported(format!("{what} {verb}")).at(Span::new(place));
+    ControlFlow::Break(if help.is_empty() { error } else { error.help(help) })
+}
+
+const ONE_TABLE: &str = "a query reads one table; join before the data gets here";
+const LEAVE_OUT: &str = "leave it out";
+
+impl Visitor for Checker<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        let place = query.span();
+        if let Some(order_by) = &query.order_by {
+            let help = "leave it out: rows come window by window; sort the output, for example \
+                        with sort";
+            return refuse("ORDER BY on a stream", help, order_by.span());
+        }
+        if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
+            return refuse("WITH RECURSIVE", LEAVE_OUT, with.span());
+        }
+        if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause
+            && !limit_by.is_empty()
+        {
+            return refuse("LIMIT BY", "write LIMIT", place);
+        }
+        if query.fetch.is_some() {
+            return refuse("FETCH", "write LIMIT", place);
+        }
+        let odd = [
+            (!query.locks.is_empty(), "FOR UPDATE"),
+            (query.for_clause.is_some(), "FOR XML and FOR JSON"),
+            (query.settings.is_some(), "SETTINGS"),
+            (query.format_clause.is_some(), "FORMAT"),
+            (!query.pipe_operators.is_empty(), "|>"),
+        ];
+        if let Some((_, what)) = odd.iter().find(|(present, _)| *present) {
+            return refuse(what, LEAVE_OUT, place);
+        }
+        match &*query.body {
+            SetExpr::Select(_) | SetExpr::Query(_) => ControlFlow::Continue(()),
+            SetExpr::SetOperation { op, .. } => refuse(
+                &format!("{op}s come").replace("Ss come", "S come"),
+                "run the queries one by one",
+                place,
+            ),
+            SetExpr::Values(_) => {
+                refuse("VALUES without a table", "read from a table: SELECT … FROM name", place)
+            }
+            _ => refuse("this statement", "write SELECT … FROM …", place),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        let place = select.span();
+        match &select.from[..] {
+            [] => {
+                return refuse("a query without FROM", "add FROM and a table's name", place);
+            }
+            [table] => {
+                if let Some(join) = table.joins.first() {
+                    return refuse("joins come", ONE_TABLE, join.span());
+                }
+            }
+            [_, second, ..] => return refuse("joins come", ONE_TABLE, second.span()),
+        }
+        if let Some(qualify) = &select.qualify {
+            return refuse("QUALIFY", "write HAVING", qualify.span());
+        }
+        let odd = [
+            (select.top.is_some(), "TOP", "write LIMIT at the end"),
+            (select.into.is_some(), "SELECT INTO", "write INSERT INTO name SELECT …"),
+            (!select.lateral_views.is_empty(), "LATERAL VIEW", LEAVE_OUT),
+            (select.prewhere.is_some(), "PREWHERE", "write WHERE"),
+            (!select.connect_by.is_empty(), "CONNECT BY", LEAVE_OUT),
+            (!select.cluster_by.is_empty(), "CLUSTER BY", LEAVE_OUT),
+            (!select.distribute_by.is_empty(), "DISTRIBUTE BY", LEAVE_OUT),
+            (!select.sort_by.is_empty(), "SORT BY", LEAVE_OUT),
+            (!select.named_window.is_empty(), "WINDOW", "use TABLE(TUMBLE(…)) in FROM"),
+            (select.exclude.is_some(), "EXCLUDE", "name the columns that you want"),
+            (select.value_table_mode.is_some(), "SELECT AS", LEAVE_OUT),
+            (select.select_modifiers.is_some(), "this form of SELECT", LEAVE_OUT),
+        ];
+        if let Some((_, what, help)) = odd.iter().find(|(present, ..)| *present) {
+            return refuse(what, help, place);
+        }
+        let modifiers = match &select.group_by {
+            GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
+        };
+        if !modifiers.is_empty() {
+            let help = "write one query for each set of keys";
+            return refuse("WITH ROLLUP, CUBE and TOTALS", help, place);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        let place = factor.span();
+        match factor {
+            TableFactor::Table {
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+                ..
+            } => {
+                self.table_functions += usize::from(args.is_some());
+                if version.is_some() {
+                    let help = "a table has its records as they come, not as of some time";
+                    return refuse("FOR SYSTEM_TIME", help, place);
+                }
+                if sample.is_some() {
+                    return refuse(
+                        "TABLESAMPLE",
+                        "write for example WHERE MOD(key, 100) = 0",
+                        place,
+                    );
+                }
+                let odd = !with_hints.is_empty() || !index_hints.is_empty() || json_path.is_some();
+                if odd || *with_ordinality || !partitions.is_empty() {
+                    return refuse("what follows the table's name", LEAVE_OUT, place);
+                }
+            }
+            TableFactor::Derived { lateral, sample, .. } => {
+                if *lateral {
+                    return refuse("LATERAL", LEAVE_OUT, place);
+                }
+                if sample.is_some() {
+                    return refuse("TABLESAMPLE", LEAVE_OUT, place);
+                }
+            }
+            TableFactor::TableFunction { .. } => self.table_functions += 1,
+            TableFactor::NestedJoin { table_with_joins, .. } => {
+                if let Some(join) = table_with_joins.joins.first() {
+                    return refuse("joins come", ONE_TABLE, join.span());
+                }
+            }
+            TableFactor::MatchRecognize { .. } => return refuse("MATCH_RECOGNIZE", "", place),
+            TableFactor::UNNEST { .. } => return refuse("UNNEST", "", place),
+            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => {
+                return refuse("PIVOT", "write one aggregate with FILTER for each column", place);
+            }
+            _ => {
+                return refuse(
+                    "this kind of table",
+                    "write FROM name or FROM TABLE(TUMBLE(…))",
+                    place,
+                );
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        let function = match factor {
+            TableFactor::Table { args, .. } => args.is_some(),
+            TableFactor::TableFunction { .. } => true,
+            _ => false,
+        };
+        self.table_functions -= usize::from(function);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        match expr {
+            Expr::Function(call) => self.check_call(call),
+            Expr::Exists { .. } | Expr::InSubquery { .. } => subquery(expr),
+            Expr::Subquery(_) if self.table_functions == 0 => subquery(expr),
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => subquery(expr),
+            Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => {
+                let help = "write one query for each set of keys";
+                refuse("GROUPING SETS, ROLLUP and CUBE come", help, expr.span())
+            }
+            Expr::Collate { .. } => refuse("COLLATE", LEAVE_OUT, expr.span()),
+            Expr::MatchAgainst { .. } => refuse("MATCH AGAINST", LEAVE_OUT, expr.span()),
+            Expr::Cast {
+                format: Some(CastFormat::Value(_) | CastFormat::ValueAtTimeZone(..)),
+                ..
+            } => refuse("CAST with FORMAT", "write DATE_FORMAT or TO_TIMESTAMP", expr.span()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn subquery(expr: &Expr) -> Flow {
+    let help = "a subquery may stand in FROM; a list of values in IN (…)";
+    refuse("a subquery inside an expression", help, expr.span())
+}
+
+impl Checker<'_> {
+    fn check_call(&self, call: &Function) -> Flow {
+        let place = call.name.span();
+        if call.over.is_some() {
+            let help = "aggregate over a window instead: FROM TABLE(TUMBLE(…)) with GROUP BY";
+            return refuse("OVER", help, call.span());
+        }
+        if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
+            return refuse("this form of a call", "write name(argument, …)", place);
+        }
+        if !call.within_group.is_empty() {
+            return refuse("WITHIN GROUP", LEAVE_OUT, call.span());
+        }
+        let name = call.name.to_string();
+        let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
+        if self.functions.knows(&lower) {
+            return ControlFlow::Continue(());
+        }
+        if self.table_functions > 0 && is_window_function(&lower) {
+            return ControlFlow::Continue(());
+        }
+        let error = match reason(&lower) {
+            Some((message, help)) => {
+                let error = SqlError::unsupported(format!("{} {message}", name.to_uppercase()));
+                if help.is_empty() { error } else { error.help(help) }
+            }
+            None => {
+                let error = SqlError::name(format!("there is no function '{name}'"));
+                match self.functions.closest(&lower) {
+                    Some(meant) => error.help(format!("did you mean {meant}?")),
+                    None => error,
+                }
+            }
+        };
+        ControlFlow::Break(error.at(Span::new(place)))
+    }
+}
+
+fn is_window_function(name: &str) -> bool {
+    // What is none of these is answered by the window function's planner.
+    !matches!(name, "tumble_start" | "tumble_end")
+}
+
+/// Why a well-known function is not here, and what to use instead.
+fn reason(name: &str) -> Option<(&'static str, &'static str)> {
+    Some(match name {
+        "tumble" | "tumble_start" | "tumble_end" | "tumble_rowtime" | "hop" | "hop_start"
+        | "hop_end" | "session" | "session_start" | "session_end" | "cumulate" => (
+            "stands in FROM, not among expressions",
+            "write FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
+             GROUP BY window_start, window_end",
+        ),
+        "descriptor" => ("stands inside TUMBLE only", ""),
+        "proctime" | "current_watermark" => (
+            "does not exist here: results depend on the records alone",
+            "use event time: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
+        ),
+        "rand" | "random" | "rand_integer" | "uuid" | "gen_random_uuid" => (
+            "does not run here: the same records must give the same results",
+            "derive the value from a column, for example MOD(id, 10)",
+        ),
+        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" => {
+            ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run")
+        }
+        "first_value"
+        | "last_value"
+        | "listagg"
+        | "string_agg"
+        | "array_agg"
+        | "collect"
+        | "approx_distinct"
+        | "approx_count_distinct"
+        | "median"
+        | "percentile"
+        | "approx_percentile_cont"
+        | "bool_and"
+        | "bool_or" => ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run"),
+        "row_number" | "rank" | "dense_rank" | "lag" | "lead" | "ntile" => {
+            ("does not run here: it needs OVER", "aggregate over a window instead")
+        }
+        "grouping" | "grouping_id" | "group_id" => ("does not run here", ""),
+        "date_format" => (
+            "takes a time and a pattern in quotes",
+            "write for example DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm')",
+        ),
+        _ => return None,
+    })
 }

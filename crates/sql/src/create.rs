@@ -142,8 +142,8 @@ fn cast_to(expr: Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> 
 
 /// Plans an expression over a table's own columns, types coerced.
 fn plan_expr(sql: &SqlExpr, schema: &DFSchema, context: &Context<'_>) -> Result<Expr> {
-    check_expr(sql, context.functions)?;
     let sql = rewrite_expr(sql.clone())?;
+    check_expr(&sql, context.functions)?;
     let planner = SqlToRel::new_with_options(context, parser_options());
     let expr = planner.sql_to_expr(sql, schema, &mut PlannerContext::new())?;
     if !find_aggregate_exprs([&expr]).is_empty() {

@@ -40,6 +40,14 @@ impl Dialect for MillstreamDialect {
         true
     }
 
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
+    fn supports_match_recognize(&self) -> bool {
+        true
+    }
+
     fn supports_nested_comments(&self) -> bool {
         false
     }

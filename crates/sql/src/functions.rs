@@ -101,7 +101,6 @@ const SCALARS: &[&str] = &[
     "date_bin",
     "date_part",
     "date_trunc",
-    "from_unixtime",
     "make_date",
     "to_char",
     "to_date",

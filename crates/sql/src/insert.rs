@@ -1,16 +1,121 @@
-//! `INSERT INTO`: the query's columns become the sink's.
+//! `INSERT INTO`: the query's columns become the sink's, by position or as the statement names them.
 
-use datafusion_expr::LogicalPlan;
+use arrow::datatypes::DataType;
+use datafusion_common::ScalarValue;
+use datafusion_expr::{Cast, Expr, LogicalPlan};
 
-use crate::error::Result;
+use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
 use crate::planner::Target;
+use crate::types::sql_type_name;
 
 /// Orders and casts a stage's columns for the sink; returns their names.
 pub(crate) fn fit_to_sink(
-    _stage: &mut Stage,
+    stage: &mut Stage,
     plan: &LogicalPlan,
-    _target: &Target<'_>,
+    target: &Target<'_>,
 ) -> Result<Vec<String>> {
-    Ok(plan.schema().fields().iter().map(|f| f.name().clone()).collect())
+    let entry = target.entry;
+    let order = positions(target)?;
+    let given = plan.schema().fields();
+    if order.len() != given.len() {
+        let names = |names: Vec<&str>| names.join(", ");
+        let wanted = order.iter().map(|i| entry.columns[*i].name.as_str()).collect();
+        let got = given.iter().map(|f| f.name().as_str()).collect();
+        return Err(SqlError::types(format!(
+            "table '{}' takes {} columns ({}), the query gives {} ({})",
+            entry.name,
+            order.len(),
+            names(wanted),
+            given.len(),
+            names(got)
+        ))
+        .at(target.place)
+        .help("select as many columns as the table has, in their order"));
+    }
+    let mut columns = Vec::new();
+    for (i, column) in entry.columns.iter().enumerate() {
+        let Some(position) = order.iter().position(|o| *o == i) else {
+            if !column.nullable {
+                return Err(SqlError::types(format!(
+                    "column '{}' of table '{}' is NOT NULL, so it needs a value",
+                    column.name, entry.name
+                ))
+                .at(target.place)
+                .help("name it after INSERT INTO and select a value for it"));
+            }
+            let null = ScalarValue::try_from(&column.data_type)?;
+            columns.push(Expr::Literal(null, None));
+            continue;
+        };
+        let (field, expr) = (&given[position], stage.columns[position].clone());
+        if !column.nullable && field.is_nullable() {
+            return Err(SqlError::types(format!(
+                "column '{}' of table '{}' is NOT NULL, and the query's '{}' can be NULL",
+                column.name,
+                entry.name,
+                field.name()
+            ))
+            .at(target.place)
+            .help(format!("select a value for NULL too: COALESCE({}, …)", field.name())));
+        }
+        columns.push(if *field.data_type() == column.data_type {
+            expr
+        } else if fits(field.data_type(), &column.data_type) {
+            Expr::Cast(Cast::new(Box::new(expr), column.data_type.clone()))
+        } else {
+            let (name, wanted) = (&column.name, sql_type_name(&column.data_type));
+            return Err(SqlError::types(format!(
+                "column '{name}' of table '{}' is {wanted}, the query's '{}' is {}",
+                entry.name,
+                field.name(),
+                sql_type_name(field.data_type())
+            ))
+            .at(target.place)
+            .help(format!("select CAST({} AS {wanted})", field.name())));
+        });
+    }
+    stage.columns = columns;
+    Ok(entry.columns.iter().map(|c| c.name.clone()).collect())
+}
+
+/// The table's columns that the query's are for, by position in the table.
+fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
+    let entry = target.entry;
+    if target.columns.is_empty() {
+        return Ok((0..entry.columns.len()).collect());
+    }
+    let mut positions = Vec::new();
+    for name in target.columns {
+        let found = entry.columns.iter().position(|c| c.name == name.value);
+        let found = found.filter(|i| !positions.contains(i)).ok_or_else(|| {
+            let message = match found {
+                Some(_) => format!("column '{}' is named twice", name.value),
+                None => format!("there is no column '{}' in table '{}'", name.value, entry.name),
+            };
+            let names = entry.columns.iter().map(|c| c.name.as_str());
+            let meant = millstream_engine::settings::closest(&name.value, names)
+                .filter(|_| found.is_none())
+                .map(|meant| format!("did you mean '{meant}'?"));
+            SqlError::name(message).at(Span::new(name.span)).maybe_help(meant)
+        })?;
+        positions.push(found);
+    }
+    Ok(positions)
+}
+
+/// Whether values of one type may be written as another without saying so.
+fn fits(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    let exact = |t: &DataType| t.is_integer() || matches!(t, Decimal128(..));
+    let time = |t: &DataType| matches!(t, Timestamp(..));
+    match (from, to) {
+        (Null, _) => true,
+        (from, to) if exact(from) => exact(to) || to.is_floating(),
+        (from, to) if from.is_floating() => to.is_floating(),
+        (from, to) if time(from) => time(to),
+        (Time32(_) | Time64(_), Time32(_) | Time64(_)) => true,
+        (Date32, to) => time(to),
+        _ => false,
+    }
 }

@@ -14,6 +14,7 @@ mod functions;
 mod insert;
 mod lazy;
 mod lower;
+mod pattern;
 mod planner;
 mod rewrite;
 mod scalars;

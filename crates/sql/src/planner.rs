@@ -276,8 +276,8 @@ impl Planner {
 
     /// The logical plan of a query, names resolved.
     fn logical(&self, query: &SqlQuery) -> Result<LogicalPlan> {
-        check_query(query, &self.functions)?;
         let query = rewrite_query(query.clone())?;
+        check_query(&query, &self.functions)?;
         let context = self.context();
         let planner = SqlToRel::new_with_options(&context, parser_options());
         Ok(planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query)))?)

@@ -1,15 +1,259 @@
-//! Flink's functions that are other functions in disguise.
+//! Flink's functions that are DataFusion's under another name or with other arguments, and those that
+//! bear the same name but mean something else. Rewritten before planning, on the syntax tree, so that
+//! positions stay right.
 
-use datafusion_sql::sqlparser::ast::{Expr, Query};
+use std::ops::ControlFlow;
 
-use crate::error::Result;
+use datafusion_sql::sqlparser::ast::{
+    BinaryOperator, CaseWhen, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function,
+    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Query, Spanned, Value, VisitMut, VisitorMut, helpers,
+};
 
-/// Rewrites a query.
-pub(crate) fn rewrite_query(query: Query) -> Result<Query> {
-    Ok(query)
+use crate::error::{Result, Span, SqlError};
+use crate::pattern::to_strftime;
+
+/// Rewrites the functions of a query.
+pub(crate) fn rewrite_query(mut query: Query) -> Result<Query> {
+    match query.visit(&mut Rewriter) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(query),
+    }
 }
 
-/// Rewrites an expression.
-pub(crate) fn rewrite_expr(expr: Expr) -> Result<Expr> {
-    Ok(expr)
+/// Rewrites the functions of an expression.
+pub(crate) fn rewrite_expr(mut expr: Expr) -> Result<Expr> {
+    match expr.visit(&mut Rewriter) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(expr),
+    }
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = SqlError;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        let rewritten = match expr {
+            // Flink counts the days of a week from 1.
+            Expr::Extract {
+                field: DateTimeField::Dow | DateTimeField::DayOfWeek,
+                expr: of,
+                ..
+            } => Ok(Some(plus_one(extract(DateTimeField::Dow, (**of).clone())))),
+            Expr::Function(call) => rewrite_call(call),
+            _ => Ok(None),
+        };
+        match rewritten {
+            Ok(Some(new)) => *expr = new,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error.at(Span::new(expr.span()))),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The plain arguments of a call, if it has no others.
+fn arguments(call: &Function) -> Option<Vec<Expr>> {
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let plain = list.duplicate_treatment.is_none() && list.clauses.is_empty();
+    let more = call.filter.is_some() || call.over.is_some() || !call.within_group.is_empty();
+    if !plain || more || call.null_treatment.is_some() {
+        return None;
+    }
+    list.args
+        .iter()
+        .map(|a| match a {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
+    let Some(name) = crate::script::single_part(&call.name) else { return Ok(None) };
+    let Some(args) = arguments(call) else { return Ok(None) };
+    let rename = |new: &str, args: Vec<Expr>| Ok(Some(function(&name, new, args)));
+    let upper = name.value.to_uppercase();
+    if let (Some(field), [of]) = (field_of(&upper), &args[..]) {
+        let extracted = extract(field.clone(), of.clone());
+        let week_day = field == DateTimeField::Dow;
+        return Ok(Some(if week_day { plus_one(extracted) } else { nested(extracted) }));
+    }
+    match (upper.as_str(), &args[..]) {
+        ("MOD", [a, b]) => Ok(Some(binary(a, BinaryOperator::Modulo, b))),
+        ("IF", [condition, then, otherwise]) => {
+            Ok(Some(case(condition.clone(), then.clone(), otherwise.clone())))
+        }
+        // DataFusion's skips NULLs; a NULL anywhere makes Flink's NULL.
+        ("CONCAT", [first, rest @ ..]) => {
+            let text = cast(first.clone(), DataType::String(None));
+            let concat = |a, b: &Expr| binary(&a, BinaryOperator::StringConcat, b);
+            Ok(Some(rest.iter().fold(text, concat)))
+        }
+        // DataFusion's LOG(x) is to base 10, Flink's to base e.
+        ("LOG", [_]) => rename("ln", args),
+        // DataFusion's replaces the first match only.
+        ("REGEXP_REPLACE", [_, _, _]) => {
+            let flag = string("g");
+            rename("regexp_replace", [&args[..], &[flag]].concat())
+        }
+        ("REGEXP", [_, _]) => rename("regexp_like", args),
+        ("CEILING", [_]) => rename("ceil", args),
+        ("SIGN", [_]) => rename("signum", args),
+        ("TRUNCATE", [_] | [_, _]) => rename("trunc", args),
+        ("LOCATE", [needle, text]) => rename("strpos", vec![text.clone(), needle.clone()]),
+        ("UCASE", [_]) => rename("upper", args),
+        ("LCASE", [_]) => rename("lower", args),
+        ("UNIX_TIMESTAMP", []) => {
+            let now = function(&name, "now", vec![]);
+            rename("to_unixtime", vec![now])
+        }
+        ("UNIX_TIMESTAMP", [_]) => rename("to_unixtime", args),
+        ("DATE_FORMAT", [time, format]) => {
+            rename("to_char", vec![time.clone(), java_pattern(format, "DATE_FORMAT")?])
+        }
+        ("FROM_UNIXTIME", [seconds]) => {
+            let time = function(&name, "to_timestamp_seconds", vec![seconds.clone()]);
+            rename("to_char", vec![time, string("%Y-%m-%d %H:%M:%S")])
+        }
+        ("FROM_UNIXTIME", [seconds, format]) => {
+            let time = function(&name, "to_timestamp_seconds", vec![seconds.clone()]);
+            rename("to_char", vec![time, java_pattern(format, "FROM_UNIXTIME")?])
+        }
+        ("TO_TIMESTAMP", [text, format]) if !is_strftime(format) => {
+            let format = java_pattern(format, "TO_TIMESTAMP")?;
+            rename("to_timestamp_millis", vec![text.clone(), format])
+        }
+        ("TO_DATE", [text, format]) if !is_strftime(format) => {
+            rename("to_date", vec![text.clone(), java_pattern(format, "TO_DATE")?])
+        }
+        ("TO_TIMESTAMP_LTZ", [number, precision]) => {
+            let unit = match number_literal(precision).as_deref() {
+                Some("0") => "to_timestamp_seconds",
+                Some("3") => "to_timestamp_millis",
+                _ => {
+                    return Err(SqlError::unsupported(
+                        "the second argument of TO_TIMESTAMP_LTZ must be 0 or 3",
+                    )
+                    .help("0 for seconds since 1970, 3 for milliseconds"));
+                }
+            };
+            let time = function(&name, unit, vec![number.clone()]);
+            let ltz = ObjectName(vec![ObjectNamePart::Identifier(Ident::new("TIMESTAMP_LTZ"))]);
+            Ok(Some(cast(time, DataType::Custom(ltz, vec!["3".into()]))))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// `YEAR(x)` is `EXTRACT(YEAR FROM x)`.
+fn field_of(name: &str) -> Option<DateTimeField> {
+    Some(match name {
+        "YEAR" => DateTimeField::Year,
+        "QUARTER" => DateTimeField::Quarter,
+        "MONTH" => DateTimeField::Month,
+        "WEEK" => DateTimeField::Week(None),
+        "DAYOFMONTH" => DateTimeField::Day,
+        "DAYOFYEAR" => DateTimeField::Doy,
+        "DAYOFWEEK" => DateTimeField::Dow,
+        "HOUR" => DateTimeField::Hour,
+        "MINUTE" => DateTimeField::Minute,
+        "SECOND" => DateTimeField::Second,
+        _ => return None,
+    })
+}
+
+/// A literal pattern in Java's letters, as DataFusion's functions take it.
+fn java_pattern(format: &Expr, function: &str) -> Result<Expr> {
+    let Some(pattern) = string_literal(format) else {
+        return Err(SqlError::unsupported(format!(
+            "the pattern of {function} must be a text in quotes"
+        ))
+        .at(Span::new(format.span()))
+        .help("write for example 'yyyy-MM-dd HH:mm:ss'"));
+    };
+    let pattern = to_strftime(pattern).map_err(|e| e.at(Span::new(format.span())))?;
+    Ok(string(&pattern))
+}
+
+fn is_strftime(format: &Expr) -> bool {
+    string_literal(format).is_some_and(|f| f.contains('%'))
+}
+
+fn string_literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn number_literal(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(number, _) => Some(number.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn string(text: &str) -> Expr {
+    Expr::value(Value::SingleQuotedString(text.to_string()))
+}
+
+fn nested(expr: Expr) -> Expr {
+    Expr::Nested(Box::new(expr))
+}
+
+fn plus_one(expr: Expr) -> Expr {
+    binary(&expr, BinaryOperator::Plus, &Expr::value(Value::Number("1".into(), false)))
+}
+
+fn binary(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
+    let (left, right) = (nested(left.clone()), nested(right.clone()));
+    nested(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) })
+}
+
+fn extract(field: DateTimeField, of: Expr) -> Expr {
+    Expr::Extract { field, syntax: ExtractSyntax::From, expr: Box::new(of) }
+}
+
+fn cast(expr: Expr, data_type: DataType) -> Expr {
+    let expr = Box::new(expr);
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+}
+
+fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
+    Expr::Case {
+        case_token: helpers::attached_token::AttachedToken::empty(),
+        end_token: helpers::attached_token::AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result: then }],
+        else_result: Some(Box::new(otherwise)),
+    }
+}
+
+/// A call of `name` at the place of `old`.
+fn function(old: &Ident, name: &str, args: Vec<Expr>) -> Expr {
+    let name = Ident { value: name.to_string(), quote_style: None, span: old.span };
+    let args = args.into_iter().map(|a| FunctionArg::Unnamed(FunctionArgExpr::Expr(a))).collect();
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
 }

@@ -1,5 +1,7 @@
-//! Scalar functions that DataFusion lacks.
+//! Scalar functions that DataFusion lacks, or that mean something else there.
 
+mod strict;
+mod strings;
 mod window;
 
 use std::sync::Arc;
@@ -10,5 +12,10 @@ pub(crate) use window::{WindowBound, window_bound};
 
 /// Those that queries may call by name.
 pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
-    vec![]
+    let core = datafusion_functions::core::functions();
+    let strict = core.into_iter().filter(|f| matches!(f.name(), "greatest" | "least"));
+    let mut functions: Vec<ScalarUDF> = strict.map(strict::null_if_any_null).collect();
+    functions.push(strings::split_index());
+    functions.push(strings::regexp_extract());
+    functions.into_iter().map(Arc::new).collect()
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datafusion_sql::sqlparser::ast::{self, Ident, ObjectName, Query, Visit, Visitor};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
-use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 use millstream_engine::settings::closest;
 
 use crate::create_table::{CreateTable, parse_create_table};
@@ -98,6 +98,11 @@ fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
         let message = e.message.trim_end_matches(['.', ' ']).to_string();
         SqlError::syntax(lower_first(&message)).at(Span::between(place, (place.0, place.1 + 1)))
     })?;
+    if let Some(hint) = tokens.iter().find(|t| is_hint(&t.token)) {
+        return Err(SqlError::unsupported("hints are not supported")
+            .at(Span::new(hint.span))
+            .help("leave it out; options of a table stand in WITH (…), settings in SET"));
+    }
     let mut statements = Vec::new();
     for tokens in tokens.split(|t| t.token == Token::SemiColon) {
         let mut words = tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_)));
@@ -113,6 +118,11 @@ fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
         statements.push(Statement { kind, source: source.clone(), span });
     }
     Ok(statements)
+}
+
+/// `/*+ … */`, which would otherwise be a comment.
+fn is_hint(token: &Token) -> bool {
+    matches!(token, Token::Whitespace(Whitespace::MultiLineComment(text)) if text.starts_with('+'))
 }
 
 /// Writes `TIMESTAMP(3) WITH LOCAL TIME ZONE` as `TIMESTAMP_LTZ(3)`, which sqlparser can read.

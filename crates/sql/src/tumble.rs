@@ -13,8 +13,8 @@ use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgOperator,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, Spanned, TableAlias, TableFactor,
+    Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, Spanned, TableAlias, TableFactor,
 };
 use millstream_engine::plan::Tumble;
 use millstream_engine::settings::closest;
@@ -131,8 +131,16 @@ impl RelationPlanner for WindowFunctions {
         relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> DfResult<RelationPlanning> {
-        let (call, alias) = match relation {
-            TableFactor::TableFunction { expr: SqlExpr::Function(call), alias } => (call, alias),
+        let (name, args, alias) = match relation {
+            TableFactor::TableFunction { expr: SqlExpr::Function(call), alias } => {
+                let args = match call.args {
+                    FunctionArguments::List(list) => list.args,
+                    _ => vec![],
+                };
+                (call.name, args, alias)
+            }
+            // Newer Flink also takes the function alone.
+            TableFactor::Table { name, args: Some(call), alias, .. } => (name, call.args, alias),
             TableFactor::TableFunction { expr, .. } => {
                 let error = SqlError::syntax("expected a window function after TABLE(")
                     .at(Span::new(expr.span()))
@@ -141,7 +149,7 @@ impl RelationPlanner for WindowFunctions {
             }
             other => return Ok(RelationPlanning::Original(Box::new(other))),
         };
-        let plan = plan_window(call, context)?;
+        let plan = plan_window(&name, args, context)?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
     }
 }
@@ -152,9 +160,13 @@ fn external<T>(error: SqlError) -> DfResult<T> {
     Err(DataFusionError::External(Box::new(error)))
 }
 
-fn plan_window(call: Function, context: &mut dyn RelationPlannerContext) -> DfResult<LogicalPlan> {
-    let place = Span::new(call.name.span());
-    let arguments = match Arguments::new(call) {
+fn plan_window(
+    name: &ObjectName,
+    args: Vec<FunctionArg>,
+    context: &mut dyn RelationPlannerContext,
+) -> DfResult<LogicalPlan> {
+    let place = Span::new(name.span());
+    let arguments = match Arguments::new(&name.to_string(), args) {
         Ok(arguments) => arguments,
         Err(e) => return external(e.at(place)),
     };
@@ -205,8 +217,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn new(call: Function) -> Result<Arguments> {
-        let name = call.name.to_string();
+    fn new(name: &str, args: Vec<FunctionArg>) -> Result<Arguments> {
         match name.to_uppercase().as_str() {
             "TUMBLE" => {}
             "HOP" | "CUMULATE" | "SESSION" => {
@@ -224,9 +235,8 @@ impl Arguments {
                 });
             }
         }
-        let FunctionArguments::List(list) = call.args else { return Err(arity()) };
         let mut slots: [Option<SqlExpr>; 4] = Default::default();
-        for (position, argument) in list.args.into_iter().enumerate() {
+        for (position, argument) in args.into_iter().enumerate() {
             let (slot, value) = match argument {
                 FunctionArg::Unnamed(value) => (Some(position), value),
                 FunctionArg::Named { name, arg, operator: FunctionArgOperator::RightArrow } => {

@@ -70,7 +70,7 @@ impl Connectors for FakeConnectors {
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
         assert!(!options.options.contains_key("scan.watermark.idle-timeout"));
         let bounded = match connector(options) {
-            "fake" => true,
+            "fake" | "file" => true,
             "endless" => false,
             _ => return Err(refused(options)),
         };
@@ -78,7 +78,7 @@ impl Connectors for FakeConnectors {
     }
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
         match connector(options) {
-            "nowhere" => Ok(Arc::new(Nowhere)),
+            "nowhere" | "blackhole" => Ok(Arc::new(Nowhere)),
             _ => Err(refused(options)),
         }
     }
@@ -103,8 +103,12 @@ CREATE TABLE typed (
 CREATE TABLE sink (who STRING, n BIGINT) WITH ('connector' = 'nowhere');
 ";
 
+pub(crate) fn empty_session() -> Planner {
+    Planner::new(Arc::new(FakeConnectors), ".".into())
+}
+
 pub(crate) fn session() -> Planner {
-    let mut planner = Planner::new(Arc::new(FakeConnectors), ".".into());
+    let mut planner = empty_session();
     for statement in parse_script(TABLES, "tables.sql").unwrap() {
         planner.execute(&statement).unwrap_or_else(|e| panic!("{}", e.render()));
     }

@@ -1,0 +1,94 @@
+//! Patterns of dates and times: from Java's letters, which Flink uses, to `strftime`'s.
+
+use crate::error::{Result, SqlError};
+
+/// Java's letters with what they are in `strftime`; longer runs first.
+const LETTERS: &[(&str, &str)] = &[
+    ("yyyy", "%Y"),
+    ("uuuu", "%Y"),
+    ("yy", "%y"),
+    ("MMMM", "%B"),
+    ("MMM", "%b"),
+    ("MM", "%m"),
+    ("M", "%-m"),
+    ("dd", "%d"),
+    ("d", "%-d"),
+    ("DDD", "%j"),
+    ("EEEE", "%A"),
+    ("EEE", "%a"),
+    ("E", "%a"),
+    ("HH", "%H"),
+    ("H", "%-H"),
+    ("hh", "%I"),
+    ("h", "%-I"),
+    ("mm", "%M"),
+    ("m", "%-M"),
+    ("ss", "%S"),
+    ("s", "%-S"),
+    ("SSSSSSSSS", "%9f"),
+    ("SSSSSS", "%6f"),
+    ("SSS", "%3f"),
+    ("a", "%p"),
+];
+
+/// Translates `yyyy-MM-dd HH:mm:ss` to `%Y-%m-%d %H:%M:%S`.
+pub(crate) fn to_strftime(pattern: &str) -> Result<String> {
+    let mut text = String::new();
+    let mut rest = pattern;
+    while let Some(first) = rest.chars().next() {
+        let run = rest.len() - rest.trim_start_matches(first).len();
+        let (run, after) = rest.split_at(run);
+        rest = after;
+        if first == '\'' {
+            rest = quoted(run, rest, &mut text, pattern)?;
+        } else if first == '%' {
+            text.push_str(&"%%".repeat(run.len()));
+        } else if first.is_ascii_alphabetic() {
+            let known = LETTERS.iter().find(|(java, _)| *java == run);
+            let Some((_, strftime)) = known else {
+                let letters: Vec<&str> = LETTERS.iter().map(|(java, _)| *java).collect();
+                return Err(SqlError::unsupported(format!(
+                    "'{run}' in the pattern '{pattern}' has no meaning here"
+                ))
+                .help(format!("the letters are {}", letters.join(", "))));
+            };
+            text.push_str(strftime);
+        } else {
+            text.push_str(run);
+        }
+    }
+    Ok(text)
+}
+
+/// A run of quotes: `''` is a quote, a single one starts text that is taken as it is.
+fn quoted<'a>(run: &str, rest: &'a str, text: &mut String, pattern: &str) -> Result<&'a str> {
+    text.push_str(&"'".repeat(run.len() / 2));
+    if run.len() % 2 == 0 {
+        return Ok(rest);
+    }
+    let Some((literal, rest)) = rest.split_once('\'') else {
+        return Err(SqlError::syntax(format!("the pattern '{pattern}' has an open quote"))
+            .help("double the quote to mean the quote itself"));
+    };
+    text.push_str(&literal.replace('%', "%%"));
+    Ok(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_translated_and_text_is_kept() {
+        assert_eq!(to_strftime("yyyy-MM-dd HH:mm:ss.SSS").unwrap(), "%Y-%m-%d %H:%M:%S.%3f");
+        assert_eq!(to_strftime("yyyy-MM-dd'T'HH:mm").unwrap(), "%Y-%m-%dT%H:%M");
+        assert_eq!(to_strftime("h ''mm''").unwrap(), "%-I '%M'");
+        assert_eq!(to_strftime("100%").unwrap(), "100%%");
+    }
+
+    #[test]
+    fn what_strftime_cannot_say_is_refused() {
+        assert!(to_strftime("QQ").unwrap_err().message.contains("'QQ'"));
+        assert!(to_strftime("yyyy 'open").unwrap_err().message.contains("open quote"));
+    }
+}

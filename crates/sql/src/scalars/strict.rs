@@ -1,0 +1,49 @@
+//! `GREATEST` and `LEAST` as Flink has them: NULL if any argument is NULL. DataFusion's skip NULLs.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, BooleanArray};
+use arrow::buffer::NullBuffer;
+use arrow::compute::nullif;
+use arrow::datatypes::DataType;
+use datafusion_common::Result as DfResult;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Strict(Arc<ScalarUDF>);
+
+/// The same function, but NULL where an argument is NULL.
+pub(super) fn null_if_any_null(function: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(Strict(function))
+}
+
+impl ScalarUDFImpl for Strict {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.0.return_type(types)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        self.0.coerce_types(types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let mut nulls: Option<NullBuffer> = None;
+        for argument in &args.args {
+            let argument = argument.to_array(rows)?;
+            nulls = NullBuffer::union(nulls.as_ref(), argument.logical_nulls().as_ref());
+        }
+        let value = self.0.invoke_with_args(args)?.into_array(rows)?;
+        let Some(nulls) = nulls else { return Ok(ColumnarValue::Array(value)) };
+        let is_null = BooleanArray::new(!nulls.inner(), None);
+        Ok(ColumnarValue::Array(nullif(&value, &is_null)?))
+    }
+}
