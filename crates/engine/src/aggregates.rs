@@ -469,11 +469,16 @@ fn finish_avg(
             decimal_array(call, values.map_err(|value| overflow(call, value))?, nulls)
         }
         kind => {
-            let total = |row: usize| match kind {
-                ValueKind::SumFloat => float_total(rows, row, word),
-                _ => read_i128(rows.word(row, word), rows.word(row, word + 1)) as f64,
+            let average = |row: usize| {
+                let (low, high) = (rows.word(row, word), rows.word(row, word + 1));
+                let count = counts[row].max(1);
+                match kind {
+                    ValueKind::SumFloat => {
+                        float_sum::mean([low, high, rows.word(row, word + 2)], rows.arena(), count)
+                    }
+                    _ => read_i128(low, high) as f64 / count as f64,
+                }
             };
-            let average = |row: usize| total(row) / counts[row].max(1) as f64;
             let values: Vec<f64> = (0..rows.len()).map(average).collect();
             Ok(Arc::new(Float64Array::new(values.into(), nulls)))
         }

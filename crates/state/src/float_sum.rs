@@ -238,6 +238,59 @@ pub fn finish(sum: [u64; 3], arena: &Arena) -> f64 {
     times_power_of_two(narrow(&sum) as f64, scale_of(sum[2]))
 }
 
+/// The mean of `count` (at least one) inputs: the exact sum divided and then rounded once, so that the
+/// mean of equal numbers is that number.
+pub fn mean(sum: [u64; 3], arena: &Arena, count: u64) -> f64 {
+    if sum[2] & SPECIAL != 0 || sum[2] & (SCALED | WIDE) == 0 {
+        return finish(sum, arena);
+    }
+    let (negative, magnitude, exponent) = if sum[2] & WIDE != 0 {
+        top_bits(arena.words((sum[2] >> OFFSET_SHIFT) as u32, WIDE_WORDS))
+    } else {
+        let value = narrow(&sum);
+        (value < 0, value.unsigned_abs(), scale_of(sum[2]))
+    };
+    if magnitude == 0 {
+        return 0.0;
+    }
+    // With the highest bit set, a quotient by up to 2^64 keeps 63 bits: enough to round by.
+    let shift = magnitude.leading_zeros();
+    let dividend = magnitude << shift;
+    let (high, rest) = ((dividend >> 64) as u64 / count, (dividend >> 64) as u64 % count);
+    let low = u128::from(rest) << 64 | u128::from(dividend as u64);
+    let (low, rest) = (low / u128::from(count), low % u128::from(count));
+    let quotient = u128::from(high) << 64 | low;
+    let rounded = (quotient | u128::from(rest != 0)) as f64;
+    let mean = times_power_of_two(rounded, exponent - shift as i32);
+    if negative { -mean } else { mean }
+}
+
+/// Sign, top bits (everything below folded into the lowest) and their weight, of a wide number.
+fn top_bits(words: &[u64]) -> (bool, u128, i32) {
+    let (negative, magnitude) = magnitude_of(words);
+    let Some(top) = magnitude.iter().rposition(|w| *w != 0) else { return (negative, 0, LOWEST) };
+    if top == 0 {
+        return (negative, magnitude[0].into(), LOWEST);
+    }
+    let value = u128::from(magnitude[top]) << 64 | u128::from(magnitude[top - 1]);
+    let sticky = magnitude[..top - 1].iter().any(|w| *w != 0);
+    (negative, value | u128::from(sticky), (top as i32 - 1) * 64 + LOWEST)
+}
+
+/// Sign and absolute value of a wide number.
+fn magnitude_of(words: &[u64]) -> (bool, [u64; WIDE_WORDS]) {
+    let negative = (words[WIDE_WORDS - 1] as i64) < 0;
+    let mut magnitude = [0u64; WIDE_WORDS];
+    magnitude.copy_from_slice(words);
+    if negative {
+        let mut carry = true;
+        for word in &mut magnitude {
+            (*word, carry) = (!*word).overflowing_add(u64::from(carry));
+        }
+    }
+    (negative, magnitude)
+}
+
 /// `value * 2^exponent`, exact where the result is a normal number (or `value` is short enough).
 fn times_power_of_two(value: f64, exponent: i32) -> f64 {
     let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
@@ -252,15 +305,7 @@ fn times_power_of_two(value: f64, exponent: i32) -> f64 {
 
 /// Rounds a wide number: its top 64 bits, with all lower ones folded into the lowest.
 fn round_wide(words: &[u64]) -> f64 {
-    let negative = (words[WIDE_WORDS - 1] as i64) < 0;
-    let mut magnitude = [0u64; WIDE_WORDS];
-    magnitude.copy_from_slice(words);
-    if negative {
-        let mut carry = true;
-        for word in &mut magnitude {
-            (*word, carry) = (!*word).overflowing_add(u64::from(carry));
-        }
-    }
+    let (negative, magnitude) = magnitude_of(words);
     let Some(top) = magnitude.iter().rposition(|w| *w != 0) else { return 0.0 };
     let shift = magnitude[top].leading_zeros();
     let below = if top > 0 { magnitude[top - 1] } else { 0 };
@@ -332,6 +377,24 @@ mod tests {
             let exact: i128 = terms.iter().map(|t| i128::from(*t)).sum();
             assert_eq!(sum_of(&values), times_power_of_two(exact as f64, exponent));
         }
+    }
+
+    #[test]
+    fn the_mean_of_equal_numbers_is_that_number() {
+        let mut random = Random(3);
+        for _ in 0..2000 {
+            let value =
+                f64::from_bits(random.next() & !(0x7FF << 52) | (random.next() % 1900 + 64) << 52);
+            let count = 1 + random.next() % 50;
+            let (mut sum, mut arena) = (EMPTY, Arena::default());
+            (0..count).for_each(|_| add(&mut sum, &mut arena, value));
+            assert_eq!(mean(sum, &arena, count), value, "{count} times {value:e}");
+        }
+        let (mut sum, mut arena) = (EMPTY, Arena::default());
+        [1e300, 2.0, -1e300].iter().for_each(|v| add(&mut sum, &mut arena, *v));
+        assert_eq!(mean(sum, &arena, 4), 0.5);
+        add(&mut sum, &mut arena, f64::INFINITY);
+        assert_eq!(mean(sum, &arena, 4), f64::INFINITY);
     }
 
     /// The laws that P2 rests on: any grouping and order of updates and merges gives the same bits.

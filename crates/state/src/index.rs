@@ -11,12 +11,16 @@ use crate::log::RowId;
 
 /// Slots at the start: 8 KiB.
 const FIRST_SLOTS: usize = 1024;
-/// Grows when more than 3 of 4 slots are taken: a miss then probes 8 slots, about one cache line.
-const LOAD_NUMERATOR: usize = 3;
-const LOAD_DENOMINATOR: usize = 4;
-/// Below this many slots the index doubles. Above, it grows by a half, so that it is never less than
-/// half full: 16 bytes per key at the most.
-const DOUBLING_SLOTS: usize = 1 << 16;
+/// Up to this many slots (512 KiB) the index doubles when it is half full, which costs little memory
+/// and finds most keys at first sight. Above, it grows by a half when more than 3 of 4 slots are
+/// taken (a miss then probes 8, about a cache line), so that it is never less than half full: 16
+/// bytes per key at the most.
+const SMALL_SLOTS: usize = 1 << 16;
+
+/// How many keys an index of this many slots takes.
+fn capacity(slots: usize) -> usize {
+    if slots <= SMALL_SLOTS { slots / 2 } else { slots / 4 * 3 }
+}
 
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -48,16 +52,16 @@ impl Index {
         if self.len + count <= self.grow_at {
             return;
         }
-        let needed = (self.len + count).max(self.expected) * LOAD_DENOMINATOR / LOAD_NUMERATOR + 1;
+        let needed = (self.len + count).max(self.expected);
         let mut slots = self.slots.len().max(FIRST_SLOTS / 2);
-        while slots < needed || slots == self.slots.len() {
-            slots = if slots < DOUBLING_SLOTS { slots * 2 } else { slots + slots / 2 };
+        while capacity(slots) < needed {
+            slots = if slots < SMALL_SLOTS { slots * 2 } else { slots + slots / 2 };
         }
         if !self.slots.is_empty() {
             self.growths += 1;
         }
         let old = mem::replace(&mut self.slots, zeroed_slots(slots));
-        self.grow_at = slots * LOAD_NUMERATOR / LOAD_DENOMINATOR;
+        self.grow_at = capacity(slots);
         self.refill(&old, base);
     }
 
@@ -143,18 +147,10 @@ impl Index {
         debug_assert!(self.len <= self.grow_at);
     }
 
-    /// Asks for the cache line of a hash's first slot.
+    /// Where a hash's first slot stands, to prefetch it.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        let slot = self.slots.as_ptr().wrapping_add(self.home(hash >> 32));
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch has no effect on memory, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = slot;
+    pub(crate) fn home_place(&self, hash: u64) -> *const u64 {
+        self.slots.as_ptr().wrapping_add(self.home(hash >> 32))
     }
 }
 

@@ -197,7 +197,7 @@ impl Table {
         places.clear();
         places.reserve(rows);
         for &hash in keys.hashes {
-            self.index.prefetch(hash);
+            prefetch(self.index.home_place(hash));
         }
         let end = match (self.one_word_keys(), self.layout.template()) {
             (true, [a]) => self.probe_words([*a], keys.hashes, keys.words, places),
@@ -251,14 +251,12 @@ impl Table {
                     break place;
                 }
                 if entry[hash_half] == high {
-                    // SAFETY: an entry that is not absent names a row of this log, and its first
-                    // word is the key.
-                    unsafe {
-                        let place = cursor.row(entry[row_number], 1 + N);
-                        if *place == word {
-                            break place;
-                        }
-                    }
+                    // Most likely the key's row. Its key is compared below, when the cache line
+                    // that is asked for here has arrived.
+                    // SAFETY: an entry that is not absent names a row of this log.
+                    let place = unsafe { cursor.row(entry[row_number], 1 + N) };
+                    prefetch(place);
+                    break place;
                 }
                 slot = slot.wrapping_add(1);
                 if slot == last {
@@ -275,7 +273,51 @@ impl Table {
         // SAFETY: as many have been written.
         unsafe { places.set_len(hashes.len()) };
         self.index.add_len(new);
-        end
+        self.log.commit(end);
+        for (i, &word) in words.iter().enumerate() {
+            // SAFETY: all places are written rows, whose first word is the key.
+            if unsafe { *places[i] } != word {
+                places[i] = self.probe_past_collision(hashes[i], word);
+            }
+        }
+        self.log.next()
+    }
+
+    /// Two keys share the upper half of their hashes: goes on until the key itself is found, or
+    /// appends its row.
+    #[cold]
+    #[inline(never)]
+    fn probe_past_collision(&mut self, hash: u64, word: u64) -> *mut u64 {
+        let high = hash >> 32;
+        let mut slot = self.index.home(high);
+        loop {
+            // SAFETY: `slot` comes from `home` and `after`.
+            let entry = unsafe { self.index.get(slot) };
+            if (entry as u32) < self.log.base() {
+                let mut cursor = self.log.cursor();
+                // SAFETY: the block's room was reserved for a row per key, of which this key has
+                // none yet, and the whole row is written.
+                let (id, place) = unsafe { cursor.append(self.layout.row_words()) };
+                let end = cursor.end();
+                // SAFETY: as above.
+                unsafe {
+                    place.write(word);
+                    let template = self.layout.template();
+                    std::ptr::copy_nonoverlapping(template.as_ptr(), place.add(1), template.len());
+                    self.index.set(slot, high, id);
+                }
+                self.log.commit(end);
+                return place;
+            }
+            if entry >> 32 == high {
+                let place = self.log.row(entry as u32);
+                // SAFETY: a row of this log, whose first word is the key.
+                if unsafe { *place } == word {
+                    return place;
+                }
+            }
+            slot = self.index.after(slot);
+        }
     }
 
     /// The loop over a block with keys of any shape. Returns the cursor's end.
@@ -405,7 +447,7 @@ impl Table {
         let sources = Sources::new(chunk, start, &self.layout);
         self.gather_keys(chunk, rows, scratch);
         for &hash in &scratch.hashes {
-            self.index.prefetch(hash);
+            prefetch(self.index.home_place(hash));
         }
         scratch.places.clear();
         let first_id = first + start as u32;
@@ -536,6 +578,19 @@ impl Table {
         };
         RowsRef { rows, arena: &self.arena, layout: &self.layout }
     }
+}
+
+/// Asks for the cache line at `place`.
+#[inline(always)]
+fn prefetch(place: *const u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect on memory, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 /// Writes a new row, copying variable-length keys into the arena.

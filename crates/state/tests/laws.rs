@@ -218,3 +218,26 @@ fn fragments_find_out_whether_keys_repeat() {
     assert_eq!(fragment.mode(), Mode::Aggregate);
     assert_eq!(fragment.switches(), 2);
 }
+
+/// Among so many keys some share the upper half of their hashes, which is all an index entry holds.
+#[test]
+fn keys_whose_hashes_collide_keep_apart() {
+    let layout = layout(Shape::Word);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut scratch = Scratch::default();
+    let words: Vec<u64> = (0..400_000).collect();
+    let mut halves: Vec<u64> = words.iter().map(|w| hash_word(*w) >> 32).collect();
+    halves.sort_unstable();
+    assert!(halves.windows(2).any(|pair| pair[0] == pair[1]), "no collision to test");
+    let mut table = Table::new(layout.clone());
+    for _ in 0..2 {
+        for words in words.chunks(BLOCK_ROWS) {
+            let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
+            let keys = Keys { hashes: &hashes, words, vars: NoVarKeys };
+            table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
+        }
+    }
+    let found = read(&table, Shape::Word);
+    assert_eq!(found.len(), words.len());
+    assert!(found.values().all(|totals| totals.0 == 2));
+}

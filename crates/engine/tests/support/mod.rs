@@ -303,11 +303,13 @@ pub(crate) fn oracle(
         let amounts: Vec<i64> = group.iter().filter_map(|r| r.amount).collect();
         let show = |v: Option<i64>| v.map_or(String::new(), |v| v.to_string());
         let sum = (!amounts.is_empty()).then(|| amounts.iter().sum());
-        // These prices are whole multiples of 2^-60, so their sum is exact in integers, and
-        // converting it rounds once.
+        // These prices are whole multiples of 2^-60, so their sum is exact in integers. Dividing
+        // with 30 bits to spare and a last bit for the remainder, converting it rounds once.
         let unit = 2f64.powi(60);
         let sum_units: i128 = group.iter().map(|r| (r.price * unit) as i128).sum();
-        let average = sum_units as f64 / unit / group.len() as f64;
+        let (total, count) = (sum_units << 30, group.len() as i128);
+        let quotient = (total / count) | i128::from(total % count != 0);
+        let average = quotient as f64 / 2f64.powi(90);
         let cells = [
             show(key),
             name.to_string(),
