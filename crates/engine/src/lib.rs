@@ -13,6 +13,7 @@
 //! nothing on disk.
 
 mod aggregates;
+pub mod compare;
 mod env;
 pub mod error;
 mod event_time;
