@@ -70,7 +70,7 @@ def problems(path: Path, settings: dict[str, object], expected: bytes, counters:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", help="only files whose name contains one of these")
-    parser.add_argument("--seeds", type=int, default=6, help="simulated schedules per file")
+    parser.add_argument("--seeds", type=int, default=40, help="simulated schedules per file")
     options = parser.parse_args()
 
     files = sorted(FOLDER.glob("*.sql"))

@@ -17,7 +17,8 @@ WRONG_SQL = {
     "table": ("SELECT k FROM event", ["event", "did you mean 'events'?"], "event"),
     "function": (f"SELECT SUMM(v) AS s {TUMBLE} {GROUP}", ["SUMM", "did you mean", "sum"], "SUMM"),
     "spelling": ("SELEKT k FROM events", ["SELEKT"], "SELEKT"),
-    "missing FROM list": ("SELECT k FROM WHERE v = 1", [], "WHERE"),
+    # WHERE reads as a table's name here and v as its alias, so it is the = that cannot follow.
+    "missing table": ("SELECT k FROM WHERE v = 1", [], "="),
     "open string": ("SELECT 'abc FROM events", ["string"], None),
     "open bracket": ("SELECT (k FROM events", [], None),
     "types": ("SELECT k FROM events WHERE ts > TRUE AND k LIKE DATE '2024-01-01'", [], None),

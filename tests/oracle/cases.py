@@ -121,26 +121,44 @@ def columns(rng: random.Random, ts_digits: int) -> list[Column]:
     return [ts, Column("b", INT, "BIGINT", "BIGINT"), *chosen]
 
 
-def data(rng: random.Random, case: Case, count: int, unique: bool):
-    """Rows as Python values: event time in microseconds, bounded disorder, some beyond it."""
+def times(rng: random.Random, case: Case, step: int, late_rate: float, edge_rate: float):
+    """Event times in microseconds without end: bounded disorder, some beyond it, some at edges."""
     start = dt.datetime.fromisoformat(rng.choice(STARTS))
-    now = (start - EPOCH) // dt.timedelta(microseconds=1)
-    step = 1 if count == 0 else 12 * case.size_us // max(count, 12) if not unique else 8_000
+    now = top = (start - EPOCH) // dt.timedelta(microseconds=1)
     unit = 10 ** max(0, 6 - case.ts_digits)
-    null_rate = rng.choice([0, 0.02, 0.2])
-    late_rate = rng.choice([0, 0.01, 0.1])
-    few = rng.choice([2, 5, 40, 5_000])
-    kinds = [(c, rng.choice([few, 3, 1_000])) for c in case.columns[1:]]
-    special_rate = rng.choice([0, 0, 0.02])
-    for i in range(count):
+    behind = case.delay_us + case.lateness_us
+    while True:
         now += rng.choice([0, step, step, 2 * step])
         ts = now - rng.randint(0, case.delay_us)
         if rng.random() < late_rate:
             ts -= rng.randint(0, 2 * case.size_us + 2 * case.delay_us)
-        ts = ts // unit * unit
         if rng.random() < 0.05:  # exactly at a window's edge, or just before it
             ts = (ts - case.offset_us) // case.size_us * case.size_us + case.offset_us
-            ts = (ts - rng.choice([0, unit])) // unit * unit
+            ts -= rng.choice([0, unit])
+        elif rng.random() < edge_rate:
+            # Brings the watermark exactly to the end of a window, or just short of it; then comes the
+            # last record that could belong to that window.
+            edge = -((case.offset_us + behind - top) // case.size_us) * case.size_us + case.offset_us
+            ts = edge + behind - rng.choice([0, unit])
+            now = max(now, ts)
+            top = max(top, ts // unit * unit)
+            yield ts // unit * unit
+            ts = edge - unit
+        ts = ts // unit * unit
+        top = max(top, ts)
+        yield ts
+
+
+def data(rng: random.Random, case: Case, count: int, unique: bool):
+    """Rows as Python values."""
+    step = 8_000 if unique else 12 * case.size_us // max(count, 12)
+    null_rate = rng.choice([0, 0.02, 0.2])
+    few = rng.choice([2, 5, 40, 5_000])
+    kinds = [(c, rng.choice([few, 3, 1_000])) for c in case.columns[1:]]
+    special_rate = rng.choice([0, 0, 0.02])
+    edge_rate = 0 if unique else rng.choice([0, 0.02, 0.02])
+    stream = times(rng, case, step, rng.choice([0, 0.01, 0.1]), edge_rate)
+    for i, ts in zip(range(count), stream):
         row = [None if null_rate and rng.random() < null_rate / 4 else ts]
         for column, spread in kinds:
             if column.name == "b" and unique:
@@ -158,7 +176,8 @@ def value(rng: random.Random, column: Column, spread: int):
     n = rng.randrange(spread)
     match column.type.kind:
         case "int":
-            return {"tiny": n % 256 - 128, "small": n - 2}.get(column.name, n - spread // 3)
+            return {"tiny": n % 255 - 127,  # ABS(-128) would overflow
+                     "small": n - 2}.get(column.name, n - spread // 3)
         case "double":
             # Decimal fractions, magnitudes that make naive sums depend on their order, signed zero.
             return rng.choice([n / 10, n / 1000, -n / 7, n * 1e12 + 0.1, -n * 1e12, -0.0, 0.1, 1e-9])
@@ -230,7 +249,7 @@ def having(rng: random.Random, draw: Expressions, case: Case) -> Expr:
         template("COUNT({0}) % 2 = 0", BOOL, draw.any()),
     ]
     if case.keys:
-        choices.append(template("{0} IS NOT NULL", BOOL, rng.choice(case.keys)))
+        choices.append(template("({0}) IS NOT NULL", BOOL, rng.choice(case.keys)))
     return rng.choice(choices)
 
 
