@@ -91,6 +91,9 @@ struct SplitState {
     ended: bool,
     retry_at_us: i64,
     last_data_us: i64,
+    /// Whether the last look found nothing.
+    pending: bool,
+    /// Whether it has been without data for so long that the others no longer wait for it.
     idle: bool,
 }
 
@@ -102,6 +105,12 @@ impl SplitState {
 
     fn exhausted(&self) -> bool {
         self.ended && self.outstanding() == 0
+    }
+
+    /// When it will count as idle if nothing comes.
+    fn idle_at(&self, timeout_us: i64) -> Option<i64> {
+        let waiting = self.pending && !self.ended && !self.idle && self.outstanding() == 0;
+        waiting.then(|| self.last_data_us.saturating_add(timeout_us))
     }
 
     /// The least stamp of anything of this split that nobody has taken yet.
@@ -156,6 +165,7 @@ impl Intake {
             ended: false,
             retry_at_us: i64::MIN,
             last_data_us: now,
+            pending: false,
             idle: false,
         };
         Intake {
@@ -239,7 +249,9 @@ impl Intake {
         if held || hold && state.splits.iter().any(|s| !s.ready.is_empty()) {
             return Ok(Taken::Held);
         }
-        Ok(Taken::Wait { until_us: until })
+        let timeout = self.idle_timeout_us;
+        let idle_at = timeout.and_then(|t| state.splits.iter().filter_map(|s| s.idle_at(t)).min());
+        Ok(Taken::Wait { until_us: [until, idle_at].into_iter().flatten().min() })
     }
 
     /// The worker's own splits first, then the others.
@@ -287,7 +299,7 @@ impl Intake {
             SplitPoll::Chunk(chunk) => {
                 let sequence = s.read;
                 s.read += 1;
-                (s.retry_at_us, s.last_data_us) = (i64::MIN, now);
+                (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
                 if std::mem::take(&mut s.idle) {
                     // It resumes where the others have got to meanwhile.
                     s.watermark = s.watermark.max(low);
@@ -300,16 +312,8 @@ impl Intake {
             }
             SplitPoll::Pending { retry_at_us } => {
                 s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
-                let mut retry = retry_at_us;
-                if let (Some(timeout), false, 0) = (self.idle_timeout_us, s.idle, s.outstanding()) {
-                    let idle_at = s.last_data_us.saturating_add(timeout);
-                    s.idle = now >= idle_at;
-                    if !s.idle {
-                        retry = Some(retry.map_or(idle_at, |r| r.min(idle_at)));
-                        s.retry_at_us = s.retry_at_us.min(idle_at);
-                    }
-                }
-                Ok(Read::Pending(retry))
+                s.pending = true;
+                Ok(Read::Pending(retry_at_us))
             }
             SplitPoll::Ended => {
                 s.ended = true;
@@ -357,11 +361,14 @@ impl Intake {
     }
 
     fn low_of(&self, state: &State) -> i64 {
-        let splits = state.splits.iter().filter(|s| !s.idle).map(SplitState::low);
-        let low = splits.chain(state.current.iter().flatten().copied()).min();
+        let active = state.splits.iter().filter(|s| !s.idle && !s.exhausted());
+        let low = active.map(SplitState::low).chain(state.current.iter().flatten().copied()).min();
         let low = low.unwrap_or_else(|| {
-            // Every split is idle: nothing holds the watermark back, but nothing moves it either.
-            state.splits.iter().map(|s| s.watermark).max().unwrap_or(END)
+            if state.splits.iter().all(SplitState::exhausted) {
+                return END;
+            }
+            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on.
+            state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING)
         });
         // A split that was idle and has data again stands at or above what was announced.
         low.max(state.low)
@@ -372,6 +379,12 @@ impl Intake {
     pub(crate) fn finish(&self, worker: usize) -> i64 {
         let mut state = self.lock();
         state.current[worker] = None;
+        if let Some(timeout) = self.idle_timeout_us {
+            let now = self.env.now_us();
+            for split in &mut state.splits {
+                split.idle |= split.idle_at(timeout).is_some_and(|at| at <= now);
+            }
+        }
         let low = self.low_of(&state);
         state.low = low;
         let passed = self.passed(low);

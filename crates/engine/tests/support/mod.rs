@@ -1,5 +1,7 @@
 //! An in-memory table and a collecting sink, random data, and a sequential oracle for one query.
 
+#![allow(dead_code, reason = "each test crate uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;

@@ -1,0 +1,259 @@
+//! P1 and progress: nothing fires early, idle splits do not hold the others back, records that are too
+//! far ahead do not carry the watermark away. All in simulation, from many seeds.
+
+mod support;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use arrow::array::*;
+use arrow::datatypes::*;
+use millstream_engine::plan::{Body, Query, Tumble};
+use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::table::*;
+use millstream_engine::{Job, Result, Settings, Stats};
+use support::{Memory, Random, Record, query, table};
+
+/// A split that follows a script: batches, each not before its time (microseconds from the start).
+#[derive(Debug, Clone)]
+struct Script {
+    batches: Vec<(i64, RecordBatch)>,
+}
+
+#[derive(Debug)]
+struct Scripted {
+    schema: SchemaRef,
+    scripts: Vec<Script>,
+    /// Per split: the watermark (ms) of all that it has handed out; the end of time once it has ended.
+    handed_out: Arc<Vec<AtomicI64>>,
+    delay_ms: i64,
+}
+
+struct ScriptedSplit {
+    script: std::vec::IntoIter<(i64, RecordBatch)>,
+    next: Option<(i64, RecordBatch)>,
+    start_us: i64,
+    index: usize,
+    handed_out: Arc<Vec<AtomicI64>>,
+    delay_ms: i64,
+}
+
+impl Split for ScriptedSplit {
+    fn name(&self) -> &str {
+        "script"
+    }
+    fn poll_next(&mut self, now_us: i64, _: &Waker) -> Result<SplitPoll> {
+        let Some((at, batch)) = self.next.take().or_else(|| self.script.next()) else {
+            self.handed_out[self.index].store(i64::MAX, Ordering::SeqCst);
+            return Ok(SplitPoll::Ended);
+        };
+        if self.start_us + at > now_us {
+            self.next = Some((at, batch));
+            return Ok(SplitPoll::Pending { retry_at_us: Some(self.start_us + at) });
+        }
+        let times = batch.column(0).as_primitive::<TimestampMillisecondType>();
+        if let Some(max) = times.iter().flatten().max() {
+            self.handed_out[self.index].fetch_max(max - self.delay_ms, Ordering::SeqCst);
+        }
+        Ok(SplitPoll::Chunk(Box::new(batch)))
+    }
+}
+
+impl Table for Scripted {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn bounded(&self) -> bool {
+        true
+    }
+    fn open(&self, _: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let splits = self.scripts.iter().enumerate().map(|(index, script)| {
+            Box::new(ScriptedSplit {
+                script: script.batches.clone().into_iter(),
+                next: None,
+                start_us: options.start_time_us,
+                index,
+                handed_out: self.handed_out.clone(),
+                delay_ms: self.delay_ms,
+            }) as Box<dyn Split>
+        });
+        Ok(splits.collect())
+    }
+    fn describe(&self, _: &[usize]) -> String {
+        "script".into()
+    }
+}
+
+/// Notes, for each window, how far the input had been handed out when its first row came.
+#[derive(Debug)]
+struct Watch {
+    handed_out: Arc<Vec<AtomicI64>>,
+    /// Window start (ms) and the least watermark handed out at that moment.
+    seen: Mutex<Vec<(i64, i64)>>,
+}
+
+impl Sink for Watch {
+    fn open(&self, _: &SchemaRef) -> Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
+        let least = self.handed_out.iter().map(|w| w.load(Ordering::SeqCst)).min().unwrap();
+        let starts = rows.column(0).as_primitive::<TimestampMillisecondType>();
+        let mut seen = self.seen.lock().unwrap();
+        seen.extend(starts.values().iter().map(|start| (*start, least)));
+        Ok(())
+    }
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn record(ts_ms: i64) -> Record {
+    let name = "n".to_string();
+    Record { ts_ms: Some(ts_ms), key: Some(ts_ms % 5), name, amount: Some(1), price: 1.0 }
+}
+
+fn batches_of(records: &[Record], random: &mut Random, rows: u64) -> Vec<RecordBatch> {
+    let memory: Arc<Memory> = table(&[records.to_vec()], random, rows);
+    memory.splits[0].clone()
+}
+
+fn run(
+    scripts: Vec<Script>,
+    window_ms: i64,
+    delay_ms: i64,
+    idle_timeout_us: Option<i64>,
+    settings: &Settings,
+) -> (Stats, Vec<(i64, i64)>) {
+    let mut random = Random::new(1);
+    let schema = table(&[vec![]], &mut random, 1).schema.clone();
+    let handed_out: Arc<Vec<AtomicI64>> =
+        Arc::new(scripts.iter().map(|_| AtomicI64::new(i64::MIN)).collect());
+    let source = Scripted { schema, scripts, handed_out: handed_out.clone(), delay_ms };
+    let mut query: Query = query(Arc::new(source), Some(window_ms), delay_ms);
+    if let Some(event_time) = &mut query.event_time {
+        event_time.idle_timeout_us = idle_timeout_us;
+    }
+    let sink = Arc::new(Watch { handed_out, seen: Mutex::default() });
+    let (stats, result) = Job::new(&query, settings, sink.clone()).unwrap().run();
+    result.unwrap();
+    let seen = sink.seen.lock().unwrap().clone();
+    (stats, seen)
+}
+
+/// P1. A row of a window must not appear before every split has handed out a record that carries its
+/// watermark past the window's end (or has ended). Splits of different speed, one of which ends early.
+#[test]
+fn no_window_fires_early() {
+    let mut early_chances = 0;
+    for seed in 0..400u64 {
+        let mut random = Random::new(seed + 1);
+        let splits = 1 + random.below(3);
+        let delay_ms = [0, 300][random.below(2) as usize];
+        let scripts = (0..splits)
+            .map(|_| {
+                let count = [0, 5, 200, 600][random.below(4) as usize];
+                let pace_us = 10 + random.below(3000) as i64;
+                let records: Vec<Record> = (0..count)
+                    .map(|i| record(i * 20 - random.below(delay_ms as u64 + 1) as i64 - 500))
+                    .collect();
+                let batches = batches_of(&records, &mut random, 30);
+                let timed = batches.into_iter().enumerate();
+                Script { batches: timed.map(|(i, b)| (i as i64 * pace_us, b)).collect() }
+            })
+            .collect();
+        let settings = Settings {
+            workers: 1 + random.below(4) as usize,
+            simulate: Some(seed),
+            epoch_bytes: [1, 64 << 20][random.below(2) as usize],
+            ..Settings::default()
+        };
+        let (stats, seen) = run(scripts, 1000, delay_ms, None, &settings);
+        for (start, least) in seen {
+            assert!(
+                least >= start + 1000,
+                "seed {seed}: a row of window [{start}, {}) ms came while a split had only reached \
+                 watermark {least}",
+                start + 1000
+            );
+            early_chances += u64::from(least < i64::MAX);
+        }
+        assert_eq!(stats.late_records, 0, "seed {seed}");
+    }
+    assert!(early_chances > 1000, "windows must have fired while splits were open");
+}
+
+/// A split without data holds the others back only until its idle timeout; its old records are late
+/// when it comes back, and counted.
+#[test]
+fn an_idle_split_is_set_aside() {
+    for seed in 0..100 {
+        let mut random = Random::new(7);
+        let steady: Vec<Record> = (0..500).map(|i| record(i * 20)).collect();
+        let steady = batches_of(&steady, &mut random, 10);
+        // A batch every 100 ms of virtual time; the other split comes after an hour.
+        let steady = steady.into_iter().enumerate().map(|(i, b)| (i as i64 * 100_000, b)).collect();
+        let mut tardy = batches_of(&[record(10)], &mut random, 10);
+        let hour_us = 3_600_000_000;
+        let tardy = vec![
+            (0, tardy.remove(0)),
+            (hour_us, batches_of(&[record(20)], &mut random, 10).remove(0)),
+        ];
+        let scripts = vec![Script { batches: steady }, Script { batches: tardy }];
+        let settings = Settings { workers: 2, simulate: Some(seed), ..Settings::default() };
+        let (stats, seen) = run(scripts.clone(), 1000, 0, Some(5_000_000), &settings);
+        assert_eq!(stats.late_records, 1, "seed {seed}: the record that came after an hour");
+        assert!(
+            seen.iter().any(|(_, least)| *least < i64::MAX),
+            "seed {seed}: windows fire while the other split is idle"
+        );
+        // Without a timeout everybody waits, and nobody is late.
+        let (stats, seen) = run(scripts, 1000, 0, None, &settings);
+        assert_eq!(stats.late_records, 0);
+        assert!(seen.iter().all(|(start, least)| *least >= start + 1000));
+    }
+}
+
+/// One record from the year 9999 must not make all that follow late.
+#[test]
+fn a_record_far_ahead_does_not_move_the_watermark() {
+    let mut random = Random::new(3);
+    let mut records: Vec<Record> = (0..300).map(|i| record(i * 20)).collect();
+    let year_9999_ms = 253_370_764_800_000;
+    records[10] = record(year_9999_ms);
+    let batches = batches_of(&records, &mut random, 20).into_iter().map(|b| (0, b)).collect();
+    let scripts = vec![Script { batches }];
+    let believe = Settings { workers: 2, max_ahead_us: None, ..Settings::default() };
+    let (stats, _) = run(scripts.clone(), 1000, 0, None, &believe);
+    assert!(stats.late_records > 200, "without a limit, the others are late: {stats:?}");
+    let doubt = Settings { workers: 2, ..Settings::default() };
+    let (stats, seen) = run(scripts, 1000, 0, None, &doubt);
+    assert_eq!((stats.late_records, stats.ahead_records), (0, 1));
+    let last = seen.iter().map(|(start, _)| *start).max();
+    assert_eq!(last, Some(year_9999_ms), "the record itself is not lost");
+}
+
+/// Windows begin at the offset, also before the epoch.
+#[test]
+fn an_offset_shifts_all_windows() {
+    let mut random = Random::new(3);
+    let records: Vec<Record> = [-1, 0, 249, 250, 1249, 1250].map(record).into();
+    let source = table(&[records], &mut random, 2);
+    let mut query = query(source, Some(1000), 0);
+    let Body::Aggregate(aggregate) = &mut query.body else { panic!("a grouped query") };
+    aggregate.window = Some(Tumble { size_us: 1_000_000, offset_us: 250_000 });
+    let settings = Settings { workers: 1, ..Settings::default() };
+    let (_, rows) = support::run(&query, &settings);
+    let rows = rows.unwrap();
+    let starts: Vec<&str> = rows.iter().map(|r| r.split('|').next().unwrap()).collect();
+    let count = |start| starts.iter().filter(|s| **s == start).count();
+    // -1, 0 and 249 are in [-750, 250); 250 and 1249 in the next; 1250 in the last. Keys: ts % 5.
+    assert_eq!(count("1969-12-31T23:59:59.250"), 3);
+    assert_eq!(count("1970-01-01T00:00:00.250"), 2);
+    assert_eq!(count("1970-01-01T00:00:01.250"), 1);
+    assert_eq!(starts.len(), 6);
+}
