@@ -34,7 +34,7 @@ test:
 test-long: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace
-	$(PYTHON) tests/run_sql.py --seeds 200
+	$(PYTHON) tests/run_sql.py --seeds 1000
 	$(PYTHON) tests/oracle/run.py --count 2000
 	$(MAKE) simulate
 
@@ -47,8 +47,8 @@ bench: build
 
 simulate:
 	@.ci/setup cc rust
-	MILLSTREAM_SIM_SEEDS=$${MILLSTREAM_SIM_SEEDS:-100000} \
-		cargo test --profile ci --locked -p millstream --test simulation -- --nocapture
+	MILLSTREAM_SEEDS=$${MILLSTREAM_SEEDS:-100000} cargo test --profile ci --locked --workspace \
+		--test equivalence simulated -- --nocapture
 
 soak: .venv/ready
 	@.ci/setup cc rust
@@ -59,10 +59,10 @@ soak: .venv/ready
 		first=$$((first + 200)); \
 	done
 
-fuzz:
+fuzz: .venv/ready
 	@.ci/setup cc rust
-	MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
-		cargo test --profile ci --locked --workspace fuzz -- --nocapture --test-threads 1
+	cargo build --profile ci --locked --workspace
+	$(PYTHON) tests/fuzz.py --first $$RANDOM --seconds $${FUZZ_SECONDS:-600}
 
 .venv/ready: tests/requirements.txt
 	@.ci/setup python
