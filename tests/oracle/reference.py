@@ -1,6 +1,6 @@
 """The right answer to a case: lateness record by record in Python, everything else by DuckDB.
 
-Sums and means of floating point numbers are recomputed with `math.fsum`, which rounds once, as
+Sums and means of floating point numbers are recomputed exactly and rounded once, as
 Millstream promises to; means of integers and decimals with exact fractions.
 """
 
@@ -185,14 +185,24 @@ def float_value(function: str, values: list | None, rows: int) -> float | None:
     known = [v for v in values or [] if v is not None]
     if not known:
         return None
-    total = exact_sum(known)
-    return total if function == "sum" else total / (len(known) if function == "avg" else rows)
+    if function == "avg":
+        return exact_mean(known)
+    return exact_sum(known) / (rows if function == "ratio" else 1)
 
 
 def exact_sum(values: list[float]) -> float:
     """The sum, rounded once; with the rules of IEEE 754 for what is not a number."""
     special = [v for v in values if not math.isfinite(v)]
     return sum(special) if special else math.fsum(values) + 0.0
+
+
+def exact_mean(values: list[float]) -> float:
+    """The exact sum divided by the count, rounded once."""
+    if not all(map(math.isfinite, values)):
+        return exact_sum(values)
+    # Every double is a whole number of the smallest one, 2^-1074.
+    total = sum(n << 1074 - d.bit_length() + 1 for n, d in map(float.as_integer_ratio, values))
+    return float(Fraction(total, len(values) << 1074))
 
 
 def mean(total, count: int, type_: Type):
