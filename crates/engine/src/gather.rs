@@ -100,6 +100,11 @@ impl Gather {
         self.sink.write(worker, rows, flush)
     }
 
+    /// Up to which watermark every worker has fired what is complete.
+    pub(crate) fn fired(&self) -> i64 {
+        self.lock().frontiers.iter().copied().min().unwrap_or(BEGINNING)
+    }
+
     /// Rows of the window that starts at `start`; `last` on the leader's last batch of it.
     pub(crate) fn window_rows(
         &self,

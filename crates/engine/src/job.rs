@@ -382,6 +382,14 @@ impl Shared {
         self.used_bytes() > self.settings.memory_bytes / 4 * 3
     }
 
+    /// Whether everything that the low watermark lets go has been merged, fired and freed: if state is
+    /// still at its budget then, waiting does not help.
+    pub(crate) fn settled(&self, low: i64) -> bool {
+        let fired = self.gather.fired();
+        self.in_flight_bytes.load(Relaxed) == 0
+            && self.intake.passed(fired) >= self.intake.passed(low)
+    }
+
     /// An error if the job cannot go on within its budget.
     pub(crate) fn check_budget(&self) -> Result<()> {
         let mut sum = Usage::default();

@@ -35,7 +35,7 @@ pub struct Stats {
     pub mode_switches: u64,
     /// Times a hash index grew.
     pub index_growths: u64,
-    /// Windows fired while the source still had records.
+    /// Windows fired while the source still had records, counted once per leader.
     pub windows_fired_early: u64,
     /// Times a split was parked because its worker's segments were not yet merged.
     pub credit_stalls: u64,

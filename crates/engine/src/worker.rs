@@ -229,6 +229,9 @@ impl Worker {
             self.end_epoch(state, low)?;
             return Ok(Step::Busy);
         }
+        if hold && !shared.settled(low) {
+            return Ok(self.stall(state));
+        }
         match shared.intake.take(self.id, hold)? {
             Taken::Batch(batch) => {
                 if hold {
@@ -239,15 +242,17 @@ impl Worker {
             }
             Taken::Again => Ok(Step::Busy),
             Taken::Wait { until_us } => Ok(self.pause(state, until_us)),
-            Taken::Held => {
-                self.stats.memory_stalls += 1;
-                // Others free memory; look again soon, whoever does it.
-                let soon = shared.env.now_us() + 1_000;
-                Ok(self.pause(state, Some(soon)))
-            }
+            Taken::Held => Ok(self.stall(state)),
             // Whoever finishes the last batch wakes the others.
             Taken::Ended => Ok(self.pause(state, None)),
         }
+    }
+
+    /// Waits for others to free memory; looks again soon, whoever does it.
+    fn stall(&mut self, state: &State) -> Step {
+        self.stats.memory_stalls += 1;
+        let soon = self.shared.env.now_us() + 1_000;
+        self.pause(state, Some(soon))
     }
 
     /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside.

@@ -147,11 +147,32 @@ impl Index {
         debug_assert!(self.len <= self.grow_at);
     }
 
-    /// Where a hash's first slot stands, to prefetch it.
-    #[inline(always)]
-    pub(crate) fn home_place(&self, hash: u64) -> *const u64 {
-        self.slots.as_ptr().wrapping_add(self.home(hash >> 32))
+    /// Asks for the cache lines in which these hashes are looked for. Where the index is larger than
+    /// a second-level cache, also for the next line if the search may well run into it.
+    pub(crate) fn prefetch(&self, hashes: &[u64]) {
+        let place = |hash: u64| self.slots.as_ptr().wrapping_add(self.home(hash >> 32));
+        if self.bytes() > 1 << 20 {
+            for &hash in hashes {
+                prefetch(place(hash));
+                prefetch(place(hash).wrapping_add(4));
+            }
+        } else {
+            hashes.iter().for_each(|hash| prefetch(place(*hash)));
+        }
     }
+}
+
+/// Asks for the cache line at `place`.
+#[inline(always)]
+pub(crate) fn prefetch(place: *const u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect on memory, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
 
 /// Zeroed memory, on huge pages if it is large: a probe then costs one miss and not two.

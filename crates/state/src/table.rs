@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::arena::{Arena, packed_len};
 use crate::hash::{hash_each_word, hash_words};
-use crate::index::Index;
+use crate::index::{Index, prefetch};
 use crate::layout::RowLayout;
 use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
 use crate::value::Block;
@@ -196,9 +196,7 @@ impl Table {
         self.index.reserve(rows, self.log.base());
         places.clear();
         places.reserve(rows);
-        for &hash in keys.hashes {
-            prefetch(self.index.home_place(hash));
-        }
+        self.index.prefetch(keys.hashes);
         let end = match (self.one_word_keys(), self.layout.template()) {
             (true, [a]) => self.probe_words([*a], keys.hashes, keys.words, places),
             (true, [a, b]) => self.probe_words([*a, *b], keys.hashes, keys.words, places),
@@ -256,6 +254,9 @@ impl Table {
                     // SAFETY: an entry that is not absent names a row of this log.
                     let place = unsafe { cursor.row(entry[row_number], 1 + N) };
                     prefetch(place);
+                    if N > 2 {
+                        prefetch(place.wrapping_add(N));
+                    }
                     break place;
                 }
                 slot = slot.wrapping_add(1);
@@ -446,9 +447,7 @@ impl Table {
         let (chunk, _) = self.log.chunk(first);
         let sources = Sources::new(chunk, start, &self.layout);
         self.gather_keys(chunk, rows, scratch);
-        for &hash in &scratch.hashes {
-            prefetch(self.index.home_place(hash));
-        }
+        self.index.prefetch(&scratch.hashes);
         scratch.places.clear();
         let first_id = first + start as u32;
         let holes = match self.layout.key_words() {
@@ -578,19 +577,6 @@ impl Table {
         };
         RowsRef { rows, arena: &self.arena, layout: &self.layout }
     }
-}
-
-/// Asks for the cache line at `place`.
-#[inline(always)]
-fn prefetch(place: *const u64) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect on memory, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
 }
 
 /// Writes a new row, copying variable-length keys into the arena.
