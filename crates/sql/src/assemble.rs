@@ -1,4 +1,5 @@
-//! From a lowered stage to the engine's query: which columns are read, and every expression compiled.
+//! From a lowered stage to the engine's query: which columns are read, and every expression
+//! compiled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

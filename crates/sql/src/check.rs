@@ -1,5 +1,5 @@
-//! What is refused before planning: syntax that sqlparser reads but nothing here runs, and functions
-//! that do not exist. DataFusion would ignore some of it silently.
+//! What is refused before planning: syntax that sqlparser reads but nothing here runs, and
+//! functions that do not exist. DataFusion would ignore some of it silently.
 
 use std::ops::ControlFlow;
 

@@ -4,6 +4,7 @@ use arrow::error::ArrowError;
 use datafusion_common::{Column, DataFusionError, SchemaError};
 use millstream_engine::settings::closest;
 
+use crate::aggregates::aggregate_named;
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::script::lower_first;
 use crate::types::with_sql_types;
@@ -65,11 +66,31 @@ fn message(kind: ErrorKind, text: &str) -> SqlError {
         // Keep the functions signatures it lists as help.
         Some((_, rest)) => {
             let call = rest.split('\'').nth(1).unwrap_or("this call");
+            if let Some((name, types)) = call.trim_end_matches(')').split_once('(')
+                && aggregate_named(name).is_some()
+            {
+                let types = with_sql_types(types);
+                let error =
+                    SqlError::types(format!("there is no {} of {types}", name.to_uppercase()));
+                return error.help("cast the argument, for example CAST(x AS DOUBLE)");
+            }
             let candidates = rest.split_once("Candidate functions:").map(|(_, list)| list.trim());
             (format!("{call} does not go with these types of arguments"), candidates)
         }
         None => (text.to_string(), None),
     };
+    if text.starts_with("Projections require unique expression names") {
+        return SqlError::name("two columns of the result have the same name")
+            .help("give one of them another name with AS");
+    }
+    if let Some((predicate, data_type)) = text
+        .strip_prefix("Cannot create filter with non-boolean predicate '")
+        .and_then(|rest| rest.split_once("' returning "))
+    {
+        let data_type = with_sql_types(data_type);
+        let error = format!("a condition must be BOOLEAN, and '{predicate}' is {data_type}");
+        return SqlError::types(error).help("compare it with something, for example x <> 0");
+    }
     let text = with_sql_types(&lower_first(text.trim_end_matches('.')));
     let mut error = SqlError::new(kind, first_lines(&text));
     if let Some(candidates) = candidates {

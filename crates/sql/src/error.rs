@@ -24,7 +24,8 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// A range of the text: lines and columns count from 1, columns in characters; the end is exclusive.
+/// A range of the text: lines and columns count from 1, columns in characters; the end is
+/// exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// First line.

@@ -11,11 +11,13 @@ use chrono::{DateTime, Utc};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
 use datafusion_expr::execution_props::ExecutionProps;
+use datafusion_expr::expr::InList;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion_expr::{Expr, Operator};
-use datafusion_physical_expr::expressions::{BinaryExpr, Literal, NegativeExpr};
+use datafusion_expr::{Expr, ExprSchemable, Operator};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use millstream_engine::Error;
+use millstream_engine::compare::{CompareColumn, Comparison};
 use millstream_engine::expr::{Evaluate, Expr as EngineExpr};
 
 use crate::error::Result;
@@ -44,13 +46,73 @@ pub(crate) fn compile(
     let mut props = ExecutionProps::new().with_query_execution_start_time(start_time);
     props.config_options = Some(config.clone());
     let context = PhysicalPlanningContext::default();
-    let physical = create_physical_expr(expr, schema, &props, &context)?;
+    let compared = spell_out_lists(expr, schema)?;
+    let physical = create_physical_expr(&compared, schema, &props, &context)?;
     let physical = harden(physical, schema.as_arrow())?;
+    if let Some(comparison) = compare_column(&physical, schema.as_arrow(), expr) {
+        return Ok(EngineExpr::Computed(Arc::new(comparison)));
+    }
     let data_type = physical.data_type(schema.as_arrow())?;
     Ok(EngineExpr::Computed(Arc::new(Compiled { physical, text: sql_text(expr), data_type })))
 }
 
-/// Makes arithmetic fail instead of wrapping around, and AND and OR stop as soon as a row is decided.
+/// `column op constant` on integers, which the engine does faster than a general expression.
+fn compare_column(
+    physical: &Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    expr: &Expr,
+) -> Option<CompareColumn> {
+    let binary = physical.downcast_ref::<BinaryExpr>()?;
+    let column = binary.left().downcast_ref::<Column>()?.index();
+    let constant = match binary.right().downcast_ref::<Literal>()?.value() {
+        ScalarValue::Int32(Some(value)) => i64::from(*value),
+        ScalarValue::Int64(Some(value)) => *value,
+        _ => return None,
+    };
+    let comparison = match binary.op() {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    };
+    let data_type = schema.field(column).data_type();
+    CompareColumn::new(column, data_type, comparison, constant, sql_text(expr))
+}
+
+/// Writes `x IN (…)` as comparisons where DataFusion's own evaluation is not to be relied on: its
+/// set of values takes -0.0 for another value than 0.0, and a list of expressions may give NULL for
+/// what is plainly not in it.
+fn spell_out_lists(expr: &Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let written = expr.clone().transform_up(|e| {
+        let Expr::InList(InList { expr, list, negated }) = e else { return Ok(Transformed::no(e)) };
+        let constant = list.iter().all(|e| matches!(e, Expr::Literal(..)));
+        let reliable = constant && !expr.get_type(schema)?.is_floating();
+        if list.is_empty() || reliable {
+            return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
+        }
+        let equal: Vec<Expr> = list.into_iter().map(|v| expr.as_ref().clone().eq(v)).collect();
+        let any = balanced_or(&equal);
+        Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
+    })?;
+    Ok(written.data)
+}
+
+/// `a OR b OR …` as a tree of little depth.
+fn balanced_or(conditions: &[Expr]) -> Expr {
+    match conditions {
+        [one] => one.clone(),
+        many => {
+            let (left, right) = many.split_at(many.len() / 2);
+            balanced_or(left).or(balanced_or(right))
+        }
+    }
+}
+
+/// Makes arithmetic fail instead of wrapping around, and AND and OR stop as soon as a row is
+/// decided.
 fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn PhysicalExpr>> {
     let hardened = expr.transform_up(|e| {
         if let Some(negative) = e.downcast_ref::<NegativeExpr>() {

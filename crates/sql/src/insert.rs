@@ -1,4 +1,5 @@
-//! `INSERT INTO`: the query's columns become the sink's, by position or as the statement names them.
+//! `INSERT INTO`: the query's columns become the sink's, by position or as the statement names
+//! them.
 
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;

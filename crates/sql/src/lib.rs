@@ -1,4 +1,19 @@
-//! SQL text to executable queries.
+//! SQL text to executable queries: Flink's dialect, planned through DataFusion's parts.
+//!
+//! [`parse_script`] splits and parses a text; a [`Planner`] executes its statements one by one and
+//! turns a query into the engine's [`Query`](millstream_engine::plan::Query). The way of a query:
+//! sqlparser's syntax tree with our own `CREATE TABLE` (`script`, `create_table`, `dialect`); what
+//! cannot run is refused, and functions that mean something else in Flink are rewritten (`check`,
+//! `rewrite`); DataFusion's SQL planner resolves names and makes types agree (`functions`,
+//! `tumble`); the logical plan becomes one stage without projections and views (`lower`); the stage
+//! becomes the engine's query, with only the columns it needs (`assemble`, `evaluate`).
+//!
+//! What it promises: an error names the place in the text, says what is wrong and what to write
+//! instead; nothing that a statement says is silently ignored; names keep their case; arithmetic on
+//! integers fails instead of wrapping around; planning the same text twice gives the same query.
+//! What it does not: it reads no records and keeps no state beyond the session's names and
+//! settings.
+
 mod aggregates;
 mod assemble;
 mod catalog;
@@ -11,19 +26,26 @@ mod error;
 mod evaluate;
 mod explain;
 mod functions;
+mod fuzz;
 mod insert;
 mod lazy;
 mod lower;
 mod pattern;
 mod planner;
+mod refusals;
 mod rewrite;
 mod scalars;
 mod script;
+#[cfg(test)]
+mod simplify_tests;
 mod stack;
 mod text;
 mod tumble;
 mod types;
+
 pub use error::{ErrorKind, Result, Source, Span, SqlError};
+#[doc(hidden)]
+pub use fuzz::fuzz_sql;
 pub use planner::{EventTimeSpec, Outcome, PlannedQuery, Planner};
 pub use script::{Statement, parse_script};
 pub use types::sql_type_name;

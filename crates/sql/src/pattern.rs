@@ -63,7 +63,7 @@ pub(crate) fn to_strftime(pattern: &str) -> Result<String> {
 /// A run of quotes: `''` is a quote, a single one starts text that is taken as it is.
 fn quoted<'a>(run: &str, rest: &'a str, text: &mut String, pattern: &str) -> Result<&'a str> {
     text.push_str(&"'".repeat(run.len() / 2));
-    if run.len() % 2 == 0 {
+    if run.len().is_multiple_of(2) {
         return Ok(rest);
     }
     let Some((literal, rest)) = rest.split_once('\'') else {

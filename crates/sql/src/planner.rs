@@ -136,8 +136,8 @@ impl Planner {
         &mut self.settings
     }
 
-    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which a
-    /// query is planned.
+    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which
+    /// a query is planned.
     pub fn set_start_time_us(&mut self, start_time_us: i64) {
         self.start_time = DateTime::from_timestamp_micros(start_time_us);
     }

@@ -1,13 +1,13 @@
-//! Flink's functions that are DataFusion's under another name or with other arguments, and those that
-//! bear the same name but mean something else. Rewritten before planning, on the syntax tree, so that
-//! positions stay right.
+//! Flink's functions that are DataFusion's under another name or with other arguments, and those
+//! that bear the same name but mean something else. Rewritten before planning, on the syntax tree,
+//! so that positions stay right.
 
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function,
     FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Spanned, Value, VisitMut, VisitorMut, helpers,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
 };
 
 use crate::error::{Result, Span, SqlError};
@@ -33,6 +33,37 @@ struct Rewriter;
 
 impl VisitorMut for Rewriter {
     type Break = SqlError;
+
+    /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
+    /// of the name, and two columns could then not be told apart.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        let mut taken: Vec<String> = Vec::new();
+        for item in &mut select.projection {
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            let (own, plain) = match &*expr {
+                Expr::Identifier(name) => (name.value.clone(), true),
+                Expr::CompoundIdentifier(parts) => {
+                    (parts.last().map_or(String::new(), |p| p.value.clone()), true)
+                }
+                computed => (computed.to_string(), false),
+            };
+            // The second `s` is `s0`, the third `s1`, as in Flink.
+            let mut name = own.clone();
+            for n in 0.. {
+                if !taken.contains(&name) {
+                    break;
+                }
+                name = format!("{own}{n}");
+            }
+            taken.push(name.clone());
+            if plain && name == own {
+                continue;
+            }
+            let alias = Ident { value: name, quote_style: Some('`'), span: expr.span() };
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         let rewritten = match expr {

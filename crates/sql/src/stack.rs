@@ -5,6 +5,9 @@ use crate::error::{Result, SqlError};
 /// Reserved, not used: pages are mapped when they are touched.
 const STACK_BYTES: usize = 256 << 20;
 
+/// What an error says that stands for a panic.
+pub(crate) const PANICKED: &str = "planning panicked";
+
 /// Runs `work` on a thread with a large stack.
 pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
@@ -18,8 +21,8 @@ pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
-                .unwrap_or_else(|| "planning failed".into());
-            Err(SqlError::internal(text))
+                .unwrap_or_default();
+            Err(SqlError::internal(format!("{PANICKED}: {text}")))
         })
     })
 }

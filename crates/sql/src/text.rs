@@ -97,6 +97,11 @@ fn operand(expr: &Expr, outer: &Operator) -> String {
         {
             sql_text(expr)
         }
+        Expr::BinaryExpr(BinaryExpr { op, .. })
+            if is_comparison(outer) && op.is_numerical_operators() =>
+        {
+            sql_text(expr)
+        }
         _ => nested(expr),
     }
 }

@@ -71,8 +71,9 @@ fn is_ltz(name: &str) -> bool {
 
 fn unknown(sql: &SqlType) -> SqlError {
     SqlError::types(format!("the type {sql} is not supported")).help(
-        "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT (each also UNSIGNED), FLOAT, DOUBLE, \
-         DECIMAL(p, s), STRING, VARCHAR(n), BYTES, DATE, TIME(p), TIMESTAMP(p), TIMESTAMP_LTZ(p)",
+        "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT (each also UNSIGNED), FLOAT, \
+         DOUBLE, DECIMAL(p, s), STRING, VARCHAR(n), BYTES, DATE, TIME(p), \
+         TIMESTAMP(p), TIMESTAMP_LTZ(p)",
     )
 }
 

@@ -12,7 +12,8 @@ use datafusion_expr::{
 };
 use regex::Regex;
 
-/// `SPLIT_INDEX(text, separator, index)`: the part at `index`, counted from 0; NULL if there is none.
+/// `SPLIT_INDEX(text, separator, index)`: the part at `index`, counted from 0; NULL if there is
+/// none.
 pub(super) fn split_index() -> ScalarUDF {
     let types = vec![DataType::Utf8, DataType::Utf8, DataType::Int64];
     let signature = Signature::exact(types, Volatility::Immutable);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use millstream_engine::error::{Error, Result};
 use millstream_engine::plan::{Aggregate, Body, Query};
 use millstream_engine::sink::{RowOrder, Sink};
@@ -151,7 +151,3 @@ pub(crate) fn fields(schema: &Schema) -> Vec<(&str, &DataType, bool)> {
 }
 
 pub(crate) const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
-
-pub(crate) fn field(name: &str, data_type: DataType) -> Field {
-    Field::new(name, data_type, true)
-}

@@ -1,5 +1,8 @@
 //! Tests of the SQL crate through its public interface.
 
 mod common;
+mod errors;
+mod evaluate;
+mod fuzz;
 mod plan;
 mod suite;

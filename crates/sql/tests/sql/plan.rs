@@ -3,7 +3,8 @@
 use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{AggregateFunction, Tumble, Watermark};
+use millstream_engine::plan::{AggregateFunction, Body, Query, Tumble, Watermark};
+use millstream_sql::Outcome;
 
 #[test]
 fn the_papers_cluster_monitoring_query() {
@@ -15,7 +16,7 @@ fn the_papers_cluster_monitoring_query() {
     // time_s (for ts), job_id, cpu_request; then ts.
     assert_eq!(query.projection, [0, 1, 5]);
     assert_eq!(query.derived.len(), 1);
-    assert_eq!(query.derived[0].to_owned().is_column(), false);
+    assert!(!query.derived[0].is_column());
     let seconds = DataType::Timestamp(TimeUnit::Second, None);
     assert_eq!(
         fields(&query.input),
@@ -57,4 +58,303 @@ fn the_papers_cluster_monitoring_query() {
         .collect();
     // window_start, window_end, window_time, job_id, AVG.
     assert_eq!(columns, [0, 3, 4]);
+}
+
+/// The texts of expressions: a column's name, or the SQL of what is computed.
+fn texts<'a>(
+    exprs: impl IntoIterator<Item = &'a Expr>,
+    schema: &arrow::datatypes::Schema,
+) -> Vec<String> {
+    let text = |e: &Expr| match e {
+        Expr::Column(i) => schema.field(*i).name().clone(),
+        Expr::Computed(e) => e.to_string(),
+    };
+    exprs.into_iter().map(text).collect()
+}
+
+fn filter_text(query: &Query) -> String {
+    texts(&query.filter, &query.input).join("")
+}
+
+#[test]
+fn views_subqueries_and_filters_dissolve() {
+    let query = plan(
+        "CREATE VIEW dear AS SELECT ts, auction AS item, price * 100 AS cents FROM bids
+         WHERE price > 5;
+         WITH x AS (SELECT * FROM dear WHERE item <> 3)
+         SELECT window_end, item, SUM(cents + 1) AS total
+         FROM TABLE(TUMBLE(TABLE x, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '70' SECOND))
+         WHERE cents < 900
+         GROUP BY window_start, window_end, item",
+    );
+    assert_eq!(query.projection, [0, 1, 2]);
+    assert_eq!(filter_text(&query), "price > 5 AND auction <> 3 AND price * 100 < 900");
+    let body = aggregate(&query);
+    // An offset of more than a window is the same as what is left of it.
+    assert_eq!(body.window, Some(Tumble { size_us: 60_000_000, offset_us: 10_000_000 }));
+    assert_eq!(body.aggregates[0].name, "SUM((price * 100) + 1)");
+    assert_eq!(body.aggregates[0].result_type, DataType::Int64);
+    assert_eq!(
+        texts(&body.project, &body.fired),
+        ["window_end", "auction", "SUM((price * 100) + 1)"]
+    );
+    let event_time = query.event_time.unwrap();
+    assert_eq!((event_time.column, event_time.idle_timeout_us), (0, Some(10_000_000)));
+    assert!(matches!(event_time.watermark, Watermark::Delay(0)));
+}
+
+#[test]
+fn filters_above_the_grouping_are_having() {
+    let query = plan(
+        "SELECT * FROM (
+             SELECT window_start AS w, auction, COUNT(*) AS n
+             FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+             GROUP BY window_start, window_end, auction HAVING MAX(price) > 7)
+         WHERE n >= 2 AND w > TIMESTAMP '2024-01-01 00:00:00'",
+    );
+    assert!(query.filter.is_none());
+    let body = aggregate(&query);
+    assert_eq!(
+        texts(&body.having, &body.fired).join(""),
+        "MAX(price) > 7 AND COUNT(*) >= 2 AND window_start > TIMESTAMP '2024-01-01 00:00:00'"
+    );
+    let fired: Vec<String> = body.fired.fields().iter().map(|f| f.name().clone()).collect();
+    assert_eq!(
+        fired,
+        ["window_start", "window_end", "window_time", "auction", "COUNT(*)", "MAX(price)"]
+    );
+    let named: Vec<&str> = query.output.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(named, ["w", "auction", "n"]);
+}
+
+#[test]
+fn a_filter_on_the_window_applies_to_records() {
+    let query = plan(
+        "SELECT window_start, COUNT(*)
+         FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+         WHERE window_start >= TIMESTAMP '2024-01-01 00:00:00'
+         GROUP BY window_start, window_end",
+    );
+    assert!(
+        filter_text(&query).contains("WINDOW_START_60000_0(ts) >= "),
+        "{}",
+        filter_text(&query)
+    );
+    assert!(aggregate(&query).keys.is_empty());
+}
+
+#[test]
+fn keys_may_be_expressions_of_the_window() {
+    let query = plan(
+        "SELECT DATE_TRUNC('day', window_start) AS day, window_start, auction % 10 AS k,
+                COUNT(*) AS n
+         FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+         GROUP BY DATE_TRUNC('day', window_start), window_start, auction % 10",
+    );
+    let body = aggregate(&query);
+    assert_eq!(body.keys.len(), 1);
+    assert_eq!(body.keys[0].name, "auction % 10");
+    assert_eq!(
+        texts(&body.project, &body.fired),
+        ["DATE_TRUNC('day', window_start)", "window_start", "auction % 10", "COUNT(*)"]
+    );
+}
+
+#[test]
+fn result_types_of_aggregates() {
+    let query = plan(
+        "SELECT COUNT(*), COUNT(i32), SUM(i8), SUM(u8), SUM(f32), SUM(d), AVG(i64), AVG(f32),
+                AVG(d),
+                MIN(s), MAX(y), MIN(b), MAX(dt), MIN(tm), MAX(t9), MAX(DISTINCT i16)
+         FROM typed",
+    );
+    use DataType::*;
+    let types: Vec<DataType> =
+        aggregate(&query).aggregates.iter().map(|a| a.result_type.clone()).collect();
+    assert_eq!(
+        types,
+        [
+            Int64,
+            Int64,
+            Int64,
+            UInt64,
+            Float64,
+            Decimal128(20, 2),
+            Float64,
+            Float64,
+            Decimal128(14, 6),
+            Utf8,
+            Binary,
+            Boolean,
+            Date32,
+            Time32(TimeUnit::Millisecond),
+            Timestamp(TimeUnit::Nanosecond, None),
+            Int16
+        ]
+    );
+    // Arguments are taken as they are, without a cast.
+    let aggregates = &aggregate(&query).aggregates;
+    assert!(aggregates[1..].iter().all(|a| matches!(a.argument, Some(Expr::Column(_)))));
+    assert!(aggregates[0].argument.is_none());
+    let nullable: Vec<bool> = query.output.fields().iter().map(|f| f.is_nullable()).collect();
+    assert_eq!(nullable[..3], [false, false, true]);
+}
+
+#[test]
+fn filters_of_aggregates_and_expressions_over_them() {
+    let query = plan(
+        "SELECT user_name, SUM(cpu_request) FILTER (WHERE event_type = 1) / COUNT(*) AS r
+         FROM task_events GROUP BY user_name",
+    );
+    // Without a window no event time is read.
+    assert_eq!(query.projection, [3, 4, 5]);
+    assert!(query.event_time.is_none() && query.derived.is_empty());
+    let body = aggregate(&query);
+    assert_eq!(body.window, None);
+    let [sum, count] = &body.aggregates[..] else { panic!("{:?}", body.aggregates) };
+    assert_eq!(texts(&sum.filter, &query.input), ["event_type = 1"]);
+    assert_eq!(sum.name, "SUM(cpu_request) FILTER (WHERE event_type = 1)");
+    assert_eq!(count.name, "COUNT(*)");
+}
+
+#[test]
+fn distinct_is_a_grouping() {
+    let query = plan("SELECT DISTINCT s, i32 + 1 AS j FROM typed WHERE b");
+    let body = aggregate(&query);
+    assert_eq!(
+        body.keys.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(),
+        ["s", "CAST(i32 AS BIGINT) + 1"]
+    );
+    assert!(body.aggregates.is_empty());
+    assert_eq!(filter_text(&query), "b");
+}
+
+#[test]
+fn stateless_queries_read_what_they_need() {
+    let query = plan("SELECT price AS p, price * 2 FROM bids WHERE auction = 1 LIMIT 5 OFFSET 2");
+    assert_eq!(query.projection, [1, 2]);
+    assert!(query.event_time.is_none());
+    let Body::Stateless { project, limit, offset } = &query.body else {
+        panic!("{:?}", query.body)
+    };
+    assert_eq!(
+        (texts(project, &query.input), *limit, *offset),
+        (vec!["price".into(), "price * 2".into()], Some(5), 2)
+    );
+    let query = plan("SELECT COUNT(*) FROM typed");
+    assert!(query.projection.is_empty());
+}
+
+#[test]
+fn other_watermarks_are_expressions() {
+    let query = plan(
+        "CREATE TABLE w (v BIGINT, ts TIMESTAMP(3),
+             WATERMARK FOR ts AS CASE WHEN v > 0 THEN ts - INTERVAL '5' SECOND ELSE ts END
+         ) WITH ('connector' = 'fake');
+         SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(ts), INTERVAL '1' DAY))
+         GROUP BY window_start, window_end",
+    );
+    assert_eq!(query.projection, [0, 1]);
+    let Watermark::Expr(expr) = &query.event_time.unwrap().watermark else { panic!("a delay") };
+    assert!(
+        expr.to_string_of(&query.input).starts_with("CASE WHEN v > 0 THEN ts - INTERVAL '5 s'")
+    );
+}
+
+trait Text {
+    fn to_string_of(&self, schema: &arrow::datatypes::Schema) -> String;
+}
+
+impl Text for Expr {
+    fn to_string_of(&self, schema: &arrow::datatypes::Schema) -> String {
+        texts([self], schema).remove(0)
+    }
+}
+
+#[test]
+fn names_keep_their_case_and_types_their_precision() {
+    let query = plan("SELECT `dateTime`, \"price\" AS `Price €`, dateTime AS d FROM bids");
+    let named: Vec<&str> = query.output.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(named, ["dateTime", "Price €", "d"]);
+    let query = plan("SELECT t0, t6, t9, z, tm, u64, f32, CAST(s AS TIMESTAMP) AS c FROM typed");
+    use DataType::*;
+    let types: Vec<DataType> =
+        query.output.fields().iter().map(|f| f.data_type().clone()).collect();
+    assert_eq!(
+        types,
+        [
+            Timestamp(TimeUnit::Second, None),
+            Timestamp(TimeUnit::Microsecond, None),
+            Timestamp(TimeUnit::Nanosecond, None),
+            Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
+            Time32(TimeUnit::Millisecond),
+            UInt64,
+            Float32,
+            Timestamp(TimeUnit::Microsecond, None)
+        ]
+    );
+    plan(
+        "CREATE TABLE l (z TIMESTAMP(3) WITH LOCAL TIME ZONE) WITH ('connector' = 'fake');
+         SELECT CAST(z AS TIMESTAMP WITH LOCAL TIME ZONE) FROM l",
+    );
+}
+
+#[test]
+fn computed_columns_are_called_what_they_say() {
+    let query = plan("SELECT CAST(i32 AS BIGINT), i32, MOD(i64, 2), typed.s FROM typed");
+    let named: Vec<&str> = query.output.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(named, ["CAST(i32 AS BIGINT)", "i32", "MOD(i64, 2)", "s"]);
+    let query = plan("SELECT s, typed.s, s, b AS s9 FROM (SELECT * FROM typed) AS typed");
+    let named: Vec<&str> = query.output.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(named, ["s", "s0", "s1", "s9"]);
+    let query = plan("SELECT COUNT(*), 1 + 1 FROM typed GROUP BY b HAVING COUNT(*) > 1");
+    let named: Vec<&str> = query.output.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(named, ["COUNT(*)", "1 + 1"]);
+}
+
+#[test]
+fn results_go_to_a_sink_in_its_columns() {
+    let text = "INSERT INTO sink (n, who) SELECT i32, s FROM typed";
+    let Ok(Outcome::Insert(planned, _)) = execute(&mut session(), text) else {
+        panic!("no insert")
+    };
+    let output = &planned.query.output;
+    assert_eq!(fields(output), [("who", &DataType::Utf8, true), ("n", &DataType::Int64, true)]);
+}
+
+#[test]
+fn explain_shows_plan_and_pipelines() {
+    let text = "EXPLAIN SELECT window_start, job_id, AVG(cpu_request) AS cpu
+                FROM TABLE(TUMBLE(TABLE task_events, DESCRIPTOR(ts), INTERVAL '2' SECOND))
+                WHERE event_type = 0 GROUP BY window_start, window_end, job_id";
+    let Ok(Outcome::Explain(planned)) = execute(&mut session(), text) else { panic!("no plan") };
+    for part in [
+        "Tumble: time=ts size=2 s",
+        "read task_events: fake (4 of 6 columns)",
+        "compute ts = TO_TIMESTAMP_SECONDS(time_s)",
+        "event time ts, watermark ts - 1 s",
+        "filter event_type = 0",
+        "window of 2 s",
+        "keys job_id BIGINT NOT NULL",
+        "AVG(cpu_request) DOUBLE",
+        "project window_start, job_id, AVG(cpu_request)",
+        "window_start TIMESTAMP(3), job_id BIGINT, cpu DOUBLE",
+    ] {
+        assert!(planned.explain.contains(part), "{part:?} is not in:\n{}", planned.explain);
+    }
+}
+
+#[test]
+fn planning_twice_gives_the_same() {
+    let text = "SELECT auction, NOW() AS t FROM bids WHERE price IN (1, 2, 3, 4, 5)";
+    let plan = || {
+        let mut planner = session();
+        planner.set_start_time_us(1_700_000_000_000_000);
+        match execute(&mut planner, text) {
+            Ok(Outcome::Query(planned)) => planned.explain,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(plan(), plan());
+    assert!(plan().contains("2023-11-14"), "{}", plan());
 }

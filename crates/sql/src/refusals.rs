@@ -1,0 +1,62 @@
+//! What of a logical plan does not run, why, and the nearest thing that does.
+
+use datafusion_expr::{Expr, LogicalPlan};
+
+use crate::error::{Result, SqlError};
+
+/// Refuses expressions that cannot run.
+pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
+    let error = match expr {
+        Expr::Exists(_)
+        | Expr::InSubquery(_)
+        | Expr::ScalarSubquery(_)
+        | Expr::SetComparison(_) => {
+            SqlError::unsupported("subqueries inside expressions do not run as a stream yet")
+                .help("a subquery may stand in FROM; a list of values in IN (…)")
+        }
+        Expr::WindowFunction(_) => SqlError::unsupported("OVER does not run yet")
+            .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
+        Expr::GroupingSet(_) => {
+            SqlError::unsupported("GROUPING SETS, ROLLUP and CUBE do not run yet")
+                .help("write one query for each set of keys")
+        }
+        Expr::Placeholder(_) => {
+            SqlError::unsupported("parameters do not exist here").help("write the value itself")
+        }
+        Expr::Unnest(_) => SqlError::unsupported("UNNEST does not run yet"),
+        Expr::OuterReferenceColumn(..) => {
+            SqlError::unsupported("a subquery cannot refer to the query around it")
+        }
+        Expr::HigherOrderFunction(_) | Expr::Lambda(_) | Expr::LambdaVariable(_) => {
+            SqlError::unsupported("functions of functions do not exist here")
+        }
+        _ => return Ok(()),
+    };
+    Err(error)
+}
+
+/// Why a plan's operator cannot run as a stream, and what can.
+pub(crate) fn refused(plan: &LogicalPlan) -> SqlError {
+    match plan {
+        LogicalPlan::Join(_) => SqlError::unsupported("joins come in a later version")
+            .help("a query reads one table; join before the data gets here"),
+        LogicalPlan::Sort(_) => SqlError::unsupported("ORDER BY does not run on a stream yet")
+            .help(
+                "leave it out: rows come window by window; sort the output, for example with sort",
+            ),
+        LogicalPlan::Union(_) => SqlError::unsupported("UNION comes in a later version")
+            .help("run the queries one by one"),
+        LogicalPlan::Window(_) => SqlError::unsupported("OVER does not run yet")
+            .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
+        LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
+            SqlError::unsupported("a query without a table does not run")
+                .help("add FROM and a table's name")
+        }
+        LogicalPlan::RecursiveQuery(_) => SqlError::unsupported("WITH RECURSIVE does not run"),
+        LogicalPlan::Distinct(_) => SqlError::unsupported("DISTINCT ON does not run")
+            .help("write SELECT DISTINCT, or GROUP BY with MIN or MAX"),
+        LogicalPlan::Unnest(_) => SqlError::unsupported("UNNEST does not run yet"),
+        _ => SqlError::unsupported("this query does not run as a stream")
+            .help("SELECT … FROM … WHERE … GROUP BY … HAVING … does"),
+    }
+}

@@ -1,0 +1,240 @@
+//! Every refusal says what, where and what instead.
+
+use millstream_sql::{ErrorKind, Outcome, parse_script};
+
+use crate::common::*;
+
+const FROM: &str = "FROM TABLE(TUMBLE(TABLE task_events, DESCRIPTOR(ts), INTERVAL '2' SECOND))";
+
+#[track_caller]
+fn refused(text: &str, parts: &[&str]) {
+    let rendered = error(text);
+    for part in parts {
+        assert!(rendered.contains(part), "{part:?} is not in:\n{rendered}");
+    }
+    let (first, rest) = rendered.split_once('\n').expect("a place");
+    assert!(first.starts_with("error: ") && rest.contains("-->"), "{rendered}");
+    for word in
+        ["DataFusion", "Error during", "ParserError", "Utf8", "Int64", "backtrace", "not_impl"]
+    {
+        assert!(!rendered.contains(word), "{word} in:\n{rendered}");
+    }
+}
+
+#[test]
+fn the_place_is_underlined() {
+    let text = format!(
+        "\nSELECT window_start,\n       job_idd, AVG(cpu_request) AS cpu\n{FROM}\nGROUP BY 1, 2"
+    );
+    assert_eq!(
+        error(&text),
+        "error: there is no column 'job_idd' in table 'task_events'
+  --> query.sql:3:8
+   |
+ 3 |        job_idd, AVG(cpu_request) AS cpu
+   |        ^^^^^^^
+  help: did you mean 'job_id'?"
+    );
+}
+
+#[test]
+fn unknown_names() {
+    refused("SELECT * FROM task_event", &["no table 'task_event'", "'task_events'?", "^^^^^^^^^^"]);
+    refused("SELECT Job_Id FROM task_events", &["no column 'Job_Id'", "did you mean 'job_id'?"]);
+    refused("SELECT UPER(user_name) FROM task_events", &["no function 'UPER'", "UPPER?", "^^^^"]);
+    refused("SELECT t.x FROM task_events", &["no table 't' here"]);
+    refused("DROP TABLE bid", &["no table 'bid'", "did you mean 'bids'?"]);
+    refused("DROP VIEW bids", &["'bids' is no view", "DROP TABLE bids"]);
+    refused("SELECT s AS a, b AS a FROM typed", &["same name", "AS"]);
+    refused("SELECT db.x FROM db.bids", &["database"]);
+    refused("INSERT INTO sink (whom, n) SELECT 'a', 1 FROM typed", &["no column 'whom'"]);
+    refused(
+        "SELECT 1 FROM TABLE(TUMBEL(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' SECOND))",
+        &["TUMBEL", "TUMBLE?"],
+    );
+}
+
+#[test]
+fn syntax() {
+    refused("SELEC 1", &["did you mean SELECT?", "^^^^^"]);
+    refused("SELECT user_name FROM typed WERE b", &["found"]);
+    refused("SELECT (1 FROM typed", &["expected", "FROM", "^^^^"]);
+    refused("SELECT 1 FROM", &["expected", "end of the statement"]);
+    refused("SELECT 'open FROM typed", &["string"]);
+    refused("SET workers", &["SET 'key' = 'value'"]);
+    refused("CREATE TABLE t (a BIGINT b INT)", &["expected", "b"]);
+    refused("CREATE TABLE t (a BIGINT)", &["WITH ('connector' ="]);
+    refused("SELECT b FROM typed SELECT b FROM typed", &["separated by ;"]);
+}
+
+#[test]
+fn what_cannot_run_as_a_stream_says_what_does() {
+    refused(
+        "SELECT auction, COUNT(*) FROM bids GROUP BY auction",
+        &["'bids' never ends", "TUMBLE(TABLE bids, DESCRIPTOR(ts)", "^^^^^^^"],
+    );
+    refused("SELECT * FROM bids ORDER BY price", &["ORDER BY", "leave it out"]);
+    refused("SELECT * FROM bids JOIN typed ON TRUE", &["joins come in a later version"]);
+    refused("SELECT * FROM bids, typed", &["joins come in a later version"]);
+    refused("SELECT price FROM bids UNION ALL SELECT i64 FROM typed", &["UNION", "one by one"]);
+    refused("SELECT SUM(price) OVER (PARTITION BY auction) FROM bids", &["OVER", "TUMBLE"]);
+    refused("SELECT * FROM bids WHERE auction IN (SELECT i64 FROM typed)", &["subquery"]);
+    refused("SELECT * FROM bids WHERE EXISTS (SELECT 1 FROM typed)", &["subquery"]);
+    refused("SELECT (SELECT 1 FROM typed) FROM bids", &["subquery"]);
+    refused("SELECT COUNT(DISTINCT i64) FROM typed", &["COUNT(DISTINCT", "later version"]);
+    refused("SELECT b, COUNT(*) FROM typed GROUP BY ROLLUP (b)", &["ROLLUP"]);
+    refused("SELECT b, COUNT(*) FROM typed GROUP BY CUBE (b)", &["CUBE"]);
+    refused(
+        "SELECT COUNT(*) FROM (SELECT b, COUNT(*) FROM typed GROUP BY b)",
+        &["result of a GROUP BY"],
+    );
+    refused("SELECT b, COUNT(*) FROM typed GROUP BY b LIMIT 3", &["LIMIT", "GROUP BY"]);
+    refused("SELECT * FROM (SELECT * FROM bids LIMIT 3) WHERE price > 1", &["LIMIT"]);
+    refused("SELECT * FROM bids FOR SYSTEM_TIME AS OF ts", &["FOR SYSTEM_TIME"]);
+    refused("SELECT * FROM bids TABLESAMPLE (10 PERCENT)", &["TABLESAMPLE"]);
+    refused("SELECT * FROM bids QUALIFY price > 1", &["QUALIFY"]);
+    refused("SELECT * FROM bids FETCH FIRST 3 ROWS ONLY", &["FETCH", "LIMIT"]);
+    refused("SELECT 1", &["FROM"]);
+    refused("VALUES (1)", &["VALUES"]);
+    refused("DELETE FROM bids", &["DELETE"]);
+    refused("UPDATE bids SET price = 1", &["UPDATE"]);
+    refused("SELECT /*+ OPTIONS('a' = 'b') */ * FROM bids", &["hints"]);
+    refused("WITH RECURSIVE r AS (SELECT 1 FROM bids) SELECT * FROM r", &["RECURSIVE"]);
+    refused("SELECT RANDOM() FROM bids", &["RANDOM", "same results"]);
+    refused("SELECT PROCTIME() FROM bids", &["PROCTIME", "event time"]);
+    refused("SELECT DISTINCT ON (price) price FROM bids", &["DISTINCT ON"]);
+    refused("SHOW TABLES", &["SHOW"]);
+}
+
+#[test]
+fn windows() {
+    for name in ["HOP", "CUMULATE", "SESSION"] {
+        refused(
+            &format!(
+                "SELECT * FROM TABLE({name}(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
+            ),
+            &[name, "later version", "TUMBLE works"],
+        );
+    }
+    refused(
+        "SELECT COUNT(*) FROM bids GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
+        &["stands in FROM"],
+    );
+    refused(
+        &format!("SELECT job_id, COUNT(*) {FROM} GROUP BY job_id"),
+        &["does not group by it", "GROUP BY window_start, window_end, …"],
+    );
+    let window = |table: &str, time: &str, size: &str| {
+        format!(
+            "SELECT window_start, COUNT(*)
+             FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR({time}), {size}))
+             GROUP BY window_start"
+        )
+    };
+    let second = "INTERVAL '1' SECOND";
+    refused(&window("typed", "t6", second), &["no watermark", "WATERMARK FOR t6 AS t6 - INTERVAL"]);
+    refused(&window("bids", "dateTime", second), &["not the event time", "DESCRIPTOR(ts)"]);
+    refused(&window("bids", "datetime", second), &["no column 'datetime'", "'dateTime'"]);
+    refused(&window("bids", "ts", "INTERVAL '0' SECOND"), &["must be positive"]);
+    refused(&window("bids", "ts", "INTERVAL '1' MONTH"), &["months"]);
+    refused(&window("bids", "ts", "10"), &["interval"]);
+    refused(&window("bids", "ts", "INTERVAL '0.0001' SECOND"), &["milliseconds"]);
+}
+
+#[test]
+fn types_that_do_not_go_together() {
+    refused("SELECT SUM(s) FROM typed", &["no SUM of STRING"]);
+    refused("SELECT s + 1 FROM typed WHERE s + dt > 1", &["STRING"]);
+    refused("SELECT b FROM typed WHERE i64", &["BOOLEAN"]);
+    refused(
+        "CREATE TABLE t (a GEOMETRY) WITH ('connector' = 'fake')",
+        &["GEOMETRY", "DECIMAL(p, s)"],
+    );
+    refused("CREATE TABLE t (a ARRAY<INT>) WITH ('connector' = 'fake')", &["ARRAY"]);
+    refused("SELECT CAST(b AS UUID) FROM typed", &["UUID"]);
+    refused("CREATE TABLE t (a DECIMAL(40, 2)) WITH ('connector' = 'fake')", &["DECIMAL(40, 2)"]);
+    refused(
+        "INSERT INTO sink SELECT s, f64 FROM typed",
+        &["column 'n'", "is BIGINT", "CAST(f64 AS BIGINT)"],
+    );
+    refused("INSERT INTO sink SELECT s FROM typed", &["takes 2 columns", "gives 1"]);
+}
+
+#[test]
+fn tables() {
+    let create = |body: &str| format!("CREATE TABLE t ({body}) WITH ('connector' = 'fake')");
+    refused(&create("a BIGINT, a INT"), &["two columns 'a'"]);
+    refused(&create("a BIGINT, PRIMARY KEY (a) NOT ENFORCED"), &["keys", "leave this line out"]);
+    refused(
+        &create("a BIGINT, WATERMARK FOR a AS a"),
+        &["not a timestamp", "to_timestamp_seconds(a)"],
+    );
+    refused(&create("ts TIMESTAMP(3), WATERMARK FOR tz AS tz"), &["no column 'tz'", "'ts'"]);
+    refused(&create("ts TIMESTAMP(3), WATERMARK FOR ts AS 5"), &["must be a timestamp"]);
+    refused(&create("a BIGINT, b AS aa + 1"), &["no column 'aa'", "did you mean 'a'?"]);
+    refused(&create("a BIGINT, b AS SUM(a)"), &["aggregate"]);
+    refused("CREATE TABLE bids (a BIGINT) WITH ('connector' = 'fake')", &["exists already"]);
+    refused("CREATE TABLE t (a INT) WITH ('connector' = 'fake', 'connector' = 'x')", &["twice"]);
+    refused(
+        "CREATE TABLE t (a INT) WITH ('connector' = 'fke');\nSELECT * FROM t",
+        &["no connector 'fke'", "query.sql:1:44", "did you mean 'fake'?"],
+    );
+    refused("SET 'memroy' = '1GB'", &["memroy", "did you mean 'memory'?"]);
+    refused("SELECT * FROM sink", &["connector"]);
+    refused("INSERT INTO typed SELECT * FROM typed", &["connector"]);
+}
+
+#[test]
+fn deep_nesting_ends_in_an_error() {
+    let brackets = format!("SELECT {}1{} FROM typed", "(".repeat(5000), ")".repeat(5000));
+    refused(&brackets, &["nested too deeply"]);
+    let calls = format!("SELECT {}1{} FROM typed", "ABS(".repeat(5000), ")".repeat(5000));
+    refused(&calls, &["nested too deeply"]);
+    let chain = format!("SELECT {}1 FROM typed", "1 + ".repeat(20_000));
+    refused(&chain, &["nested too deeply"]);
+    let nots = format!("SELECT {} b FROM typed", "NOT ".repeat(5000));
+    refused(&nots, &["query.sql:1:"]);
+    let mut doubling = String::from("CREATE VIEW v0 AS SELECT i64 AS a FROM typed;");
+    for i in 1..40 {
+        doubling.push_str(&format!("CREATE VIEW v{i} AS SELECT a + a AS a FROM v{};", i - 1));
+    }
+    refused(&doubling, &["parts"]);
+}
+
+#[test]
+fn long_but_reasonable_statements_run() {
+    let chain = format!("SELECT {}i64 FROM typed", "i64 + ".repeat(300));
+    plan(&chain);
+    let ors = (0..900).map(|i| format!("i64 = {i}")).collect::<Vec<_>>().join(" OR ");
+    let query = plan(&format!("SELECT i64 FROM typed WHERE {ors}"));
+    // Evaluated on an ordinary stack.
+    let evaluated =
+        query.filter.unwrap().evaluate(&arrow::array::RecordBatch::new_empty(query.input));
+    assert!(evaluated.is_ok());
+}
+
+#[test]
+fn statements_keep_their_text_and_place() {
+    let statements = parse_script("SET a = 1;\n\n SELECT 'é;' -- ;\n FROM t ; ;", "s").unwrap();
+    let texts: Vec<String> = statements.iter().map(|s| s.text()).collect();
+    assert_eq!(texts, ["SET a = 1", "SELECT 'é;' -- ;\n FROM t"]);
+    assert!(!statements[0].is_query() && statements[1].is_query());
+}
+
+#[test]
+fn settings_reach_the_planner() {
+    let mut planner = session();
+    execute(
+        &mut planner,
+        "SET 'batch.rows' = '17'; SET fragment.mode = pass-through; SET allowed_lateness = '5 s'",
+    )
+    .unwrap();
+    assert_eq!(planner.settings().batch_rows, 17);
+    assert_eq!(planner.settings().allowed_lateness_us, 5_000_000);
+    let error = execute(&mut planner, "SET workers = many").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Setting);
+    assert!(matches!(
+        execute(&mut planner, "SET workers = 2"),
+        Ok(Outcome::Set { key }) if key == "workers"
+    ));
+}

@@ -1,0 +1,197 @@
+//! What expressions give, row by row, worked out by hand.
+
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::util::display::array_value_to_string;
+use millstream_engine::plan::{Body, Query};
+use millstream_sql::Outcome;
+
+use crate::common::*;
+
+const TABLE: &str = "CREATE TABLE e (
+    a BIGINT, b INT, x DOUBLE, d DECIMAL(10, 2), s STRING, t TIMESTAMP(3), f BOOLEAN,
+    WATERMARK FOR t AS t
+) WITH ('connector' = 'fake');";
+
+/// Three rows; the second is all NULL.
+fn rows() -> RecordBatch {
+    let d: Decimal128Array = [Some(125), None, Some(-300)].into_iter().collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("a", Arc::new(Int64Array::from(vec![Some(7), None, Some(-7)]))),
+        ("b", Arc::new(Int32Array::from(vec![Some(2), None, Some(0)]))),
+        ("x", Arc::new(Float64Array::from(vec![Some(1.5), None, Some(-0.5)]))),
+        ("d", Arc::new(d.with_precision_and_scale(10, 2).unwrap())),
+        ("s", Arc::new(StringArray::from(vec![Some("a,b,c"), None, Some("")]))),
+        // 2024-02-29 13:14:15.678, and a millisecond before 1970.
+        (
+            "t",
+            Arc::new(TimestampMillisecondArray::from(vec![
+                Some(1_709_212_455_678),
+                None,
+                Some(-1),
+            ])),
+        ),
+        ("f", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)]))),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true)))
+        .unwrap()
+}
+
+/// Runs the stateless query `text` over [`rows`].
+fn run(text: &str) -> Result<RecordBatch, String> {
+    let query = match execute(&mut empty_session(), &format!("{TABLE}{text}")) {
+        Ok(Outcome::Query(planned)) => planned.query,
+        Ok(other) => panic!("{other:?}"),
+        Err(e) => return Err(e.render()),
+    };
+    run_query(&query).map_err(|e| e.to_string())
+}
+
+fn run_query(query: &Query) -> millstream_engine::Result<RecordBatch> {
+    let Body::Stateless { project, .. } = &query.body else { panic!("{:?}", query.body) };
+    let mut batch = rows().project(&query.projection).unwrap();
+    assert!(query.derived.is_empty());
+    if let Some(filter) = &query.filter {
+        let mask = filter.evaluate(&batch)?;
+        batch = arrow::compute::filter_record_batch(&batch, mask.as_boolean()).unwrap();
+    }
+    let columns = project.iter().map(|e| e.evaluate(&batch)).collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(query.output.clone(), columns, &options).unwrap())
+}
+
+fn column(batch: &RecordBatch) -> Vec<String> {
+    let column = batch.column(0);
+    let null = |row| column.logical_nulls().is_some_and(|n| n.is_null(row));
+    let show = |row| match null(row) {
+        true => "NULL".to_string(),
+        false => array_value_to_string(column, row).unwrap(),
+    };
+    (0..batch.num_rows()).map(show).collect()
+}
+
+#[track_caller]
+fn gives(expr: &str, expected: [&str; 3]) {
+    let batch =
+        run(&format!("SELECT {expr} AS v FROM e")).unwrap_or_else(|e| panic!("{expr}: {e}"));
+    assert_eq!(column(&batch), expected, "{expr}");
+}
+
+#[track_caller]
+fn fails(expr: &str, parts: &[&str]) {
+    let text = match run(&format!("SELECT {expr} AS v FROM e")) {
+        Ok(batch) => panic!("{expr} gave {:?}", column(&batch)),
+        Err(text) => text,
+    };
+    for part in parts {
+        assert!(text.contains(part), "{expr}: {text}");
+    }
+}
+
+#[test]
+fn arithmetic_truncates_towards_zero() {
+    gives("a + 1", ["8", "NULL", "-6"]);
+    gives("a / 2", ["3", "NULL", "-3"]);
+    gives("a % 2", ["1", "NULL", "-1"]);
+    gives("MOD(a, 4)", ["3", "NULL", "-3"]);
+    gives("-a", ["-7", "NULL", "7"]);
+    gives("a * x", ["10.5", "NULL", "3.5"]);
+    gives("d + d", ["2.50", "NULL", "-6.00"]);
+    gives("d * 2", ["2.50", "NULL", "-6.00"]);
+    gives("10 / NULLIF(b, 0)", ["5", "NULL", "NULL"]);
+}
+
+#[test]
+fn overflow_and_division_by_zero_are_errors_that_name_the_expression() {
+    fails("a / b", &["division by zero", "a / CAST(b AS BIGINT)", "NULLIF"]);
+    fails("a % b", &["division by zero"]);
+    fails("a + 9223372036854775807", &["a + 9223372036854775807", "does not fit BIGINT"]);
+    fails("a - 9223372036854775807 - 9", &["does not fit BIGINT"]);
+    fails("a * 9223372036854775807", &["does not fit BIGINT"]);
+    fails("CAST(a * 100 AS TINYINT)", &["CAST(a * 100 AS TINYINT)", "TINYINT"]);
+    fails("CAST(s AS INT)", &["CAST(s AS INT)", "INT", "TRY_CAST"]);
+    gives("TRY_CAST(s AS INT)", ["NULL", "NULL", "NULL"]);
+}
+
+#[test]
+fn and_or_stop_where_the_row_is_decided() {
+    gives("b <> 0 AND a / b > 1", ["true", "NULL", "false"]);
+    gives("b = 0 OR a / b > 1", ["true", "NULL", "true"]);
+    gives("CASE WHEN b <> 0 THEN a / b ELSE 0 END", ["3", "0", "0"]);
+    let batch = run("SELECT a FROM (SELECT * FROM e WHERE b <> 0) WHERE 10 / b = 5").unwrap();
+    assert_eq!(column(&batch), ["7"]);
+    let batch = run("SELECT 10 / b AS v FROM (SELECT * FROM e WHERE b > 0)").unwrap();
+    assert_eq!(column(&batch), ["5"]);
+}
+
+#[test]
+fn conditions_know_three_values() {
+    gives("f AND NULL", ["NULL", "NULL", "false"]);
+    gives("f OR NULL", ["true", "NULL", "NULL"]);
+    gives("NOT f", ["false", "NULL", "true"]);
+    gives("a IN (7, NULL)", ["true", "NULL", "NULL"]);
+    gives("a NOT IN (7, NULL)", ["false", "NULL", "NULL"]);
+    gives("a BETWEEN -7 AND 0", ["false", "NULL", "true"]);
+    gives("f IS NOT TRUE", ["false", "true", "true"]);
+    gives("a IS DISTINCT FROM 7", ["false", "true", "true"]);
+    gives("d > 1.2", ["true", "NULL", "false"]);
+    gives("s LIKE 'a%'", ["true", "NULL", "false"]);
+}
+
+#[test]
+fn functions_mean_what_flink_says() {
+    gives("CONCAT(s, '-', 'x')", ["a,b,c-x", "NULL", "-x"]);
+    gives("CONCAT_WS('-', s, 'x')", ["a,b,c-x", "x", "-x"]);
+    gives("GREATEST(a, 3)", ["7", "NULL", "3"]);
+    gives("LEAST(a, 3)", ["3", "NULL", "-7"]);
+    gives("LOG(EXP(x))", ["1.5", "NULL", "-0.5"]);
+    gives("REGEXP_REPLACE(s, '[abc]', 'x')", ["x,x,x", "NULL", ""]);
+    gives("REGEXP_EXTRACT(s, '(b),(.)', 2)", ["c", "NULL", "NULL"]);
+    gives("SPLIT_INDEX(s, ',', 1)", ["b", "NULL", "NULL"]);
+    gives("SPLIT_INDEX(s, ',', 3)", ["NULL", "NULL", "NULL"]);
+    gives("IF(a > 0, 'up', 'down')", ["up", "down", "down"]);
+    gives("COALESCE(s, 'none')", ["a,b,c", "none", ""]);
+    gives("CHAR_LENGTH(s)", ["5", "NULL", "0"]);
+    gives("UPPER(s) || '!'", ["A,B,C!", "NULL", "!"]);
+    gives("SUBSTRING(s FROM 3 FOR 1)", ["b", "NULL", ""]);
+    gives("POSITION('b' IN s)", ["3", "NULL", "0"]);
+    gives("TRIM(BOTH 'a' FROM s)", [",b,c", "NULL", ""]);
+    gives("ABS(a)", ["7", "NULL", "7"]);
+    gives("SIGN(x)", ["1.0", "NULL", "-1.0"]);
+    gives("a NOT IN (1, CASE WHEN f THEN 3 ELSE 2 END, 5)", ["true", "NULL", "true"]);
+    gives("x + 0.5 IN (-0.0, 3.0, 4.0, 5.0, 6.0)", ["false", "NULL", "true"]);
+    gives("LOCATE('b', s)", ["3", "NULL", "0"]);
+}
+
+#[test]
+fn dates_and_times() {
+    gives("YEAR(t)", ["2024", "NULL", "1969"]);
+    gives("HOUR(t)", ["13", "NULL", "23"]);
+    gives("EXTRACT(SECOND FROM t)", ["15", "NULL", "59"]);
+    // 2024-02-29 was a Thursday, 1969-12-31 a Wednesday; Sunday is 1.
+    gives("DAYOFWEEK(t)", ["5", "NULL", "4"]);
+    gives("DATE_FORMAT(t, 'yyyy/MM/dd HH:mm')", ["2024/02/29 13:14", "NULL", "1969/12/31 23:59"]);
+    gives("CAST(t AS DATE)", ["2024-02-29", "NULL", "1969-12-31"]);
+    gives("t + INTERVAL '1' DAY", ["2024-03-01T13:14:15.678", "NULL", "1970-01-01T23:59:59.999"]);
+    gives("t < TIMESTAMP '2024-01-01 00:00:00'", ["false", "NULL", "true"]);
+    gives("t < TIMESTAMP '9999-12-31 23:59:59'", ["true", "NULL", "true"]);
+    gives("FROM_UNIXTIME(a)", ["1970-01-01 00:00:07", "NULL", "1969-12-31 23:59:53"]);
+    gives(
+        "TO_TIMESTAMP('2024-02-29 01:02', 'yyyy-MM-dd HH:mm')",
+        ["2024-02-29T01:02:00", "2024-02-29T01:02:00", "2024-02-29T01:02:00"],
+    );
+}
+
+#[test]
+fn a_window_without_grouping_adds_its_columns() {
+    // The row without a time is in no window. -1 ms lies in the window before 1970.
+    let text = "SELECT window_start, window_end, window_time, a
+                FROM TABLE(TUMBLE(TABLE e, DESCRIPTOR(t), INTERVAL '10' SECOND))";
+    let batch = run(text).unwrap();
+    assert_eq!(column(&batch), ["2024-02-29T13:14:10", "1969-12-31T23:59:50"]);
+    let time = array_value_to_string(batch.column(2), 1).unwrap();
+    assert_eq!(time, "1969-12-31T23:59:59.999");
+    let late = run(&format!("{text} WHERE window_end <= TIMESTAMP '1970-01-01 00:00:00'")).unwrap();
+    assert_eq!(column(&late), ["1969-12-31T23:59:50"]);
+}
