@@ -6,6 +6,7 @@
 //! that is still growing to full size.
 
 use std::ptr;
+use std::sync::Arc;
 
 /// Rows in a full chunk.
 pub const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
@@ -14,17 +15,86 @@ const CHUNK_MASK: u32 = CHUNK_ROWS as u32 - 1;
 /// Rows in the first chunk of a small log.
 const FIRST_ROWS: usize = 64;
 
+/// A log of this many chunks takes further ones from slabs.
+const SLAB_CHUNKS: usize = 4;
+
 /// Number of a row in its log, for the log's whole life. 0 is never a row.
 pub(crate) type RowId = u32;
 
 /// Memory for rows: word-aligned, of which `rows` are written.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Its length stays 0: rows are written through the pointer, and words need no destructor.
-    memory: Vec<u64>,
+    memory: Memory,
     rows: u32,
     /// One bit per row that is not part of the state (adopted, but its key stood elsewhere).
     dead: Option<Box<[u64; CHUNK_ROWS / 64]>>,
+}
+
+/// A run of words, alone or a part of a slab, that is freed when its last part is dropped.
+#[derive(Debug)]
+struct Memory {
+    start: *mut u64,
+    words: usize,
+    _slab: Arc<Slab>,
+}
+
+// SAFETY: a memory is the only one that uses its words; the slab only keeps them allocated.
+unsafe impl Send for Memory {}
+
+/// Large enough for the system to back it with a huge page: rows are met at random, and with small
+/// pages each costs an address translation besides its cache line.
+const SLAB_BYTES: usize = 2 << 20;
+
+/// An allocation; its length stays 0, since rows are written through pointers and words need no
+/// destructor.
+#[derive(Debug)]
+struct Slab(#[expect(dead_code, reason = "only held, to be freed")] Vec<u64>);
+
+// SAFETY: nobody touches the vector but to free it.
+unsafe impl Sync for Slab {}
+
+impl Memory {
+    /// `words` words in an allocation of their own.
+    fn alone(words: usize) -> Memory {
+        let mut all: Vec<u64> = Vec::with_capacity(words);
+        Memory { start: all.as_mut_ptr(), words, _slab: Arc::new(Slab(all)) }
+    }
+
+    /// `count` memories of `words` words each that share a huge page. The last comes first, since a
+    /// pool hands out its last.
+    fn slab(words: usize, count: usize) -> impl Iterator<Item = Memory> {
+        let slack = SLAB_BYTES / 8;
+        let mut all: Vec<u64> = Vec::with_capacity(words * count + slack);
+        // From a huge page's boundary on; what lies before and behind is never touched.
+        let start = all.as_mut_ptr();
+        let start = start.wrapping_add(start.align_offset(SLAB_BYTES).min(slack));
+        advise_huge(start, words * count * 8);
+        let slab = Arc::new(Slab(all));
+        (0..count).rev().map(move |i| Memory {
+            start: start.wrapping_add(i * words),
+            words,
+            _slab: slab.clone(),
+        })
+    }
+
+    fn capacity(&self) -> usize {
+        self.words
+    }
+
+    fn as_ptr(&self) -> *mut u64 {
+        self.start
+    }
+}
+
+fn advise_huge(start: *mut u64, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the range lies within one allocation; the advice changes no contents. That it fails where
+    // huge pages are not to be had is all right.
+    unsafe {
+        libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
 }
 
 impl Chunk {
@@ -62,7 +132,7 @@ impl Chunk {
 /// Full-size chunks waiting to be used again, so that steady work touches no fresh memory.
 #[derive(Debug)]
 pub struct ChunkPool {
-    free: Vec<Vec<u64>>,
+    free: Vec<Memory>,
     row_words: usize,
     limit: usize,
 }
@@ -74,8 +144,16 @@ impl ChunkPool {
         ChunkPool { free: Vec::new(), row_words, limit }
     }
 
-    fn take(&mut self) -> Vec<u64> {
-        self.free.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_ROWS * self.row_words))
+    /// Whether a log is large enough already for its next chunks to come in slabs: `slabs`.
+    fn take(&mut self, slabs: bool) -> Memory {
+        if let Some(memory) = self.free.pop() {
+            return memory;
+        }
+        let words = CHUNK_ROWS * self.row_words;
+        if slabs {
+            self.free.extend(Memory::slab(words, SLAB_BYTES / (words * 8)));
+        }
+        self.free.pop().unwrap_or_else(|| Memory::alone(words))
     }
 
     pub(crate) fn give(&mut self, chunk: Chunk) {
@@ -145,7 +223,7 @@ impl Cursor<'_> {
         let index = ((self.next >> CHUNK_BITS) - self.log.first_chunk) as usize;
         let row = self.next & CHUNK_MASK;
         if let Some(chunk) = self.log.chunks.get(index) {
-            let first = chunk.memory.as_ptr().cast_mut();
+            let first = chunk.memory.as_ptr();
             self.place = first.wrapping_add(row as usize * self.log.row_words);
             self.left = CHUNK_ROWS as u32 - row;
         }
@@ -210,16 +288,16 @@ impl Log {
         while self.chunks.len() * CHUNK_ROWS < end {
             let small = self.chunks.is_empty() && end <= CHUNK_ROWS / 2;
             let memory = if small {
-                Vec::with_capacity(end.max(FIRST_ROWS).next_power_of_two() * self.row_words)
+                Memory::alone(end.max(FIRST_ROWS).next_power_of_two() * self.row_words)
             } else {
-                pool.take()
+                pool.take(self.chunks.len() >= SLAB_CHUNKS)
             };
             self.push(Chunk { memory, rows: 0, dead: None });
         }
     }
 
-    fn push(&mut self, mut chunk: Chunk) {
-        self.starts.push(chunk.memory.as_mut_ptr());
+    fn push(&mut self, chunk: Chunk) {
+        self.starts.push(chunk.memory.as_ptr());
         self.chunks.push(chunk);
     }
 
@@ -235,17 +313,17 @@ impl Log {
             return;
         }
         let rows = end.next_power_of_two().min(CHUNK_ROWS);
-        let mut memory: Vec<u64> = Vec::with_capacity(rows * self.row_words);
+        let memory = Memory::alone(rows * self.row_words);
         // SAFETY: the old memory holds `chunk.rows` written rows, the new one has room for more, and
         // they are different allocations.
         unsafe {
             ptr::copy_nonoverlapping(
                 chunk.memory.as_ptr(),
-                memory.as_mut_ptr(),
+                memory.as_ptr(),
                 chunk.rows as usize * self.row_words,
             );
         }
-        self.starts[0] = memory.as_mut_ptr();
+        self.starts[0] = memory.as_ptr();
         chunk.memory = memory;
     }
 

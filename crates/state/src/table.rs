@@ -513,9 +513,9 @@ impl Table {
         let sources = Sources::new(chunk, rows.start, &self.layout);
         words.resize(count * width, 0);
         hashes.resize(count, 0);
-        // SAFETY (both): the chunk's rows are written and have at least `width` words.
         if self.one_word_keys() {
             for (k, word) in words.iter_mut().enumerate() {
+                // SAFETY: the chunk's rows are written and have at least one word.
                 *word = unsafe { *sources.place(k) };
             }
             hash_each_word(words, hashes);
@@ -523,7 +523,7 @@ impl Table {
         }
         for (k, hash) in hashes.iter_mut().enumerate() {
             let key = &mut words[k * width..(k + 1) * width];
-            // SAFETY: see above.
+            // SAFETY: the chunk's rows are written and have at least `width` words.
             key.copy_from_slice(unsafe { std::slice::from_raw_parts(sources.place(k), width) });
             for &var in self.layout.var_words() {
                 key[var] &= !0xFFFF_FFFF; // the offset is no part of the key
@@ -702,12 +702,12 @@ impl<'t> RowsRef<'t> {
     pub fn collect<T>(&self, word: usize, value: impl Fn(u64) -> T) -> Vec<T> {
         assert!(word < self.layout.row_words());
         // SAFETY: rows are written and have `row_words` words; the table is borrowed.
+        let read = |place: *const u64| value(unsafe { *place.add(word) });
         match self.rows {
             Rows::Dense { first, count, row_words } => {
-                (0..count).map(|row| value(unsafe { *first.add(row * row_words + word) })).collect()
+                (0..count).map(|row| read(first.wrapping_add(row * row_words))).collect()
             }
-            // SAFETY: as above.
-            Rows::Listed(rows) => rows.iter().map(|row| value(unsafe { *row.add(word) })).collect(),
+            Rows::Listed(rows) => rows.iter().map(|place| read(*place)).collect(),
         }
     }
 

@@ -155,8 +155,9 @@ impl<'t> Block<'t> {
     /// Counts one input per position.
     #[inline]
     pub fn count(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
-        // SAFETY (all `change` closures here): `each` passes the place of the slot's first word in a
-        // row that the block has to itself, and checked that the slot lies within the row.
+        // What holds for all closures passed to `each` here: it gives them the place of the slot's first
+        // word in a row that the block has to itself, and has checked that the slot lies within it.
+        // SAFETY: so this is a word to be written.
         self.each(slot, picks, |place, _, _| unsafe { *place += 1 });
     }
 
@@ -210,8 +211,8 @@ impl<'t> Block<'t> {
         picks: Option<&[u32]>,
         value: impl Fn(usize) -> i64,
     ) {
-        // SAFETY: see `count`.
         if slot.kind == ValueKind::Max64 {
+            // SAFETY: see `count`.
             self.each(slot, picks, |p, k, _| unsafe { *p = (*p as i64).max(value(k)) as u64 });
         } else {
             // SAFETY: see `count`.
