@@ -156,7 +156,7 @@ impl Intake {
         window: Option<(Tumble, i64)>,
     ) -> Intake {
         let now = env.now_us();
-        let state = |_: &Box<dyn Split>| SplitState {
+        let state = || SplitState {
             read: 0,
             stamped: 0,
             watermark: BEGINNING,
@@ -170,7 +170,7 @@ impl Intake {
         };
         Intake {
             state: Mutex::new(State {
-                splits: splits.iter().map(state).collect(),
+                splits: splits.iter().map(|_| state()).collect(),
                 current: vec![None; workers],
                 low: BEGINNING,
                 passed: BEGINNING,
