@@ -15,7 +15,7 @@ WRONG_SQL = {
     "column": (f"SELECT kk, COUNT(*) AS n {TUMBLE} {GROUP}, kk", ["kk", "did you mean 'k'?"], "kk"),
     "column in WHERE": ("SELECT k FROM events WHERE vv = 1", ["vv", "did you mean 'v'?"], "vv"),
     "table": ("SELECT k FROM event", ["event", "did you mean 'events'?"], "event"),
-    "function": (f"SELECT SUMM(v) AS s {TUMBLE} {GROUP}", ["SUMM", "did you mean", "sum"], "SUMM"),
+    "function": (f"SELECT SUMM(v) AS s {TUMBLE} {GROUP}", ["SUMM", "did you mean", "did you mean SUM"], "SUMM"),
     "spelling": ("SELEKT k FROM events", ["SELEKT"], "SELEKT"),
     # WHERE reads as a table's name here and v as its alias, so it is the = that cannot follow.
     "missing table": ("SELECT k FROM WHERE v = 1", [], "="),
