@@ -97,18 +97,29 @@ impl Slices {
         }
     }
 
+    /// Makes sure that there is a slice that begins at `start`.
+    fn open(&mut self, start: i64) {
+        if self.slices.contains_key(&start) {
+            return;
+        }
+        // It will hold, most likely, about as many keys as the window that ends.
+        let latest = self.slices.values().next_back().map_or(0, |s| s.primary.rows());
+        let keys = self.expected_keys.max(latest);
+        let primary = self.spare_tables.pop();
+        let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
+        let fragments = (0..self.leaders.count()).map(|_| None).collect();
+        self.slices.insert(start, Slice { primary, fragments });
+    }
+
     /// Updates the slice that begins at `start` with the selected rows of a batch; returns how many
     /// of them went into fragments.
     pub(crate) fn update(&mut self, start: i64, grouping: &Grouping, input: &Selected<'_>) -> u64 {
-        let (layout, leaders) = (&self.layout, self.leaders.count());
-        let slice = self.slices.entry(start).or_insert_with(|| Slice {
-            primary: (self.spare_tables.pop())
-                .unwrap_or_else(|| Table::expecting(layout.clone(), self.expected_keys)),
-            fragments: (0..leaders).map(|_| None).collect(),
-        });
+        let leaders = self.leaders.count();
+        self.open(start);
+        let Some(slice) = self.slices.get_mut(&start) else { return 0 };
         let mut update = Update {
             slice,
-            layout,
+            layout: &self.layout,
             me: self.me,
             mode: self.mode,
             pool: &mut self.pool,
@@ -162,12 +173,8 @@ impl Slices {
 
     /// Merges a segment that another worker sealed; true if it was adopted where it stands.
     pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
-        let (layout, leaders) = (&self.layout, self.leaders.count());
-        let slice = self.slices.entry(start).or_insert_with(|| Slice {
-            primary: (self.spare_tables.pop())
-                .unwrap_or_else(|| Table::expecting(layout.clone(), self.expected_keys)),
-            fragments: (0..leaders).map(|_| None).collect(),
-        });
+        self.open(start);
+        let Some(slice) = self.slices.get_mut(&start) else { return false };
         let segment = if slice.primary.adopts(&segment) {
             match slice.primary.adopt(segment, &mut self.scratch) {
                 Ok(_) => return true,

@@ -194,8 +194,6 @@ pub(crate) struct Cursor<'a> {
     /// Number of the next row.
     next: RowId,
     place: *mut u64,
-    /// Rows that still fit into the chunk.
-    left: u32,
 }
 
 impl Cursor<'_> {
@@ -206,26 +204,23 @@ impl Cursor<'_> {
     /// `commit` when the block is done, before anybody reads it.
     #[inline(always)]
     pub(crate) unsafe fn append(&mut self, row_words: usize) -> (RowId, *mut u64) {
-        if self.left == 0 {
-            self.next_chunk();
+        if self.next & CHUNK_MASK == 0 {
+            self.point();
         }
-        debug_assert!(self.left > 0);
         let (id, place) = (self.next, self.place);
         self.next += 1;
-        self.left -= 1;
         self.place = place.wrapping_add(row_words);
         (id, place)
     }
 
+    /// Finds the place of the next row.
     #[cold]
     #[inline(never)]
-    fn next_chunk(&mut self) {
+    fn point(&mut self) {
         let index = ((self.next >> CHUNK_BITS) - self.log.first_chunk) as usize;
-        let row = self.next & CHUNK_MASK;
-        if let Some(chunk) = self.log.chunks.get(index) {
-            let first = chunk.memory.as_ptr();
-            self.place = first.wrapping_add(row as usize * self.log.row_words);
-            self.left = CHUNK_ROWS as u32 - row;
+        let row = (self.next & CHUNK_MASK) as usize;
+        if let Some(start) = self.log.starts.get(index) {
+            self.place = start.wrapping_add(row * self.log.row_words);
         }
     }
 
@@ -304,7 +299,9 @@ impl Log {
     /// A cursor for the rows that were reserved.
     pub(crate) fn cursor(&self) -> Cursor<'_> {
         let starts = self.starts.as_ptr().wrapping_sub(self.first_chunk as usize);
-        Cursor { log: self, starts, next: self.next, place: ptr::null_mut(), left: 0 }
+        let mut cursor = Cursor { log: self, starts, next: self.next, place: ptr::null_mut() };
+        cursor.point();
+        cursor
     }
 
     fn grow_first(&mut self, end: usize) {

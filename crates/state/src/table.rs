@@ -227,9 +227,11 @@ impl Table {
         let last = first.wrapping_add(slots.len());
         let (row_number, hash_half) = if cfg!(target_endian = "little") { (0, 1) } else { (1, 0) };
         let mut cursor = self.log.cursor();
-        let mut out = places.as_mut_ptr();
-        let mut new = 0;
-        for (&hash, &word) in hashes.iter().zip(words) {
+        let (start, out) = (cursor.end(), places.as_mut_ptr());
+        for i in 0..hashes.len() {
+            // SAFETY: all three are as long as `hashes`, which was checked above.
+            let (hash, word, out) =
+                unsafe { (*hashes.get_unchecked(i), *words.get_unchecked(i), out.add(i)) };
             let high = (hash >> 32) as u32;
             let mut slot = first.wrapping_add((u64::from(high).wrapping_mul(count) >> 32) as usize);
             let place = loop {
@@ -245,7 +247,6 @@ impl Table {
                     }
                     entry[row_number] = id;
                     entry[hash_half] = high;
-                    new += 1;
                     break place;
                 }
                 if entry[hash_half] == high {
@@ -264,16 +265,13 @@ impl Table {
                     slot = first;
                 }
             };
-            // SAFETY: the capacity was checked above.
-            unsafe {
-                out.write(place);
-                out = out.add(1);
-            }
+            // SAFETY: as above.
+            unsafe { out.write(place) };
         }
         let end = cursor.end();
         // SAFETY: as many have been written.
         unsafe { places.set_len(hashes.len()) };
-        self.index.add_len(new);
+        self.index.add_len((end - start) as usize);
         self.log.commit(end);
         for (i, &word) in words.iter().enumerate() {
             // SAFETY: all places are written rows, whose first word is the key.
