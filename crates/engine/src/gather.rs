@@ -149,8 +149,8 @@ impl Gather {
 
     fn write_sorted(&self, worker: usize, batches: Vec<RecordBatch>) -> Result<()> {
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-        self.held_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         let sorted = sort_rows(&self.schema, batches)?;
+        self.held_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         let rows = sorted.num_rows();
         for start in (0..rows).step_by(WRITE_ROWS) {
             let len = WRITE_ROWS.min(rows - start);

@@ -405,7 +405,7 @@ impl Shared {
         }
         Err(Error::Memory {
             operator: self.operator.clone(),
-            bytes,
+            bytes: bytes + growing,
             keys: sum.keys,
             budget: self.settings.memory_bytes,
         })

@@ -196,6 +196,10 @@ impl Worker {
         if let Some(fire) = &mut state.firing {
             if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
                 shared.written(self.id, fire.start, rows, last)?;
+                // Rows that wait for their order are held beside the state they come from.
+                if shared.gather.held_bytes() > 0 {
+                    shared.check_budget()?;
+                }
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
                 state.slices.recycle(fire.into_table());

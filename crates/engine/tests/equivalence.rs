@@ -105,7 +105,7 @@ fn threads_agree_with_a_sequential_run() {
 }
 
 #[test]
-fn fragments_change_their_mode_and_large_segments_are_adopted() {
+fn fragments_change_their_mode() {
     let mut random = Random::new(5);
     // Unique keys first, few keys later.
     let mut data = records(&mut random, 2, 60_000, 1 << 30);
@@ -119,7 +119,8 @@ fn fragments_change_their_mode_and_large_segments_are_adopted() {
     }
     let source = table(&data, &mut random, 1000);
     let (expected, ..) = oracle(&data, None, 0, 0);
-    let settings = Settings { workers: 2, ..Settings::default() };
+    // Simulated, so that which worker takes which batch does not depend on the machine.
+    let settings = Settings { workers: 2, simulate: Some(1), ..Settings::default() };
     let (stats, rows) = run(&query(source, None, 0), &settings);
     similar_asserts(&rows.unwrap(), &expected, "mode switches");
     assert!(stats.mode_switches >= 2, "{stats:?}");
