@@ -187,9 +187,18 @@ fn describe(query: &Query) -> String {
     match &query.body {
         Body::Stateless { .. } => "project".into(),
         Body::Aggregate(aggregate) => {
-            let keys: Vec<&str> = aggregate.keys.iter().map(|k| k.name.as_str()).collect();
+            let keys: Vec<String> = aggregate.keys.iter().map(|k| shortened(&k.name)).collect();
             format!("aggregate by ({})", keys.join(", "))
         }
+    }
+}
+
+/// A key's text, if it is not too long to be read in a message.
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
     }
 }
 
