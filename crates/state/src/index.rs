@@ -17,6 +17,9 @@ const FIRST_SLOTS: usize = 1024;
 /// bytes per key at the most.
 const SMALL_SLOTS: usize = 1 << 16;
 
+/// An index up to this size, with its rows, is taken to fit the second-level cache.
+pub(crate) const NEAR_INDEX_BYTES: usize = 1 << 20;
+
 /// How many keys an index of this many slots takes.
 fn capacity(slots: usize) -> usize {
     if slots <= SMALL_SLOTS { slots / 2 } else { slots / 4 * 3 }
@@ -151,7 +154,7 @@ impl Index {
     /// a second-level cache, also for the next line if the search may well run into it.
     pub(crate) fn prefetch(&self, hashes: &[u64]) {
         let place = |hash: u64| self.slots.as_ptr().wrapping_add(self.home(hash >> 32));
-        if self.bytes() > 1 << 20 {
+        if self.bytes() > NEAR_INDEX_BYTES {
             for &hash in hashes {
                 prefetch(place(hash));
                 prefetch(place(hash).wrapping_add(4));

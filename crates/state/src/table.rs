@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::arena::{Arena, packed_len};
 use crate::hash::{hash_each_word, hash_words};
-use crate::index::{Index, prefetch};
+use crate::index::{Index, NEAR_INDEX_BYTES, prefetch};
 use crate::layout::RowLayout;
 use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
 use crate::value::Block;
@@ -197,21 +197,37 @@ impl Table {
         places.clear();
         places.reserve(rows);
         self.index.prefetch(keys.hashes);
+        let (hashes, words) = (keys.hashes, keys.words);
         let end = match (self.one_word_keys(), self.layout.template()) {
-            (true, [a]) => self.probe_words([*a], keys.hashes, keys.words, places),
-            (true, [a, b]) => self.probe_words([*a, *b], keys.hashes, keys.words, places),
-            (true, [a, b, c]) => self.probe_words([*a, *b, *c], keys.hashes, keys.words, places),
-            (true, [a, b, c, d]) => {
-                self.probe_words([*a, *b, *c, *d], keys.hashes, keys.words, places)
-            }
+            (true, [a]) => self.probe([*a], hashes, words, places),
+            (true, [a, b]) => self.probe([*a, *b], hashes, words, places),
+            (true, [a, b, c]) => self.probe([*a, *b, *c], hashes, words, places),
+            (true, [a, b, c, d]) => self.probe([*a, *b, *c, *d], hashes, words, places),
             _ => self.probe_rows(keys, places),
         };
         self.log.commit(end);
     }
 
+    fn probe<const N: usize>(
+        &mut self,
+        template: [u64; N],
+        hashes: &[u64],
+        words: &[u64],
+        places: &mut Vec<*mut u64>,
+    ) -> u32 {
+        if self.index.bytes() > NEAR_INDEX_BYTES {
+            self.probe_words::<N, true>(template, hashes, words, places)
+        } else {
+            self.probe_words::<N, false>(template, hashes, words, places)
+        }
+    }
+
     /// The loop over a block whose keys are one word each and whose values are `N` words: what most
     /// records run through. Returns the cursor's end.
-    fn probe_words<const N: usize>(
+    ///
+    /// With `DEFER`, keys are compared in a second pass, when the lines of their rows have arrived:
+    /// for tables that no near cache holds.
+    fn probe_words<const N: usize, const DEFER: bool>(
         &mut self,
         template: [u64; N],
         hashes: &[u64],
@@ -249,7 +265,16 @@ impl Table {
                     entry[hash_half] = high;
                     break place;
                 }
-                if entry[hash_half] == high {
+                if !DEFER && entry[hash_half] == high {
+                    // SAFETY: an entry that is not absent names a row of this log, whose first word
+                    // is the key.
+                    unsafe {
+                        let place = cursor.row(entry[row_number], 1 + N);
+                        if *place == word {
+                            break place;
+                        }
+                    }
+                } else if entry[hash_half] == high {
                     // Most likely the key's row. Its key is compared below, when the cache line
                     // that is asked for here has arrived.
                     // SAFETY: an entry that is not absent names a row of this log.
@@ -273,6 +298,9 @@ impl Table {
         unsafe { places.set_len(hashes.len()) };
         self.index.add_len((end - start) as usize);
         self.log.commit(end);
+        if !DEFER {
+            return end;
+        }
         for (i, &word) in words.iter().enumerate() {
             // SAFETY: all places are written rows, whose first word is the key.
             if unsafe { *places[i] } != word {
