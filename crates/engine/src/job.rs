@@ -341,17 +341,6 @@ impl Shared {
         self.aggregation.as_ref().map_or(0, |(grouping, _)| grouping.layout.row_bytes() as u64)
     }
 
-    /// Rows of a firing window.
-    pub(crate) fn written(
-        &self,
-        worker: usize,
-        start: i64,
-        rows: RecordBatch,
-        last: bool,
-    ) -> Result<()> {
-        self.gather.window_rows(worker, start, rows, last)
-    }
-
     /// `worker` has fired all windows that fire at or before a watermark.
     pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<()> {
         for start in self.gather.advance(worker, watermark)? {

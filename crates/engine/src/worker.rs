@@ -195,7 +195,7 @@ impl Worker {
         }
         if let Some(fire) = &mut state.firing {
             if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
-                shared.written(self.id, fire.start, rows, last)?;
+                shared.gather.window_rows(self.id, fire.start, rows, last)?;
                 // Rows that wait for their order are held beside the state they come from.
                 if shared.gather.held_bytes() > 0 {
                     shared.check_budget()?;
