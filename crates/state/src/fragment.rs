@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::ChunkPool;
-use crate::table::{Keys, Scratch, Segment, Table, VarKeys};
+use crate::segment::Segment;
+use crate::table::{Scratch, Table};
 use crate::value::Block;
 
 /// One batch in this many goes through the index while the fragment passes rows through.

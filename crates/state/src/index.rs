@@ -1,33 +1,40 @@
 //! Hash index of a table: from a key's hash to its row's number.
 //!
-//! Open addressing with linear probing over 8-byte entries: the upper half of the key's hash above,
-//! the row number below. An entry whose row number is below the log's base is *absent*, which is how
-//! sealing a log empties its index in constant time. The slot follows from the high bits of the hash,
-//! so growing is one pass over the old slots that writes the new ones almost in order.
+//! Buckets of eight 8-byte entries, a cache line each: the upper half of the key's hash above, the row
+//! number below. A key's entry stands in its home bucket or, if that is full, in the next that is not; a
+//! bucket is looked at as a whole ([`Lanes`]). An entry whose row number is below the log's base is
+//! *absent*, which is how sealing a log empties its index in constant time. The home follows from the
+//! high bits of the hash, so an index grows where it stands, in one pass from its last bucket to its
+//! first that puts every entry at or behind where it was.
 
-use std::mem;
-
+use crate::lanes::{Lanes, Plain, first};
 use crate::log::RowId;
+use crate::memory::{Line, Lines};
 
-/// Slots at the start: 8 KiB.
-const FIRST_SLOTS: usize = 1024;
-/// Up to this many slots (512 KiB) the index doubles when it is half full, which costs little memory
-/// and finds most keys at first sight. Above, it grows by a half when more than 3 of 4 slots are
-/// taken (a miss then probes 8, about a cache line), so that it is never less than half full: 16
-/// bytes per key at the most.
-const SMALL_SLOTS: usize = 1 << 16;
+/// Entries in a bucket.
+const BUCKET: usize = 8;
+/// Buckets at the start: 8 KiB.
+const FIRST_BUCKETS: usize = 128;
+/// Up to this many buckets (512 KiB) the index doubles when it is more than 5/8 full, which costs little memory
+/// and finds most keys in their home. Above, it grows by a half when 13/16 are taken, so that it is
+/// always more than half full: 15 bytes per key at the most.
+const SMALL_BUCKETS: usize = 1 << 13;
 
 /// An index up to this size, with its rows, is taken to fit the second-level cache.
 pub(crate) const NEAR_INDEX_BYTES: usize = 1 << 20;
 
-/// How many keys an index of this many slots takes.
-fn capacity(slots: usize) -> usize {
-    if slots <= SMALL_SLOTS { slots / 2 } else { slots / 4 * 3 }
+/// How many keys an index of this many buckets takes.
+fn capacity(buckets: usize) -> usize {
+    if buckets <= SMALL_BUCKETS { buckets * 5 } else { buckets * 13 / 2 }
+}
+
+fn next_size(buckets: usize) -> usize {
+    if buckets < SMALL_BUCKETS { buckets * 2 } else { buckets + buckets / 2 }
 }
 
 #[derive(Debug)]
 pub(crate) struct Index {
-    slots: Vec<u64>,
+    lines: Lines,
     /// Entries of the present generation.
     len: usize,
     grow_at: usize,
@@ -36,9 +43,18 @@ pub(crate) struct Index {
     pub(crate) growths: u64,
 }
 
+/// What [`Index::enter`] asks about the keys of a block.
+pub(crate) trait Entrants {
+    /// Whether row `id` is that of the `i`-th key.
+    fn meets(&mut self, i: usize, id: RowId) -> bool;
+
+    /// The `i`-th key is new: its row's number.
+    fn enters(&mut self, i: usize) -> RowId;
+}
+
 impl Index {
     pub(crate) fn new(expected: usize) -> Index {
-        Index { slots: Vec::new(), len: 0, grow_at: 0, expected, growths: 0 }
+        Index { lines: Lines::empty(), len: 0, grow_at: 0, expected, growths: 0 }
     }
 
     /// Number of keys.
@@ -47,7 +63,7 @@ impl Index {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.len() * 8
+        self.lines.count() * size_of::<Line>()
     }
 
     /// Makes room for `count` more keys; `base` tells which entries are present.
@@ -56,38 +72,55 @@ impl Index {
             return;
         }
         let needed = (self.len + count).max(self.expected);
-        let mut slots = self.slots.len().max(FIRST_SLOTS / 2);
-        while capacity(slots) < needed {
-            slots = if slots < SMALL_SLOTS { slots * 2 } else { slots + slots / 2 };
+        let old = self.lines.count();
+        let mut buckets = old.max(FIRST_BUCKETS / 2);
+        while capacity(buckets) < needed {
+            buckets = next_size(buckets);
         }
-        if !self.slots.is_empty() {
-            self.growths += 1;
+        self.grow_at = capacity(buckets);
+        self.growths += u64::from(old > 0);
+        self.lines.grow(buckets);
+        if self.len > 0 {
+            self.spread(old, base);
         }
-        let old = mem::replace(&mut self.slots, zeroed_slots(slots));
-        self.grow_at = capacity(slots);
-        self.refill(&old, base);
     }
 
-    /// Enters the entries of a smaller index that are present.
-    fn refill(&mut self, old: &[u64], base: RowId) {
-        let (count, first) = (self.slots.len() as u64, self.slots.as_mut_ptr());
-        let last = first.wrapping_add(self.slots.len());
-        for &entry in old {
-            if (entry as u32) < base {
-                continue;
-            }
-            let mut slot = first.wrapping_add(((entry >> 32).wrapping_mul(count) >> 32) as usize);
-            // SAFETY: `slot` is one of the slots: a fraction of their count, or wrapped around; and
-            // there is an empty one, since the index is larger than the old one was full.
-            unsafe {
-                while *slot != 0 {
-                    slot = slot.add(1);
-                    if slot == last {
-                        slot = first;
-                    }
+    /// Moves the entries of the first `old` buckets to their new homes, last bucket first: a home's
+    /// number grows with the number of buckets, so what has been passed is never needed again.
+    fn spread(&mut self, old: usize, base: RowId) {
+        let count = self.lines.count();
+        let start = self.lines.start_mut();
+        // Entries in each bucket from `b` on; below, what stands there is still to be moved.
+        let mut filled = vec![0u8; count];
+        // Those that belong before the bucket they stood in (they had come there from the end), or that
+        // find no room up to the end.
+        let mut left = Vec::new();
+        let put = |entry: u64, from: usize, filled: &mut [u8]| {
+            let room = filled[from..].iter().position(|f| usize::from(*f) < BUCKET);
+            let Some(room) = room else { return false };
+            let (bucket, slot) = (from + room, filled[from + room]);
+            // SAFETY: there are as many buckets as counts of how far they are filled.
+            unsafe { (*start.add(bucket))[usize::from(slot)] = entry };
+            filled[bucket] = slot + 1;
+            true
+        };
+        for b in (0..old).rev() {
+            // SAFETY: `b` is one of the buckets.
+            let entries = std::mem::take(unsafe { &mut *start.add(b) });
+            for entry in entries {
+                if (entry as u32) < base {
+                    continue;
                 }
-                *slot = entry;
+                let home = home_of(entry >> 32, count);
+                if home < b || !put(entry, home, &mut filled) {
+                    left.push(entry);
+                }
             }
+        }
+        for entry in left {
+            let home = home_of(entry >> 32, count);
+            let placed = put(entry, home, &mut filled) || put(entry, 0, &mut filled);
+            debug_assert!(placed, "an index that has grown has room");
         }
     }
 
@@ -101,68 +134,98 @@ impl Index {
         *self = Index { growths: self.growths, ..Index::new(0) };
     }
 
-    /// The first slot in which an entry with this upper half of its hash may stand.
-    #[inline(always)]
-    pub(crate) fn home(&self, hash_high: u64) -> usize {
-        ((hash_high * self.slots.len() as u64) >> 32) as usize
-    }
-
-    /// The slot to look at after `slot`.
-    #[inline(always)]
-    pub(crate) fn after(&self, slot: usize) -> usize {
-        let next = slot + 1;
-        if next == self.slots.len() { 0 } else { next }
-    }
-
-    /// The entry in `slot`.
-    ///
-    /// # Safety
-    /// `slot` must come from `home` or `after`.
-    #[inline(always)]
-    pub(crate) unsafe fn get(&self, slot: usize) -> u64 {
-        debug_assert!(slot < self.slots.len());
-        // SAFETY: `home` and `after` only return slots that exist.
-        unsafe { *self.slots.get_unchecked(slot) }
-    }
-
-    /// Fills an absent `slot`.
-    ///
-    /// # Safety
-    /// `slot` must come from `home` or `after`, and room for the key must have been reserved.
-    #[inline(always)]
-    pub(crate) unsafe fn set(&mut self, slot: usize, hash_high: u64, row: RowId) {
-        debug_assert!(slot < self.slots.len() && self.len < self.grow_at);
-        // SAFETY: as in `get`.
-        unsafe { *self.slots.get_unchecked_mut(slot) = hash_high << 32 | u64::from(row) };
-        self.len += 1;
-    }
-
-    /// The slots, for a loop that keeps them in registers.
-    #[inline(always)]
-    pub(crate) fn slots(&mut self) -> &mut [u64] {
-        &mut self.slots
-    }
-
-    /// Counts keys whose entries were written through `slots`.
-    #[inline(always)]
-    pub(crate) fn add_len(&mut self, new: usize) {
-        self.len += new;
-        debug_assert!(self.len <= self.grow_at);
-    }
-
-    /// Asks for the cache lines in which these hashes are looked for. Where the index is larger than
-    /// a second-level cache, also for the next line if the search may well run into it.
-    pub(crate) fn prefetch(&self, hashes: &[u64]) {
-        let place = |hash: u64| self.slots.as_ptr().wrapping_add(self.home(hash >> 32));
-        if self.bytes() > NEAR_INDEX_BYTES {
-            for &hash in hashes {
-                prefetch(place(hash));
-                prefetch(place(hash).wrapping_add(4));
+    /// Finds or enters a block of keys, for which room has been reserved; `base` tells which entries are
+    /// present.
+    pub(crate) fn enter(&mut self, hashes: &[u64], base: RowId, keys: &mut impl Entrants) {
+        assert!(self.len + hashes.len() <= self.grow_at, "room was reserved");
+        #[cfg(target_arch = "x86_64")]
+        {
+            use crate::lanes::{Avx2, Avx512};
+            #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
+            fn with_avx512(index: &mut Index, h: &[u64], base: RowId, keys: &mut impl Entrants) {
+                // SAFETY: the processor has the features.
+                unsafe { index.enter_with::<Avx512>(h, base, keys) }
             }
-        } else {
-            hashes.iter().for_each(|hash| prefetch(place(*hash)));
+            #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+            fn with_avx2(index: &mut Index, h: &[u64], base: RowId, keys: &mut impl Entrants) {
+                // SAFETY: the processor has the features.
+                unsafe { index.enter_with::<Avx2>(h, base, keys) }
+            }
+            // What comes with AVX2 in every processor, and was checked nevertheless.
+            let more = is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt");
+            if more && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+                // SAFETY: the features have been detected.
+                return unsafe { with_avx512(self, hashes, base, keys) };
+            }
+            if more && is_x86_feature_detected!("avx2") {
+                // SAFETY: the features have been detected.
+                return unsafe { with_avx2(self, hashes, base, keys) };
+            }
+        }
+        // SAFETY: this is for any processor.
+        unsafe { self.enter_with::<Plain>(hashes, base, keys) }
+    }
+
+    /// # Safety
+    /// The processor must be one that `L` is for.
+    #[inline(always)]
+    unsafe fn enter_with<L: Lanes>(
+        &mut self,
+        hashes: &[u64],
+        base: RowId,
+        keys: &mut impl Entrants,
+    ) {
+        let buckets = self.lines.count();
+        let start = self.lines.start_mut();
+        let end = start.wrapping_add(buckets);
+        let mut new = 0;
+        for (i, hash) in hashes.iter().enumerate() {
+            let high = (hash >> 32) as u32;
+            let mut bucket = start.wrapping_add(home_of(hash >> 32, buckets));
+            'search: loop {
+                // SAFETY: `bucket` is one of the buckets, a fraction of their count or wrapped around; the
+                // caller vouches for the processor.
+                let marks = unsafe { L::marks(bucket, high, base) };
+                let mut like = marks.like;
+                while like != 0 {
+                    // SAFETY: as above; a marked entry is one of eight.
+                    let entry = unsafe { *bucket.cast::<u64>().add(first(like)) };
+                    if keys.meets(i, entry as u32) {
+                        break 'search;
+                    }
+                    like &= like - 1;
+                }
+                if marks.absent != 0 {
+                    let entry = u64::from(high) << 32 | u64::from(keys.enters(i));
+                    // SAFETY: as above.
+                    unsafe { *bucket.cast::<u64>().add(first(marks.absent)) = entry };
+                    new += 1;
+                    break;
+                }
+                bucket = bucket.wrapping_add(1);
+                if bucket == end {
+                    bucket = start;
+                }
+            }
+        }
+        self.len += new;
+    }
+
+    /// Asks for the cache lines in which these hashes are looked for.
+    pub(crate) fn prefetch(&self, hashes: &[u64]) {
+        let (start, buckets) = (self.lines.start(), self.lines.count());
+        for hash in hashes {
+            prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
         }
     }
+}
+
+/// The bucket in which the search for a hash begins.
+#[inline(always)]
+fn home_of(hash_high: u64, buckets: usize) -> usize {
+    ((hash_high * buckets as u64) >> 32) as usize
 }
 
 /// Asks for the cache line at `place`.
@@ -178,17 +241,68 @@ pub(crate) fn prefetch(place: *const u64) {
     let _ = place;
 }
 
-/// Zeroed memory, on huge pages if it is large: a probe then costs one miss and not two.
-fn zeroed_slots(count: usize) -> Vec<u64> {
-    let slots = vec![0u64; count];
-    #[cfg(target_os = "linux")]
-    if count * 8 >= 4 << 20 {
-        let page = 2 << 20;
-        let start = (slots.as_ptr() as usize).next_multiple_of(page);
-        let end = slots.as_ptr() as usize + count * 8;
-        // SAFETY: the range lies within the vector; the advice changes no contents. That it fails
-        // where huge pages are not to be had is all right.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys are their hashes' upper halves; rows are numbered as they come.
+    struct Numbered<'a> {
+        highs: &'a [u32],
+        rows: &'a mut Vec<u32>,
+        first: RowId,
+        found: Vec<RowId>,
     }
-    slots
+
+    impl Entrants for Numbered<'_> {
+        fn meets(&mut self, i: usize, id: RowId) -> bool {
+            let same = self.rows[(id - self.first) as usize] == self.highs[i];
+            if same {
+                self.found.push(id);
+            }
+            same
+        }
+        fn enters(&mut self, i: usize) -> RowId {
+            self.rows.push(self.highs[i]);
+            let id = self.first + self.rows.len() as u32 - 1;
+            self.found.push(id);
+            id
+        }
+    }
+
+    /// Whatever the hashes and however it grows, an index finds each key once entered, and only that.
+    #[test]
+    fn every_key_is_found_again_over_growth_and_generations() {
+        let spread = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
+        let shapes: [fn(u64) -> u64; 4] =
+            [|i| i, |i| i % 1000, |i| i & 0xFF, |i| u64::MAX - (i % 3000)];
+        for (shape, key_of) in shapes.iter().enumerate() {
+            let mut index = Index::new(0);
+            let mut first = 4096;
+            for generation in 0..3 {
+                let mut rows = Vec::new();
+                let mut expected = std::collections::HashMap::new();
+                for block in 0..400u64 {
+                    let numbers = (0..256).map(|i| key_of(block * 256 + i));
+                    // In the third shape all hashes stand near the start, in the fourth near the end.
+                    let highs: Vec<u32> = match shape {
+                        0 | 1 => numbers.map(spread).collect(),
+                        _ => numbers.map(|n| n as u32).collect(),
+                    };
+                    let hashes: Vec<u64> = highs.iter().map(|h| u64::from(*h) << 32).collect();
+                    index.reserve(hashes.len(), first);
+                    index.prefetch(&hashes);
+                    let mut keys =
+                        Numbered { highs: &highs, rows: &mut rows, first, found: Vec::new() };
+                    index.enter(&hashes, first, &mut keys);
+                    for (high, id) in highs.iter().zip(keys.found) {
+                        assert_eq!(*expected.entry(*high).or_insert(id), id);
+                    }
+                    assert_eq!(index.len(), expected.len());
+                }
+                assert!(shape > 0 || index.growths > 8);
+                index.new_generation();
+                first += rows.len() as u32 + generation * 1000;
+            }
+        }
+    }
 }

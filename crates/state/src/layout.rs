@@ -74,6 +74,11 @@ impl RowLayout {
         &self.var_words
     }
 
+    /// Whether keys are a single word, of fixed width: what most records have.
+    pub(crate) fn has_word_keys(&self) -> bool {
+        self.key_words == 1 && self.var_words.is_empty()
+    }
+
     /// The word of seen bits, if there is one.
     pub fn seen_word(&self) -> Option<usize> {
         self.seen_word

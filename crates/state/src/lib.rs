@@ -40,13 +40,19 @@
 
 mod arena;
 mod clock;
+mod find;
 pub mod float_sum;
 mod fragment;
 mod hash;
 mod index;
+mod key;
+mod lanes;
 mod layout;
 mod log;
+mod memory;
 mod partition;
+mod rows;
+mod segment;
 mod table;
 mod value;
 
@@ -54,10 +60,13 @@ pub use arena::Arena;
 pub use clock::VectorClock;
 pub use fragment::{Fragment, Mode};
 pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
+pub use key::{Keys, NoVarKeys, VarKeys};
 pub use layout::{RowLayout, ValueSlot};
 pub use log::{CHUNK_ROWS, ChunkPool};
 pub use partition::{Leaders, PARTITIONS, partition_of};
-pub use table::{BLOCK_ROWS, Keys, NoVarKeys, RowsRef, Scratch, Segment, Table, VarKeys};
+pub use rows::RowsRef;
+pub use segment::Segment;
+pub use table::{BLOCK_ROWS, Scratch, Table};
 pub use value::{
     Block, ValueKind, float_from_ordered, float_to_ordered, read_bytes, read_decimal_sum, read_i128,
 };

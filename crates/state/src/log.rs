@@ -263,11 +263,6 @@ impl Log {
         self.first_chunk << CHUNK_BITS
     }
 
-    /// The number that the next row gets.
-    pub(crate) fn next(&self) -> RowId {
-        self.next
-    }
-
     /// Room for `rows` more row numbers before they wrap; the owner starts over when it is gone.
     pub(crate) fn ids_left(&self) -> u32 {
         u32::MAX - self.next

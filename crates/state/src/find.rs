@@ -1,0 +1,239 @@
+//! Finding or appending the rows of a block of keys: what every record runs through.
+
+use crate::arena::Arena;
+use crate::index::{Entrants, Index, NEAR_INDEX_BYTES, prefetch};
+use crate::key::{Keys, VarKeys};
+use crate::layout::RowLayout;
+use crate::log::{ChunkPool, Cursor, Log, RowId};
+
+/// Finds the rows of the keys or appends them, and lists their places.
+pub(crate) fn find_or_append<V: VarKeys>(
+    keys: &Keys<'_, V>,
+    layout: &RowLayout,
+    index: &mut Index,
+    log: &mut Log,
+    arena: &mut Arena,
+    pool: &mut ChunkPool,
+    places: &mut Vec<*mut u64>,
+) {
+    let rows = keys.hashes.len();
+    debug_assert_eq!(keys.words.len(), rows * layout.key_words());
+    log.reserve(rows, pool);
+    index.reserve(rows, log.base());
+    index.prefetch(keys.hashes);
+    places.clear();
+    if layout.has_word_keys() {
+        places.reserve(rows);
+        let (hashes, words) = (keys.hashes, keys.words);
+        match layout.template() {
+            [a] => find_words([*a], hashes, words, index, log, places),
+            [a, b] => find_words([*a, *b], hashes, words, index, log, places),
+            [a, b, c] => find_words([*a, *b, *c], hashes, words, index, log, places),
+            [a, b, c, d] => find_words([*a, *b, *c, *d], hashes, words, index, log, places),
+            _ => find_any(keys, layout, index, log, arena, places),
+        }
+    } else {
+        find_any(keys, layout, index, log, arena, places);
+    }
+}
+
+/// Keys of one word each, values of `N` words.
+fn find_words<const N: usize>(
+    template: [u64; N],
+    hashes: &[u64],
+    words: &[u64],
+    index: &mut Index,
+    log: &mut Log,
+    places: &mut Vec<*mut u64>,
+) {
+    assert!(hashes.len() == words.len() && places.capacity() >= hashes.len());
+    let base = log.base();
+    let defer = index.bytes() > NEAR_INDEX_BYTES;
+    let out = places.as_mut_ptr();
+    let cursor = log.cursor();
+    let end = if defer {
+        let mut keys = WordKeys::<N, true> { words, template, cursor, out };
+        index.enter(hashes, base, &mut keys);
+        keys.cursor.end()
+    } else {
+        let mut keys = WordKeys::<N, false> { words, template, cursor, out };
+        index.enter(hashes, base, &mut keys);
+        keys.cursor.end()
+    };
+    log.commit(end);
+    // SAFETY: a place has been written for every key.
+    unsafe { places.set_len(hashes.len()) };
+    if defer {
+        for (i, word) in words.iter().enumerate() {
+            // SAFETY: all places are written rows, whose first word is the key.
+            if unsafe { *places[i] } != *word {
+                places[i] = find_another(i, template, hashes, words, index, log);
+            }
+        }
+    }
+}
+
+/// Two keys share the upper half of their hashes, and the first row met was the other's: searches again.
+#[cold]
+#[inline(never)]
+fn find_another<const N: usize>(
+    i: usize,
+    template: [u64; N],
+    hashes: &[u64],
+    words: &[u64],
+    index: &mut Index,
+    log: &mut Log,
+) -> *mut u64 {
+    let mut place = std::ptr::null_mut();
+    let (cursor, out) = (log.cursor(), &raw mut place);
+    let mut key = WordKeys::<N, false> { words: &words[i..=i], template, cursor, out };
+    index.enter(&hashes[i..=i], log.base(), &mut key);
+    let end = key.cursor.end();
+    log.commit(end);
+    place
+}
+
+/// Keys of one word each, whose rows have `N` words besides.
+///
+/// With `DEFER`, a row whose hash is alike is taken for the key's, and the caller compares the keys when
+/// the lines of the rows have arrived: for tables that no near cache holds.
+struct WordKeys<'a, const N: usize, const DEFER: bool> {
+    words: &'a [u64],
+    template: [u64; N],
+    cursor: Cursor<'a>,
+    /// Room for as many places as there are keys.
+    out: *mut *mut u64,
+}
+
+impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
+    #[inline(always)]
+    fn meets(&mut self, i: usize, id: RowId) -> bool {
+        // SAFETY: the index names rows of this log that are not absent; `i` is one of the keys, for
+        // each of which there is room in `out`.
+        unsafe {
+            let place = self.cursor.row(id, 1 + N);
+            self.out.add(i).write(place);
+            if DEFER {
+                prefetch(place);
+                if N > 2 {
+                    prefetch(place.wrapping_add(N));
+                }
+                return true;
+            }
+            *place == *self.words.get_unchecked(i)
+        }
+    }
+
+    #[inline(always)]
+    fn enters(&mut self, i: usize) -> RowId {
+        // SAFETY: room for a row per key was reserved, and the whole row, `1 + N` words, is written; the
+        // caller commits. `i` as above.
+        unsafe {
+            let (id, place) = self.cursor.append(1 + N);
+            place.write(*self.words.get_unchecked(i));
+            place.add(1).cast::<[u64; N]>().write(self.template);
+            self.out.add(i).write(place);
+            id
+        }
+    }
+}
+
+/// Keys of any shape.
+fn find_any<V: VarKeys>(
+    keys: &Keys<'_, V>,
+    layout: &RowLayout,
+    index: &mut Index,
+    log: &mut Log,
+    arena: &mut Arena,
+    places: &mut Vec<*mut u64>,
+) {
+    let cursor = log.cursor();
+    let mut any = AnyKeys { keys, layout, arena, cursor, places };
+    index.enter(keys.hashes, log.base(), &mut any);
+    let end = any.cursor.end();
+    log.commit(end);
+}
+
+struct AnyKeys<'a, 'k, V> {
+    keys: &'a Keys<'k, V>,
+    layout: &'a RowLayout,
+    arena: &'a mut Arena,
+    cursor: Cursor<'a>,
+    /// Those of the keys so far.
+    places: &'a mut Vec<*mut u64>,
+}
+
+impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
+    #[inline]
+    fn meets(&mut self, i: usize, id: RowId) -> bool {
+        // SAFETY: the index names written rows of this log that are not absent, and of this layout.
+        unsafe {
+            let place = self.cursor.row(id, self.layout.row_words());
+            let met = self.keys.is_at(i, place, self.layout, self.arena);
+            if met {
+                self.places.push(place);
+            }
+            met
+        }
+    }
+
+    #[inline]
+    fn enters(&mut self, i: usize) -> RowId {
+        // SAFETY: room for a row per key was reserved, and the whole row is written; the caller commits.
+        unsafe {
+            let (id, place) = self.cursor.append(self.layout.row_words());
+            self.keys.write_row(i, place, self.layout, self.arena);
+            self.places.push(place);
+            id
+        }
+    }
+}
+
+/// Appends a row for every key without looking any of them up, and lists their places.
+pub(crate) fn append<V: VarKeys>(
+    keys: &Keys<'_, V>,
+    layout: &RowLayout,
+    log: &mut Log,
+    arena: &mut Arena,
+    pool: &mut ChunkPool,
+    places: &mut Vec<*mut u64>,
+) {
+    log.reserve(keys.hashes.len(), pool);
+    places.clear();
+    let end = match (layout.has_word_keys(), layout.template()) {
+        (true, [a]) => append_words([*a], keys.words, log, places),
+        (true, [a, b]) => append_words([*a, *b], keys.words, log, places),
+        _ => {
+            let mut cursor = log.cursor();
+            places.extend((0..keys.hashes.len()).map(|row| {
+                // SAFETY: room was reserved; the whole row is written.
+                unsafe {
+                    let place = cursor.append(layout.row_words()).1;
+                    keys.write_row(row, place, layout, arena);
+                    place
+                }
+            }));
+            cursor.end()
+        }
+    };
+    log.commit(end);
+}
+
+fn append_words<const N: usize>(
+    template: [u64; N],
+    words: &[u64],
+    log: &Log,
+    places: &mut Vec<*mut u64>,
+) -> RowId {
+    let mut cursor = log.cursor();
+    places.extend(words.iter().map(|&word| {
+        // SAFETY: room was reserved; the whole row, `1 + N` words, is written.
+        unsafe {
+            let place = cursor.append(1 + N).1;
+            place.write(word);
+            place.add(1).cast::<[u64; N]>().write(template);
+            place
+        }
+    }));
+    cursor.end()
+}

@@ -1,0 +1,92 @@
+//! Keys of a block of records, and how rows of state hold them.
+
+use crate::arena::{Arena, packed_len};
+use crate::layout::RowLayout;
+
+/// The variable-length parts of a block's keys.
+pub trait VarKeys {
+    /// The bytes of the `var`-th variable-length key column for row `row` of the block.
+    fn bytes(&self, row: usize, var: usize) -> &[u8];
+}
+
+/// For keys of fixed width.
+#[derive(Debug, Clone, Copy)]
+pub struct NoVarKeys;
+
+impl VarKeys for NoVarKeys {
+    fn bytes(&self, _row: usize, _var: usize) -> &[u8] {
+        &[]
+    }
+}
+
+/// A block of keys, row after row, with their hashes.
+///
+/// A variable-length key column has two words: the hash of its content, and its length in the upper
+/// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'a, V> {
+    /// One hash per row.
+    pub hashes: &'a [u64],
+    /// `key_words` words per row.
+    pub words: &'a [u64],
+    /// Contents of the variable-length columns.
+    pub vars: V,
+}
+
+impl<V: VarKeys> Keys<'_, V> {
+    /// Writes a new row at `place`, copying variable-length keys into the arena.
+    ///
+    /// # Safety
+    /// `place` must be memory for a row of this layout.
+    #[inline]
+    pub(crate) unsafe fn write_row(
+        &self,
+        row: usize,
+        place: *mut u64,
+        layout: &RowLayout,
+        arena: &mut Arena,
+    ) {
+        let width = layout.key_words();
+        let key = &self.words[row * width..(row + 1) * width];
+        // SAFETY: the row has its key's words, followed by the template's.
+        let words = unsafe {
+            std::ptr::copy_nonoverlapping(key.as_ptr(), place, width);
+            let template = layout.template();
+            std::ptr::copy_nonoverlapping(template.as_ptr(), place.add(width), template.len());
+            std::slice::from_raw_parts_mut(place, width)
+        };
+        for (var, &word) in layout.var_words().iter().enumerate() {
+            let bytes = self.vars.bytes(row, var);
+            if !bytes.is_empty() {
+                words[word] = arena.push_bytes(bytes);
+            }
+        }
+    }
+
+    /// Whether the row at `place` has the key of row `row` of the block.
+    ///
+    /// # Safety
+    /// `place` must be a written row of this layout that refers to `arena`, and that nobody changes.
+    #[inline]
+    pub(crate) unsafe fn is_at(
+        &self,
+        row: usize,
+        place: *const u64,
+        layout: &RowLayout,
+        arena: &Arena,
+    ) -> bool {
+        let width = layout.key_words();
+        let key = &self.words[row * width..(row + 1) * width];
+        // SAFETY: as the caller promises.
+        let stored = unsafe { std::slice::from_raw_parts(place, width) };
+        let vars = layout.var_words();
+        if vars.is_empty() {
+            return stored == key;
+        }
+        stored.iter().zip(key).enumerate().all(|(i, (s, k))| {
+            if vars.contains(&i) { packed_len(*s) == packed_len(*k) } else { s == k }
+        }) && vars.iter().enumerate().all(|(var, &word)| {
+            packed_len(stored[word]) == 0 || arena.bytes(stored[word]) == self.vars.bytes(row, var)
+        })
+    }
+}

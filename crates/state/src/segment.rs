@@ -1,0 +1,245 @@
+//! Sealed rows, and how their leader takes them in: merged row by row, or adopted where they stand.
+
+use std::ops::Range;
+
+use crate::arena::{Arena, packed_len};
+use crate::hash::{hash_each_word, hash_words};
+use crate::index::{Entrants, prefetch};
+use crate::key::{Keys, VarKeys};
+use crate::layout::RowLayout;
+use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log, RowId};
+use crate::table::{BLOCK_ROWS, Scratch, Table};
+use crate::value::Block;
+
+/// Sealed rows on their way to their leader: immutable, position-independent, without an index.
+#[derive(Debug)]
+pub struct Segment {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) arena: Arena,
+    pub(crate) rows: usize,
+}
+
+impl Segment {
+    /// Rows in it.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes it occupies.
+    pub fn bytes(&self, row_bytes: usize) -> usize {
+        self.chunks.len() * CHUNK_ROWS * row_bytes + self.arena.allocated_bytes()
+    }
+
+    /// Gives the memory of a merged segment to the pool.
+    pub fn recycle(self, pool: &mut ChunkPool) {
+        self.chunks.into_iter().for_each(|chunk| pool.give(chunk));
+    }
+}
+
+impl Table {
+    /// Merges a segment row by row (paper, section 7.2.2, step 4); returns how many keys were new.
+    pub fn merge(
+        &mut self,
+        segment: &Segment,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> usize {
+        let before = self.keys();
+        let layout = self.layout.clone();
+        for chunk in &segment.chunks {
+            for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
+                let end = (start + BLOCK_ROWS).min(chunk.rows());
+                let rows = Sources::new(chunk, start, &layout);
+                rows.gather_keys(end - start, &layout, scratch);
+                let Scratch { places, hashes, words } = scratch;
+                let vars = SegmentVars { rows, segment, layout: &layout };
+                self.find_or_append(&Keys { hashes, words, vars }, pool, places);
+                let mut block = Block::new(&layout, &mut self.arena, places, 0);
+                // SAFETY: the sources are rows of `segment`, which has this layout and which nobody
+                // changes; they do not overlap this table's rows.
+                unsafe { block.merge_rows(|k| rows.place(k), &segment.arena) };
+            }
+        }
+        self.note_merged(segment.rows, self.keys() - before)
+    }
+
+    /// Whether adopting a segment is worth more than merging it: it must be large, its keys fixed in
+    /// width, and most of what was merged before must have been new (rows that are not become holes).
+    pub fn adopts(&self, segment: &Segment) -> bool {
+        !self.layout.uses_arena() && segment.rows >= 4 * CHUNK_ROWS && self.merges_mostly_new()
+    }
+
+    /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key is
+    /// already known are merged, and left behind as holes (paper, section 7.2.1: one index over
+    /// several logs). Refused, giving the segment back, when rows refer to an arena.
+    pub fn adopt(&mut self, segment: Segment, scratch: &mut Scratch) -> Result<usize, Segment> {
+        if self.layout.uses_arena() {
+            return Err(segment);
+        }
+        let before = self.keys();
+        for chunk in segment.chunks {
+            let (rows, first) = (chunk.rows(), self.log.adopt(chunk));
+            for start in (0..rows).step_by(BLOCK_ROWS) {
+                self.index_adopted(first, start..(start + BLOCK_ROWS).min(rows), scratch);
+            }
+        }
+        Ok(self.note_merged(segment.rows, self.keys() - before))
+    }
+
+    /// Enters rows of the chunk that begins at row `first` into the index.
+    fn index_adopted(&mut self, first: RowId, rows: Range<usize>, scratch: &mut Scratch) {
+        let base = self.log.base();
+        let sources = Sources::new(self.log.chunk(first).0, rows.start, &self.layout);
+        sources.gather_keys(rows.len(), &self.layout, scratch);
+        let Scratch { places, hashes, words } = scratch;
+        self.index.reserve(rows.len(), base);
+        self.index.prefetch(hashes);
+        places.clear();
+        let first_id = first + rows.start as u32;
+        let mut adopted =
+            Adopted { words, layout: &self.layout, log: &self.log, first_id, places, known: vec![] };
+        self.index.enter(hashes, base, &mut adopted);
+        let mut holes = std::mem::take(&mut adopted.known);
+        // Those whose hash was like another's but whose key is not get their own entry after all.
+        let mut at = 0;
+        while at < holes.len() {
+            let i = holes[at];
+            if adopted.has_key(i, adopted.places[at]) {
+                at += 1;
+                continue;
+            }
+            let mut own = OneAdopted { adopted: &adopted, i, place: None };
+            self.index.enter(&hashes[i..=i], base, &mut own);
+            match own.place {
+                Some(place) => adopted.places[at] = place,
+                None => {
+                    holes.remove(at);
+                    adopted.places.remove(at);
+                }
+            }
+        }
+        let mut block = Block::new(&self.layout, &mut self.arena, places, 0);
+        // SAFETY: sources and places are rows of this layout, and different rows: a source is not
+        // indexed. Without an arena in use its contents do not matter.
+        unsafe { block.merge_rows(|k| sources.place(holes[k]), &Arena::default()) };
+        for hole in holes {
+            self.log.chunk_mut(first).0.kill(rows.start + hole);
+        }
+    }
+}
+
+/// Rows that stand in the log from `first_id` on. Those whose hash is like that of a row that is
+/// known already are listed with that row's place; the keys are compared when its line has arrived.
+struct Adopted<'a> {
+    words: &'a [u64],
+    layout: &'a RowLayout,
+    log: &'a Log,
+    first_id: RowId,
+    places: &'a mut Vec<*mut u64>,
+    known: Vec<usize>,
+}
+
+impl Adopted<'_> {
+    /// Whether the row at `place` has the key of the `i`-th of these rows.
+    fn has_key(&self, i: usize, place: *const u64) -> bool {
+        let width = self.layout.key_words();
+        // SAFETY: `place` is a row of the log, which has at least its key's words.
+        let stored = unsafe { std::slice::from_raw_parts(place, width) };
+        stored == &self.words[i * width..][..width]
+    }
+}
+
+impl Entrants for Adopted<'_> {
+    #[inline(always)]
+    fn meets(&mut self, i: usize, id: RowId) -> bool {
+        let place = self.log.row(id);
+        prefetch(place);
+        self.places.push(place);
+        self.known.push(i);
+        true
+    }
+
+    #[inline(always)]
+    fn enters(&mut self, i: usize) -> RowId {
+        self.first_id + i as u32
+    }
+}
+
+/// One of them, its key compared at once.
+struct OneAdopted<'a, 'b> {
+    adopted: &'a Adopted<'b>,
+    i: usize,
+    /// Of the row that has its key already.
+    place: Option<*mut u64>,
+}
+
+impl Entrants for OneAdopted<'_, '_> {
+    fn meets(&mut self, _: usize, id: RowId) -> bool {
+        let place = self.adopted.log.row(id);
+        let met = self.adopted.has_key(self.i, place);
+        self.place = met.then_some(place);
+        met
+    }
+
+    fn enters(&mut self, _: usize) -> RowId {
+        self.adopted.first_id + self.i as u32
+    }
+}
+
+/// Rows of a chunk that follow each other.
+#[derive(Clone, Copy)]
+struct Sources {
+    first: *const u64,
+    row_words: usize,
+}
+
+impl Sources {
+    fn new(chunk: &Chunk, start: usize, layout: &RowLayout) -> Sources {
+        let row_words = layout.row_words();
+        Sources { first: chunk.first().wrapping_add(start * row_words), row_words }
+    }
+
+    #[inline(always)]
+    fn place(&self, row: usize) -> *const u64 {
+        self.first.wrapping_add(row * self.row_words)
+    }
+
+    /// Reads the keys of the first `count` rows into the scratch buffers, and hashes them.
+    fn gather_keys(&self, count: usize, layout: &RowLayout, scratch: &mut Scratch) {
+        let Scratch { hashes, words, .. } = scratch;
+        let width = layout.key_words();
+        words.resize(count * width, 0);
+        hashes.resize(count, 0);
+        if layout.has_word_keys() {
+            for (k, word) in words.iter_mut().enumerate() {
+                // SAFETY: the chunk's rows are written and have at least one word.
+                *word = unsafe { *self.place(k) };
+            }
+            hash_each_word(words, hashes);
+            return;
+        }
+        for (k, hash) in hashes.iter_mut().enumerate() {
+            let key = &mut words[k * width..(k + 1) * width];
+            // SAFETY: the chunk's rows are written and have at least `width` words.
+            key.copy_from_slice(unsafe { std::slice::from_raw_parts(self.place(k), width) });
+            for &var in layout.var_words() {
+                key[var] &= !0xFFFF_FFFF; // the offset is no part of the key
+            }
+            *hash = hash_words(key);
+        }
+    }
+}
+
+struct SegmentVars<'a> {
+    rows: Sources,
+    segment: &'a Segment,
+    layout: &'a RowLayout,
+}
+
+impl VarKeys for SegmentVars<'_> {
+    fn bytes(&self, row: usize, var: usize) -> &[u8] {
+        // SAFETY: the rows are written rows of the segment, and var words lie within them.
+        let reference = unsafe { *self.rows.place(row).add(self.layout.var_words()[var]) };
+        if packed_len(reference) == 0 { &[] } else { self.segment.arena.bytes(reference) }
+    }
+}
