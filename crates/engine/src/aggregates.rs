@@ -20,7 +20,7 @@ use millstream_state::{
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::keys::value_bytes;
+use crate::keys::{range_of, value_bytes};
 use crate::plan::{AggregateCall, AggregateFunction};
 
 /// One mergeable value with what feeds it.
@@ -352,12 +352,28 @@ fn update_value(
     let row = |k: usize| rows[k] as usize;
     match (&input.values, slot.kind) {
         (_, ValueKind::Count) => block.count(slot, picks),
-        (Values::Signed(v), ValueKind::SumInt) => {
-            block.sum_int(slot, picks, |k| i128::from(v[row(k)]));
-        }
+        (Values::Signed(v), ValueKind::SumInt) => match range_of(rows) {
+            Some(range) => {
+                let v = &v[range];
+                block.sum_int(slot, picks, |k| i128::from(v[k]));
+            }
+            None => block.sum_int(slot, picks, |k| i128::from(v[row(k)])),
+        },
         (Values::Unsigned(v), _) => block.sum_int(slot, picks, |k| i128::from(v[row(k)])),
-        (Values::Signed(v), _) => block.extreme64(slot, picks, |k| v[row(k)]),
-        (Values::Float(v), _) => block.sum_float(slot, picks, |k| v[row(k)]),
+        (Values::Signed(v), _) => match range_of(rows) {
+            Some(range) => {
+                let v = &v[range];
+                block.extreme64(slot, picks, |k| v[k]);
+            }
+            None => block.extreme64(slot, picks, |k| v[row(k)]),
+        },
+        (Values::Float(v), _) => match range_of(rows) {
+            Some(range) => {
+                let v = &v[range];
+                block.sum_float(slot, picks, |k| v[k]);
+            }
+            None => block.sum_float(slot, picks, |k| v[row(k)]),
+        },
         (Values::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
         (Values::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
         (Values::Bytes(v), _) => block.extreme_bytes(slot, picks, |k| value_bytes(v, row(k))),

@@ -207,7 +207,7 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
     let mut table = Table::new(grouping.layout.clone());
     let (mut pool, mut scratch) =
         (ChunkPool::new(grouping.layout.row_words(), 0), Scratch::default());
-    let keys = Keys { hashes: &[hash_words(&[])], words: &[], vars: NoVarKeys };
+    let keys = Keys { hashes: &[hash_words(&[])], ahead: &[], words: &[], vars: NoVarKeys };
     table.update(&keys, &mut pool, &mut scratch);
     let mut places = Vec::new();
     finisher.finish(grouping, &[], &table.scan(0, &mut places))

@@ -4,6 +4,7 @@
 //! 64 bits, two for decimals, two for strings and binary (content hash, length and place). NULL, NaN
 //! and -0.0 are normalised here, before hashing and comparing.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -13,7 +14,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
 
-use millstream_state::{Keys, RowsRef, VarKeys, hash_bytes, hash_each_word, hash_words, read_i128};
+use millstream_state::{RowsRef, VarKeys, hash_bytes, hash_each_word, hash_words, read_i128};
 
 use crate::error::{Error, Result};
 use crate::plan::Key;
@@ -95,9 +96,15 @@ impl KeyCodec {
             // Positions ascend, so that the last one is the greatest.
             debug_assert!(rows.is_sorted());
             assert!(rows.last().is_none_or(|last| (*last as usize) < values.len()));
-            for (row, word) in rows.iter().zip(&mut block.words) {
-                // SAFETY: no position is greater than the last, which was checked.
-                *word = unsafe { *values.get_unchecked(*row as usize) } as u64;
+            if let Some(range) = range_of(rows) {
+                for (value, word) in values[range].iter().zip(&mut block.words) {
+                    *word = *value as u64;
+                }
+            } else {
+                for (row, word) in rows.iter().zip(&mut block.words) {
+                    // SAFETY: no position is greater than the last, which was checked.
+                    *word = unsafe { *values.get_unchecked(*row as usize) } as u64;
+                }
             }
             hash_each_word(&block.words, &mut block.hashes);
             return;
@@ -189,17 +196,17 @@ impl KeyCodec {
     }
 }
 
-/// A block of encoded keys; reused from block to block.
+/// Encoded keys; the buffers are used again and again.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct KeyBlock {
     pub(crate) words: Vec<u64>,
     pub(crate) hashes: Vec<u64>,
 }
 
-impl KeyBlock {
-    pub(crate) fn keys<V>(&self, vars: V) -> Keys<'_, V> {
-        Keys { hashes: &self.hashes, words: &self.words, vars }
-    }
+/// The positions as a range, if they follow each other. They ascend.
+pub(crate) fn range_of(rows: &[u32]) -> Option<Range<usize>> {
+    let (first, last) = (*rows.first()? as usize, *rows.last()? as usize);
+    (last - first + 1 == rows.len()).then_some(first..last + 1)
 }
 
 /// The contents of variable-length key columns, for a block of rows.

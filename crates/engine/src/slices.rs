@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    BLOCK_ROWS, ChunkPool, Fragment, Leaders, Mode, RowLayout, Scratch, Segment, Table,
+    BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Mode, RowLayout, Scratch, Segment, Table,
 };
 
 use crate::keys::{ColumnVars, KeyBlock};
@@ -26,8 +26,7 @@ pub(crate) struct Slices {
     pool: ChunkPool,
     scratch: Scratch,
     block: KeyBlock,
-    /// Rows on their way to each leader's table.
-    routed: Vec<Routed>,
+    routed: Routed,
     picks: Vec<u32>,
     /// Emptied tables and fragments, per leader, for the next window.
     spare_tables: Vec<Table>,
@@ -41,19 +40,10 @@ pub(crate) struct Slices {
 /// Tables kept for later windows, at most.
 const SPARE_MAX: usize = 2;
 
-#[derive(Default)]
-struct Routed {
-    rows: Vec<u32>,
-    block: KeyBlock,
-}
-
-impl Routed {
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.block.words.clear();
-        self.block.hashes.clear();
-    }
-}
+/// Rows encoded at a time, for each leader: enough to keep memory busy, few enough for the second-level
+/// cache.
+const GROUP_ROWS: usize = 8 * BLOCK_ROWS;
+const GROUP_ROWS_MAX: usize = 1 << 15;
 
 /// What a worker's state amounts to.
 #[derive(Debug, Default, Clone, Copy)]
@@ -77,7 +67,6 @@ impl Slices {
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes);
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
-        let routed = (0..leaders.count()).map(|_| Routed::default()).collect();
         Slices {
             slices: BTreeMap::new(),
             layout,
@@ -87,7 +76,7 @@ impl Slices {
             pool,
             scratch: Scratch::default(),
             block: KeyBlock::default(),
-            routed,
+            routed: Routed::default(),
             picks: Vec::new(),
             spare_tables: Vec::new(),
             spare_fragments,
@@ -102,8 +91,12 @@ impl Slices {
         if self.slices.contains_key(&start) {
             return;
         }
-        // It will hold, most likely, about as many keys as the window that ends.
-        let latest = self.slices.values().next_back().map_or(0, |s| s.primary.rows());
+        // It will hold, most likely, about as many keys as the window that ends; others have about as many
+        // rows for this worker that are not merged yet as it has for them.
+        let latest = self.slices.values().next_back().map_or(0, |slice| {
+            let fragments = slice.fragments.iter().flatten();
+            slice.primary.rows() + fragments.map(Fragment::rows).sum::<usize>()
+        });
         let keys = self.expected_keys.max(latest);
         let primary = self.spare_tables.pop();
         let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
@@ -133,25 +126,17 @@ impl Slices {
         for fragment in update.slice.fragments.iter_mut().flatten() {
             fragment.begin_batch();
         }
-        for rows in input.rows.chunks(BLOCK_ROWS) {
+        for rows in input.rows.chunks((GROUP_ROWS * leaders).min(GROUP_ROWS_MAX)) {
             grouping.codec.encode(&input.keys, rows, &mut self.block);
             if leaders == 1 {
-                update.rows(0, rows, &self.block);
-            } else {
-                route(&self.leaders, rows, &self.block, &mut self.routed);
-                for (leader, routed) in self.routed.iter_mut().enumerate() {
-                    if routed.rows.len() >= BLOCK_ROWS {
-                        update.rows(leader, &routed.rows, &routed.block);
-                        routed.clear();
-                    }
-                }
+                update.rows(0, rows, &self.block.words, &self.block.hashes);
+                continue;
             }
-        }
-        if leaders > 1 {
-            for (leader, routed) in self.routed.iter_mut().enumerate() {
-                if !routed.rows.is_empty() {
-                    update.rows(leader, &routed.rows, &routed.block);
-                    routed.clear();
+            self.routed.sort(&self.leaders, rows, &self.block);
+            for leader in 0..leaders {
+                let (rows, words, hashes) = self.routed.of(leader);
+                if !rows.is_empty() {
+                    update.rows(leader, rows, words, hashes);
                 }
             }
         }
@@ -280,36 +265,62 @@ impl Slices {
     }
 }
 
-/// Appends each row to its leader's list.
-fn route(leaders: &Leaders, rows: &[u32], block: &KeyBlock, routed: &mut [Routed]) {
-    let width = block.words.len() / rows.len();
-    for to in routed.iter_mut() {
-        to.rows.reserve(rows.len());
-        to.block.hashes.reserve(rows.len());
-        to.block.words.reserve(rows.len() * width);
-    }
-    if width != 1 {
+/// Rows with their keys, sorted by leader.
+#[derive(Default)]
+struct Routed {
+    rows: Vec<u32>,
+    words: Vec<u64>,
+    hashes: Vec<u64>,
+    /// Words of a key.
+    width: usize,
+    /// Where each leader's rows end.
+    ends: Vec<usize>,
+}
+
+impl Routed {
+    /// Sorts rows by leader, each leader's in the order in which they come.
+    fn sort(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+        self.width = block.words.len() / rows.len();
+        self.rows.resize(rows.len(), 0);
+        self.hashes.resize(rows.len(), 0);
+        self.words.resize(block.words.len(), 0);
+        self.ends.clear();
+        self.ends.resize(leaders.count(), 0);
+        for hash in &block.hashes {
+            self.ends[leaders.of(*hash)] += 1;
+        }
+        // From how many rows each has to where they begin; they end where the last one has gone.
+        let mut start = 0;
+        for end in &mut self.ends {
+            start += std::mem::replace(end, start);
+        }
+        if self.width == 1 {
+            let (to_rows, to_words) = (&mut self.rows[..], &mut self.words[..]);
+            for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
+                let end = &mut self.ends[leaders.of(*hash)];
+                to_rows[*end] = *row;
+                to_words[*end] = *word;
+                self.hashes[*end] = *hash;
+                *end += 1;
+            }
+            return;
+        }
+        let width = self.width;
         for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
-            let to = &mut routed[leaders.of(*hash)];
-            to.rows.push(*row);
-            to.block.hashes.push(*hash);
-            to.block.words.extend_from_slice(&block.words[i * width..(i + 1) * width]);
+            let end = &mut self.ends[leaders.of(*hash)];
+            self.rows[*end] = *row;
+            self.hashes[*end] = *hash;
+            let words = &block.words[i * width..(i + 1) * width];
+            self.words[*end * width..(*end + 1) * width].copy_from_slice(words);
+            *end += 1;
         }
-        return;
     }
-    for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
-        let to = &mut routed[leaders.of(*hash)];
-        let len = to.rows.len();
-        debug_assert!(len < to.rows.capacity() && len < to.block.words.capacity());
-        // SAFETY: room for all rows was made above, in each of the three, which are equally long.
-        unsafe {
-            to.rows.as_mut_ptr().add(len).write(*row);
-            to.block.hashes.as_mut_ptr().add(len).write(*hash);
-            to.block.words.as_mut_ptr().add(len).write(*word);
-            to.rows.set_len(len + 1);
-            to.block.hashes.set_len(len + 1);
-            to.block.words.set_len(len + 1);
-        }
+
+    /// The rows of one leader, the words of their keys, and their hashes.
+    fn of(&self, leader: usize) -> (&[u32], &[u64], &[u64]) {
+        let start = if leader == 0 { 0 } else { self.ends[leader - 1] };
+        let (end, width) = (self.ends[leader], self.width);
+        (&self.rows[start..end], &self.words[start * width..end * width], &self.hashes[start..end])
     }
 }
 
@@ -329,20 +340,35 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Updates `leader`'s rows with a block of keys that stand at `rows` of the batch.
-    fn rows(&mut self, leader: usize, rows: &[u32], block: &KeyBlock) {
-        let keys = block.keys(ColumnVars { columns: &self.input.keys, rows });
-        let mut block = if leader == self.me {
-            self.slice.primary.update(&keys, self.pool, self.scratch)
+    /// Updates `leader`'s rows with keys that stand at `rows` of the batch, block by block.
+    fn rows(&mut self, leader: usize, rows: &[u32], words: &[u64], hashes: &[u64]) {
+        let first = &hashes[..hashes.len().min(BLOCK_ROWS)];
+        if leader == self.me {
+            self.slice.primary.prefetch(first);
         } else {
             self.fragment_rows += rows.len() as u64;
             let spare = &mut self.spare_fragments[leader];
             let fragment = self.slice.fragments[leader].get_or_insert_with(|| {
                 spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
             });
-            fragment.update(&keys, self.pool, self.scratch)
-        };
-        let aggregates = &self.grouping.aggregates;
-        aggregates.update(self.layout, &self.input.arguments, rows, &mut block, self.picks);
+            fragment.prefetch(first);
+        }
+        let width = words.len() / rows.len();
+        for start in (0..rows.len()).step_by(BLOCK_ROWS) {
+            let end = (start + BLOCK_ROWS).min(rows.len());
+            let rows = &rows[start..end];
+            let keys = Keys {
+                hashes: &hashes[start..end],
+                ahead: &hashes[end..(end + BLOCK_ROWS).min(hashes.len())],
+                words: &words[start * width..end * width],
+                vars: ColumnVars { columns: &self.input.keys, rows },
+            };
+            let mut block = match &mut self.slice.fragments[leader] {
+                Some(fragment) => fragment.update(&keys, self.pool, self.scratch),
+                None => self.slice.primary.update(&keys, self.pool, self.scratch),
+            };
+            let aggregates = &self.grouping.aggregates;
+            aggregates.update(self.layout, &self.input.arguments, rows, &mut block, self.picks);
+        }
     }
 }

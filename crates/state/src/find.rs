@@ -20,11 +20,10 @@ pub(crate) fn find_or_append<V: VarKeys>(
     debug_assert_eq!(keys.words.len(), rows * layout.key_words());
     log.reserve(rows, pool);
     index.reserve(rows, log.base());
-    index.prefetch(keys.hashes);
     places.clear();
     if layout.has_word_keys() {
         places.reserve(rows);
-        let (hashes, words) = (keys.hashes, keys.words);
+        let (hashes, words) = ((keys.hashes, keys.ahead), keys.words);
         match layout.template() {
             [a] => find_words([*a], hashes, words, index, log, places),
             [a, b] => find_words([*a, *b], hashes, words, index, log, places),
@@ -40,7 +39,7 @@ pub(crate) fn find_or_append<V: VarKeys>(
 /// Keys of one word each, values of `N` words.
 fn find_words<const N: usize>(
     template: [u64; N],
-    hashes: &[u64],
+    (hashes, ahead): (&[u64], &[u64]),
     words: &[u64],
     index: &mut Index,
     log: &mut Log,
@@ -53,11 +52,11 @@ fn find_words<const N: usize>(
     let cursor = log.cursor();
     let end = if defer {
         let mut keys = WordKeys::<N, true> { words, template, cursor, out };
-        index.enter(hashes, base, &mut keys);
+        index.enter(hashes, ahead, base, &mut keys);
         keys.cursor.end()
     } else {
         let mut keys = WordKeys::<N, false> { words, template, cursor, out };
-        index.enter(hashes, base, &mut keys);
+        index.enter(hashes, ahead, base, &mut keys);
         keys.cursor.end()
     };
     log.commit(end);
@@ -87,7 +86,7 @@ fn find_another<const N: usize>(
     let mut place = std::ptr::null_mut();
     let (cursor, out) = (log.cursor(), &raw mut place);
     let mut key = WordKeys::<N, false> { words: &words[i..=i], template, cursor, out };
-    index.enter(&hashes[i..=i], log.base(), &mut key);
+    index.enter(&hashes[i..=i], &[], log.base(), &mut key);
     let end = key.cursor.end();
     log.commit(end);
     place
@@ -147,9 +146,10 @@ fn find_any<V: VarKeys>(
     arena: &mut Arena,
     places: &mut Vec<*mut u64>,
 ) {
+    places.resize(keys.hashes.len(), std::ptr::null_mut());
     let cursor = log.cursor();
     let mut any = AnyKeys { keys, layout, arena, cursor, places };
-    index.enter(keys.hashes, log.base(), &mut any);
+    index.enter(keys.hashes, keys.ahead, log.base(), &mut any);
     let end = any.cursor.end();
     log.commit(end);
 }
@@ -159,8 +159,8 @@ struct AnyKeys<'a, 'k, V> {
     layout: &'a RowLayout,
     arena: &'a mut Arena,
     cursor: Cursor<'a>,
-    /// Those of the keys so far.
-    places: &'a mut Vec<*mut u64>,
+    /// One for each key.
+    places: &'a mut [*mut u64],
 }
 
 impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
@@ -171,7 +171,7 @@ impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
             let place = self.cursor.row(id, self.layout.row_words());
             let met = self.keys.is_at(i, place, self.layout, self.arena);
             if met {
-                self.places.push(place);
+                self.places[i] = place;
             }
             met
         }
@@ -183,7 +183,7 @@ impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
         unsafe {
             let (id, place) = self.cursor.append(self.layout.row_words());
             self.keys.write_row(i, place, self.layout, self.arena);
-            self.places.push(place);
+            self.places[i] = place;
             id
         }
     }

@@ -75,6 +75,19 @@ impl Fragment {
         (self.mode, self.looked_up, self.repeated) = (next, 0, 0);
     }
 
+    /// Whether this batch's keys are looked up: in pass-through mode, only a sample is.
+    fn looks_up(&self) -> bool {
+        let sample = !self.fixed && self.batches.is_multiple_of(SAMPLE_EVERY);
+        self.mode == Mode::Aggregate || sample
+    }
+
+    /// Asks for the cache lines in which a block of keys will be looked for, if it will be.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        if self.looks_up() {
+            self.table.prefetch(hashes);
+        }
+    }
+
     /// Takes in a block of keys and returns their rows for updating.
     pub fn update<'t, V: VarKeys>(
         &'t mut self,
@@ -82,8 +95,7 @@ impl Fragment {
         pool: &mut ChunkPool,
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
-        let sample = !self.fixed && self.batches.is_multiple_of(SAMPLE_EVERY);
-        if self.mode == Mode::PassThrough && !sample {
+        if !self.looks_up() {
             return self.table.append(keys, pool, scratch);
         }
         let block = self.table.update(keys, pool, scratch);

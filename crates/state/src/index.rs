@@ -40,6 +40,8 @@ pub(crate) struct Index {
     grow_at: usize,
     /// Keys to make room for at once when the first come.
     expected: usize,
+    /// Keys of a block whose home is full.
+    full: Vec<u32>,
     pub(crate) growths: u64,
 }
 
@@ -54,7 +56,7 @@ pub(crate) trait Entrants {
 
 impl Index {
     pub(crate) fn new(expected: usize) -> Index {
-        Index { lines: Lines::empty(), len: 0, grow_at: 0, expected, growths: 0 }
+        Index { lines: Lines::empty(), len: 0, grow_at: 0, expected, full: vec![], growths: 0 }
     }
 
     /// Number of keys.
@@ -95,13 +97,21 @@ impl Index {
         // Those that belong before the bucket they stood in (they had come there from the end), or that
         // find no room up to the end.
         let mut left = Vec::new();
-        let put = |entry: u64, from: usize, filled: &mut [u8]| {
-            let room = filled[from..].iter().position(|f| usize::from(*f) < BUCKET);
-            let Some(room) = room else { return false };
-            let (bucket, slot) = (from + room, filled[from + room]);
-            // SAFETY: there are as many buckets as counts of how far they are filled.
-            unsafe { (*start.add(bucket))[usize::from(slot)] = entry };
-            filled[bucket] = slot + 1;
+        let mut put = |entry: u64, from: usize| {
+            let mut bucket = from;
+            // SAFETY: there is a count for each bucket, of which `bucket` is one; it is below 8 where the
+            // entry is written.
+            unsafe {
+                while usize::from(*filled.get_unchecked(bucket)) == BUCKET {
+                    bucket += 1;
+                    if bucket == count {
+                        return false;
+                    }
+                }
+                let slot = filled.get_unchecked_mut(bucket);
+                start.add(bucket).cast::<u64>().add(usize::from(*slot)).write(entry);
+                *slot += 1;
+            }
             true
         };
         for b in (0..old).rev() {
@@ -112,15 +122,14 @@ impl Index {
                     continue;
                 }
                 let home = home_of(entry >> 32, count);
-                if home < b || !put(entry, home, &mut filled) {
+                if home < b || !put(entry, home) {
                     left.push(entry);
                 }
             }
         }
         for entry in left {
-            let home = home_of(entry >> 32, count);
-            let placed = put(entry, home, &mut filled) || put(entry, 0, &mut filled);
-            debug_assert!(placed, "an index that has grown has room");
+            let placed = put(entry, home_of(entry >> 32, count)) || put(entry, 0);
+            assert!(placed, "an index that has grown has room");
         }
     }
 
@@ -135,21 +144,37 @@ impl Index {
     }
 
     /// Finds or enters a block of keys, for which room has been reserved; `base` tells which entries are
-    /// present.
-    pub(crate) fn enter(&mut self, hashes: &[u64], base: RowId, keys: &mut impl Entrants) {
+    /// present. Meanwhile it asks for the cache lines of the keys that come next, `ahead`.
+    pub(crate) fn enter(
+        &mut self,
+        hashes: &[u64],
+        ahead: &[u64],
+        base: RowId,
+        keys: &mut impl Entrants,
+    ) {
         assert!(self.len + hashes.len() <= self.grow_at, "room was reserved");
         #[cfg(target_arch = "x86_64")]
         {
             use crate::lanes::{Avx2, Avx512};
             #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
-            fn with_avx512(index: &mut Index, h: &[u64], base: RowId, keys: &mut impl Entrants) {
+            fn with_avx512(
+                index: &mut Index,
+                (hashes, ahead): (&[u64], &[u64]),
+                base: RowId,
+                keys: &mut impl Entrants,
+            ) {
                 // SAFETY: the processor has the features.
-                unsafe { index.enter_with::<Avx512>(h, base, keys) }
+                unsafe { index.enter_with::<Avx512>(hashes, ahead, base, keys) }
             }
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-            fn with_avx2(index: &mut Index, h: &[u64], base: RowId, keys: &mut impl Entrants) {
+            fn with_avx2(
+                index: &mut Index,
+                (hashes, ahead): (&[u64], &[u64]),
+                base: RowId,
+                keys: &mut impl Entrants,
+            ) {
                 // SAFETY: the processor has the features.
-                unsafe { index.enter_with::<Avx2>(h, base, keys) }
+                unsafe { index.enter_with::<Avx2>(hashes, ahead, base, keys) }
             }
             // What comes with AVX2 in every processor, and was checked nevertheless.
             let more = is_x86_feature_detected!("bmi1")
@@ -157,15 +182,15 @@ impl Index {
                 && is_x86_feature_detected!("lzcnt");
             if more && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
                 // SAFETY: the features have been detected.
-                return unsafe { with_avx512(self, hashes, base, keys) };
+                return unsafe { with_avx512(self, (hashes, ahead), base, keys) };
             }
             if more && is_x86_feature_detected!("avx2") {
                 // SAFETY: the features have been detected.
-                return unsafe { with_avx2(self, hashes, base, keys) };
+                return unsafe { with_avx2(self, (hashes, ahead), base, keys) };
             }
         }
         // SAFETY: this is for any processor.
-        unsafe { self.enter_with::<Plain>(hashes, base, keys) }
+        unsafe { self.enter_with::<Plain>(hashes, ahead, base, keys) }
     }
 
     /// # Safety
@@ -174,39 +199,56 @@ impl Index {
     unsafe fn enter_with<L: Lanes>(
         &mut self,
         hashes: &[u64],
+        ahead: &[u64],
         base: RowId,
         keys: &mut impl Entrants,
     ) {
         let buckets = self.lines.count();
         let start = self.lines.start_mut();
         let end = start.wrapping_add(buckets);
-        let mut new = 0;
+        self.full.clear();
+        self.full.reserve(hashes.len());
+        let (full, mut full_count, mut new) = (self.full.as_mut_ptr(), 0, 0);
+        // In most cases a key's home settles it. Where the home is full the next bucket is asked for, and
+        // looked at when it has come.
         for (i, hash) in hashes.iter().enumerate() {
-            let high = (hash >> 32) as u32;
+            if let Some(hash) = ahead.get(i) {
+                prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
+            }
+            let home = start.wrapping_add(home_of(hash >> 32, buckets));
+            // SAFETY: `home` is one of the buckets, a fraction of their count; the caller vouches for the
+            // processor.
+            match unsafe { settle::<L>(home, (hash >> 32) as u32, base, i, keys) } {
+                Settled::Met => {}
+                Settled::Entered => new += 1,
+                Settled::Full => {
+                    prefetch(home.wrapping_add(1).cast());
+                    // SAFETY: room was made for as many as there are keys.
+                    unsafe { full.add(full_count).write(i as u32) };
+                    full_count += 1;
+                }
+            }
+        }
+        for n in 0..full_count {
+            // SAFETY: as many were written, all of them numbers of keys.
+            let (i, hash) = unsafe {
+                let i = *full.add(n) as usize;
+                (i, *hashes.get_unchecked(i))
+            };
             let mut bucket = start.wrapping_add(home_of(hash >> 32, buckets));
-            'search: loop {
-                // SAFETY: `bucket` is one of the buckets, a fraction of their count or wrapped around; the
-                // caller vouches for the processor.
-                let marks = unsafe { L::marks(bucket, high, base) };
-                let mut like = marks.like;
-                while like != 0 {
-                    // SAFETY: as above; a marked entry is one of eight.
-                    let entry = unsafe { *bucket.cast::<u64>().add(first(like)) };
-                    if keys.meets(i, entry as u32) {
-                        break 'search;
-                    }
-                    like &= like - 1;
-                }
-                if marks.absent != 0 {
-                    let entry = u64::from(high) << 32 | u64::from(keys.enters(i));
-                    // SAFETY: as above.
-                    unsafe { *bucket.cast::<u64>().add(first(marks.absent)) = entry };
-                    new += 1;
-                    break;
-                }
+            loop {
                 bucket = bucket.wrapping_add(1);
                 if bucket == end {
                     bucket = start;
+                }
+                // SAFETY: as above, or wrapped around.
+                match unsafe { settle::<L>(bucket, (hash >> 32) as u32, base, i, keys) } {
+                    Settled::Met => break,
+                    Settled::Entered => {
+                        new += 1;
+                        break;
+                    }
+                    Settled::Full => {}
                 }
             }
         }
@@ -220,6 +262,48 @@ impl Index {
             prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
         }
     }
+}
+
+/// What a bucket says about a key.
+enum Settled {
+    /// Its row is known.
+    Met,
+    /// It was new, and has an entry here now.
+    Entered,
+    /// Neither; and all entries are taken.
+    Full,
+}
+
+/// Looks for the `i`-th key in a bucket, or enters it.
+///
+/// # Safety
+/// `bucket` must be one of an index, and the processor one that `L` is for.
+#[inline(always)]
+unsafe fn settle<L: Lanes>(
+    bucket: *mut Line,
+    high: u32,
+    base: RowId,
+    i: usize,
+    keys: &mut impl Entrants,
+) -> Settled {
+    // SAFETY: as the caller promises.
+    let marks = unsafe { L::marks(bucket, high, base) };
+    let mut like = marks.like;
+    while like != 0 {
+        // SAFETY: as the caller promises; a marked entry is one of eight.
+        let entry = unsafe { *bucket.cast::<u64>().add(first(like)) };
+        if keys.meets(i, entry as u32) {
+            return Settled::Met;
+        }
+        like &= like - 1;
+    }
+    if marks.absent == 0 {
+        return Settled::Full;
+    }
+    let entry = u64::from(high) << 32 | u64::from(keys.enters(i));
+    // SAFETY: as above.
+    unsafe { *bucket.cast::<u64>().add(first(marks.absent)) = entry };
+    Settled::Entered
 }
 
 /// The bucket in which the search for a hash begins.
@@ -257,15 +341,14 @@ mod tests {
         fn meets(&mut self, i: usize, id: RowId) -> bool {
             let same = self.rows[(id - self.first) as usize] == self.highs[i];
             if same {
-                self.found.push(id);
+                self.found[i] = id;
             }
             same
         }
         fn enters(&mut self, i: usize) -> RowId {
             self.rows.push(self.highs[i]);
-            let id = self.first + self.rows.len() as u32 - 1;
-            self.found.push(id);
-            id
+            self.found[i] = self.first + self.rows.len() as u32 - 1;
+            self.found[i]
         }
     }
 
@@ -292,8 +375,8 @@ mod tests {
                     index.reserve(hashes.len(), first);
                     index.prefetch(&hashes);
                     let mut keys =
-                        Numbered { highs: &highs, rows: &mut rows, first, found: Vec::new() };
-                    index.enter(&hashes, first, &mut keys);
+                        Numbered { highs: &highs, rows: &mut rows, first, found: vec![0; 256] };
+                    index.enter(&hashes, &[], first, &mut keys);
                     for (high, id) in highs.iter().zip(keys.found) {
                         assert_eq!(*expected.entry(*high).or_insert(id), id);
                     }

@@ -27,6 +27,8 @@ impl VarKeys for NoVarKeys {
 pub struct Keys<'a, V> {
     /// One hash per row.
     pub hashes: &'a [u64],
+    /// Hashes of the block that comes next, if it is known: their cache lines are asked for meanwhile.
+    pub ahead: &'a [u64],
     /// `key_words` words per row.
     pub words: &'a [u64],
     /// Contents of the variable-length columns.

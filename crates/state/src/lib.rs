@@ -20,7 +20,7 @@
 //! let mut scratch = Scratch::default();
 //! let mut update = |table: &mut Table, words: &[u64], pool: &mut ChunkPool| {
 //!     let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
-//!     let keys = Keys { hashes: &hashes, words, vars: NoVarKeys };
+//!     let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
 //!     table.update(&keys, pool, &mut scratch).count(count, None);
 //! };
 //!

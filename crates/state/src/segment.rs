@@ -53,7 +53,8 @@ impl Table {
                 rows.gather_keys(end - start, &layout, scratch);
                 let Scratch { places, hashes, words } = scratch;
                 let vars = SegmentVars { rows, segment, layout: &layout };
-                self.find_or_append(&Keys { hashes, words, vars }, pool, places);
+                self.prefetch(hashes);
+                self.find_or_append(&Keys { hashes, ahead: &[], words, vars }, pool, places);
                 let mut block = Block::new(&layout, &mut self.arena, places, 0);
                 // SAFETY: the sources are rows of `segment`, which has this layout and which nobody
                 // changes; they do not overlap this table's rows.
@@ -98,7 +99,7 @@ impl Table {
         let first_id = first + rows.start as u32;
         let mut adopted =
             Adopted { words, layout: &self.layout, log: &self.log, first_id, places, known: vec![] };
-        self.index.enter(hashes, base, &mut adopted);
+        self.index.enter(hashes, &[], base, &mut adopted);
         let mut holes = std::mem::take(&mut adopted.known);
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
@@ -109,7 +110,7 @@ impl Table {
                 continue;
             }
             let mut own = OneAdopted { adopted: &adopted, i, place: None };
-            self.index.enter(&hashes[i..=i], base, &mut own);
+            self.index.enter(&hashes[i..=i], &[], base, &mut own);
             match own.place {
                 Some(place) => adopted.places[at] = place,
                 None => {

@@ -64,6 +64,11 @@ impl Table {
         }
     }
 
+    /// Asks for the cache lines in which a block of keys will be looked for.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        self.index.prefetch(hashes);
+    }
+
     /// Finds the rows of a block of keys, appending those that are new, and returns their places for
     /// updating. `new_rows` of the block tells how many were new.
     pub fn update<'t, V: VarKeys>(

@@ -88,7 +88,7 @@ fn write(
         let each: Vec<Vec<u64>> = keys.iter().map(|k| words_of(shape, k)).collect();
         let hashes: Vec<u64> = each.iter().map(|w| hash_words(w)).collect();
         let words = each.concat();
-        let keys = Keys { hashes: &hashes, words: &words, vars: Texts(&keys) };
+        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: Texts(&keys) };
         let mut block = if append {
             table.append(&keys, pool, scratch)
         } else {
@@ -209,7 +209,7 @@ fn fragments_find_out_whether_keys_repeat() {
             .collect();
         let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
         fragment.begin_batch();
-        let keys = Keys { hashes: &hashes, words: &words, vars: NoVarKeys };
+        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: NoVarKeys };
         fragment.update(&keys, &mut pool, &mut scratch);
     };
     (0..20).for_each(|_| batch(&mut fragment, false));
@@ -233,7 +233,7 @@ fn keys_whose_hashes_collide_keep_apart() {
     for _ in 0..2 {
         for words in words.chunks(BLOCK_ROWS) {
             let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
-            let keys = Keys { hashes: &hashes, words, vars: NoVarKeys };
+            let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
             table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
         }
     }
