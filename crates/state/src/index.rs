@@ -16,8 +16,8 @@ const BUCKET: usize = 8;
 /// Buckets at the start: 8 KiB.
 const FIRST_BUCKETS: usize = 128;
 /// Up to this many buckets (512 KiB) the index doubles when it is more than 5/8 full, which costs little memory
-/// and finds most keys in their home. Above, it grows by a half when 13/16 are taken, so that it is
-/// always more than half full: 15 bytes per key at the most.
+/// and finds most keys in their home. Above, it grows by two thirds when 27 of 32 are taken, so that it
+/// is always half full: 16 bytes per key at the most.
 const SMALL_BUCKETS: usize = 1 << 13;
 
 /// An index up to this size, with its rows, is taken to fit the second-level cache.
@@ -25,11 +25,11 @@ pub(crate) const NEAR_INDEX_BYTES: usize = 1 << 20;
 
 /// How many keys an index of this many buckets takes.
 fn capacity(buckets: usize) -> usize {
-    if buckets <= SMALL_BUCKETS { buckets * 5 } else { buckets * 13 / 2 }
+    if buckets <= SMALL_BUCKETS { buckets * 5 } else { buckets * 27 / 4 }
 }
 
 fn next_size(buckets: usize) -> usize {
-    if buckets < SMALL_BUCKETS { buckets * 2 } else { buckets + buckets / 2 }
+    if buckets < SMALL_BUCKETS { buckets * 2 } else { buckets + buckets / 3 * 2 }
 }
 
 #[derive(Debug)]
@@ -88,48 +88,42 @@ impl Index {
     }
 
     /// Moves the entries of the first `old` buckets to their new homes, last bucket first: a home's
-    /// number grows with the number of buckets, so what has been passed is never needed again.
+    /// number grows with the number of buckets, so every bucket has been read when it is written.
+    /// Buckets are filled on the side and written once, whole: what bounds this is memory traffic.
     fn spread(&mut self, old: usize, base: RowId) {
         let count = self.lines.count();
-        let start = self.lines.start_mut();
-        // Entries in each bucket from `b` on; below, what stands there is still to be moved.
-        let mut filled = vec![0u8; count];
-        // Those that belong before the bucket they stood in (they had come there from the end), or that
-        // find no room up to the end.
+        let mut filling = Filling::new(self.lines.start_mut(), count);
+        // Those that find no place there: they stood far from home, or in the first buckets although
+        // their home is among the last.
         let mut left = Vec::new();
-        let mut put = |entry: u64, from: usize| {
-            let mut bucket = from;
-            // SAFETY: there is a count for each bucket, of which `bucket` is one; it is below 8 where the
-            // entry is written.
-            unsafe {
-                while usize::from(*filled.get_unchecked(bucket)) == BUCKET {
-                    bucket += 1;
-                    if bucket == count {
-                        return false;
-                    }
-                }
-                let slot = filled.get_unchecked_mut(bucket);
-                start.add(bucket).cast::<u64>().add(usize::from(*slot)).write(entry);
-                *slot += 1;
-            }
-            true
-        };
         for b in (0..old).rev() {
+            filling.write_from(((b + 1) * count).div_ceil(old) + MARGIN);
             // SAFETY: `b` is one of the buckets.
-            let entries = std::mem::take(unsafe { &mut *start.add(b) });
-            for entry in entries {
-                if (entry as u32) < base {
-                    continue;
-                }
-                let home = home_of(entry >> 32, count);
-                if home < b || !put(entry, home) {
+            for entry in unsafe { *self.lines.start().add(b) } {
+                let present = entry as u32 >= base;
+                if present && !filling.put(entry, home_of(entry >> 32, count)) {
                     left.push(entry);
                 }
             }
         }
+        filling.write_from(0);
         for entry in left {
-            let placed = put(entry, home_of(entry >> 32, count)) || put(entry, 0);
-            assert!(placed, "an index that has grown has room");
+            self.put_back(entry);
+        }
+    }
+
+    /// Enters an entry into an index without absent entries but for zeroes.
+    fn put_back(&mut self, entry: u64) {
+        let count = self.lines.count();
+        let mut bucket = home_of(entry >> 32, count);
+        loop {
+            // SAFETY: `bucket` is one of the buckets.
+            let slots = unsafe { &mut *self.lines.start_mut().add(bucket) };
+            if let Some(free) = slots.iter_mut().find(|slot| **slot == 0) {
+                *free = entry;
+                return;
+            }
+            bucket = if bucket + 1 == count { 0 } else { bucket + 1 };
         }
     }
 
@@ -262,6 +256,89 @@ impl Index {
             prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
         }
     }
+}
+
+/// Buckets that are being filled at once while an index grows.
+const FILLING: usize = 64;
+/// How many of them are kept, for entries whose home is full, behind the last that is a home now.
+const MARGIN: usize = 8;
+
+/// The last buckets of a growing index that are not written yet: `top - FILLING .. top`.
+struct Filling {
+    start: *mut Line,
+    /// All buckets from this one on are written.
+    top: usize,
+    lines: [Line; FILLING],
+    filled: [u8; FILLING],
+}
+
+impl Filling {
+    fn new(start: *mut Line, count: usize) -> Filling {
+        Filling { start, top: count, lines: [[0; BUCKET]; FILLING], filled: [0; FILLING] }
+    }
+
+    /// Puts an entry into its home or the next bucket that is not full; false if none of those that
+    /// are being filled is.
+    #[inline(always)]
+    fn put(&mut self, entry: u64, home: usize) -> bool {
+        let mut bucket = home;
+        while bucket < self.top && bucket + FILLING >= self.top {
+            let (line, filled) =
+                (&mut self.lines[bucket % FILLING], &mut self.filled[bucket % FILLING]);
+            if let Some(slot) = line.get_mut(usize::from(*filled)) {
+                *slot = entry;
+                *filled += 1;
+                return true;
+            }
+            bucket += 1;
+        }
+        false
+    }
+
+    /// Writes all buckets from number `from` on that are not written yet.
+    #[inline(always)]
+    fn write_from(&mut self, from: usize) {
+        while self.top > from {
+            self.top -= 1;
+            let line = std::mem::take(&mut self.lines[self.top % FILLING]);
+            self.filled[self.top % FILLING] = 0;
+            // SAFETY: one of the index's buckets: `top` started at their count.
+            unsafe { write_line(self.start.add(self.top), line) };
+        }
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe {
+            std::arch::x86_64::_mm_sfence()
+        };
+    }
+}
+
+/// Writes a whole line past the caches, which would have to read it first.
+///
+/// # Safety
+/// `place` must be a line to be written. Other threads see it after a fence.
+#[inline(always)]
+unsafe fn write_line(place: *mut Line, line: Line) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as the caller promises; lines are aligned to 64 bytes, and SSE2 is part of x86-64.
+    unsafe {
+        use std::arch::x86_64::*;
+        let from = line.as_ptr().cast::<__m128i>();
+        let to = place.cast::<__m128i>();
+        for i in 0..4 {
+            _mm_stream_si128(to.add(i), _mm_loadu_si128(from.add(i)));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as the caller promises.
+    unsafe {
+        place.write(line)
+    };
 }
 
 /// What a bucket says about a key.

@@ -127,18 +127,10 @@ impl<'t> Block<'t> {
         mut change: impl FnMut(*mut u64, usize, &mut Arena),
     ) {
         assert!(slot.word + slot.kind.words() <= self.layout.row_words());
-        match picks {
-            None => {
-                for (k, place) in self.places.iter().enumerate() {
-                    change(place.wrapping_add(slot.word), k, self.arena);
-                }
-            }
-            Some(picks) => {
-                for &k in picks {
-                    let place = self.places[k as usize];
-                    change(place.wrapping_add(slot.word), k as usize, self.arena);
-                }
-            }
+        // One loop for both, so that `change` is compiled into it.
+        for n in 0..picks.map_or(self.places.len(), <[u32]>::len) {
+            let k = picks.map_or(n, |picks| picks[n] as usize);
+            change(self.places[k].wrapping_add(slot.word), k, self.arena);
         }
         if let (Some(bit), Some(word)) = (slot.seen_bit, self.layout.seen_word()) {
             let mark = |place: *mut u64| {
