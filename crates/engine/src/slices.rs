@@ -126,7 +126,9 @@ impl Slices {
         for fragment in update.slice.fragments.iter_mut().flatten() {
             fragment.begin_batch();
         }
-        for rows in input.rows.chunks((GROUP_ROWS * leaders).min(GROUP_ROWS_MAX)) {
+        // Groups of about the same size, so that buffers keep theirs.
+        let groups = input.rows.len().div_ceil((GROUP_ROWS * leaders).min(GROUP_ROWS_MAX));
+        for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
             grouping.codec.encode(&input.keys, rows, &mut self.block);
             if leaders == 1 {
                 update.rows(0, rows, &self.block.words, &self.block.hashes);
@@ -286,21 +288,27 @@ impl Routed {
         self.words.resize(block.words.len(), 0);
         self.ends.clear();
         self.ends.resize(leaders.count(), 0);
+        let ends = &mut self.ends[..];
         for hash in &block.hashes {
-            self.ends[leaders.of(*hash)] += 1;
+            ends[leaders.of(*hash)] += 1;
         }
         // From how many rows each has to where they begin; they end where the last one has gone.
         let mut start = 0;
-        for end in &mut self.ends {
+        for end in ends.iter_mut() {
             start += std::mem::replace(end, start);
         }
         if self.width == 1 {
-            let (to_rows, to_words) = (&mut self.rows[..], &mut self.words[..]);
+            let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
+            let to_hashes = self.hashes.as_mut_ptr();
             for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
-                let end = &mut self.ends[leaders.of(*hash)];
-                to_rows[*end] = *row;
-                to_words[*end] = *word;
-                self.hashes[*end] = *hash;
+                let end = &mut ends[leaders.of(*hash)];
+                // SAFETY: each row is counted once above and takes one place here, of as many as there
+                // are rows in each of the three.
+                unsafe {
+                    to_rows.add(*end).write(*row);
+                    to_words.add(*end).write(*word);
+                    to_hashes.add(*end).write(*hash);
+                }
                 *end += 1;
             }
             return;

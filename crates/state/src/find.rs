@@ -5,6 +5,7 @@ use crate::index::{Entrants, Index, NEAR_INDEX_BYTES, prefetch};
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::{ChunkPool, Cursor, Log, RowId};
+use crate::table::BLOCK_ROWS;
 
 /// Finds the rows of the keys or appends them, and lists their places.
 pub(crate) fn find_or_append<V: VarKeys>(
@@ -47,29 +48,31 @@ fn find_words<const N: usize>(
 ) {
     assert!(hashes.len() == words.len() && places.capacity() >= hashes.len());
     let base = log.base();
-    let defer = index.bytes() > NEAR_INDEX_BYTES;
     let out = places.as_mut_ptr();
     let cursor = log.cursor();
-    let end = if defer {
-        let mut keys = WordKeys::<N, true> { words, template, cursor, out };
-        index.enter(hashes, ahead, base, &mut keys);
-        keys.cursor.end()
+    let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
+    let end = if index.bytes() > NEAR_INDEX_BYTES {
+        let keys = WordKeys::<N, true> { words, template, cursor, out, met: &mut met };
+        index.enter(hashes, ahead, base, keys).cursor.end()
     } else {
-        let mut keys = WordKeys::<N, false> { words, template, cursor, out };
-        index.enter(hashes, ahead, base, &mut keys);
-        keys.cursor.end()
+        let keys = WordKeys::<N, false> { words, template, cursor, out, met: &mut met };
+        index.enter(hashes, &[], base, keys).cursor.end()
     };
     log.commit(end);
     // SAFETY: a place has been written for every key.
     unsafe { places.set_len(hashes.len()) };
-    if defer {
-        for (i, word) in words.iter().enumerate() {
-            // SAFETY: all places are written rows, whose first word is the key.
-            if unsafe { *places[i] } != *word {
-                places[i] = find_another(i, template, hashes, words, index, log);
-            }
+    for i in met.keys[..met.count].iter().map(|i| usize::from(*i)) {
+        // SAFETY: all places are written rows, whose first word is the key.
+        if unsafe { *places[i] } != words[i] {
+            places[i] = find_another(i, template, hashes, words, index, log);
         }
     }
+}
+
+/// Keys of a block that have met a row whose hash is alike, and have not been compared with its key.
+struct Met {
+    keys: [u16; BLOCK_ROWS],
+    count: usize,
 }
 
 /// Two keys share the upper half of their hashes, and the first row met was the other's: searches again.
@@ -85,9 +88,9 @@ fn find_another<const N: usize>(
 ) -> *mut u64 {
     let mut place = std::ptr::null_mut();
     let (cursor, out) = (log.cursor(), &raw mut place);
-    let mut key = WordKeys::<N, false> { words: &words[i..=i], template, cursor, out };
-    index.enter(&hashes[i..=i], &[], log.base(), &mut key);
-    let end = key.cursor.end();
+    let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
+    let key = WordKeys::<N, false> { words: &words[i..=i], template, cursor, out, met };
+    let end = index.enter(&hashes[i..=i], &[], log.base(), key).cursor.end();
     log.commit(end);
     place
 }
@@ -102,6 +105,7 @@ struct WordKeys<'a, const N: usize, const DEFER: bool> {
     cursor: Cursor<'a>,
     /// Room for as many places as there are keys.
     out: *mut *mut u64,
+    met: &'a mut Met,
 }
 
 impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
@@ -117,6 +121,8 @@ impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
                 if N > 2 {
                     prefetch(place.wrapping_add(N));
                 }
+                self.met.keys[self.met.count] = i as u16;
+                self.met.count += 1;
                 return true;
             }
             *place == *self.words.get_unchecked(i)
@@ -148,9 +154,8 @@ fn find_any<V: VarKeys>(
 ) {
     places.resize(keys.hashes.len(), std::ptr::null_mut());
     let cursor = log.cursor();
-    let mut any = AnyKeys { keys, layout, arena, cursor, places };
-    index.enter(keys.hashes, keys.ahead, log.base(), &mut any);
-    let end = any.cursor.end();
+    let any = AnyKeys { keys, layout, arena, cursor, places };
+    let end = index.enter(keys.hashes, keys.ahead, log.base(), any).cursor.end();
     log.commit(end);
 }
 

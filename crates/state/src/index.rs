@@ -7,9 +7,10 @@
 //! high bits of the hash, so an index grows where it stands, in one pass from its last bucket to its
 //! first that puts every entry at or behind where it was.
 
-use crate::lanes::{Lanes, Plain, first};
+use crate::lanes::{HASH, Lanes, Plain};
 use crate::log::RowId;
 use crate::memory::{Line, Lines};
+use crate::table::BLOCK_ROWS;
 
 /// Entries in a bucket.
 const BUCKET: usize = 8;
@@ -40,12 +41,11 @@ pub(crate) struct Index {
     grow_at: usize,
     /// Keys to make room for at once when the first come.
     expected: usize,
-    /// Keys of a block whose home is full.
-    full: Vec<u32>,
     pub(crate) growths: u64,
 }
 
-/// What [`Index::enter`] asks about the keys of a block.
+/// What [`Index::enter`] asks about the keys of a block. It is handed over and back, so that a loop can
+/// keep it in registers.
 pub(crate) trait Entrants {
     /// Whether row `id` is that of the `i`-th key.
     fn meets(&mut self, i: usize, id: RowId) -> bool;
@@ -56,7 +56,7 @@ pub(crate) trait Entrants {
 
 impl Index {
     pub(crate) fn new(expected: usize) -> Index {
-        Index { lines: Lines::empty(), len: 0, grow_at: 0, expected, full: vec![], growths: 0 }
+        Index { lines: Lines::empty(), len: 0, grow_at: 0, expected, growths: 0 }
     }
 
     /// Number of keys.
@@ -79,6 +79,7 @@ impl Index {
         while capacity(buckets) < needed {
             buckets = next_size(buckets);
         }
+        assert!(buckets < 1 << 32, "an index of fewer than 2^32 buckets");
         self.grow_at = capacity(buckets);
         self.growths += u64::from(old > 0);
         self.lines.grow(buckets);
@@ -139,36 +140,37 @@ impl Index {
 
     /// Finds or enters a block of keys, for which room has been reserved; `base` tells which entries are
     /// present. Meanwhile it asks for the cache lines of the keys that come next, `ahead`.
-    pub(crate) fn enter(
+    pub(crate) fn enter<E: Entrants>(
         &mut self,
         hashes: &[u64],
         ahead: &[u64],
         base: RowId,
-        keys: &mut impl Entrants,
-    ) {
+        keys: E,
+    ) -> E {
         assert!(self.len + hashes.len() <= self.grow_at, "room was reserved");
+        assert!(hashes.len() <= BLOCK_ROWS, "a block of keys");
         #[cfg(target_arch = "x86_64")]
         {
             use crate::lanes::{Avx2, Avx512};
             #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
-            fn with_avx512(
+            fn with_avx512<E: Entrants>(
                 index: &mut Index,
                 (hashes, ahead): (&[u64], &[u64]),
                 base: RowId,
-                keys: &mut impl Entrants,
-            ) {
+                keys: E,
+            ) -> E {
                 // SAFETY: the processor has the features.
-                unsafe { index.enter_with::<Avx512>(hashes, ahead, base, keys) }
+                unsafe { index.enter_with::<Avx512, E>(hashes, ahead, base, keys) }
             }
             #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-            fn with_avx2(
+            fn with_avx2<E: Entrants>(
                 index: &mut Index,
                 (hashes, ahead): (&[u64], &[u64]),
                 base: RowId,
-                keys: &mut impl Entrants,
-            ) {
+                keys: E,
+            ) -> E {
                 // SAFETY: the processor has the features.
-                unsafe { index.enter_with::<Avx2>(hashes, ahead, base, keys) }
+                unsafe { index.enter_with::<Avx2, E>(hashes, ahead, base, keys) }
             }
             // What comes with AVX2 in every processor, and was checked nevertheless.
             let more = is_x86_feature_detected!("bmi1")
@@ -184,59 +186,55 @@ impl Index {
             }
         }
         // SAFETY: this is for any processor.
-        unsafe { self.enter_with::<Plain>(hashes, ahead, base, keys) }
+        unsafe { self.enter_with::<Plain, E>(hashes, ahead, base, keys) }
     }
 
     /// # Safety
     /// The processor must be one that `L` is for.
     #[inline(always)]
-    unsafe fn enter_with<L: Lanes>(
+    unsafe fn enter_with<L: Lanes, E: Entrants>(
         &mut self,
         hashes: &[u64],
         ahead: &[u64],
         base: RowId,
-        keys: &mut impl Entrants,
-    ) {
+        mut keys: E,
+    ) -> E {
         let buckets = self.lines.count();
         let start = self.lines.start_mut();
         let end = start.wrapping_add(buckets);
-        self.full.clear();
-        self.full.reserve(hashes.len());
-        let (full, mut full_count, mut new) = (self.full.as_mut_ptr(), 0, 0);
+        let count = hashes.len().min(BLOCK_ROWS);
+        let ahead = &ahead[..ahead.len().min(count)];
+        // Where the keys' homes stand, and those of the keys ahead (if there are fewer, the first's).
+        let (mut homes, mut next_homes) = ([0; BLOCK_ROWS], [0; BLOCK_ROWS]);
+        offsets(hashes, buckets, &mut homes);
+        offsets(ahead, buckets, &mut next_homes);
+        let (mut full, mut full_count, mut new) = ([0u16; BLOCK_ROWS], 0, 0);
         // In most cases a key's home settles it. Where the home is full the next bucket is asked for, and
         // looked at when it has come.
-        for (i, hash) in hashes.iter().enumerate() {
-            if let Some(hash) = ahead.get(i) {
-                prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
-            }
-            let home = start.wrapping_add(home_of(hash >> 32, buckets));
+        for i in 0..count {
+            prefetch(start.wrapping_byte_add(next_homes[i]).cast());
+            let home = start.wrapping_byte_add(homes[i]);
             // SAFETY: `home` is one of the buckets, a fraction of their count; the caller vouches for the
             // processor.
-            match unsafe { settle::<L>(home, (hash >> 32) as u32, base, i, keys) } {
+            match unsafe { settle::<L>(home, &hashes[i], base, i, &mut keys) } {
                 Settled::Met => {}
                 Settled::Entered => new += 1,
                 Settled::Full => {
                     prefetch(home.wrapping_add(1).cast());
-                    // SAFETY: room was made for as many as there are keys.
-                    unsafe { full.add(full_count).write(i as u32) };
+                    full[full_count] = i as u16;
                     full_count += 1;
                 }
             }
         }
-        for n in 0..full_count {
-            // SAFETY: as many were written, all of them numbers of keys.
-            let (i, hash) = unsafe {
-                let i = *full.add(n) as usize;
-                (i, *hashes.get_unchecked(i))
-            };
-            let mut bucket = start.wrapping_add(home_of(hash >> 32, buckets));
+        for i in full[..full_count].iter().map(|i| usize::from(*i)) {
+            let mut bucket = start.wrapping_byte_add(homes[i]);
             loop {
                 bucket = bucket.wrapping_add(1);
                 if bucket == end {
                     bucket = start;
                 }
                 // SAFETY: as above, or wrapped around.
-                match unsafe { settle::<L>(bucket, (hash >> 32) as u32, base, i, keys) } {
+                match unsafe { settle::<L>(bucket, &hashes[i], base, i, &mut keys) } {
                     Settled::Met => break,
                     Settled::Entered => {
                         new += 1;
@@ -247,6 +245,7 @@ impl Index {
             }
         }
         self.len += new;
+        keys
     }
 
     /// Asks for the cache lines in which these hashes are looked for.
@@ -282,10 +281,10 @@ impl Filling {
     #[inline(always)]
     fn put(&mut self, entry: u64, home: usize) -> bool {
         let mut bucket = home;
-        while bucket < self.top && bucket + FILLING >= self.top {
-            let (line, filled) =
-                (&mut self.lines[bucket % FILLING], &mut self.filled[bucket % FILLING]);
-            if let Some(slot) = line.get_mut(usize::from(*filled)) {
+        // As unsigned numbers, those at or behind `top` are far away too.
+        while self.top.wrapping_sub(bucket + 1) < FILLING {
+            let filled = &mut self.filled[bucket % FILLING];
+            if let Some(slot) = self.lines[bucket % FILLING].get_mut(usize::from(*filled)) {
                 *slot = entry;
                 *filled += 1;
                 return true;
@@ -300,10 +299,11 @@ impl Filling {
     fn write_from(&mut self, from: usize) {
         while self.top > from {
             self.top -= 1;
-            let line = std::mem::take(&mut self.lines[self.top % FILLING]);
-            self.filled[self.top % FILLING] = 0;
+            let line = &mut self.lines[self.top % FILLING];
             // SAFETY: one of the index's buckets: `top` started at their count.
             unsafe { write_line(self.start.add(self.top), line) };
+            *line = [0; BUCKET];
+            self.filled[self.top % FILLING] = 0;
         }
     }
 }
@@ -323,7 +323,7 @@ impl Drop for Filling {
 /// # Safety
 /// `place` must be a line to be written. Other threads see it after a fence.
 #[inline(always)]
-unsafe fn write_line(place: *mut Line, line: Line) {
+unsafe fn write_line(place: *mut Line, line: &Line) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as the caller promises; lines are aligned to 64 bytes, and SSE2 is part of x86-64.
     unsafe {
@@ -337,7 +337,7 @@ unsafe fn write_line(place: *mut Line, line: Line) {
     #[cfg(not(target_arch = "x86_64"))]
     // SAFETY: as the caller promises.
     unsafe {
-        place.write(line)
+        place.write(*line)
     };
 }
 
@@ -358,35 +358,50 @@ enum Settled {
 #[inline(always)]
 unsafe fn settle<L: Lanes>(
     bucket: *mut Line,
-    high: u32,
+    hash: &u64,
     base: RowId,
     i: usize,
     keys: &mut impl Entrants,
 ) -> Settled {
     // SAFETY: as the caller promises.
-    let marks = unsafe { L::marks(bucket, high, base) };
-    let mut like = marks.like;
+    let mut like = unsafe { L::like(bucket, hash) };
     while like != 0 {
         // SAFETY: as the caller promises; a marked entry is one of eight.
-        let entry = unsafe { *bucket.cast::<u64>().add(first(like)) };
-        if keys.meets(i, entry as u32) {
+        let row = unsafe { *slot(bucket, like) } as u32;
+        if row >= base && keys.meets(i, row) {
             return Settled::Met;
         }
         like &= like - 1;
     }
-    if marks.absent == 0 {
+    // SAFETY: as above.
+    let absent = unsafe { L::absent(bucket, base) };
+    if absent == 0 {
         return Settled::Full;
     }
-    let entry = u64::from(high) << 32 | u64::from(keys.enters(i));
     // SAFETY: as above.
-    unsafe { *bucket.cast::<u64>().add(first(marks.absent)) = entry };
+    unsafe { *slot(bucket, absent) = *hash & HASH | u64::from(keys.enters(i)) };
     Settled::Entered
+}
+
+/// The first of the marked entries.
+#[inline(always)]
+fn slot(bucket: *mut Line, marks: u32) -> *mut u64 {
+    bucket.cast::<u64>().wrapping_add(marks.trailing_zeros() as usize)
 }
 
 /// The bucket in which the search for a hash begins.
 #[inline(always)]
 fn home_of(hash_high: u64, buckets: usize) -> usize {
     ((hash_high * buckets as u64) >> 32) as usize
+}
+
+/// Where the homes of these hashes stand, in bytes from the first bucket.
+#[inline(always)]
+fn offsets(hashes: &[u64], buckets: usize, offsets: &mut [usize; BLOCK_ROWS]) {
+    let buckets = u64::from(buckets as u32);
+    for (hash, offset) in hashes.iter().zip(offsets) {
+        *offset = ((hash >> 32) * buckets >> 32 << 6) as usize;
+    }
 }
 
 /// Asks for the cache line at `place`.
@@ -451,9 +466,9 @@ mod tests {
                     let hashes: Vec<u64> = highs.iter().map(|h| u64::from(*h) << 32).collect();
                     index.reserve(hashes.len(), first);
                     index.prefetch(&hashes);
-                    let mut keys =
+                    let keys =
                         Numbered { highs: &highs, rows: &mut rows, first, found: vec![0; 256] };
-                    index.enter(&hashes, &[], first, &mut keys);
+                    let keys = index.enter(&hashes, &[], first, keys);
                     for (high, id) in highs.iter().zip(keys.found) {
                         assert_eq!(*expected.entry(*high).or_insert(id), id);
                     }

@@ -1,30 +1,24 @@
-//! Looking at the eight entries of a bucket at once.
+//! Looking at the eight entries of a bucket at once. Marks are a bit for each entry, the first lowest.
 
 use crate::log::RowId;
 use crate::memory::Line;
 
-/// Which of a bucket's entries are what, a bit for every other position: entry `i` at bit `2 * i`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Marks {
-    /// Present, and of the hash that is looked for.
-    pub(crate) like: u32,
-    /// Absent: free to be filled.
-    pub(crate) absent: u32,
-}
+/// The hash's part of an entry.
+pub(crate) const HASH: u64 = !0 << 32;
 
-/// The place in its bucket of the first entry marked.
-#[inline(always)]
-pub(crate) fn first(marks: u32) -> usize {
-    marks.trailing_zeros() as usize / 2
-}
-
-/// How this processor looks at a bucket.
+/// How this processor looks at a bucket. Row numbers must be below 2^31.
 pub(crate) trait Lanes: Copy {
-    /// Compares all entries with the upper half of a hash, and their rows with the log's base.
+    /// Marks the entries whose hash is like this one.
     ///
     /// # Safety
-    /// `bucket` must be readable, and the processor must be one that this is for.
-    unsafe fn marks(bucket: *const Line, high: u32, base: RowId) -> Marks;
+    /// `bucket` must be readable and aligned to its size, and the processor one that this is for.
+    unsafe fn like(bucket: *const Line, hash: &u64) -> u32;
+
+    /// Marks the entries whose rows are below the log's base: those that are absent.
+    ///
+    /// # Safety
+    /// As for `like`.
+    unsafe fn absent(bucket: *const Line, base: RowId) -> u32;
 }
 
 /// For any processor.
@@ -33,20 +27,22 @@ pub(crate) struct Plain;
 
 impl Lanes for Plain {
     #[inline(always)]
-    unsafe fn marks(bucket: *const Line, high: u32, base: RowId) -> Marks {
+    unsafe fn like(bucket: *const Line, hash: &u64) -> u32 {
         // SAFETY: as the caller promises.
-        let entries = unsafe { &*bucket };
-        let (mut like, mut absent) = (0, 0);
-        for (i, entry) in entries.iter().enumerate() {
-            let present = *entry as u32 >= base;
-            like |= u32::from(present && (*entry >> 32) as u32 == high) << (2 * i);
-            absent |= u32::from(!present) << (2 * i);
-        }
-        Marks { like, absent }
+        let entries = unsafe { (*bucket).iter().rev() };
+        entries.fold(0, |marks, entry| marks << 1 | u32::from((entry ^ hash) & HASH == 0))
+    }
+
+    #[inline(always)]
+    unsafe fn absent(bucket: *const Line, base: RowId) -> u32 {
+        // SAFETY: as the caller promises.
+        let entries = unsafe { (*bucket).iter().rev() };
+        entries.fold(0, |marks, entry| marks << 1 | u32::from((*entry as u32) < base))
     }
 }
 
-/// With AVX2.
+/// With AVX2. Written as instructions, since compilers make twice as many of the same thing said in
+/// intrinsics.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2;
@@ -54,23 +50,73 @@ pub(crate) struct Avx2;
 #[cfg(target_arch = "x86_64")]
 impl Lanes for Avx2 {
     #[inline(always)]
-    unsafe fn marks(bucket: *const Line, high: u32, base: RowId) -> Marks {
-        use std::arch::x86_64::*;
-        // SAFETY: the caller promises AVX2, and that the bucket's two halves can be read.
-        let bits = unsafe {
-            let (high, base) = (_mm256_set1_epi32(high as i32), _mm256_set1_epi32(base as i32));
-            // Per entry two bits: row number at or above the base, hash alike.
-            let half = |half: *const __m256i| {
-                let entries = _mm256_loadu_si256(half);
-                let like = _mm256_cmpeq_epi32(entries, high);
-                let present = _mm256_cmpeq_epi32(_mm256_max_epu32(entries, base), entries);
-                let both = _mm256_blend_epi32::<0b1010_1010>(present, like);
-                _mm256_movemask_ps(_mm256_castsi256_ps(both)) as u32
-            };
-            let bucket = bucket.cast::<__m256i>();
-            half(bucket) | half(bucket.add(1)) << 8
-        };
-        Marks { like: bits & bits >> 1 & 0x5555, absent: !bits & 0x5555 }
+    unsafe fn like(bucket: *const Line, hash: &u64) -> u32 {
+        // SAFETY: as the caller promises.
+        unsafe { avx2::like(bucket, hash) }
+    }
+
+    #[inline(always)]
+    unsafe fn absent(bucket: *const Line, base: RowId) -> u32 {
+        // SAFETY: as the caller promises.
+        unsafe { avx2::absent(bucket, base) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::asm;
+    use std::arch::x86_64::{__m256i, _mm256_set1_epi32};
+
+    use super::{Line, RowId};
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn like(bucket: *const Line, hash: &u64) -> u32 {
+        let (_high, _like): (__m256i, __m256i);
+        let (first, last): (u32, u32);
+        // SAFETY: reads the hash and the bucket's 64 bytes, and writes nothing but registers.
+        unsafe {
+            asm!(
+                "vpbroadcastd {high}, dword ptr [{hash} + 4]",
+                "vpcmpeqd {like}, {high}, ymmword ptr [{bucket}]",
+                "vmovmskpd {first:e}, {like}",
+                "vpcmpeqd {like}, {high}, ymmword ptr [{bucket} + 32]",
+                "vmovmskpd {last:e}, {like}",
+                hash = in(reg) hash,
+                bucket = in(reg) bucket,
+                high = out(ymm_reg) _high,
+                like = out(ymm_reg) _like,
+                first = out(reg) first,
+                last = out(reg) last,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        first | last << 4
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn absent(bucket: *const Line, base: RowId) -> u32 {
+        let _below: __m256i;
+        let (first, last): (u32, u32);
+        // SAFETY: reads the bucket's 64 bytes, and writes nothing but registers.
+        unsafe {
+            asm!(
+                "vpcmpgtd {below}, {base}, ymmword ptr [{bucket}]",
+                "vpsllq {below}, {below}, 32",
+                "vmovmskpd {first:e}, {below}",
+                "vpcmpgtd {below}, {base}, ymmword ptr [{bucket} + 32]",
+                "vpsllq {below}, {below}, 32",
+                "vmovmskpd {last:e}, {below}",
+                bucket = in(reg) bucket,
+                base = in(ymm_reg) _mm256_set1_epi32(base as i32),
+                below = out(ymm_reg) _below,
+                first = out(reg) first,
+                last = out(reg) last,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        first | last << 4
     }
 }
 
@@ -82,15 +128,24 @@ pub(crate) struct Avx512;
 #[cfg(target_arch = "x86_64")]
 impl Lanes for Avx512 {
     #[inline(always)]
-    unsafe fn marks(bucket: *const Line, high: u32, base: RowId) -> Marks {
+    unsafe fn like(bucket: *const Line, hash: &u64) -> u32 {
         use std::arch::x86_64::*;
         // SAFETY: the caller promises AVX-512F, and that the bucket can be read.
         unsafe {
-            let entries = _mm512_loadu_si512(bucket.cast());
-            let like = _mm512_cmpeq_epi32_mask(entries, _mm512_set1_epi32(high as i32));
-            let absent = _mm512_cmplt_epu32_mask(entries, _mm512_set1_epi32(base as i32));
-            let (like, absent) = (u32::from(like) >> 1, u32::from(absent));
-            Marks { like: like & !absent & 0x5555, absent: absent & 0x5555 }
+            let entries = _mm512_load_si512(bucket.cast());
+            let differ = _mm512_xor_si512(entries, _mm512_set1_epi64(*hash as i64));
+            u32::from(_mm512_testn_epi64_mask(differ, _mm512_set1_epi64(HASH as i64)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn absent(bucket: *const Line, base: RowId) -> u32 {
+        use std::arch::x86_64::*;
+        // SAFETY: as above.
+        unsafe {
+            let rows = _mm512_slli_epi64::<32>(_mm512_load_si512(bucket.cast()));
+            let base = _mm512_set1_epi64((u64::from(base) << 32) as i64);
+            u32::from(_mm512_cmplt_epu64_mask(rows, base))
         }
     }
 }
@@ -109,32 +164,32 @@ mod tests {
             random
         };
         for _ in 0..10_000 {
-            let base = [4096, 1 << 20, 1 << 31, 3 << 30][next() as usize % 4];
+            let base = [4096, 1 << 20, 1 << 29, (1 << 31) - 2][next() as usize % 4];
             let entry = |r: u64| {
-                let row = [0, base - 1, base, base + 1, u32::MAX][r as usize % 5];
+                let row = [0, base - 1, base, base + 1, i32::MAX as u32][r as usize % 5];
                 (r >> 8 & 3) << 62 | (r >> 16 & 1) << 32 | u64::from(row)
             };
-            let line: Line = std::array::from_fn(|_| entry(next()));
-            let high = (entry(next()) >> 32) as u32;
+            #[repr(align(64))]
+            struct Aligned(Line);
+            let Aligned(line) = &Aligned(std::array::from_fn(|_| entry(next())));
+            let hash = entry(next());
             // SAFETY: a line; and each only where the processor has what it needs.
-            unsafe {
-                let plain = Plain::marks(&line, high, base);
+            let (like, absent) = unsafe {
+                let plain = (Plain::like(line, &hash), Plain::absent(line, base));
                 #[cfg(target_arch = "x86_64")]
                 {
                     if is_x86_feature_detected!("avx2") {
-                        assert_eq!(Avx2::marks(&line, high, base), plain);
+                        assert_eq!((Avx2::like(line, &hash), Avx2::absent(line, base)), plain);
                     }
                     if is_x86_feature_detected!("avx512f") {
-                        assert_eq!(Avx512::marks(&line, high, base), plain);
+                        assert_eq!((Avx512::like(line, &hash), Avx512::absent(line, base)), plain);
                     }
                 }
-                let entries = line.iter().enumerate();
-                for (i, entry) in entries {
-                    let present = *entry as u32 >= base;
-                    assert_eq!(plain.absent >> (2 * i) & 1 == 0, present);
-                    let like = present && (*entry >> 32) as u32 == high;
-                    assert_eq!(plain.like >> (2 * i) & 1 == 1, like);
-                }
+                plain
+            };
+            for (i, entry) in line.iter().enumerate() {
+                assert_eq!(like >> i & 1 == 1, entry >> 32 == hash >> 32);
+                assert_eq!(absent >> i & 1 == 1, (*entry as u32) < base);
             }
         }
     }

@@ -205,23 +205,12 @@ impl Cursor<'_> {
     #[inline(always)]
     pub(crate) unsafe fn append(&mut self, row_words: usize) -> (RowId, *mut u64) {
         if self.next & CHUNK_MASK == 0 {
-            self.point();
+            self.place = self.log.place_of_next(self.next);
         }
         let (id, place) = (self.next, self.place);
         self.next += 1;
         self.place = place.wrapping_add(row_words);
         (id, place)
-    }
-
-    /// Finds the place of the next row.
-    #[cold]
-    #[inline(never)]
-    fn point(&mut self) {
-        let index = ((self.next >> CHUNK_BITS) - self.log.first_chunk) as usize;
-        let row = (self.next & CHUNK_MASK) as usize;
-        if let Some(start) = self.log.starts.get(index) {
-            self.place = start.wrapping_add(row * self.log.row_words);
-        }
     }
 
     /// The number of the row after the last one appended, for `commit`.
@@ -263,9 +252,10 @@ impl Log {
         self.first_chunk << CHUNK_BITS
     }
 
-    /// Room for `rows` more row numbers before they wrap; the owner starts over when it is gone.
+    /// How many more row numbers there are: they stay below 2^31, for comparing them as signed. The
+    /// owner starts over when they run out.
     pub(crate) fn ids_left(&self) -> u32 {
-        u32::MAX - self.next
+        i32::MAX as u32 - self.next
     }
 
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
@@ -294,9 +284,17 @@ impl Log {
     /// A cursor for the rows that were reserved.
     pub(crate) fn cursor(&self) -> Cursor<'_> {
         let starts = self.starts.as_ptr().wrapping_sub(self.first_chunk as usize);
-        let mut cursor = Cursor { log: self, starts, next: self.next, place: ptr::null_mut() };
-        cursor.point();
-        cursor
+        Cursor { log: self, starts, next: self.next, place: self.place_of_next(self.next) }
+    }
+
+    /// Where row `next` will stand, if room for it has been reserved.
+    #[cold]
+    #[inline(never)]
+    fn place_of_next(&self, next: RowId) -> *mut u64 {
+        let index = ((next >> CHUNK_BITS) - self.first_chunk) as usize;
+        let row = (next & CHUNK_MASK) as usize;
+        let start = self.starts.get(index).copied().unwrap_or(ptr::null_mut());
+        start.wrapping_add(row * self.row_words)
     }
 
     fn grow_first(&mut self, end: usize) {

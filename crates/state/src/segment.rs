@@ -97,9 +97,15 @@ impl Table {
         self.index.prefetch(hashes);
         places.clear();
         let first_id = first + rows.start as u32;
-        let mut adopted =
-            Adopted { words, layout: &self.layout, log: &self.log, first_id, places, known: vec![] };
-        self.index.enter(hashes, &[], base, &mut adopted);
+        let adopted = Adopted {
+            words,
+            layout: &self.layout,
+            log: &self.log,
+            first_id,
+            places,
+            known: vec![],
+        };
+        let mut adopted = self.index.enter(hashes, &[], base, adopted);
         let mut holes = std::mem::take(&mut adopted.known);
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
@@ -109,8 +115,8 @@ impl Table {
                 at += 1;
                 continue;
             }
-            let mut own = OneAdopted { adopted: &adopted, i, place: None };
-            self.index.enter(&hashes[i..=i], &[], base, &mut own);
+            let own = OneAdopted { adopted: &adopted, i, place: None };
+            let own = self.index.enter(&hashes[i..=i], &[], base, own);
             match own.place {
                 Some(place) => adopted.places[at] = place,
                 None => {

@@ -127,11 +127,25 @@ impl<'t> Block<'t> {
         mut change: impl FnMut(*mut u64, usize, &mut Arena),
     ) {
         assert!(slot.word + slot.kind.words() <= self.layout.row_words());
-        // One loop for both, so that `change` is compiled into it.
-        for n in 0..picks.map_or(self.places.len(), <[u32]>::len) {
-            let k = picks.map_or(n, |picks| picks[n] as usize);
-            change(self.places[k].wrapping_add(slot.word), k, self.arena);
+        match picks {
+            None => {
+                for (k, place) in self.places.iter().enumerate() {
+                    change(place.wrapping_add(slot.word), k, self.arena);
+                }
+            }
+            Some(picks) => {
+                for &k in picks {
+                    let place = self.places[k as usize];
+                    change(place.wrapping_add(slot.word), k as usize, self.arena);
+                }
+            }
         }
+        self.mark_seen(slot, picks);
+    }
+
+    /// Notes that `slot` has met input.
+    #[inline(always)]
+    fn mark_seen(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
         if let (Some(bit), Some(word)) = (slot.seen_bit, self.layout.seen_word()) {
             let mark = |place: *mut u64| {
                 // SAFETY: the seen word is one of the row's words; the block owns its rows.
@@ -188,11 +202,25 @@ impl<'t> Block<'t> {
         picks: Option<&[u32]>,
         value: impl Fn(usize) -> f64,
     ) {
-        self.each(slot, picks, |place, k, arena| {
-            // SAFETY: see `count`; the slot has three words.
-            let words = unsafe { &mut *place.cast::<[u64; 3]>() };
-            float_sum::add(words, arena, value(k));
-        });
+        assert!(slot.word + slot.kind.words() <= self.layout.row_words());
+        // SAFETY: see `count`; the slot has three words.
+        let words =
+            |place: *mut u64| unsafe { &mut *place.wrapping_add(slot.word).cast::<[u64; 3]>() };
+        // Spelled out, since the compiler would not put an addition of this size into both loops.
+        match picks {
+            None => {
+                for (k, place) in self.places.iter().enumerate() {
+                    float_sum::add(words(*place), self.arena, value(k));
+                }
+            }
+            Some(picks) => {
+                for &k in picks {
+                    let place = self.places[k as usize];
+                    float_sum::add(words(place), self.arena, value(k as usize));
+                }
+            }
+        }
+        self.mark_seen(slot, picks);
     }
 
     /// Takes the least (`Min64`) or greatest (`Max64`) of 64-bit integers.
