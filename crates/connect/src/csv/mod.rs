@@ -2,7 +2,8 @@
 //!
 //! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
 //! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
-//! worker, and only the projected columns of it.
+//! worker, and only the projected columns of it. A pipe is read as it is written: records count as
+//! soon as their lines are complete.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -41,6 +42,7 @@ mod fuzz;
 mod header;
 mod index;
 mod open;
+mod pipe;
 mod reader;
 
 use std::fs::File;
@@ -200,10 +202,13 @@ impl Split for CsvSplit {
         &self.path
     }
 
-    fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+    fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         // A saturating cast: a batch of any number of rows is allowed.
         let batch_bytes = (self.line_bytes * self.batch_rows as f64) as usize;
         let bytes = self.chunk_bytes.min(batch_bytes).max(1);
+        if !self.reader.ready(bytes, waker)? {
+            return Ok(SplitPoll::Pending { retry_at_us: None });
+        }
         let Some(block) = self.reader.next(bytes, self.batch_rows)? else {
             return Ok(SplitPoll::Ended);
         };

@@ -2,12 +2,14 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::task::Waker;
 
 use memchr::memchr_iter;
 use millstream_engine::{Error, Result};
 
 use super::cut::{Cut, cut};
 use super::dialect::Dialect;
+use super::pipe::Pipe;
 use super::place;
 
 /// A record longer than this is taken for a quote that was never closed.
@@ -27,7 +29,7 @@ pub(crate) struct Block {
 
 /// The file, from where the last block ended.
 pub(crate) struct Reader {
-    input: Box<dyn Read + Send>,
+    input: Input,
     path: Arc<str>,
     dialect: Arc<Dialect>,
     /// Read, but not yet handed out; starts with a record.
@@ -37,21 +39,26 @@ pub(crate) struct Reader {
     /// Offset in the file and line of the buffer's start.
     offset: u64,
     line: u64,
-    /// Whether each read may wait until all the bytes asked for are there (a file), or must take
-    /// what comes (a pipe).
-    fill: bool,
+}
+
+enum Input {
+    /// Where each read may wait until all the bytes asked for are there.
+    File(Box<dyn Read + Send>),
+    /// Where it must take what comes.
+    Pipe(Pipe),
 }
 
 impl Reader {
-    /// `fill`: whether reads may wait for as many bytes as a chunk should have.
+    /// `fill`: whether reads may wait for as many bytes as a chunk should have (a file), or must take
+    /// what comes (a pipe).
     pub(crate) fn new(
         input: Box<dyn Read + Send>,
         path: Arc<str>,
         dialect: Arc<Dialect>,
         fill: bool,
     ) -> Reader {
-        let buffer = Vec::new();
-        Reader { input, path, dialect, buffer, ended: false, offset: 0, line: 1, fill }
+        let input = if fill { Input::File(input) } else { Input::Pipe(Pipe::new(input)) };
+        Reader { input, path, dialect, buffer: Vec::new(), ended: false, offset: 0, line: 1 }
     }
 
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
@@ -89,12 +96,39 @@ impl Reader {
         Ok(())
     }
 
-    /// The next block: about `bytes` bytes, at most `records_max` records, at least one.
-    pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
+    /// Whether `next` would return without waiting. If it would wait, `waker` is called when there is
+    /// more to read.
+    pub(crate) fn ready(&mut self, bytes: usize, waker: &Waker) -> Result<bool> {
         let mut want = bytes.max(1);
-        let end = loop {
-            while self.buffer.len() < want && !self.ended {
+        loop {
+            let Input::Pipe(pipe) = &self.input else { return Ok(true) };
+            if self.ended || self.buffer.len() >= RECORD_BYTES_MAX {
+                return Ok(true);
+            }
+            if self.buffer.len() < want && pipe.ready(waker) {
                 self.read(want)?;
+                continue;
+            }
+            if !self.buffer.is_empty() && cut(&self.buffer, false, 1, &self.dialect) != Cut::More {
+                return Ok(true);
+            }
+            if self.buffer.len() < want {
+                return Ok(false);
+            }
+            want = self.buffer.len().saturating_mul(2).min(RECORD_BYTES_MAX);
+        }
+    }
+
+    /// The next block: about `bytes` bytes, at most `records_max` records, at least one. From a pipe,
+    /// the records that have come.
+    pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
+        let fill = matches!(self.input, Input::File(_));
+        let mut want = bytes.max(1);
+        let mut short = self.buffer.is_empty();
+        let end = loop {
+            while self.buffer.len() < want && !self.ended && (fill || short) {
+                self.read(want)?;
+                short = self.buffer.is_empty();
             }
             if self.buffer.is_empty() {
                 return Ok(None);
@@ -107,7 +141,10 @@ impl Reader {
                 }
                 Cut::Unterminated(at) => return Err(self.unterminated(at)),
                 Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => return Err(self.too_long()),
-                Cut::More => want = self.buffer.len().saturating_mul(2).min(RECORD_BYTES_MAX),
+                Cut::More => {
+                    want = self.buffer.len().saturating_mul(2).min(RECORD_BYTES_MAX);
+                    short = true;
+                }
             }
         };
         let rest = self.buffer[end..].to_vec();
@@ -131,11 +168,12 @@ impl Reader {
     /// Reads once, so that the buffer may reach `want` bytes.
     fn read(&mut self, want: usize) -> Result<()> {
         let missing = want - self.buffer.len();
-        let got = if self.fill {
-            self.buffer.reserve_exact(missing);
-            (&mut self.input).take(missing as u64).read_to_end(&mut self.buffer)
-        } else {
-            self.read_some(missing)
+        let got = match &mut self.input {
+            Input::File(file) => {
+                self.buffer.reserve_exact(missing);
+                file.take(missing as u64).read_to_end(&mut self.buffer)
+            }
+            Input::Pipe(pipe) => read_some(pipe, missing, &mut self.buffer),
         };
         match got {
             Ok(0) => self.ended = true,
@@ -150,14 +188,6 @@ impl Reader {
             }
         }
         Ok(())
-    }
-
-    fn read_some(&mut self, missing: usize) -> io::Result<usize> {
-        let before = self.buffer.len();
-        self.buffer.resize(before + missing, 0);
-        let got = self.input.read(&mut self.buffer[before..]);
-        self.buffer.truncate(before + got.as_ref().map_or(0, |n| *n));
-        got
     }
 
     fn unterminated(&self, at: usize) -> Error {
@@ -180,6 +210,15 @@ impl Reader {
             help: "a quote in it may never be closed, or this is no CSV file".into(),
         }
     }
+}
+
+/// Appends what one read gives, at most `missing` bytes.
+fn read_some(input: &mut impl Read, missing: usize, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let before = buffer.len();
+    buffer.resize(before + missing, 0);
+    let got = input.read(&mut buffer[before..]);
+    buffer.truncate(before + got.as_ref().map_or(0, |n| *n));
+    got
 }
 
 #[cfg(test)]

@@ -1,0 +1,182 @@
+//! A pipe as input: read by a thread of its own, since each read waits for whoever writes, and no
+//! worker may wait with it.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread;
+
+/// Bytes taken from the pipe at once.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes that wait to be taken in at most, give or take one read; then the writer has to.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// What has come through a pipe. Its thread ends with the pipe, or at the first read after this has been
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Pipe(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: VecDeque<u8>,
+    ended: bool,
+    error: Option<io::Error>,
+    /// Nobody will take in any more.
+    dropped: bool,
+    /// To be called when something comes.
+    waker: Option<Waker>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads `input` to its end.
+    fn take_in(&self, mut input: Box<dyn Read + Send>) {
+        let mut part = vec![0; READ_BYTES];
+        loop {
+            let got = match input.read(&mut part) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                got => got,
+            };
+            let mut state = self.lock();
+            while state.bytes.len() >= WAITING_BYTES_MAX && !state.dropped {
+                state = self.wait(state);
+            }
+            match got {
+                Ok(0) => state.ended = true,
+                Ok(count) => state.bytes.extend(&part[..count]),
+                Err(error) => (state.ended, state.error) = (true, Some(error)),
+            }
+            let (done, waker) = (state.ended || state.dropped, state.waker.take());
+            drop(state);
+            self.changed.notify_all();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+            if done {
+                return;
+            }
+        }
+    }
+}
+
+impl Pipe {
+    /// Begins to read.
+    pub(super) fn new(input: Box<dyn Read + Send>) -> Pipe {
+        let shared = Arc::new(Shared::default());
+        let own = shared.clone();
+        let reader = thread::Builder::new().name("pipe".into());
+        if let Err(error) = reader.spawn(move || own.take_in(input)) {
+            let mut state = shared.lock();
+            (state.ended, state.error) = (true, Some(error));
+        }
+        Pipe(shared)
+    }
+
+    /// Whether a read would not have to wait. If it would, `waker` is called as soon as it would not.
+    pub(super) fn ready(&self, waker: &Waker) -> bool {
+        let mut state = self.0.lock();
+        let ready = state.ended || !state.bytes.is_empty();
+        if !ready {
+            state.waker = Some(waker.clone());
+        }
+        ready
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.0.lock();
+        while state.bytes.is_empty() && !state.ended {
+            state = self.0.wait(state);
+        }
+        if state.bytes.is_empty()
+            && let Some(error) = state.error.take()
+        {
+            return Err(error);
+        }
+        let count = state.bytes.read(out)?;
+        self.0.changed.notify_all();
+        Ok(count)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.0.lock().dropped = true;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Gives out what it is sent, and ends when the sender is gone.
+    struct Sent(mpsc::Receiver<&'static [u8]>);
+    impl Read for Sent {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let Ok(bytes) = self.0.recv() else { return Ok(0) };
+            out[..bytes.len()].copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+    }
+
+    struct Bell(mpsc::Sender<()>);
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).expect("the test listens");
+        }
+    }
+
+    #[test]
+    fn it_is_ready_when_something_has_come_and_at_the_end() {
+        let (sender, sent) = mpsc::channel();
+        let (ring, rung) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Bell(ring)));
+        let mut pipe = Pipe::new(Box::new(Sent(sent)));
+        assert!(!pipe.ready(&waker));
+        sender.send(b"ab").unwrap();
+        rung.recv().unwrap();
+        let mut out = [0; 10];
+        assert!(pipe.ready(&waker));
+        assert_eq!((pipe.read(&mut out).unwrap(), &out[..2]), (2, &b"ab"[..]));
+        assert!(!pipe.ready(&waker));
+        drop(sender);
+        rung.recv().unwrap();
+        assert!(pipe.ready(&waker));
+        assert_eq!(pipe.read(&mut out).unwrap(), 0);
+    }
+
+    #[test]
+    fn what_came_before_an_error_is_not_lost() {
+        struct Broken(usize);
+        impl Read for Broken {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                self.0 += 1;
+                out[0] = b'x';
+                if self.0 == 1 { Ok(1) } else { Err(io::Error::other("disk on fire")) }
+            }
+        }
+        let mut pipe = Pipe::new(Box::new(Broken(0)));
+        let mut out = [0; 10];
+        assert_eq!(pipe.read(&mut out).unwrap(), 1);
+        assert_eq!(pipe.read(&mut out).unwrap_err().to_string(), "disk on fire");
+    }
+}
