@@ -39,6 +39,7 @@ class Run:
     stdout: bytes
     stderr: str
     stats: Stats = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
 
     def shell(self) -> str:
         """The command as one would type it."""
@@ -66,9 +67,10 @@ def run(*words: object, settings: dict[str, object] | None = None, cwd: Path | N
             done = subprocess.run(command + extra, capture_output=True, cwd=cwd, timeout=timeout,
                                   stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired as late:
-            return Run(command, -1, late.stdout or b"", f"no end after {timeout} s")
+            return Run(command, -1, late.stdout or b"", f"no end after {timeout} s", {}, settings or {})
         counters = json.loads(path.read_text()) if path.exists() else {}
-    return Run(command, done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"), counters)
+    stderr = done.stderr.decode("utf-8", "replace")
+    return Run(command, done.returncode, done.stdout, stderr, counters, settings or {})
 
 
 def run_all(jobs: list, work) -> list:

@@ -1,18 +1,21 @@
 """One test case from a seed: data, a table over it, and a query in both dialects."""
 
 import base64
+import dataclasses
 import datetime as dt
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
 from expressions import (BOOL, BYTES, DATE, DOUBLE, FLOAT, INT, STRING, STRINGS, Column, Expr,
-                         Expressions, Type, template)
+                         Expressions, Type, same, template)
 
 EPOCH = dt.datetime(1970, 1, 1)
 # Where event time starts: ordinary, around the epoch, long before it, before a leap day's end.
+EPOCH_2024 = 1_704_067_200_000_000
 STARTS = ["2024-01-01 00:00:00", "1969-12-31 23:58:00", "1901-05-05 12:34:56", "2024-02-29 23:50:00"]
 
 
@@ -39,6 +42,26 @@ class Aggregate:
 
 
 @dataclass
+class Burst:
+    """Records that fall into one window: each with a key of its own, then with few keys.
+
+    They stand before `rows[at]`, at the event time `ts`, which moves no watermark and is late for
+    none. The column `u_` tells them apart; the others are those of the `templates` in turn.
+    """
+
+    at: int
+    ts: int
+    templates: list[list]
+    unique: int = 20_000
+    repeated: int = 6_000
+
+    def keys(self) -> Iterator[int]:
+        yield from range(self.unique)
+        # Of the keys that have been there, every 64th.
+        yield from (i * 64 % self.unique // 64 * 64 for i in range(self.repeated))
+
+
+@dataclass
 class Case:
     """Everything that follows from a seed."""
 
@@ -60,6 +83,10 @@ class Case:
     outputs: list[Expr] = field(default_factory=list)
     limit: int | None = None
     offset: int = 0
+    burst: Burst | None = None
+
+    def records(self) -> int:
+        return len(self.rows) + (self.burst.unique + self.burst.repeated if self.burst else 0)
 
     def filters(self) -> list[Expr]:
         return [f for f in (self.view_where, self.where) if f]
@@ -77,7 +104,6 @@ def interval(us: int) -> str:
 
 def make(seed: int) -> Case:
     rng = random.Random(f"millstream {seed}")
-    big = seed % 16 == 7  # enough unique keys in one window for fragments to change their mode
     size_us = rng.choice([1_000_000, 2_500_000, 10_000_000, 60_000_000])
     delay_us = rng.choice([0, 1_000_000, 3_000_000, 3_000_000])
     case = Case(
@@ -90,13 +116,45 @@ def make(seed: int) -> Case:
         size_us=size_us,
         offset_us=rng.choice([0, 0, size_us // 4 // 1000 * 1000]),
     )
-    if big:
-        case.kind, case.size_us, case.offset_us = "window", 600_000_000, 0
     case.columns = columns(rng, case.ts_digits)
-    count = 60_000 if big else rng.choices([0, 1, 2, 40, 400, 2_000, 6_000], [2, 2, 2, 10, 30, 30, 15])[0]
-    case.rows = [row for row in data(rng, case, count, unique=big)]
-    query(rng, case, big)
+    count = rng.choices([0, 1, 2, 40, 400, 2_000, 6_000], [2, 2, 2, 10, 30, 30, 15])[0]
+    case.rows = list(data(rng, case, count))
+    query(rng, case)
     return case
+
+
+def enlarged(case: Case) -> Case:
+    """The same query over data in which everything happens that a case is there to withstand.
+
+    First a window with a record, then one that is so far ahead that it fires; then a burst of unique
+    keys, for which fragments stop to aggregate, and of repeating ones; then records that are late.
+    In between and after that, the case's own records. A further key, `u_`, is NULL except in what is
+    added here. WHERE lets all that is added pass, and HAVING one in 64 groups of the burst, but for
+    every 16th seed all of them.
+    """
+    rng = random.Random(f"enlarged {case.seed}")
+    own = case.rows or list(data(rng, case, 40))
+    u = Column("u_", INT, "BIGINT", "BIGINT")
+    large = dataclasses.replace(case, columns=[*case.columns, u], rows=[[*row, None] for row in own])
+    half, unit = len(own) // 2, 10 ** max(0, 6 - case.ts_digits)
+    times = [row[0] for row in own[:half] if row[0] is not None] or [EPOCH_2024]
+    first, behind = max(times), case.delay_us + case.lateness_us
+    ahead = (first + 3 * case.size_us + behind) // unit * unit + unit
+    model = [rng.choice(own) for _ in range(7)]
+    added = lambda ts, key: [[ts, *rng.choice(model)[1:], key]]  # noqa: E731
+    late = [row for n in (1, 2, 3)
+            for row in added((ahead - n * case.size_us - behind) // unit * unit, -n)]
+    large.rows[half:half] = added(first, -4) + added(ahead, -5) + late
+    large.burst = Burst(half + 2, ahead, model)
+    ours = [template("({0}) OR u_ IS NOT NULL", BOOL, f) if f else None
+            for f in (case.where, case.view_where)]
+    large.where, large.view_where = ours
+    large.keys = [*case.keys, u.expr()]
+    large.shown = [*case.shown, len(case.keys)]
+    if case.seed % 16 != 7:
+        sample = same("COALESCE(u_, 0) % 64 = 0", BOOL)
+        large.having = template("({0}) AND {1}", BOOL, case.having, sample) if case.having else sample
+    return large
 
 
 def columns(rng: random.Random, ts_digits: int) -> list[Column]:
@@ -149,21 +207,19 @@ def times(rng: random.Random, case: Case, step: int, late_rate: float, edge_rate
         yield ts
 
 
-def data(rng: random.Random, case: Case, count: int, unique: bool):
+def data(rng: random.Random, case: Case, count: int):
     """Rows as Python values."""
-    step = 8_000 if unique else 12 * case.size_us // max(count, 12)
+    step = 12 * case.size_us // max(count, 12)
     null_rate = rng.choice([0, 0.02, 0.2])
     few = rng.choice([2, 5, 40, 5_000])
     kinds = [(c, rng.choice([few, 3, 1_000])) for c in case.columns[1:]]
     special_rate = rng.choice([0, 0, 0.02])
-    edge_rate = 0 if unique else rng.choice([0, 0.02, 0.02])
+    edge_rate = rng.choice([0, 0.02, 0.02])
     stream = times(rng, case, step, rng.choice([0, 0.01, 0.1]), edge_rate)
-    for i, ts in zip(range(count), stream):
+    for _, ts in zip(range(count), stream):
         row = [None if null_rate and rng.random() < null_rate / 4 else ts]
         for column, spread in kinds:
-            if column.name == "b" and unique:
-                row.append(i * 7919 % 1_000_003)
-            elif rng.random() < null_rate:
+            if rng.random() < null_rate:
                 row.append(None)
             elif column.type.kind in ("double", "float") and rng.random() < special_rate:
                 row.append(rng.choice([math.nan, math.inf, -math.inf]))
@@ -199,7 +255,7 @@ def value(rng: random.Random, column: Column, spread: int):
             return bytes([n % 256, n // 256 % 256]) if n % 5 else b"\x00"
 
 
-def query(rng: random.Random, case: Case, big: bool) -> None:
+def query(rng: random.Random, case: Case) -> None:
     draw = Expressions(rng, case.columns)
     if rng.random() < 0.6:
         case.where = draw.boolean(2)
@@ -215,9 +271,6 @@ def query(rng: random.Random, case: Case, big: bool) -> None:
             case.limit, case.offset = rng.choice([0, 1, 10, 500]), rng.choice([0, 0, 3])
         return
     case.keys = [draw.any() for _ in range(rng.randint(0, 4))]
-    if big:
-        case.keys = [case.columns[1].expr()] + [draw.column("int") for _ in case.keys[:1]]
-        case.where, case.view_where = None, None
     case.keys = [k for i, k in enumerate(case.keys) if k not in case.keys[:i]]
     case.shown = [i for i in range(len(case.keys)) if rng.random() < 0.9]
     case.aggregates = [aggregate(rng, draw) for _ in range(rng.randint(1, 5))]
@@ -262,6 +315,10 @@ def timestamp_text(us: int, digits: int) -> str:
     return text + ("." + f"{fraction:06}000"[:digits] if digits else "")
 
 
+# Stands for a burst's key in the text of its records.
+MARK = "the burst's key"
+
+
 def field_text(value, column: Column) -> str:
     """A CSV field; NULL is empty, the empty string is quoted."""
     if value is None:
@@ -291,8 +348,13 @@ def write(case: Case, folder: Path) -> Path:
     rng.shuffle(order)
     with open(folder / "data.csv", "w", encoding="utf-8", newline="") as file:
         file.write(",".join(case.columns[i].name for i in order) + "\n")
-        for row in case.rows:
-            file.write(",".join(field_text(row[i], case.columns[i]) for i in order) + "\n")
+        line = lambda row: ",".join(field_text(row[i], case.columns[i]) for i in order) + "\n"  # noqa: E731
+        for i, row in enumerate(case.rows):
+            if case.burst and i == case.burst.at:
+                forms = [line([case.burst.ts, *t[1:], MARK]) for t in case.burst.templates]
+                for n, key in enumerate(case.burst.keys()):
+                    file.write(forms[n % len(forms)].replace(MARK, str(key), 1))
+            file.write(line(row))
     path = folder / "query.sql"
     path.write_text(sql(case), encoding="utf-8")
     return path

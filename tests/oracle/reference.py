@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from cases import EPOCH, Aggregate, Case, field_text, timestamp_text
+from cases import EPOCH, Aggregate, Burst, Case, field_text, timestamp_text
 from expressions import DOUBLE, FLOAT, INT, Type
 
 MILLIS = Type("timestamp", 3)
@@ -60,8 +60,10 @@ class Reference:
         path = folder / "reference.json"
         names = [c.name for c in case.columns]
         with open(path, "w", encoding="utf-8") as file:
-            for i, row in enumerate(case.rows):
-                record = {"rid": str(i), "late": str(self.late[i])}
+            # A burst's templates come last, to be copied from.
+            models = [[*t, None] for t in case.burst.templates] if case.burst else []
+            for i, row in enumerate([*case.rows, *models]):
+                record = {"rid": str(i), "late": str(i < len(self.late) and self.late[i])}
                 if row[0] is not None:
                     record["window_start"] = timestamp_text(window_of(case, row[0]), 6)
                 for column, value in zip(case.columns, row, strict=True):
@@ -78,6 +80,21 @@ class Reference:
             casts.append(f'{text} AS "{c.name}"')
         self.db.execute(f"CREATE TABLE events AS SELECT {', '.join(casts)} FROM "
                         "read_json(?, columns = ?, format = 'newline_delimited')", [str(path), schema])
+        if case.burst:
+            self.add_burst(case.burst, len(case.rows))
+
+    def add_burst(self, burst: Burst, rid: int) -> None:
+        """Adds the burst's records: its templates, at its time and with its keys."""
+        models = ", ".join(str(rid + i) for i in range(len(burst.templates)))
+        columns = [c for c in self.case.columns if c.name not in ("ts", "u_")]
+        names = ", ".join(f'"{c.name}"' for c in columns)
+        self.db.execute("CREATE TABLE keys AS SELECT unnest(?) AS key, unnest(?) AS model",
+                        [*zip(*((k, n % len(burst.templates)) for n, k in enumerate(burst.keys())))])
+        start, ts = timestamp_text(window_of(self.case, burst.ts), 6), timestamp_text(burst.ts, 6)
+        self.db.execute(f"INSERT INTO events (rid, late, window_start, ts, u_, {names}) "
+                        f"SELECT -1, FALSE, TIMESTAMP '{start}', TIMESTAMP '{ts}', key, {names} "
+                        f"FROM keys, events WHERE rid = {rid} + model")
+        self.db.execute(f"DELETE FROM events WHERE rid IN ({models})")
 
     def count(self, condition: str) -> int:
         found = self.db.execute(f"SELECT COUNT(*) FROM events WHERE {condition}").fetchone()
@@ -89,7 +106,7 @@ class Reference:
         windowed = self.case.kind == "window"
         exact = {"late_records": self.count(f"{passed} AND late") if windowed else 0}
         if self.case.limit is None:
-            exact["records"] = len(self.case.rows)
+            exact["records"] = self.case.records()
         if windowed:
             exact["null_time_records"] = self.count(f"{passed} AND ts IS NULL")
         return exact

@@ -3,8 +3,8 @@
 
 Every seed makes one case: a CSV file with disorder and late records, a table, a query. It runs with
 1, 2 and 4 workers, tiny and large epochs and batches, each fragment mode, and seeded simulated
-schedules. All runs must write the same bytes, these must be DuckDB's rows, and the counters must show
-that what the case is for really happened.
+schedules; and again over more data. All runs must write the same bytes, these must be DuckDB's rows,
+and the counters must show that what the case is for really happened: README.md says which where.
 
     tests/oracle/run.py --count 100          seeds 0 to 99
     tests/oracle/run.py --seed 17            one case; its files stay in target/oracle/17
@@ -40,38 +40,88 @@ class Report:
     runs: int = 0
     wrong: list[str] = field(default_factory=list)
     stats: harness.Stats = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
 
 
-def schedules(rng: random.Random, big: bool) -> list[dict[str, object]]:
-    """Settings of the runs of one case. The first is the plain one."""
-    rows = [1024] if big else [1, 7, 64]
-    modes = ["auto", "aggregate", "pass-through"]
+def schedules(rng: random.Random) -> list[dict[str, object]]:
+    """Settings of the runs of a case as it is. The first is the plain one."""
+    rows, modes = [1, 7, 64], ["auto", "aggregate", "pass-through"]
     runs: list[dict[str, object]] = [
         {"workers": 1},
-        {"workers": 1, "batch.rows": rows[-1], "epoch.bytes": 1},
-        {"workers": 2, "batch.rows": rows[-1], "epoch.bytes": "64MB", "fragment.mode": "auto"},
+        {"workers": 1, "batch.rows": 64, "epoch.bytes": 1},
         {"workers": 4, "batch.rows": rng.choice(rows), "epoch.bytes": 1, "fragment.mode": "pass-through"},
         {"workers": 4, "batch.rows": rng.choice(rows), "epoch.bytes": 1, "fragment.mode": "aggregate"},
         {"workers": 2, "batch.rows": rng.choice(rows), "epoch.bytes": "4KB", "fragment.bytes": "1KB",
          "fragment.mode": rng.choice(modes)},
     ]
-    for workers in (2, 4, 3):
+    for workers in (2, rng.choice([3, 4])):
         runs.append({"workers": workers, "batch.rows": rng.choice(rows + [64]),
                      "epoch.bytes": rng.choice([1, "4KB", "64MB"]), "fragment.mode": rng.choice(modes),
                      "simulate": rng.randrange(1 << 32)})
     return runs
 
 
+def schedules_of_enlarged(rng: random.Random) -> list[dict[str, object]]:
+    """Settings of the runs of an enlarged case. What counters must show is in `happened`."""
+    modes = ["auto", "aggregate", "pass-through"]
+    return [
+        {"workers": 1, "batch.rows": 256, "epoch.bytes": 1},
+        {"workers": 2, "batch.rows": 1024, "epoch.bytes": "128KB", "fragment.mode": "auto",
+         "simulate": rng.randrange(1 << 32)},
+        {"workers": rng.choice([2, 4]), "epoch.bytes": rng.choice(["256KB", "64MB"]),
+         "fragment.mode": rng.choice(modes)},
+    ]
+
+
 def check(seed: int, folder: Path) -> Report:
-    """Runs one case under all its schedules."""
-    report = Report(seed)
+    """Runs one case, and the same query over more data, under all their schedules."""
+    report, rng = Report(seed), random.Random(seed)
     case = cases.make(seed)
+    check_runs(case, folder, schedules(rng), report)
+    if case.kind != "stateless" and not report.wrong:
+        check_runs(cases.enlarged(case), folder / "enlarged", schedules_of_enlarged(rng), report)
+        report.kinds = kinds(case)
+    return report
+
+
+KINDS = ("int", "double", "float", "decimal", "bool", "date", "timestamp", "string", "bytes")
+NUMBERS = ("int", "double", "float", "decimal")
+# What the enlarged cases of a suite must have met: keys of every type, plain and computed, every
+# aggregate of every type it takes, every clause.
+MET = {f"key {kind}" for kind in KINDS} | {"computed key", "two keys"}
+MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
+MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
+MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
+
+
+def kinds(case: cases.Case) -> set[str]:
+    """What of `MET` a case has."""
+    found = {case.kind} | {f"key {key.type.kind}" for key in case.keys}
+    for a in case.aggregates:
+        found.add(f"{a.function} {a.argument.type.kind if a.argument else '*'}")
+    names = {column.name for column in case.columns}
+    present = {
+        "computed key": any(key.ours not in names for key in case.keys),
+        "two keys": len(case.keys) >= 2,
+        "filter": any(a.filter for a in case.aggregates),
+        "where": case.where,
+        "having": case.having,
+        "view": case.view_where,
+        "lateness": case.lateness_us,
+        "offset": case.offset_us,
+    }
+    return found | {name for name, there in present.items() if there}
+
+
+def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]], report: Report) -> None:
+    """Runs a case under these schedules, of which the first is compared with DuckDB's rows and the
+    others with the first."""
     path = cases.write(case, folder)
     reference = Reference(case, folder)
     expected, exact = reference.rows(), reference.counters()
     fires_early = reference.fires_early()
     first: harness.Run | None = None
-    for settings in schedules(random.Random(seed), len(case.rows) > 10_000):
+    for settings in schedules:
         result = harness.run("run", path, "--format", "csv", settings=settings)
         report.runs += 1
         harness.add(report.stats, result.stats)
@@ -84,12 +134,12 @@ def check(seed: int, folder: Path) -> Report:
             wrong.append("other bytes than the plain run")
         if result.code == 0:
             wrong += counters(exact, fires_early, settings, case, result.stats)
+            wrong += happened(settings, case, result.stats) if case.burst else []
         if first is None:
             first = result
         report.wrong += [f"{result.shell()}\n{w}" for w in wrong]
         if report.wrong:
             break
-    return report
 
 
 def differences(case: cases.Case, reference: Reference, expected: list[tuple], result: harness.Run
@@ -127,15 +177,35 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
              for name, value in exact.items() if stats.get(name) != value]
     tiny = settings.get("epoch.bytes") == 1
     rows_per_batch = int(settings.get("batch.rows", 1 << 14))
-    if case.kind != "stateless" and tiny and len(case.rows) > 4 * rows_per_batch:
+    if case.kind != "stateless" and tiny and case.records() > 4 * rows_per_batch:
         if stats.get("epochs", 0) < 3:
             wrong.append(f"only {stats.get('epochs')} epochs with epochs of one batch")
     # With one worker the reader is a few batches ahead at most, so a window that passed in the first
     # three quarters of many batches fires before the end.
-    if fires_early and settings["workers"] == 1 and len(case.rows) > 60 * rows_per_batch:
+    if fires_early and not case.burst and settings["workers"] == 1 and len(case.rows) > 60 * rows_per_batch:
         if not stats.get("windows_fired_early"):
             wrong.append("no window fired before the end of the input")
     return wrong
+
+
+def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats) -> list[str]:
+    """What did not happen in this run of an enlarged case, and had to.
+
+    One worker, or the simulation of two, does the same in every run with the same seed; what threads
+    do depends on the machine, so that nothing is asked of their run but what holds for all.
+    """
+    needed = {"index_growths": 1}
+    if case.kind == "window":
+        needed["late_records"] = 3
+    if settings["workers"] == 1:
+        needed["epochs"] = 20
+    if "simulate" in settings:
+        needed |= {"epochs": 3, "fragment_rows_in": 10_000, "rows_shipped": 1_000, "merges": 1,
+                   "mode_switches": 1}
+    if case.kind == "window" and (settings["workers"] == 1 or "simulate" in settings):
+        needed["windows_fired_early"] = 1
+    return [f"counter {name} is {stats.get(name)}, which shows less than {least} of what this run is for"
+            for name, least in needed.items() if stats.get(name, 0) < least]
 
 
 def in_own_folder(seed: int) -> Report:
@@ -164,7 +234,11 @@ def main() -> int:
     if options.show:
         first = options.first if options.seed is None else options.seed
         for seed in range(first, first + (options.count if options.seed is None else 1)):
-            print(f"-- seed {seed}: {len(cases.make(seed).rows)} records\n{cases.sql(cases.make(seed))}")
+            case = cases.make(seed)
+            print(f"-- seed {seed}: {case.records()} records\n{cases.sql(case)}")
+            if case.kind != "stateless":
+                large = cases.enlarged(case)
+                print(f"-- seed {seed}, enlarged: {large.records()} records\n{cases.sql(large)}")
         return 0
     if options.seed is not None:
         report = check(options.seed, KEPT / str(options.seed))
@@ -172,11 +246,12 @@ def main() -> int:
         print(f"{int(not report.wrong)} passed, {int(bool(report.wrong))} failed")
         return 1 if report.wrong else 0
 
-    start, total, runs, failed = time.monotonic(), {}, 0, 0
+    start, total, runs, failed, met = time.monotonic(), {}, 0, 0, set()
     with ProcessPoolExecutor() as pool:
         for report in pool.map(in_own_folder, range(options.first, options.first + options.count)):
             runs += report.runs
             harness.add(total, report.stats)
+            met |= report.kinds
             if report.wrong:
                 failed += 1
                 print(f"FAIL seed {report.seed}; repeat with: tests/oracle/run.py --seed {report.seed}")
@@ -185,6 +260,9 @@ def main() -> int:
         if not total.get(name):
             failed += 1
             print(f"FAIL the suite as a whole: no run has any {name}")
+    if options.count >= 200 and MET - met:
+        failed += 1
+        print(f"FAIL the suite as a whole: no enlarged case has any {', '.join(sorted(MET - met))}")
     print(f"{options.count} cases in {runs} runs, {time.monotonic() - start:.0f} s; over all runs: "
           + ", ".join(f"{name} {total.get(name, 0)}" for name in HAPPENED))
     print(f"{max(0, options.count - failed)} passed, {failed} failed")
