@@ -492,7 +492,7 @@ fn finish_avg(
                     ValueKind::SumFloat => {
                         float_sum::mean([low, high, rows.word(row, word + 2)], rows.arena(), count)
                     }
-                    _ => read_i128(low, high) as f64 / count as f64,
+                    _ => float_sum::mean_of_integers(read_i128(low, high), count),
                 }
             };
             let values: Vec<f64> = (0..rows.len()).map(average).collect();

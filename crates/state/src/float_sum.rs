@@ -250,6 +250,16 @@ pub fn mean(sum: [u64; 3], arena: &Arena, count: u64) -> f64 {
         let value = narrow(&sum);
         (value < 0, value.unsigned_abs(), scale_of(sum[2]))
     };
+    quotient(negative, magnitude, exponent, count)
+}
+
+/// The mean of `count` (at least one) integers with this sum, rounded once.
+pub fn mean_of_integers(sum: i128, count: u64) -> f64 {
+    quotient(sum < 0, sum.unsigned_abs(), 0, count)
+}
+
+/// `magnitude * 2^exponent / count`, rounded once.
+fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u64) -> f64 {
     if magnitude == 0 {
         return 0.0;
     }
@@ -398,6 +408,20 @@ mod tests {
     }
 
     /// The laws that P2 rests on: any grouping and order of updates and merges gives the same bits.
+    #[test]
+    fn the_mean_of_equal_integers_is_the_double_nearest_to_them() {
+        let integers = [1, -7, 3_002_399_751_580_331, (1 << 53) + 1, i64::MAX, i64::MIN, 0];
+        for value in integers {
+            for count in [1, 2, 3, 1_000_003, u64::from(u32::MAX)] {
+                let sum = i128::from(value) * i128::from(count);
+                assert_eq!(mean_of_integers(sum, count), value as f64, "{count} times {value}");
+            }
+        }
+        assert_eq!(mean_of_integers(-13, 5), -2.6);
+        // As doubles, the sum would lose its last digit first.
+        assert_eq!(mean_of_integers((1 << 53) + 1, 3), 3_002_399_751_580_331.0);
+    }
+
     #[test]
     fn order_and_grouping_do_not_matter() {
         let mut random = Random(99);
