@@ -34,8 +34,11 @@ def finalise(x: int) -> int:
     return x ^ x >> 31
 
 
-def answer(workload: str, records: int) -> tuple[int, int, int]:
-    """Rows, checksum and mix, straight from the definition."""
+KEYS = {"ysb": 10_000_000, "ysb_small": 10_000, "ysb_str": 100_000, "cm": 12_500, "ro": 100_000_000}
+
+
+def answer(workload: str, records: int, keys: int | None = None) -> tuple[int, int, int]:
+    """Rows, checksum and mix, straight from the definition; `keys` in place of the workload's own."""
     number, span, window_ms = WORKLOADS[workload]
     state = 0x9E3779B97F4A7C15 * number & MASK
 
@@ -49,24 +52,25 @@ def answer(workload: str, records: int) -> tuple[int, int, int]:
     def below(n: int) -> int:
         return (draw() >> 32) * n >> 32
 
+    modulus = keys or KEYS.get(workload)
     groups: dict[tuple[int, int], int] = defaultdict(int)
     for i in range(records):
         ts = i * span // records if span else 0
         if workload == "ro":
-            groups[0, below(100_000_000)] += 1
+            groups[0, below(modulus)] += 1
         elif workload == "nb7":
             u = draw() >> 32
             u2 = u * u >> 32
             u5 = (u2 * u2 >> 32) * u >> 32
-            key = (u5 >> 12) * 0x9E3779B1 & 0xFFFFF
+            key = ((u5 >> 12) * 0x9E3779B1 & 0xFFFFF) % (modulus or 1 << 20)
             at = ts // window_ms * window_ms, key
             groups[at] = max(groups[at], draw() >> 40)
         elif workload == "cm":
-            key = below(12_500)
+            key = below(modulus)
             draw()
             groups[ts // window_ms * window_ms, key] += 1
         else:
-            key = below({"ysb": 10_000_000, "ysb_small": 10_000, "ysb_str": 100_000}[workload])
+            key = below(modulus)
             event = below(3)
             if workload == "ysb_str" and below(100) == 0:
                 ts = max(ts - below(5_000), 0)
@@ -88,6 +92,14 @@ def test_the_answer_at_an_odd_size_is_that_of_the_definition(workload):
         found = bench(workload, records, **settings)
         assert (found["result_rows"], found["checksum"], found["mix"]) == expected
         assert found["ok"] is True and found["records"] == records
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_the_answer_with_one_key_more_and_three_records_more(workload):
+    records, keys = 1_000_003, KEYS.get(workload, 99_999) + 1
+    found = bench(workload, records, "--keys", keys, workers=2)
+    assert (found["result_rows"], found["checksum"], found["mix"]) == answer(workload, records, keys)
+    assert found["ok"] is True and found["records"] == records
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
