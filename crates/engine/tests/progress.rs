@@ -5,85 +5,14 @@ mod support;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 
 use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_engine::plan::{Body, Query, Tumble};
 use millstream_engine::sink::{RowOrder, Sink};
-use millstream_engine::table::*;
 use millstream_engine::{Job, Result, Settings, Stats};
-use support::{Memory, Random, Record, query, table};
-
-/// A split that follows a script: batches, each not before its time (microseconds from the start).
-#[derive(Debug, Clone)]
-struct Script {
-    batches: Vec<(i64, RecordBatch)>,
-}
-
-#[derive(Debug)]
-struct Scripted {
-    schema: SchemaRef,
-    scripts: Vec<Script>,
-    /// Per split: the watermark (ms) of all that it has handed out; the end of time once it has ended.
-    handed_out: Arc<Vec<AtomicI64>>,
-    delay_ms: i64,
-}
-
-struct ScriptedSplit {
-    script: std::vec::IntoIter<(i64, RecordBatch)>,
-    next: Option<(i64, RecordBatch)>,
-    start_us: i64,
-    index: usize,
-    handed_out: Arc<Vec<AtomicI64>>,
-    delay_ms: i64,
-}
-
-impl Split for ScriptedSplit {
-    fn name(&self) -> &str {
-        "script"
-    }
-    fn poll_next(&mut self, now_us: i64, _: &Waker) -> Result<SplitPoll> {
-        let Some((at, batch)) = self.next.take().or_else(|| self.script.next()) else {
-            self.handed_out[self.index].store(i64::MAX, Ordering::SeqCst);
-            return Ok(SplitPoll::Ended);
-        };
-        if self.start_us + at > now_us {
-            self.next = Some((at, batch));
-            return Ok(SplitPoll::Pending { retry_at_us: Some(self.start_us + at) });
-        }
-        let times = batch.column(0).as_primitive::<TimestampMillisecondType>();
-        if let Some(max) = times.iter().flatten().max() {
-            self.handed_out[self.index].fetch_max(max - self.delay_ms, Ordering::SeqCst);
-        }
-        Ok(SplitPoll::Chunk(Box::new(batch)))
-    }
-}
-
-impl Table for Scripted {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-    fn bounded(&self) -> bool {
-        true
-    }
-    fn open(&self, _: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let splits = self.scripts.iter().enumerate().map(|(index, script)| {
-            Box::new(ScriptedSplit {
-                script: script.batches.clone().into_iter(),
-                next: None,
-                start_us: options.start_time_us,
-                index,
-                handed_out: self.handed_out.clone(),
-                delay_ms: self.delay_ms,
-            }) as Box<dyn Split>
-        });
-        Ok(splits.collect())
-    }
-    fn describe(&self, _: &[usize]) -> String {
-        "script".into()
-    }
-}
+use support::script::{Script, Scripted, batches_of};
+use support::{Random, Record, query, table};
 
 /// Notes, for each window, how far the input had been handed out when its first row came.
 #[derive(Debug)]
@@ -117,11 +46,6 @@ fn record(ts_ms: i64) -> Record {
     Record { ts_ms: Some(ts_ms), key: Some(ts_ms % 5), name, amount: Some(1), price: 1.0 }
 }
 
-fn batches_of(records: &[Record], random: &mut Random, rows: u64) -> Vec<RecordBatch> {
-    let memory: Arc<Memory> = table(&[records.to_vec()], random, rows);
-    memory.splits[0].clone()
-}
-
 fn run(
     scripts: Vec<Script>,
     window_ms: i64,
@@ -129,12 +53,9 @@ fn run(
     idle_timeout_us: Option<i64>,
     settings: &Settings,
 ) -> (Stats, Vec<(i64, i64)>) {
-    let mut random = Random::new(1);
-    let schema = table(&[vec![]], &mut random, 1).schema.clone();
-    let handed_out: Arc<Vec<AtomicI64>> =
-        Arc::new(scripts.iter().map(|_| AtomicI64::new(i64::MIN)).collect());
-    let source = Scripted { schema, scripts, handed_out: handed_out.clone(), delay_ms };
-    let mut query: Query = query(Arc::new(source), Some(window_ms), delay_ms);
+    let source = Scripted::new(scripts, delay_ms);
+    let handed_out = source.handed_out.clone();
+    let mut query: Query = query(Arc::new(source), Some(window_ms), delay_ms * 1000);
     if let Some(event_time) = &mut query.event_time {
         event_time.idle_timeout_us = idle_timeout_us;
     }

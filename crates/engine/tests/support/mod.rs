@@ -1,6 +1,8 @@
-//! An in-memory table and a collecting sink, random data, and a sequential oracle for one query.
+//! In-memory tables and a collecting sink, random data, and a sequential oracle for one query.
 
 #![allow(dead_code, reason = "each test crate uses a part of it")]
+
+pub(crate) mod script;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -182,7 +184,8 @@ pub(crate) fn table(splits: &[Vec<Record>], random: &mut Random, batch_rows: u64
     Arc::new(Memory { schema, splits })
 }
 
-fn call(
+/// An aggregate call; its argument by column, type and whether it can be NULL.
+pub(crate) fn call(
     function: AggregateFunction,
     argument: Option<(usize, DataType, bool)>,
     result: DataType,
@@ -200,9 +203,14 @@ fn call(
     }
 }
 
+/// A key that is a column.
+pub(crate) fn key(name: &str, column: usize, data_type: DataType, nullable: bool) -> Key {
+    Key { name: name.into(), expr: Expr::Column(column), data_type, nullable }
+}
+
 /// SELECT window_start, key, name, COUNT(*), SUM(amount), MIN(amount), MAX(name), AVG(price)
 /// GROUP BY window (if any), key, name.
-pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_ms: i64) -> Query {
+pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i64) -> Query {
     use AggregateFunction::*;
     let ms = DataType::Timestamp(TimeUnit::Millisecond, None);
     let aggregates = vec![
@@ -233,27 +241,14 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_ms: i6
         derived: vec![],
         event_time: Some(EventTime {
             column: 0,
-            watermark: Watermark::Delay(delay_ms * 1000),
+            watermark: Watermark::Delay(delay_us),
             idle_timeout_us: None,
         }),
         filter: None,
         output: Arc::new(fired.project(&shown).unwrap()),
         body: Body::Aggregate(Aggregate {
             window: window_ms.map(|ms| Tumble { size_us: ms * 1000, offset_us: 0 }),
-            keys: vec![
-                Key {
-                    name: "key".into(),
-                    expr: Expr::Column(1),
-                    data_type: DataType::Int64,
-                    nullable: true,
-                },
-                Key {
-                    name: "name".into(),
-                    expr: Expr::Column(2),
-                    data_type: DataType::Utf8,
-                    nullable: false,
-                },
-            ],
+            keys: vec![key("key", 1, DataType::Int64, true), key("name", 2, DataType::Utf8, false)],
             aggregates,
             fired,
             having: None,
@@ -268,19 +263,32 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_ms: i6
 pub(crate) fn oracle(
     splits: &[Vec<Record>],
     window_ms: Option<i64>,
-    delay_ms: i64,
+    delay_us: i64,
     lateness_ms: i64,
+) -> (Vec<String>, u64, u64) {
+    oracle_of_resumed(splits, window_ms, delay_us, lateness_ms, |_, _| i64::MIN)
+}
+
+/// [`oracle`], for splits that may have been idle: before record `i` of split `s` its watermark is
+/// at least `resumed(s, i)` (microseconds).
+pub(crate) fn oracle_of_resumed(
+    splits: &[Vec<Record>],
+    window_ms: Option<i64>,
+    delay_us: i64,
+    lateness_ms: i64,
+    resumed: impl Fn(usize, usize) -> i64,
 ) -> (Vec<String>, u64, u64) {
     type Group<'a> = Vec<&'a Record>;
     // Windows in order; within one, by key (NULL last) and name.
     let mut groups: BTreeMap<(i64, bool, Option<i64>, &str), Group<'_>> = BTreeMap::new();
     let (mut late, mut null_time) = (0, 0);
-    for split in splits {
+    for (s, split) in splits.iter().enumerate() {
         let mut watermark = i64::MIN;
-        for record in split {
+        for (i, record) in split.iter().enumerate() {
+            watermark = watermark.max(resumed(s, i));
             let before = watermark;
             if let Some(ts) = record.ts_ms {
-                watermark = watermark.max(ts - delay_ms);
+                watermark = watermark.max(ts * 1000 - delay_us);
             }
             let start = match (window_ms, record.ts_ms) {
                 (None, _) => 0,
@@ -290,7 +298,7 @@ pub(crate) fn oracle(
                 }
                 (Some(size), Some(ts)) => {
                     let start = ts.div_euclid(size) * size;
-                    if start + size + lateness_ms <= before {
+                    if (start + size + lateness_ms) * 1000 <= before {
                         late += 1;
                         continue;
                     }
