@@ -4,6 +4,9 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
+use millstream_engine::plan::Body;
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::{Settings, Stats};
 use support::*;
@@ -125,4 +128,47 @@ fn fragments_change_their_mode() {
     let (stats, rows) = run(&query(source, None, 0), &settings);
     similar_asserts(&rows.unwrap(), &expected, "mode switches");
     assert!(stats.mode_switches >= 2, "{stats:?}");
+}
+
+/// Large segments of mostly new keys are indexed where they stand; keys that the leader knows already
+/// are merged, and their rows left behind.
+#[test]
+fn segments_are_adopted() {
+    let mut random = Random::new(6);
+    let data = records(&mut random, 2, 100_000, 1 << 22);
+    let source = table(&data, &mut random, 4000);
+    let mut query = query(source, None, 0);
+    // By `key` alone, since keys of variable length are not adopted: COUNT(*), SUM(amount), MIN(amount).
+    let Body::Aggregate(aggregate) = &mut query.body else { panic!("a grouped query") };
+    aggregate.keys.truncate(1);
+    aggregate.aggregates.truncate(3);
+    let fired = aggregate.fired.project(&[0, 2, 3, 4]).unwrap();
+    query.output = fired.into();
+    aggregate.fired = query.output.clone();
+    aggregate.project.truncate(4);
+    let mut groups: BTreeMap<(bool, Option<i64>), Vec<Option<i64>>> = BTreeMap::new();
+    for record in data.iter().flatten() {
+        groups.entry((record.key.is_none(), record.key)).or_default().push(record.amount);
+    }
+    let show = |v: Option<i64>| v.map_or(String::new(), |v| v.to_string());
+    let line = |((_, key), amounts): (&(bool, Option<i64>), &Vec<Option<i64>>)| {
+        let known: Vec<i64> = amounts.iter().flatten().copied().collect();
+        let sum = (!known.is_empty()).then(|| known.iter().sum());
+        let least = known.iter().min().copied();
+        format!("{}|{}|{}|{}", show(*key), amounts.len(), show(sum), show(least))
+    };
+    let expected: Vec<String> = groups.iter().map(line).collect();
+    for seed in 0..3 {
+        let workers = 2 + seed as usize % 2;
+        let settings = Settings {
+            workers,
+            simulate: Some(seed),
+            fragment_mode: FragmentMode::PassThrough,
+            fragment_bytes: 1 << 20,
+            ..Settings::default()
+        };
+        let (stats, rows) = run(&query, &settings);
+        similar_asserts(&rows.unwrap(), &expected, &format!("seed {seed}"));
+        assert!(stats.adoptions > 0, "seed {seed}: {stats:?}");
+    }
 }

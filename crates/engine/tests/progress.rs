@@ -12,7 +12,7 @@ use millstream_engine::plan::{Body, Query, Tumble};
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::{Job, Result, Settings, Stats};
 use support::script::{Script, Scripted, batches_of};
-use support::{Random, Record, query, table};
+use support::{Memory, Random, Record, oracle, query, table};
 
 /// Notes, for each window, how far the input had been handed out when its first row came.
 #[derive(Debug)]
@@ -106,6 +106,55 @@ fn no_window_fires_early() {
         assert_eq!(stats.late_records, 0, "seed {seed}");
     }
     assert!(early_chances > 1000, "windows must have fired while splits were open");
+}
+
+/// P1 to the microsecond: a watermark that is just short of a window's end does not complete it, and one
+/// that is exactly there does.
+#[test]
+fn a_window_is_complete_at_its_end_and_not_before() {
+    let records: Vec<Record> =
+        [100, 1000, 950, 900, 1001, 950, 2000, 1999, 2001].map(record).into();
+    let (expected, late, _) = oracle(std::slice::from_ref(&records), Some(1000), 1, 0);
+    assert_eq!(late, 1, "950 after 1001");
+    for seed in 0..200u64 {
+        let mut random = Random::new(seed);
+        let batches = batches_of(&records, &mut random, 1).into_iter().enumerate();
+        // Time enough between two records for everything that may fire.
+        let batches = batches.map(|(i, batch)| (i as i64 * 1_000_000, batch)).collect();
+        let source = Scripted::new(vec![Script { batches }], 0);
+        let workers = 1 + seed as usize % 3;
+        let settings = Settings { workers, simulate: Some(seed), ..Settings::default() };
+        let query = query(Arc::new(source), Some(1000), 1);
+        let (stats, rows) = support::run(&query, &settings);
+        assert_eq!(rows.unwrap_or_else(|e| panic!("seed {seed}: {e}")), expected, "seed {seed}");
+        assert_eq!(stats.late_records, late, "seed {seed}");
+        assert!(stats.windows_fired_early > 0, "seed {seed}: {stats:?}");
+        // In virtual time, a step takes a microsecond: nobody waits for a long epoch to end.
+        let latency_us = stats.fire_latency_us.iter().max();
+        assert!(latency_us.is_some_and(|us| *us < 1_000), "seed {seed}: {latency_us:?} us");
+    }
+}
+
+/// Nanoseconds are floored to microseconds: -1 ns belongs to the window that ends at 0.
+#[test]
+fn nanoseconds_before_the_epoch_belong_to_the_window_before_it() {
+    let records: Vec<Record> = [0, 0, 0, 0].map(record).into();
+    let millis = table(&[records], &mut Random::new(1), 10);
+    let mut fields = millis.schema.fields().to_vec();
+    let nanos = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    fields[0] = Arc::new(Field::new("ts", nanos, true));
+    let schema = Arc::new(Schema::new(fields));
+    let times = TimestampNanosecondArray::from(vec![-1, -999, -1_000_000_000, 0]);
+    let batch = arrow::compute::concat_batches(&millis.schema, &millis.splits[0]).unwrap();
+    let mut columns = batch.columns().to_vec();
+    columns[0] = Arc::new(times);
+    let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
+    let source = Arc::new(Memory { schema, splits: vec![vec![batch]] });
+    let settings = Settings { workers: 1, ..Settings::default() };
+    let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
+    let rows = rows.unwrap();
+    let counts: Vec<&str> = rows.iter().map(|row| row.split('|').nth(3).unwrap()).collect();
+    assert_eq!((counts, stats.late_records), (vec!["3", "1"], 0), "{rows:?}");
 }
 
 /// A split without data holds the others back only until its idle timeout; its old records are late

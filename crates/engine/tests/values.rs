@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::datatypes::*;
-use millstream_engine::expr::Expr;
+use millstream_engine::expr::{Evaluate, Expr};
 use millstream_engine::plan::*;
 use millstream_engine::settings::FragmentMode;
-use millstream_engine::{Error, Settings};
+use millstream_engine::{Error, Result, Settings};
 use support::{Memory, Random, call, key, run};
 
 #[derive(Clone, Debug)]
@@ -353,5 +353,65 @@ fn only_a_final_sum_can_overflow() {
         let source = table(&[vec![row(0, i64::MAX, 1), row(1, 1, 1)]], 1);
         let (_, found) = run(&query(source, vec![], aggregates[..1].to_vec()), &settings);
         assert!(matches!(found, Err(Error::Overflow { .. })), "seed {seed}: {found:?}");
+    }
+}
+
+/// `big`, of which no value may be negative.
+#[derive(Debug)]
+struct NotNegative;
+
+impl std::fmt::Display for NotNegative {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not_negative(big)")
+    }
+}
+
+impl Evaluate for NotNegative {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let values = batch.column(3);
+        if values.as_primitive::<Int64Type>().iter().flatten().any(|v| v < 0) {
+            return Err(Error::Internal("a negative value".into()));
+        }
+        Ok(values.clone())
+    }
+    fn data_type(&self) -> &DataType {
+        &DataType::Int64
+    }
+}
+
+/// What WHERE takes out, and what comes too late, is not evaluated any further: it may be what an
+/// expression fails on.
+#[test]
+fn expressions_see_only_records_that_count() {
+    let row = |ts_ms: i64, big: i64, kept: Option<bool>| Row {
+        ts_ms,
+        mark_ms: ts_ms,
+        float: None,
+        big: Some(big),
+        flag: None,
+        text: None,
+        decimal: None,
+        kept,
+    };
+    let (yes, no) = (Some(true), Some(false));
+    let rows = vec![
+        row(10, 1, yes),
+        row(20, -1, no),
+        row(30, -1, None),
+        row(2500, 1, yes),
+        row(40, -1, yes),
+        row(2600, 2, yes),
+    ];
+    let keys =
+        [Key { expr: Expr::Computed(Arc::new(NotNegative)), ..key("k", 3, DataType::Int64, true) }];
+    let count = call(AggregateFunction::Count, None, DataType::Int64);
+    for seed in 0..20 {
+        let source = table(std::slice::from_ref(&rows), 1 + seed as usize % 6);
+        let settings = settings(&mut Random::new(seed), seed);
+        let (stats, found) = run(&query(source, keys.to_vec(), vec![count.clone()]), &settings);
+        let expected = [(0, "1|1"), (2000, "1|1"), (2000, "2|1")];
+        let expected = expected.map(|(start, rest)| format!("{}|{rest}", bounds(start)));
+        assert_eq!(found.unwrap_or_else(|e| panic!("seed {seed}: {e}")), expected, "seed {seed}");
+        assert_eq!(stats.late_records, 1, "seed {seed}");
     }
 }

@@ -219,25 +219,60 @@ fn fragments_find_out_whether_keys_repeat() {
     assert_eq!(fragment.switches(), 2);
 }
 
-/// Among so many keys some share the upper half of their hashes, which is all an index entry holds.
-#[test]
-fn keys_whose_hashes_collide_keep_apart() {
-    let layout = layout(Shape::Word);
-    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
-    let mut scratch = Scratch::default();
-    let words: Vec<u64> = (0..400_000).collect();
-    let mut halves: Vec<u64> = words.iter().map(|w| hash_word(*w) >> 32).collect();
-    halves.sort_unstable();
-    assert!(halves.windows(2).any(|pair| pair[0] == pair[1]), "no collision to test");
-    let mut table = Table::new(layout.clone());
-    for _ in 0..2 {
-        for words in words.chunks(BLOCK_ROWS) {
-            let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
-            let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
-            table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
+/// How often each one-word key has been counted.
+fn counts_of(table: &Table, layout: &RowLayout) -> BTreeMap<u64, u64> {
+    let (mut buffer, mut counts) = (Vec::new(), BTreeMap::new());
+    let word = layout.values()[0].word;
+    for block in 0..table.scan_blocks() {
+        let rows = table.scan(block, &mut buffer);
+        for row in 0..rows.len() {
+            let seen = counts.insert(rows.word(row, 0), rows.word(row, word));
+            assert!(seen.is_none(), "{} stands twice", rows.word(row, 0));
         }
     }
-    let found = read(&table, Shape::Word);
-    assert_eq!(found.len(), words.len());
-    assert!(found.values().all(|totals| totals.0 == 2));
+    counts
+}
+
+/// Counts every key once, a block at a time.
+fn count(table: &mut Table, words: &[u64], slot: ValueSlot, pool: &mut ChunkPool) {
+    let mut scratch = Scratch::default();
+    let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
+    for (block, words) in words.chunks(BLOCK_ROWS).enumerate() {
+        let (hashes, rest) = hashes[block * BLOCK_ROWS..].split_at(words.len());
+        let ahead = &rest[..rest.len().min(BLOCK_ROWS)];
+        let keys = Keys { hashes, ahead, words, vars: NoVarKeys };
+        table.update(&keys, pool, &mut scratch).count(slot, None);
+    }
+}
+
+/// Keys that share the upper half of their hashes, which may be all that an index holds of them: among
+/// many others in a table beyond any near cache, and by themselves in a small one; in rows of every
+/// width that has a loop of its own; updated, merged and adopted.
+#[test]
+fn keys_whose_hashes_collide_keep_apart() {
+    let words: Vec<u64> = (0..400_000).collect();
+    let mut by_half: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    words.iter().for_each(|w| by_half.entry(hash_word(*w) >> 32).or_default().push(*w));
+    let colliding: Vec<u64> = by_half.into_values().filter(|w| w.len() > 1).flatten().collect();
+    assert!(colliding.len() > 10, "{} keys that collide", colliding.len());
+    for sums in 0..4 {
+        let mut values = vec![(ValueKind::Count, false)];
+        values.resize(1 + sums, (ValueKind::Max64, false));
+        let layout = Arc::new(RowLayout::new(1, vec![], &values));
+        let slot = layout.values()[0];
+        for keys in [&words, &colliding] {
+            let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+            let mut scratch = Scratch::default();
+            let (mut leader, mut helper) = (Table::new(layout.clone()), Table::new(layout.clone()));
+            count(&mut leader, keys, slot, &mut pool);
+            count(&mut leader, keys, slot, &mut pool);
+            count(&mut helper, keys, slot, &mut pool);
+            leader.merge(&helper.seal(), &mut pool, &mut scratch);
+            count(&mut helper, keys, slot, &mut pool);
+            leader.adopt(helper.seal(), &mut scratch).expect("keys of fixed width");
+            let counts = counts_of(&leader, &layout);
+            assert_eq!(counts.len(), keys.len(), "{} values", 1 + sums);
+            assert!(counts.values().all(|n| *n == 4), "{} values", 1 + sums);
+        }
+    }
 }
