@@ -92,6 +92,17 @@ impl Arena {
         self.words.len() * 8
     }
 
+    /// Bytes by which it grows at the most if `bytes` more are put into it.
+    pub(crate) fn growth_bytes(&self, bytes: usize) -> usize {
+        let (end, allocated) = (self.used_bytes() + bytes, self.allocated_bytes());
+        if end <= allocated { 0 } else { (end + end / 2 + 512).saturating_sub(allocated) }
+    }
+
+    /// Gives back what is allocated and not in use.
+    pub(crate) fn trim(&mut self) {
+        self.words.shrink_to_fit();
+    }
+
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> usize {
         self.words.capacity() * 8

@@ -73,12 +73,8 @@ impl Index {
         if self.len + count <= self.grow_at {
             return;
         }
-        let needed = (self.len + count).max(self.expected);
         let old = self.lines.count();
-        let mut buckets = old.max(FIRST_BUCKETS / 2);
-        while capacity(buckets) < needed {
-            buckets = next_size(buckets);
-        }
+        let buckets = self.buckets_for(count);
         assert!(buckets < 1 << 32, "an index of fewer than 2^32 buckets");
         self.grow_at = capacity(buckets);
         self.growths += u64::from(old > 0);
@@ -86,6 +82,24 @@ impl Index {
         if self.len > 0 {
             self.spread(old, base);
         }
+    }
+
+    /// How many buckets it takes to make room for `count` more keys.
+    fn buckets_for(&self, count: usize) -> usize {
+        let needed = (self.len + count).max(self.expected);
+        let mut buckets = self.lines.count().max(FIRST_BUCKETS / 2);
+        while capacity(buckets) < needed {
+            buckets = next_size(buckets);
+        }
+        buckets
+    }
+
+    /// Bytes that making room for `count` more keys allocates, beside what there is.
+    pub(crate) fn growth_bytes(&self, count: usize) -> usize {
+        if self.len + count <= self.grow_at {
+            return 0;
+        }
+        self.lines.growth_bytes(self.buckets_for(count))
     }
 
     /// Moves the entries of the first `old` buckets to their new homes, last bucket first: a home's

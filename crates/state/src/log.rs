@@ -124,7 +124,7 @@ impl Chunk {
         self.dead.as_ref().is_some_and(|dead| dead[row / 64] >> (row % 64) & 1 == 1)
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.memory.capacity() * 8
     }
 }
@@ -135,13 +135,15 @@ pub struct ChunkPool {
     free: Vec<Memory>,
     row_words: usize,
     limit: usize,
+    /// Memory is scarce: it comes chunk by chunk.
+    scarce: bool,
 }
 
 impl ChunkPool {
     /// A pool for rows of `row_words` words that keeps at most `limit_bytes`.
     pub fn new(row_words: usize, limit_bytes: usize) -> ChunkPool {
         let limit = limit_bytes / (CHUNK_ROWS * row_words * 8).max(1);
-        ChunkPool { free: Vec::new(), row_words, limit }
+        ChunkPool { free: Vec::new(), row_words, limit, scarce: false }
     }
 
     /// Whether a log is large enough already for its next chunks to come in slabs: `slabs`.
@@ -150,7 +152,7 @@ impl ChunkPool {
             return memory;
         }
         let words = CHUNK_ROWS * self.row_words;
-        if slabs {
+        if slabs && !self.scarce {
             self.free.extend(Memory::slab(words, SLAB_BYTES / (words * 8)));
         }
         self.free.pop().unwrap_or_else(|| Memory::alone(words))
@@ -163,9 +165,11 @@ impl ChunkPool {
         }
     }
 
-    /// Gives all of it back to the system.
+    /// Gives all of it back to the system, since memory is scarce: from now on it takes no more at once
+    /// than is needed.
     pub fn release(&mut self) {
         self.free = Vec::new();
+        self.scarce = true;
     }
 
     /// Bytes held.
@@ -261,8 +265,7 @@ impl Log {
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
         let end = (self.next - self.base()) as usize + rows;
-        if self.chunks.len() == 1 && self.chunks[0].memory.capacity() < CHUNK_ROWS * self.row_words
-        {
+        if self.partial() {
             self.grow_first(end);
         }
         while self.chunks.len() * CHUNK_ROWS < end {
@@ -274,6 +277,26 @@ impl Log {
             };
             self.push(Chunk { memory, rows: 0, dead: None });
         }
+    }
+
+    /// Bytes that making room for `rows` more rows takes.
+    pub(crate) fn growth_bytes(&self, rows: usize) -> usize {
+        let end = (self.next - self.base()) as usize + rows;
+        let row_bytes = self.row_words * 8;
+        if end <= CHUNK_ROWS / 2 && self.chunks.len() < 2 {
+            let room = self.chunks.first().map_or(0, Chunk::bytes);
+            let needed = end.max(FIRST_ROWS).next_power_of_two() * row_bytes;
+            return if needed > room { needed } else { 0 };
+        }
+        end.div_ceil(CHUNK_ROWS).saturating_sub(self.chunks.len()).max(usize::from(self.partial()))
+            * CHUNK_ROWS
+            * row_bytes
+    }
+
+    /// Whether the only chunk has not its full size yet.
+    fn partial(&self) -> bool {
+        let full = CHUNK_ROWS * self.row_words;
+        self.chunks.len() == 1 && self.chunks[0].memory.capacity() < full
     }
 
     fn push(&mut self, chunk: Chunk) {

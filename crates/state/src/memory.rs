@@ -52,6 +52,12 @@ impl Lines {
         self.start
     }
 
+    /// Bytes that making it `count` lines long allocates, beside what there is.
+    pub(crate) fn growth_bytes(&self, count: usize) -> usize {
+        let (old, new) = (bytes_of(self.count), bytes_of(count));
+        if old >= MAP_BYTES_MIN { new - old } else { new }
+    }
+
     /// Makes it `count` lines long, at least as long as it is; what is new is zero.
     pub(crate) fn grow(&mut self, count: usize) {
         assert!(count >= self.count, "lines only grow");

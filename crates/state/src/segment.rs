@@ -25,9 +25,9 @@ impl Segment {
         self.rows
     }
 
-    /// Bytes it occupies.
-    pub fn bytes(&self, row_bytes: usize) -> usize {
-        self.chunks.len() * CHUNK_ROWS * row_bytes + self.arena.allocated_bytes()
+    /// Bytes allocated.
+    pub fn bytes(&self) -> usize {
+        self.chunks.iter().map(Chunk::bytes).sum::<usize>() + self.arena.allocated_bytes()
     }
 
     /// Gives the memory of a merged segment to the pool.

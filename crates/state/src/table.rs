@@ -161,9 +161,20 @@ impl Table {
         self.index.bytes() + self.log.bytes() + self.arena.allocated_bytes()
     }
 
-    /// Bytes of the index alone.
-    pub fn index_bytes(&self) -> usize {
-        self.index.bytes()
+    /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room for
+    /// rows, and what the index and the arena grow by, if keys are as long as before.
+    pub fn growth_bytes(&self, rows: usize) -> usize {
+        let arena_bytes = self.arena.used_bytes() / self.live_rows.max(1) * rows;
+        self.log.growth_bytes(rows)
+            + self.index.growth_bytes(rows)
+            + self.arena.growth_bytes(arena_bytes)
+    }
+
+    /// Gives back what reading the rows does not need: the index, and room to grow. Only
+    /// [`Table::clear`] makes the table fit for updates again.
+    pub fn trim(&mut self) {
+        self.index.reset();
+        self.arena.trim();
     }
 
     /// Bytes of live keys and values.

@@ -276,3 +276,50 @@ fn keys_whose_hashes_collide_keep_apart() {
         }
     }
 }
+
+/// What a table allocates for more keys is what it said before, and not long before they come.
+#[test]
+fn growth_is_foretold() {
+    const ROWS: u64 = 300;
+    for shape in [Shape::Word, Shape::Text] {
+        let mut pool = ChunkPool::new(layout(shape).row_words(), 0);
+        pool.release();
+        let mut scratch = Scratch::default();
+        let mut table = Table::new(layout(shape));
+        let (mut grown, mut quiet) = (0, 0);
+        for block in 0..500 {
+            let key = |n: u64| Key(n, 0, format!("a key of {n:020}"));
+            let rows: Vec<(Key, i64)> = (0..ROWS).map(|i| (key(block * ROWS + i), 1)).collect();
+            let (before, growth) = (table.bytes(), table.growth_bytes(ROWS as usize));
+            write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
+            // How long keys are it knows from the first block on.
+            if block > 0 {
+                assert!(table.bytes() <= before + growth, "{shape:?}, block {block}");
+                grown += u64::from(table.bytes() > before);
+                quiet += u64::from(growth == 0);
+            }
+        }
+        assert!(grown > 10 && quiet > 300, "{shape:?}: grew {grown} times, {quiet} quiet blocks");
+    }
+}
+
+/// A trimmed table can be read as before, and used again once it is cleared.
+#[test]
+fn a_trimmed_table_keeps_its_rows() {
+    for shape in [Shape::Word, Shape::Text] {
+        let mut pool = ChunkPool::new(layout(shape).row_words(), 1 << 20);
+        let mut scratch = Scratch::default();
+        let mut random = Random(3);
+        let rows: Vec<(Key, i64)> =
+            (0..20_000).map(|_| (random_key(&mut random, shape, 1 << 30), 1)).collect();
+        let mut table = Table::new(layout(shape));
+        write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
+        let (expected, before) = (read(&table, shape), table.bytes());
+        table.trim();
+        assert!(table.bytes() < before);
+        assert_eq!(read(&table, shape), expected);
+        table.clear(&mut pool);
+        write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
+        assert_eq!(read(&table, shape), expected);
+    }
+}
