@@ -42,15 +42,14 @@ pub enum Error {
     },
     /// State exceeds the memory budget although nothing more can be freed.
     #[error(
-        "{operator} needs more memory than it may use: its state, the next growth of its index and \
-         rows waiting for output take {bytes} bytes for {keys} keys and the budget is {budget} bytes\n  help: raise it with --set memory='...', use a \
+        "{operator} needs more memory than it may use: its state and the next growth of it, with input \
+         and output that wait, take {bytes} bytes for {keys} keys and the budget is {budget} bytes\n  help: raise it with --set memory='...', use a \
          shorter window, or group by fewer keys"
     )]
     Memory {
         /// The operator as `explain` names it.
         operator: String,
-        /// Bytes of state when the job stopped, with the next growth of the largest index and rows
-        /// that wait for output.
+        /// All that counted when the job stopped, and what its tables would have taken next.
         bytes: u64,
         /// Keys held, over all open windows.
         keys: u64,

@@ -92,6 +92,16 @@ impl Fire {
         Ok(Some((finisher.finish(grouping, &self.bounds, &rows)?, last)))
     }
 
+    /// The window's state.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Gives memory back that reading the state does not need.
+    pub(crate) fn trim(&mut self) {
+        self.table.trim();
+    }
+
     /// Gives the state back when it has been read.
     pub(crate) fn into_table(self) -> Table {
         self.table

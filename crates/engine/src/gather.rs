@@ -1,24 +1,22 @@
 //! Gather: result rows from all workers into the order that the sink wants.
 //!
-//! For [`RowOrder::Deterministic`] a window's rows are held until every leader has fired it, sorted
-//! by their columns, and written in order of event time; rows of a stateless query are put back into
-//! the order of their batches. For [`RowOrder::Any`] rows pass straight through.
+//! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
+//! fired it, and written in order of event time; rows of a stateless query are put back into the order
+//! of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held count
+//! against the job's budget.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
-use arrow::compute::take_record_batch;
-use arrow::compute::{SortColumn, SortOptions, concat_batches, lexsort_to_indices};
 use arrow::datatypes::SchemaRef;
 
+use crate::budget::{Budget, Kind, batch_bytes};
 use crate::error::Result;
 use crate::event_time::BEGINNING;
+use crate::order::{Merge, Run, sorted};
 use crate::sink::{RowOrder, Sink};
-
-/// Rows written to a sink at once.
-const WRITE_ROWS: usize = 8192;
 
 /// Collects result rows.
 pub(crate) struct Gather {
@@ -29,17 +27,17 @@ pub(crate) struct Gather {
     fires_after_us: i64,
     state: Mutex<State>,
     rows: AtomicU64,
-    held_bytes: AtomicU64,
+    budget: Arc<Budget>,
 }
 
 struct State {
     /// Windows with rows that some leader may still add to.
-    windows: BTreeMap<i64, Vec<RecordBatch>>,
+    windows: BTreeMap<i64, Vec<Run>>,
     /// Per worker: every window that fires at or before this has been fired there.
     frontiers: Vec<i64>,
     windows_fired: u64,
     /// Stateless rows that wait for earlier ones: by (batch number, split).
-    waiting: BTreeMap<(u64, usize), RecordBatch>,
+    waiting: BTreeMap<(u64, usize), Run>,
     next: (u64, usize),
     skip: u64,
     left: Option<u64>,
@@ -51,8 +49,8 @@ impl Gather {
         schema: SchemaRef,
         workers: usize,
         fires_after_us: i64,
-        offset: u64,
-        limit: Option<u64>,
+        (offset, limit): (u64, Option<u64>),
+        budget: Arc<Budget>,
     ) -> Gather {
         // Which rows a LIMIT lets through must not depend on who is first.
         let ordered = sink.order() == RowOrder::Deterministic || limit.is_some() || offset > 0;
@@ -71,7 +69,7 @@ impl Gather {
                 left: limit,
             }),
             rows: AtomicU64::new(0),
-            held_bytes: AtomicU64::new(0),
+            budget,
         }
     }
 
@@ -90,14 +88,14 @@ impl Gather {
         state.windows_fired + state.windows.len() as u64
     }
 
-    /// Bytes of rows that wait for their order.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.held_bytes.load(Ordering::Relaxed)
-    }
-
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         self.sink.write(worker, rows, flush)
+    }
+
+    fn held(&self, rows: RecordBatch) -> Run {
+        let held = self.budget.hold(Kind::Output, batch_bytes(&rows));
+        Run { rows, held }
     }
 
     /// Up to which watermark every worker has fired what is complete.
@@ -113,14 +111,16 @@ impl Gather {
         rows: RecordBatch,
         last: bool,
     ) -> Result<()> {
-        let mut state = self.lock();
-        let window = state.windows.entry(start).or_default();
         if self.ordered {
-            self.held_bytes.fetch_add(rows.get_array_memory_size() as u64, Ordering::Relaxed);
-            window.push(rows);
+            let run = self.held(sorted(&self.schema, rows)?);
+            let mut state = self.lock();
+            let runs = state.windows.entry(start).or_default();
+            if run.rows.num_rows() > 0 {
+                runs.push(run);
+            }
             return Ok(());
         }
-        drop(state);
+        self.lock().windows.entry(start).or_default();
         if rows.num_rows() > 0 || last { self.write(worker, &rows, last) } else { Ok(()) }
     }
 
@@ -136,25 +136,22 @@ impl Gather {
             if start.saturating_add(self.fires_after_us) > fired {
                 break;
             }
-            let batches = entry.remove();
+            let runs = entry.remove();
             state.windows_fired += 1;
             starts.push(start);
             if self.ordered {
-                // Under the lock: windows must come out in order, one at a time.
-                self.write_sorted(worker, batches)?;
+                // Under the lock: windows must come out in order, one at a time. Who has rows for a
+                // later one waits meanwhile, so a slow sink slows the job and rows do not pile up.
+                self.write_merged(worker, runs)?;
             }
         }
         Ok(starts)
     }
 
-    fn write_sorted(&self, worker: usize, batches: Vec<RecordBatch>) -> Result<()> {
-        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-        let sorted = sort_rows(&self.schema, batches)?;
-        self.held_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-        let rows = sorted.num_rows();
-        for start in (0..rows).step_by(WRITE_ROWS) {
-            let len = WRITE_ROWS.min(rows - start);
-            self.write(worker, &sorted.slice(start, len), start + len == rows)?;
+    fn write_merged(&self, worker: usize, runs: Vec<Run>) -> Result<()> {
+        let mut merge = Merge::new(&self.schema, runs)?;
+        while let Some((rows, last)) = merge.next()? {
+            self.write(worker, &rows, last)?;
         }
         Ok(())
     }
@@ -175,9 +172,22 @@ impl Gather {
             }
             return Ok(false);
         }
+        let run = self.held(rows);
         let mut state = self.lock();
-        state.waiting.insert((sequence, split), rows);
+        state.waiting.insert((sequence, split), run);
         self.write_waiting(&mut state, worker, ended)
+    }
+
+    /// Writes the stateless rows whose turn it is, and returns the split that the others wait for, if
+    /// any rows wait.
+    pub(crate) fn awaited_split(
+        &self,
+        worker: usize,
+        ended: &[Option<u64>],
+    ) -> Result<Option<usize>> {
+        let mut state = self.lock();
+        self.write_waiting(&mut state, worker, ended)?;
+        Ok((!state.waiting.is_empty()).then_some(state.next.1))
     }
 
     /// All batches are in: writes what still waits.
@@ -207,34 +217,21 @@ impl Gather {
                 state.next.1 += 1;
                 continue;
             }
-            let Some(rows) = state.waiting.remove(&(sequence, split)) else { return Ok(false) };
+            let Some(run) = state.waiting.remove(&(sequence, split)) else { return Ok(false) };
             state.next.1 += 1;
-            let skipped = state.skip.min(rows.num_rows() as u64);
+            let rows = run.rows.num_rows() as u64;
+            let skipped = state.skip.min(rows);
             state.skip -= skipped;
-            let mut len = rows.num_rows() as u64 - skipped;
+            let mut len = rows - skipped;
             if let Some(left) = &mut state.left {
                 len = len.min(*left);
                 *left -= len;
             }
             if len > 0 {
-                self.write(worker, &rows.slice(skipped as usize, len as usize), true)?;
+                self.write(worker, &run.rows.slice(skipped as usize, len as usize), true)?;
             }
         }
         state.waiting.clear();
         Ok(true)
     }
-}
-
-/// Sorts rows by their columns from left to right, NULLs last. What cannot be compared (there is no
-/// such type in a result today) is left in place.
-fn sort_rows(schema: &SchemaRef, batches: Vec<RecordBatch>) -> Result<RecordBatch> {
-    let rows = concat_batches(schema, &batches)?;
-    if rows.num_columns() == 0 || rows.num_rows() < 2 {
-        return Ok(rows);
-    }
-    let options = Some(SortOptions { descending: false, nulls_first: false });
-    let columns = rows.columns().iter();
-    let columns: Vec<SortColumn> =
-        columns.map(|c| SortColumn { values: c.clone(), options }).collect();
-    Ok(take_record_batch(&rows, &lexsort_to_indices(&columns, None)?)?)
 }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
+use crate::budget::{Budget, Kind, batch_bytes};
 use crate::env::Env;
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
@@ -41,7 +42,7 @@ pub(crate) enum Taken {
     Again,
     /// Nothing before `until_us`, or before somebody wakes the worker.
     Wait { until_us: Option<i64> },
-    /// Nothing now because state is at its budget.
+    /// Nothing now: the splits that have something must wait for others.
     Held,
     /// All splits have ended and every batch has been taken.
     Ended,
@@ -58,6 +59,18 @@ pub(crate) struct Intake {
     idle_timeout_us: Option<i64>,
     /// The window and the lateness it waits for, to see when a window's end has passed.
     window: Option<(Tumble, i64)>,
+    budget: Arc<Budget>,
+}
+
+/// Which splits may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    /// All.
+    Any,
+    /// Those that keep the low watermark where it is: state is at its budget.
+    Lowest,
+    /// One: rows of the others wait for its rows, and have all the room they may take.
+    Split(usize),
 }
 
 struct Reader {
@@ -154,6 +167,7 @@ impl Intake {
         workers: usize,
         idle_timeout_us: Option<i64>,
         window: Option<(Tumble, i64)>,
+        budget: Arc<Budget>,
     ) -> Intake {
         let now = env.now_us();
         let state = || SplitState {
@@ -186,6 +200,7 @@ impl Intake {
             workers,
             idle_timeout_us,
             window,
+            budget,
         }
     }
 
@@ -193,12 +208,11 @@ impl Intake {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds the next thing to do for `worker`. With `hold`, only splits that keep the low watermark
-    /// where it is may go on.
-    pub(crate) fn take(&self, worker: usize, hold: bool) -> Result<Taken> {
+    /// Finds the next thing to do for `worker`, of the splits that may go on.
+    pub(crate) fn take(&self, worker: usize, only: Only) -> Result<Taken> {
         // In simulation, sometimes read on although batches are ready, so that they can be shuffled.
         let read_first = self.env.choose(2) == Some(1);
-        if !read_first && let Some(batch) = self.take_ready(worker, hold) {
+        if !read_first && let Some(batch) = self.take_ready(worker, only) {
             return Ok(Taken::Batch(batch));
         }
         let mut until: Option<i64> = None;
@@ -215,17 +229,19 @@ impl Intake {
                     until = Some(until.map_or(s.retry_at_us, |u| u.min(s.retry_at_us)));
                     continue;
                 }
-                if s.outstanding() >= 2 * self.workers as u64 + 2 {
+                // A split that may go on always has one chunk at least, or it could not.
+                let ahead_max = if self.budget.input_full() { 1 } else { 2 * self.workers + 2 };
+                if s.outstanding() >= ahead_max as u64 {
                     continue;
                 }
-                if hold && s.low() > self.low_of(&state) {
+                if !self.may_go_on(&state, split, only) {
                     held = true;
                     continue;
                 }
             }
             match self.read(split, now)? {
                 Read::Prepared => {
-                    return Ok(match self.take_ready(worker, hold) {
+                    return Ok(match self.take_ready(worker, only) {
                         Some(batch) if !read_first => Taken::Batch(batch),
                         Some(batch) if self.env.choose(2) == Some(0) => Taken::Batch(batch),
                         Some(batch) => {
@@ -239,14 +255,14 @@ impl Intake {
                 Read::Pending(retry) => until = [until, retry].into_iter().flatten().min(),
             }
         }
-        if let Some(batch) = self.take_ready(worker, hold) {
+        if let Some(batch) = self.take_ready(worker, only) {
             return Ok(Taken::Batch(batch));
         }
         let state = self.lock();
         if state.splits.iter().all(SplitState::exhausted) {
             return Ok(Taken::Ended);
         }
-        if held || hold && state.splits.iter().any(|s| !s.ready.is_empty()) {
+        if held || only != Only::Any && state.splits.iter().any(|s| !s.ready.is_empty()) {
             return Ok(Taken::Held);
         }
         let timeout = self.idle_timeout_us;
@@ -261,14 +277,21 @@ impl Intake {
         own.chain((0..splits).filter(move |s| s % workers != worker))
     }
 
-    fn take_ready(&self, worker: usize, hold: bool) -> Option<Box<Stamped>> {
+    fn may_go_on(&self, state: &State, split: usize, only: Only) -> bool {
+        match only {
+            Only::Any => true,
+            Only::Lowest => state.splits[split].low() <= self.low_of(state),
+            Only::Split(one) => split == one,
+        }
+    }
+
+    fn take_ready(&self, worker: usize, only: Only) -> Option<Box<Stamped>> {
         let mut state = self.lock();
-        let low = self.low_of(&state);
         for split in self.preference(worker) {
-            let s = &mut state.splits[split];
-            if s.ready.is_empty() || hold && s.low() > low {
+            if state.splits[split].ready.is_empty() || !self.may_go_on(&state, split, only) {
                 continue;
             }
+            let s = &mut state.splits[split];
             let pick = self.env.choose(s.ready.len() as u64).unwrap_or(0);
             let batch = s.ready.remove(pick as usize)?;
             state.current[worker] = Some(batch.stamp);
@@ -306,7 +329,11 @@ impl Intake {
                 }
                 drop(state);
                 drop(reader);
-                let prepared = self.preparer.prepare(chunk, now)?;
+                // While it is decoded, the chunk and what comes of it.
+                let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
+                let mut prepared = self.preparer.prepare(chunk, now)?;
+                held.resize(batch_bytes(&prepared.batch));
+                prepared.held = Some(held);
                 self.stamp(split, sequence, prepared);
                 Ok(Read::Prepared)
             }

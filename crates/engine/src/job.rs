@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -12,6 +12,7 @@ use arrow::array::RecordBatch;
 
 use millstream_state::{ChunkPool, Keys, Mode, NoVarKeys, Scratch, Table, hash_words};
 
+use crate::budget::{Budget, Kind};
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::fire::Finisher;
@@ -22,7 +23,6 @@ use crate::plan::{Body, Query};
 use crate::prepare::Preparer;
 use crate::settings::{FragmentMode, Settings};
 use crate::sink::Sink;
-use crate::slices::Usage;
 use crate::stats::Stats;
 use crate::table::OpenOptions;
 use crate::worker::{self, Message, Step, Worker};
@@ -87,27 +87,27 @@ impl Job {
         // Without a window everything fires at the end of the input.
         let fires_after_us =
             window.map_or(crate::event_time::END, |(w, lateness)| w.size_us + lateness);
+        let budget = Arc::new(Budget::new(settings.memory_bytes, workers, describe(query)));
+        let output = query.output.clone();
+        let intake = Intake::new(
+            splits,
+            preparer,
+            env.clone(),
+            workers,
+            idle_timeout_us,
+            window,
+            budget.clone(),
+        );
         let shared = Shared {
-            intake: Intake::new(splits, preparer, env.clone(), workers, idle_timeout_us, window),
-            gather: Gather::new(
-                sink,
-                query.output.clone(),
-                workers,
-                fires_after_us,
-                limits.0,
-                limits.1,
-            ),
+            intake,
+            gather: Gather::new(sink, output, workers, fires_after_us, limits, budget.clone()),
             aggregation,
             stateless,
             mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
             stopping: AtomicBool::new(limits.1 == Some(0)),
             error: Mutex::new(None),
-            in_flight_bytes: AtomicU64::new(0),
-            usage: (0..workers).map(|_| Mutex::default()).collect(),
-            total_bytes: AtomicU64::new(0),
-            peak: Mutex::default(),
             latencies: Mutex::default(),
-            operator: describe(query),
+            budget,
             settings,
             env,
         };
@@ -173,10 +173,12 @@ impl Job {
         workers.iter().for_each(|w| stats.add(&w.stats));
         stats.rows = shared.gather.rows();
         stats.windows = if shared.aggregation.is_some() { shared.gather.windows() } else { 0 };
-        let peak = shared.peak.lock().unwrap_or_else(PoisonError::into_inner);
-        (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = *peak;
+        let (peak, rest) = (shared.budget.peak(), shared.budget.rest());
+        (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = (peak.bytes, peak.live_bytes);
+        (stats.state_bytes_rest, stats.state_live_bytes_rest) = (rest.bytes, rest.live_bytes);
+        stats.memory_bytes_peak = shared.budget.most();
         let mut latencies = shared.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-        stats.fire_latency_us = std::mem::take(&mut *latencies);
+        stats.fire_latency_us = std::mem::take(&mut *latencies).into();
         stats.elapsed_us = (shared.env.now_us() - self.started_us).max(0) as u64;
         stats
     }
@@ -287,16 +289,13 @@ pub(crate) struct Shared {
     pub(crate) stateless: Option<Stateless>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) stopping: AtomicBool,
-    pub(crate) in_flight_bytes: AtomicU64,
+    pub(crate) budget: Arc<Budget>,
     error: Mutex<Option<Error>>,
-    usage: Vec<Mutex<Usage>>,
-    /// State of all workers.
-    total_bytes: AtomicU64,
-    /// The greatest total so far, and the live bytes at that time.
-    peak: Mutex<(u64, u64)>,
-    latencies: Mutex<Vec<u64>>,
-    operator: String,
+    latencies: Mutex<VecDeque<u64>>,
 }
+
+/// Fire latencies that are kept, the latest: half a megabyte.
+const LATENCIES_MAX: usize = 1 << 16;
 
 impl Shared {
     /// Stops all workers; the first error given is what the job ends with.
@@ -306,6 +305,10 @@ impl Shared {
             first.get_or_insert(error);
         }
         self.stopping.store(true, Relaxed);
+        self.wake_all();
+    }
+
+    pub(crate) fn wake_all(&self) {
         (0..self.settings.workers).for_each(|worker| self.env.wake(worker));
     }
 
@@ -337,8 +340,11 @@ impl Shared {
         self.aggregation.as_ref().map_or(start, |(grouping, _)| worker::fires_at(grouping, start))
     }
 
-    pub(crate) fn row_bytes(&self) -> u64 {
-        self.aggregation.as_ref().map_or(0, |(grouping, _)| grouping.layout.row_bytes() as u64)
+    /// Bytes of keys and values in one fragment after which an epoch ends: all fragments and the
+    /// deltas on their way, at most two per pair of workers, take a quarter of the budget.
+    pub(crate) fn fragment_bytes(&self) -> u64 {
+        let pairs = (self.settings.workers * self.settings.workers) as u64;
+        self.settings.fragment_bytes.min(self.settings.memory_bytes / 12 / pairs)
     }
 
     /// `worker` has fired all windows that fire at or before a watermark.
@@ -346,66 +352,19 @@ impl Shared {
         for start in self.gather.advance(worker, watermark)? {
             let Some(at) = self.intake.reached_at(self.fires_at(start)) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-            if latencies.len() >= 1_000_000 {
-                latencies.clear();
+            if latencies.len() >= LATENCIES_MAX {
+                latencies.pop_front();
             }
-            latencies.push((self.env.now_us() - at).max(0) as u64);
+            latencies.push_back((self.env.now_us() - at).max(0) as u64);
         }
         Ok(())
-    }
-
-    /// Notes how much state a worker holds.
-    pub(crate) fn note_usage(&self, worker: usize, usage: &Usage) {
-        let mut own = self.usage[worker].lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *own, *usage).bytes;
-        drop(own);
-        let total = self.total_bytes.fetch_add(usage.bytes.wrapping_sub(before), Relaxed);
-        let total = total.wrapping_add(usage.bytes).wrapping_sub(before);
-        let mut peak = self.peak.lock().unwrap_or_else(PoisonError::into_inner);
-        if total > peak.0 {
-            let all = self.usage.iter();
-            let live = all.map(|u| u.lock().unwrap_or_else(PoisonError::into_inner).live_bytes);
-            *peak = (total, live.sum());
-        }
-    }
-
-    fn used_bytes(&self) -> u64 {
-        self.total_bytes.load(Relaxed)
-            + self.in_flight_bytes.load(Relaxed)
-            + self.gather.held_bytes()
-    }
-
-    /// Whether splits that are ahead must wait: three quarters of the budget are in use.
-    pub(crate) fn over_budget(&self) -> bool {
-        self.used_bytes() > self.settings.memory_bytes / 4 * 3
     }
 
     /// Whether everything that the low watermark lets go has been merged, fired and freed: if state is
     /// still at its budget then, waiting does not help.
     pub(crate) fn settled(&self, low: i64) -> bool {
         let fired = self.gather.fired();
-        self.in_flight_bytes.load(Relaxed) == 0
+        self.budget.held(Kind::Segments) == 0
             && self.intake.passed(fired) >= self.intake.passed(low)
-    }
-
-    /// An error if the job cannot go on within its budget.
-    pub(crate) fn check_budget(&self) -> Result<()> {
-        let mut sum = Usage::default();
-        for usage in &self.usage {
-            let usage = usage.lock().unwrap_or_else(PoisonError::into_inner);
-            sum.keys += usage.keys;
-            sum.largest_index_bytes = sum.largest_index_bytes.max(usage.largest_index_bytes);
-        }
-        let bytes = self.used_bytes();
-        let growing = sum.largest_index_bytes / 2 * 3;
-        if bytes + growing <= self.settings.memory_bytes {
-            return Ok(());
-        }
-        Err(Error::Memory {
-            operator: self.operator.clone(),
-            bytes: bytes + growing,
-            keys: sum.keys,
-            budget: self.settings.memory_bytes,
-        })
     }
 }

@@ -13,6 +13,7 @@
 //! nothing on disk.
 
 mod aggregates;
+mod budget;
 pub mod compare;
 mod env;
 pub mod error;
@@ -24,6 +25,7 @@ mod gather;
 mod intake;
 mod job;
 mod keys;
+mod order;
 mod pipeline;
 pub mod plan;
 mod prepare;

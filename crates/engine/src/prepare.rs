@@ -6,6 +6,7 @@
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
+use crate::budget::Held;
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
@@ -19,6 +20,8 @@ pub(crate) struct Prepared {
     pub(crate) times: Option<BatchTimes>,
     /// Input bytes it stands for.
     pub(crate) input_bytes: usize,
+    /// Its part of the job's budget.
+    pub(crate) held: Option<Held>,
 }
 
 /// The event times of a batch.
@@ -89,7 +92,7 @@ impl Preparer {
             Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
             None => None,
         };
-        Ok(Prepared { batch, times, input_bytes })
+        Ok(Prepared { batch, times, input_bytes, held: None })
     }
 
     fn derive(&self, batch: RecordBatch) -> Result<RecordBatch> {

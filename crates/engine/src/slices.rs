@@ -7,6 +7,7 @@ use millstream_state::{
     BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Mode, RowLayout, Scratch, Segment, Table,
 };
 
+use crate::budget::Usage;
 use crate::keys::{ColumnVars, KeyBlock};
 use crate::pipeline::{Grouping, Selected};
 
@@ -33,6 +34,8 @@ pub(crate) struct Slices {
     spare_fragments: Vec<Vec<Fragment>>,
     /// Keys of the last complete window: the next one will have about as many.
     expected_keys: usize,
+    /// Memory is scarce: new tables start small.
+    frugal: bool,
     growths: u64,
     switches: u64,
 }
@@ -44,18 +47,6 @@ const SPARE_MAX: usize = 2;
 /// cache.
 const GROUP_ROWS: usize = 8 * BLOCK_ROWS;
 const GROUP_ROWS_MAX: usize = 1 << 15;
-
-/// What a worker's state amounts to.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Usage {
-    pub(crate) bytes: u64,
-    pub(crate) live_bytes: u64,
-    pub(crate) keys: u64,
-    /// Bytes of rows in the largest fragment.
-    pub(crate) largest_fragment_bytes: u64,
-    /// Bytes of the largest index: growing it takes half as much again on top.
-    pub(crate) largest_index_bytes: u64,
-}
 
 impl Slices {
     pub(crate) fn new(
@@ -81,6 +72,7 @@ impl Slices {
             spare_tables: Vec::new(),
             spare_fragments,
             expected_keys: 0,
+            frugal: false,
             growths: 0,
             switches: 0,
         }
@@ -97,7 +89,7 @@ impl Slices {
             let fragments = slice.fragments.iter().flatten();
             slice.primary.rows() + fragments.map(Fragment::rows).sum::<usize>()
         });
-        let keys = self.expected_keys.max(latest);
+        let keys = if self.frugal { 0 } else { self.expected_keys.max(latest) };
         let primary = self.spare_tables.pop();
         let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
@@ -201,6 +193,7 @@ impl Slices {
 
     /// Takes the memory of a fired slice back.
     pub(crate) fn recycle(&mut self, mut table: Table) {
+        self.frugal = false;
         table.clear(&mut self.pool);
         if self.spare_tables.len() < SPARE_MAX {
             self.spare_tables.push(table);
@@ -209,8 +202,9 @@ impl Slices {
         }
     }
 
-    /// Gives back all memory that no window needs now.
+    /// Gives back all memory that no window needs now, and keeps none for the next.
     pub(crate) fn release_spare(&mut self) {
+        self.frugal = true;
         for fragment in self.spare_fragments.iter_mut().flat_map(|f| f.drain(..)) {
             self.growths += fragment.table().growths();
             self.switches += fragment.switches();
@@ -219,25 +213,27 @@ impl Slices {
         self.pool.release();
     }
 
-    /// Sizes, summed over all slices.
-    pub(crate) fn usage(&self) -> Usage {
+    /// Sizes, summed over all slices; growth by up to `batch_rows` more keys.
+    pub(crate) fn usage(&self, batch_rows: usize) -> Usage {
         let spare_fragments = self.spare_fragments.iter().flatten();
         let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
             + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
-        let bytes = (self.pool.bytes() + spare) as u64;
-        let mut usage = Usage { bytes, ..Usage::default() };
+        let spare_bytes = (self.pool.bytes() + spare) as u64;
+        // A slice itself, for when there are many small ones.
+        let slice_bytes = size_of::<Slice>() + self.leaders.count() * size_of::<Option<Fragment>>();
+        let bytes = spare_bytes + (self.slices.len() * slice_bytes) as u64;
+        let mut usage = Usage { bytes, spare_bytes, ..Usage::default() };
         for slice in self.slices.values() {
             let fragments = slice.fragments.iter().flatten();
             for table in fragments.clone().map(Fragment::table).chain([&slice.primary]) {
                 usage.bytes += table.bytes() as u64;
                 usage.live_bytes += table.live_bytes() as u64;
                 usage.keys += table.rows() as u64;
-                let index_bytes = table.index_bytes() as u64;
-                usage.largest_index_bytes = usage.largest_index_bytes.max(index_bytes);
+                let growth_bytes = table.growth_bytes(batch_rows) as u64;
+                usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
             }
-            let largest = fragments.map(Fragment::rows).max().unwrap_or(0);
-            let largest_bytes = (largest * self.layout.row_bytes()) as u64;
-            usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(largest_bytes);
+            let largest = fragments.map(|f| f.table().live_bytes() as u64).max().unwrap_or(0);
+            usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(largest);
         }
         usage
     }

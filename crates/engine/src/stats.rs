@@ -43,12 +43,21 @@ pub struct Stats {
     pub memory_stalls: u64,
     /// Batches processed by a worker other than the one that reads their split.
     pub batches_stolen: u64,
-    /// Largest number of bytes of state held at once.
+    /// Largest number of bytes of state held at once between two steps: tables with their indexes,
+    /// fragments, sealed segments on their way, and what is kept for later windows.
     pub state_bytes_peak: u64,
     /// Live keys and values at that time, in bytes.
     pub state_live_bytes_at_peak: u64,
+    /// Largest number of bytes of state *at rest*: a window is complete and about to fire, so all that
+    /// belongs to it has been merged, and no segment is on its way. What is kept for later counts.
+    pub state_bytes_rest: u64,
+    /// Live keys and values at that time, in bytes.
+    pub state_live_bytes_rest: u64,
+    /// Largest number of bytes that counted against the memory budget at once: state, input, sealed
+    /// segments and output that waits.
+    pub memory_bytes_peak: u64,
     /// From the watermark passing a window's end to its first row at the sink, microseconds, one
-    /// entry per window (the latest million).
+    /// entry per window (the latest 65,536).
     pub fire_latency_us: Vec<u64>,
     /// Wall-clock (or virtual) microseconds from start to finish.
     pub elapsed_us: u64,

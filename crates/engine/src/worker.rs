@@ -10,17 +10,21 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use millstream_state::{Leaders, Segment, VectorClock};
 
+use crate::budget::{Held, Kind, Usage};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::fire::Fire;
-use crate::intake::{Stamped, Taken};
+use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
 use crate::pipeline::{Buffers, Grouping, WHOLE};
-use crate::slices::{Slices, Usage};
+use crate::slices::Slices;
 use crate::stats::Stats;
 
 /// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
 const DELTAS_IN_FLIGHT_MAX: u32 = 2;
+
+/// A worker that waits for others to free memory looks again after this time, microseconds.
+const STALL_US: i64 = 1_000;
 
 /// What workers send each other.
 pub(crate) enum Message {
@@ -40,9 +44,8 @@ pub(crate) struct Delta {
     epoch: u64,
     watermark: i64,
     segments: VecDeque<(i64, Segment)>,
-    /// Whether it held any segment: an empty one needs no credit.
-    credited: bool,
-    bytes: u64,
+    /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
+    held: Option<Held>,
 }
 
 /// What a step came to.
@@ -89,6 +92,8 @@ struct State {
     expected: Vec<u64>,
     /// Windows that fire up to this have been fired and told to the gather stage.
     frontier: i64,
+    /// The vector clock when state at rest was last noted.
+    rested: i64,
     usage: Usage,
 }
 
@@ -112,6 +117,7 @@ impl Worker {
             in_flight: vec![0; workers],
             expected: vec![0; workers],
             frontier: BEGINNING,
+            rested: BEGINNING,
             usage: Usage::default(),
         });
         Worker {
@@ -156,7 +162,13 @@ impl Worker {
 
     fn step_stateless(&mut self) -> Result<Step> {
         let shared = self.shared.clone();
-        match shared.intake.take(self.id, false)? {
+        let mut only = Only::Any;
+        if shared.budget.output_full() {
+            let ended = shared.intake.ended_splits();
+            let awaited = shared.gather.awaited_split(self.id, &ended)?;
+            only = awaited.map_or(Only::Any, Only::Split);
+        }
+        match shared.intake.take(self.id, only)? {
             Taken::Batch(batch) => {
                 self.count(&batch);
                 let Some(stateless) = &shared.stateless else {
@@ -172,7 +184,10 @@ impl Worker {
             }
             Taken::Again => Ok(Step::Busy),
             Taken::Wait { until_us } => Ok(Step::Wait { until_us }),
-            Taken::Held => Ok(Step::Wait { until_us: None }),
+            Taken::Held => {
+                self.stats.memory_stalls += 1;
+                Ok(Step::Wait { until_us: Some(shared.env.now_us() + STALL_US) })
+            }
             Taken::Ended => {
                 shared.intake.finish(self.id);
                 Ok(Step::Done)
@@ -193,13 +208,16 @@ impl Worker {
         if self.merge_one(state)? {
             return Ok(Step::Busy);
         }
+        let tight = shared.budget.tight();
+        if tight {
+            self.give_back(state);
+        }
+        if state.firing.is_some() && !self.may_fire(state, tight)? {
+            return Ok(self.stall(state));
+        }
         if let Some(fire) = &mut state.firing {
             if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
                 shared.gather.window_rows(self.id, fire.start, rows, last)?;
-                // Rows that wait for their order are held beside the state they come from.
-                if shared.gather.held_bytes() > 0 {
-                    shared.check_budget()?;
-                }
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
                 state.slices.recycle(fire.into_table());
@@ -217,6 +235,7 @@ impl Worker {
         }
         if state.announced == END && state.clock.min() == END {
             self.finish_with(state);
+            self.give_back(state);
             let empty = self.inbox.is_empty() && shared.mailboxes[self.id].is_empty();
             return Ok(if empty { Step::Done } else { Step::Busy });
         }
@@ -224,22 +243,19 @@ impl Worker {
             self.stats.credit_stalls += 1;
             return Ok(self.pause(state, None));
         }
-        let hold = shared.over_budget();
-        if hold {
-            state.slices.release_spare();
-        }
-        if hold && state.slices.fragment_rows() > 0 {
+        if tight && state.slices.fragment_rows() > 0 {
             // What leaders have merged takes less room than what waits in fragments.
             self.end_epoch(state, low)?;
             return Ok(Step::Busy);
         }
-        if hold && !shared.settled(low) {
+        if tight && (!shared.settled(low) || self.others_can_give()) {
             return Ok(self.stall(state));
         }
-        match shared.intake.take(self.id, hold)? {
+        match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
             Taken::Batch(batch) => {
-                if hold {
-                    self.check_budget(state)?;
+                if tight {
+                    // Nothing more can be merged, fired and freed, and the slowest split goes on.
+                    shared.budget.check()?;
                 }
                 self.process(state, grouping, *batch)?;
                 Ok(Step::Busy)
@@ -252,10 +268,55 @@ impl Worker {
         }
     }
 
+    /// Gives back what is kept for later windows.
+    fn give_back(&self, state: &mut State) {
+        state.slices.release_spare();
+        if state.usage.spare_bytes > 0 {
+            self.note_usage(state);
+        }
+    }
+
+    /// Whether the window that is firing may go on: its rows, which may have to wait for their order,
+    /// fit beside its state. Rows that wait for a leader that is behind must leave room for those.
+    fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
+        let budget = &self.shared.budget;
+        let ahead = || self.shared.gather.fired() < state.frontier;
+        if (tight || budget.output_full()) && ahead() {
+            return Ok(false);
+        }
+        if matches!(budget.check(), Ok(true)) {
+            return Ok(true);
+        }
+        if let Some(fire) = &mut state.firing {
+            // Firing a small window takes next to nothing, and then its state is free.
+            if fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64 {
+                return Ok(true);
+            }
+            fire.trim();
+        }
+        state.slices.release_spare();
+        self.note_usage(state);
+        // What has not been merged yet takes less room when it is.
+        if budget.held(Kind::Segments) > 0 || self.others_can_give() {
+            return Ok(false);
+        }
+        budget.check()
+    }
+
+    /// Whether the budget is exceeded, but will not be once others have given back what they keep for
+    /// later: then they are told.
+    fn others_can_give(&self) -> bool {
+        let waits = matches!(self.shared.budget.check(), Ok(false));
+        if waits {
+            self.shared.wake_all();
+        }
+        waits
+    }
+
     /// Waits for others to free memory; looks again soon, whoever does it.
     fn stall(&mut self, state: &State) -> Step {
         self.stats.memory_stalls += 1;
-        let soon = self.shared.env.now_us() + 1_000;
+        let soon = self.shared.env.now_us() + STALL_US;
         self.pause(state, Some(soon))
     }
 
@@ -293,14 +354,13 @@ impl Worker {
     }
 
     fn note_usage(&self, state: &mut State) {
-        state.usage = state.slices.usage();
-        self.shared.note_usage(self.id, &state.usage);
-    }
-
-    /// At its budget, a job whose slowest split brings still more state cannot go on.
-    fn check_budget(&self, state: &mut State) -> Result<()> {
-        self.note_usage(state);
-        self.shared.check_budget()
+        state.usage = state.slices.usage(self.shared.settings.batch_rows);
+        if let Some(fire) = &state.firing {
+            state.usage.bytes += fire.table().bytes() as u64;
+            state.usage.live_bytes += fire.table().live_bytes() as u64;
+            state.usage.keys += fire.table().rows() as u64;
+        }
+        self.shared.budget.note_usage(self.id, &state.usage);
     }
 
     /// Merges one received segment; true if there was anything to do.
@@ -331,8 +391,7 @@ impl Worker {
         }
         state.expected[delta.from] += 1;
         state.clock.advance(delta.from, delta.watermark);
-        if delta.credited {
-            self.shared.in_flight_bytes.fetch_sub(delta.bytes, Relaxed);
+        if delta.held.take().is_some() {
             self.shared.send(delta.from, Message::Credit { leader: self.id });
         }
         self.inbox.pop_front();
@@ -353,6 +412,12 @@ impl Worker {
             self.shared.fired_up_to(self.id, complete)?;
             self.note_usage(state);
             return Ok(true);
+        }
+        if complete > state.rested {
+            // Once for all windows that this lets go: now there is the most of it.
+            state.rested = complete;
+            self.note_usage(state);
+            self.shared.budget.note_rest();
         }
         if let Some(table) = state.slices.remove(starts[0]) {
             self.stats.windows_fired_early += u64::from(self.shared.intake.has_more());
@@ -376,7 +441,7 @@ impl Worker {
         }
         let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
         state.epoch_input_bytes >= settings.epoch_bytes
-            || state.usage.largest_fragment_bytes >= settings.fragment_bytes
+            || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
             || state.changed_at_us.is_some_and(|at| self.shared.env.now_us() >= at + idle_us)
             || self.shared.env.choose(16) == Some(0)
     }
@@ -390,12 +455,11 @@ impl Worker {
                 continue;
             }
             let rows: u64 = segments.iter().map(|(_, s)| s.rows() as u64).sum();
-            let bytes = rows * self.shared.row_bytes();
+            let bytes: usize = segments.iter().map(|(_, s)| s.bytes()).sum();
             let credited = !segments.is_empty();
             shipped += rows;
             self.stats.segments_shipped += segments.len() as u64;
             state.in_flight[leader] += u32::from(credited);
-            self.shared.in_flight_bytes.fetch_add(if credited { bytes } else { 0 }, Relaxed);
             self.shared.send(
                 leader,
                 Message::Delta(Delta {
@@ -403,8 +467,7 @@ impl Worker {
                     epoch: state.epoch,
                     watermark,
                     segments: segments.into(),
-                    credited,
-                    bytes,
+                    held: credited.then(|| self.shared.budget.hold(Kind::Segments, bytes)),
                 }),
             );
         }

@@ -1,0 +1,304 @@
+//! The memory budget of a job: who holds how many bytes, and what follows.
+//!
+//! Everything whose size depends on the input is counted. A worker reports its state after each step
+//! ([`Budget::note_usage`]); whatever passes between steps is counted by a [`Held`] that lives as long
+//! as the memory: input that waits, sealed segments on their way, rows that wait for their order.
+//!
+//! Above three quarters of the budget the job is *tight*: what is kept for later is given back, and
+//! only splits that hold the low watermark go on. It ends with [`Error::Memory`] before a step whose
+//! growth would not fit, unless other workers still have something to give back.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+
+use crate::error::{Error, Result};
+
+/// What is counted besides state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Chunks and batches, from the split to the end of their processing.
+    Input,
+    /// Sealed rows that no leader has merged yet.
+    Segments,
+    /// Result rows that wait for their order, and what sorting them takes.
+    Output,
+}
+
+/// What a worker's state amounts to, in bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// All that is allocated, with spare tables and pools.
+    pub(crate) bytes: u64,
+    /// Of these, what is kept for later windows and can be given back at once.
+    pub(crate) spare_bytes: u64,
+    /// Keys and values in use.
+    pub(crate) live_bytes: u64,
+    /// What the next batch may allocate at once: the largest growth of a table.
+    pub(crate) growth_bytes: u64,
+    /// Keys held.
+    pub(crate) keys: u64,
+    /// Keys and values in the largest fragment.
+    pub(crate) largest_fragment_bytes: u64,
+}
+
+/// State and how much of it was keys and values, at one moment.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) bytes: u64,
+    pub(crate) live_bytes: u64,
+}
+
+/// Bytes of all parts of a job against its limit.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit_bytes: u64,
+    /// The operator's name, for messages.
+    operator: String,
+    input: AtomicU64,
+    segments: AtomicU64,
+    output: AtomicU64,
+    /// State and its next growth, over all workers.
+    state: AtomicU64,
+    growth: AtomicU64,
+    /// The most that was counted at once, of all kinds.
+    most: AtomicU64,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Debug)]
+struct Ledger {
+    workers: Vec<Usage>,
+    peak: Share,
+    rest: Share,
+}
+
+impl Ledger {
+    fn sum(&self, part: impl Fn(&Usage) -> u64) -> u64 {
+        self.workers.iter().map(part).sum()
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(limit_bytes: u64, workers: usize, operator: String) -> Budget {
+        Budget {
+            limit_bytes,
+            operator,
+            input: AtomicU64::new(0),
+            segments: AtomicU64::new(0),
+            output: AtomicU64::new(0),
+            state: AtomicU64::new(0),
+            growth: AtomicU64::new(0),
+            most: AtomicU64::new(0),
+            ledger: Mutex::new(Ledger {
+                workers: vec![Usage::default(); workers],
+                peak: Share::default(),
+                rest: Share::default(),
+            }),
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counter(&self, kind: Kind) -> &AtomicU64 {
+        match kind {
+            Kind::Input => &self.input,
+            Kind::Segments => &self.segments,
+            Kind::Output => &self.output,
+        }
+    }
+
+    /// Bytes held of one kind.
+    pub(crate) fn held(&self, kind: Kind) -> u64 {
+        self.counter(kind).load(Relaxed)
+    }
+
+    /// Counts `bytes` until the result is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, kind: Kind, bytes: usize) -> Held {
+        self.counter(kind).fetch_add(bytes as u64, Relaxed);
+        self.note_most();
+        Held { budget: self.clone(), kind, bytes: bytes as u64 }
+    }
+
+    /// Notes how much state a worker holds.
+    pub(crate) fn note_usage(&self, worker: usize, usage: &Usage) {
+        let mut ledger = self.ledger();
+        ledger.workers[worker] = *usage;
+        let (bytes, growth) = (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes));
+        self.state.store(bytes, Relaxed);
+        self.growth.store(growth, Relaxed);
+        self.note_most();
+        let total = bytes + self.held(Kind::Segments);
+        if total > ledger.peak.bytes {
+            ledger.peak = Share { bytes: total, live_bytes: ledger.sum(|w| w.live_bytes) };
+        }
+    }
+
+    /// A leader's window is complete and about to fire. If no segment is on its way, all state is *at
+    /// rest*: nothing grows, nothing is in two places. The largest such moment is kept.
+    pub(crate) fn note_rest(&self) {
+        let mut ledger = self.ledger();
+        let bytes = ledger.sum(|w| w.bytes);
+        if self.held(Kind::Segments) == 0 && bytes > ledger.rest.bytes {
+            ledger.rest = Share { bytes, live_bytes: ledger.sum(|w| w.live_bytes) };
+        }
+    }
+
+    /// The most state there was at once, segments included, and what was live then.
+    pub(crate) fn peak(&self) -> Share {
+        self.ledger().peak
+    }
+
+    /// The most state there was at rest; see [`Budget::note_rest`].
+    pub(crate) fn rest(&self) -> Share {
+        self.ledger().rest
+    }
+
+    /// The most that was counted at once: state, input, segments and output.
+    pub(crate) fn most(&self) -> u64 {
+        self.most.load(Relaxed)
+    }
+
+    fn note_most(&self) {
+        self.most.fetch_max(self.all(), Relaxed);
+    }
+
+    /// All that is held.
+    fn all(&self) -> u64 {
+        let held = [&self.state, &self.input, &self.segments, &self.output];
+        held.iter().map(|bytes| bytes.load(Relaxed)).sum()
+    }
+
+    /// All that is held, and the next growth.
+    fn needed(&self) -> u64 {
+        self.all() + self.growth.load(Relaxed)
+    }
+
+    /// Whether splits that are ahead must wait: three quarters of the budget are needed.
+    pub(crate) fn tight(&self) -> bool {
+        self.needed() > self.limit_bytes / 4 * 3
+    }
+
+    /// Whether no further chunk may be read ahead: input that waits has an eighth of the budget.
+    pub(crate) fn input_full(&self) -> bool {
+        self.held(Kind::Input) >= self.limit_bytes / 8
+    }
+
+    /// Whether no further rows may wait for earlier ones: they have a quarter of the budget.
+    pub(crate) fn output_full(&self) -> bool {
+        self.held(Kind::Output) >= self.limit_bytes / 4
+    }
+
+    /// Whether what is needed fits. If it does once other workers have given back what they keep for
+    /// later, `false`: wait for them. Otherwise the error that ends the job.
+    pub(crate) fn check(&self) -> Result<bool> {
+        let needed = self.needed();
+        if needed <= self.limit_bytes {
+            return Ok(true);
+        }
+        let ledger = self.ledger();
+        if needed.saturating_sub(ledger.sum(|w| w.spare_bytes)) <= self.limit_bytes {
+            return Ok(false);
+        }
+        Err(Error::Memory {
+            operator: self.operator.clone(),
+            bytes: needed,
+            keys: ledger.sum(|w| w.keys),
+            budget: self.limit_bytes,
+        })
+    }
+}
+
+/// Bytes that a batch takes. Columns may be slices of something larger that belongs to others: these
+/// count twice their own values at the most, which is as far as builders over-allocate.
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
+    let bytes = |column: &ArrayRef| {
+        let values = column.to_data().get_slice_memory_size().unwrap_or(0);
+        column.get_array_memory_size().min(2 * values + 256)
+    };
+    batch.columns().iter().map(bytes).sum()
+}
+
+/// Bytes that count against the budget as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    budget: Arc<Budget>,
+    kind: Kind,
+    bytes: u64,
+}
+
+impl Held {
+    /// Counts `bytes` from now on instead.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        let counter = self.budget.counter(self.kind);
+        counter.fetch_add(bytes as u64, Relaxed);
+        counter.fetch_sub(self.bytes, Relaxed);
+        self.bytes = bytes as u64;
+        self.budget.note_most();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.counter(self.kind).fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(bytes: u64, spare_bytes: u64) -> Usage {
+        Usage { bytes, spare_bytes, live_bytes: bytes / 2, keys: 3, ..Usage::default() }
+    }
+
+    #[test]
+    fn what_is_held_counts_until_it_is_dropped() {
+        let budget = Arc::new(Budget::new(1000, 1, "op".into()));
+        let mut held = budget.hold(Kind::Output, 200);
+        let input = budget.hold(Kind::Input, 125);
+        assert!(!budget.output_full() && budget.input_full() && !budget.tight());
+        held.resize(700);
+        assert!(budget.output_full() && budget.tight());
+        drop((held, input));
+        assert_eq!(budget.needed(), 0);
+    }
+
+    #[test]
+    fn an_error_comes_only_when_nothing_can_be_given_back() {
+        let budget = Arc::new(Budget::new(1000, 2, "op".into()));
+        budget.note_usage(0, &usage(600, 0));
+        budget.note_usage(1, &usage(400, 300));
+        assert!(budget.check().unwrap());
+        let growing = Usage { growth_bytes: 100, ..usage(600, 0) };
+        budget.note_usage(0, &growing);
+        assert!(!budget.check().unwrap(), "the other worker has 300 bytes to give");
+        budget.note_usage(1, &usage(100, 0));
+        assert!(budget.check().unwrap());
+        let held = budget.hold(Kind::Segments, 201);
+        let Err(Error::Memory { operator, bytes, keys, budget: limit }) = budget.check() else {
+            panic!("1001 of 1000 bytes are needed");
+        };
+        assert_eq!((operator.as_str(), bytes, keys, limit), ("op", 1001, 6, 1000));
+        drop(held);
+        assert!(budget.check().unwrap());
+    }
+
+    #[test]
+    fn state_is_at_rest_only_while_no_segment_is_on_its_way() {
+        let budget = Arc::new(Budget::new(1000, 1, "op".into()));
+        budget.note_usage(0, &usage(100, 0));
+        let held = budget.hold(Kind::Segments, 50);
+        budget.note_rest();
+        assert_eq!(budget.rest(), Share::default());
+        budget.note_usage(0, &usage(120, 0));
+        assert_eq!(budget.peak(), Share { bytes: 170, live_bytes: 60 });
+        drop(held);
+        budget.note_rest();
+        assert_eq!(budget.rest(), Share { bytes: 120, live_bytes: 60 });
+    }
+}

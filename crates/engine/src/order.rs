@@ -1,0 +1,201 @@
+//! The order of result rows: by their columns from left to right, NULLs last.
+//!
+//! Leaders sort the rows that they fire batch by batch, into *runs*. When a window is complete its
+//! runs are merged while they are written, so that its rows are never copied as a whole.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{SortOptions, interleave_record_batch, take_record_batch};
+use arrow::datatypes::SchemaRef;
+use arrow::row::{RowConverter, SortField};
+
+use crate::budget::{Held, batch_bytes};
+use crate::error::Result;
+
+/// Rows of a merged block at most.
+const BLOCK_ROWS: usize = 4096;
+/// A merged block ends when its rows have as many bytes in comparable form, so that blocks are the same
+/// whatever the runs.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Over all runs, about as many rows are looked at ahead of being written.
+const AHEAD_ROWS: usize = 16 << 10;
+
+/// Sorted rows, counted against the budget.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) rows: RecordBatch,
+    pub(crate) held: Held,
+}
+
+/// Makes rows comparable as bytes.
+fn converter(schema: &SchemaRef) -> Result<RowConverter> {
+    let options = SortOptions { descending: false, nulls_first: false };
+    let field = |f: &arrow::datatypes::FieldRef| {
+        SortField::new_with_options(f.data_type().clone(), options)
+    };
+    Ok(RowConverter::new(schema.fields().iter().map(field).collect())?)
+}
+
+/// Sorts the rows of a batch.
+pub(crate) fn sorted(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch> {
+    if batch.num_columns() == 0 || batch.num_rows() < 2 {
+        return Ok(batch);
+    }
+    let rows = converter(schema)?.convert_columns(batch.columns())?;
+    let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
+    order.sort_unstable_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
+    Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
+}
+
+/// Rows of sorted runs in one order, block by block.
+pub(crate) struct Merge {
+    converter: RowConverter,
+    runs: Vec<Cursor>,
+    /// The next row of each run that has any left.
+    heap: BinaryHeap<Reverse<(Box<[u8]>, usize)>>,
+    ahead_rows: usize,
+}
+
+struct Cursor {
+    run: Run,
+    /// The row that is in the heap.
+    at: usize,
+    /// Comparable forms of the rows from `ahead_from` on.
+    ahead: std::vec::IntoIter<Box<[u8]>>,
+    ahead_to: usize,
+}
+
+impl Cursor {
+    /// The comparable form of the row after the last one.
+    fn next(&mut self, converter: &RowConverter, ahead_rows: usize) -> Result<Option<Box<[u8]>>> {
+        if let Some(row) = self.ahead.next() {
+            return Ok(Some(row));
+        }
+        let len = ahead_rows.min(self.run.rows.num_rows() - self.ahead_to);
+        if len == 0 {
+            return Ok(None);
+        }
+        let rows = converter.convert_columns(self.run.rows.slice(self.ahead_to, len).columns())?;
+        let ahead: Vec<Box<[u8]>> = rows.iter().map(|row| row.as_ref().into()).collect();
+        let ahead_bytes: usize = ahead.iter().map(|row| row.len()).sum();
+        self.run.held.resize(batch_bytes(&self.run.rows) + ahead_bytes);
+        self.ahead = ahead.into_iter();
+        self.ahead_to += len;
+        Ok(self.ahead.next())
+    }
+}
+
+impl Merge {
+    /// Runs with the columns of `schema`, each sorted by [`sorted`].
+    pub(crate) fn new(schema: &SchemaRef, runs: Vec<Run>) -> Result<Merge> {
+        let mut merge = Merge {
+            converter: converter(schema)?,
+            ahead_rows: (AHEAD_ROWS / runs.len().max(1)).max(4),
+            heap: BinaryHeap::with_capacity(runs.len()),
+            runs: Vec::with_capacity(runs.len()),
+        };
+        for run in runs {
+            let mut cursor = Cursor { run, at: 0, ahead: Vec::new().into_iter(), ahead_to: 0 };
+            if let Some(row) = cursor.next(&merge.converter, merge.ahead_rows)? {
+                merge.heap.push(Reverse((row, merge.runs.len())));
+                merge.runs.push(cursor);
+            }
+        }
+        Ok(merge)
+    }
+
+    /// The next rows, and whether they are the last; `None` after them.
+    pub(crate) fn next(&mut self) -> Result<Option<(RecordBatch, bool)>> {
+        let (mut picks, mut bytes) = (Vec::new(), 0);
+        while picks.len() < BLOCK_ROWS
+            && bytes < BLOCK_BYTES
+            && let Some(mut top) = self.heap.peek_mut()
+        {
+            let (row, run) = (&top.0.0, top.0.1);
+            bytes += row.len();
+            let cursor = &mut self.runs[run];
+            picks.push((run, cursor.at));
+            cursor.at += 1;
+            match cursor.next(&self.converter, self.ahead_rows)? {
+                Some(row) => top.0.0 = row,
+                None => drop(PeekMut::pop(top)),
+            }
+        }
+        if picks.is_empty() {
+            return Ok(None);
+        }
+        let runs: Vec<&RecordBatch> = self.runs.iter().map(|cursor| &cursor.run.rows).collect();
+        Ok(Some((interleave_record_batch(&runs, &picks)?, self.heap.is_empty())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray};
+    use arrow::datatypes::Float64Type;
+
+    use super::*;
+    use crate::budget::{Budget, Kind};
+
+    /// Rows of a batch, as plain values that compare as the order says.
+    fn plain(batch: &RecordBatch) -> Vec<(bool, String, bool, i64)> {
+        let (a, b) = (batch.column(0).as_string::<i32>(), batch.column(1));
+        let b = b.as_primitive::<Float64Type>();
+        let number = |row| if b.is_null(row) { 0 } else { (b.value(row) * 4.0) as i64 };
+        let text = |row| if a.is_null(row) { String::new() } else { a.value(row).to_string() };
+        (0..batch.num_rows())
+            .map(|row| (a.is_null(row), text(row), b.is_null(row), number(row)))
+            .collect()
+    }
+
+    #[test]
+    fn merged_runs_are_all_rows_in_order() {
+        let mut state = 12345u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % bound
+        };
+        for runs in [0, 1, 2, 7, 300] {
+            let budget = Arc::new(Budget::new(1 << 30, 1, String::new()));
+            let (mut sorted_runs, mut expected) = (Vec::new(), Vec::new());
+            let mut schema = None;
+            for _ in 0..runs {
+                let rows = [0, 1, 5, 400][below(4) as usize];
+                let text: StringArray = (0..rows)
+                    .map(|_| (below(5) > 0).then(|| "x".repeat(below(40) as usize)))
+                    .collect();
+                let number: Float64Array = (0..rows)
+                    .map(|_| (below(5) > 0).then(|| below(100) as f64 / 4.0 - 7.0))
+                    .collect();
+                let columns: Vec<(&str, ArrayRef)> =
+                    vec![("a", Arc::new(text)), ("b", Arc::new(number))];
+                let batch = RecordBatch::try_from_iter_with_nullable(
+                    columns.into_iter().map(|(name, column)| (name, column, true)),
+                )
+                .unwrap();
+                schema = Some(batch.schema());
+                expected.extend(plain(&batch));
+                let rows = sorted(&batch.schema(), batch).unwrap();
+                let held = budget.hold(Kind::Output, rows.get_array_memory_size());
+                sorted_runs.push(Run { rows, held });
+            }
+            expected.sort();
+            let Some(schema) = schema else { continue };
+            let mut merge = Merge::new(&schema, sorted_runs).unwrap();
+            let (mut merged, mut ended) = (Vec::new(), expected.is_empty());
+            while let Some((rows, last)) = merge.next().unwrap() {
+                assert!(!ended && rows.num_rows() > 0, "{runs} runs");
+                ended = last;
+                merged.extend(plain(&rows));
+            }
+            assert!(ended && merged == expected, "{runs} runs");
+            drop(merge);
+            assert_eq!(budget.held(Kind::Output), 0);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+"""The memory budget, as the system sees it: resident memory of whole jobs, at their peak.
+
+A job's memory is what an all but empty job takes (the program, its libraries' tables, a stack per
+worker) and its budget. What the budget cannot count (idle room in the allocator, buffers of a batch
+that is being worked on) may add up to a seventh of it and some megabytes per worker.
+"""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import harness
+import pytest
+from conftest import WINDOW, generated
+
+MIB = 1 << 20
+WORKERS = [1, 2, 4]
+
+
+def finish(process: subprocess.Popen) -> tuple[int, int, str]:
+    """Exit code, peak resident bytes, stderr."""
+    stderr = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss * 1024, stderr
+
+
+def start(path: Path, settings: dict[str, object], stdout: object) -> subprocess.Popen:
+    command = [str(harness.program()), "run", "--format", "csv", str(path), *harness.set_options(settings)]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+
+def peak(script, sql: str, **settings: object) -> tuple[int, int, str]:
+    with open(script.folder / "out.csv", "wb") as out:
+        return finish(start(script.write(sql), settings, out))
+
+
+def allowed(base: int, budget_mib: int, workers: int) -> int:
+    return base + int(budget_mib * MIB * 1.15) + workers * 8 * MIB
+
+
+def show(capsys, what: str, used: int, base: int, limit: int, code: int) -> None:
+    with capsys.disabled():
+        print(f"\n{what}: {used / MIB:.0f} MiB at the peak, {base / MIB:.0f} without state, "
+              f"at most {limit / MIB:.0f}, exit code {code}")
+
+
+@pytest.fixture
+def base(script):
+    """Resident bytes of a job with one record."""
+    def measure(workers: int) -> int:
+        code, used, stderr = peak(script, generated(rows=1, step="1 ms") + WINDOW, workers=workers)
+        assert code == 0, stderr
+        return used
+    return measure
+
+
+@pytest.fixture(scope="session")
+def long_keys(tmp_path_factory) -> Path:
+    """A million distinct keys of about 100 bytes in one window."""
+    path = tmp_path_factory.mktemp("long-keys") / "events.csv"
+    with open(path, "w", encoding="ascii") as file:
+        file.write("ts,k\n")
+        for i in range(1_000_000):
+            file.write(f"2024-01-01 00:00:01,{i * 7919 % 1_000_003:010}-{'x' * 89}\n")
+    return path
+
+
+def long_keys_sql(path: Path) -> str:
+    return (f"CREATE TABLE events (ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts)\n"
+            f"WITH ('connector' = 'file', 'path' = '{path}', 'format' = 'csv');\n" + WINDOW)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("budget", [100, 300, 600])
+def test_many_long_keys_in_one_window(script, base, long_keys, capsys, workers, budget):
+    nothing = base(workers)
+    limit = allowed(nothing, budget, workers)
+    code, used, stderr = peak(script, long_keys_sql(long_keys), workers=workers, memory=f"{budget}MB")
+    show(capsys, f"long keys, {workers} workers, {budget} MB", used, nothing, limit, code)
+    # The keys alone are 100 MB. State and sorted rows of the window fit into 300 MB.
+    assert code == (1 if budget == 100 else 0), stderr
+    if code == 1:
+        for word in ("memory", "keys", str(budget * MIB), "--set memory="):
+            assert word in stderr, stderr
+    else:
+        assert sum(1 for _ in open(script.folder / "out.csv", "rb")) == 1_000_001
+    assert used <= limit
+
+
+WIDE = """SELECT window_start, k, COUNT(*) AS n, SUM(k) AS s, MIN(k) AS low, MAX(k) AS high, AVG(k) AS mean,
+    SUM(k + CAST(0.5 AS DOUBLE)) AS total, AVG(k * CAST(0.3 AS DOUBLE)) AS middle,
+    MIN(CONCAT('a', CAST(k AS STRING))) AS first, MAX(CONCAT('b', CAST(k AS STRING))) AS last,
+    SUM(k + CAST(1 AS DECIMAL(20, 2))) AS exact
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '600' SECOND))
+GROUP BY window_start, window_end, k;
+"""
+
+
+def unique_keys(rows: int, step: str) -> str:
+    return (generated(rows=rows, step=step)
+            .replace("'fields.k.min' = '0', 'fields.k.max' = '9'", "'fields.k.kind' = 'sequence'"))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_wide_aggregates(script, base, capsys, workers):
+    # About half a kilobyte of state per key: 100,000 keys fit, 1,000,000 don't.
+    nothing = base(workers)
+    limit = allowed(nothing, 128, workers)
+    for rows, expected in [(100_000, 0), (1_000_000, 1)]:
+        sql = unique_keys(rows, "1 us") + WIDE
+        code, used, stderr = peak(script, sql, workers=workers, memory="128MB")
+        show(capsys, f"{rows} wide rows, {workers} workers, 128 MB", used, nothing, limit, code)
+        assert code == expected, stderr
+        assert used <= limit
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_many_open_windows(script, base, capsys, workers):
+    """Windows of a second that wait a day for late records: all are open at once."""
+    sql = unique_keys(2_000_000, "10 ms") + WINDOW.replace("'10' S", "'1' S")
+    nothing = base(workers)
+    limit = allowed(nothing, 64, workers)
+    code, used, stderr = peak(script, sql, workers=workers, memory="64MB", allowed_lateness="1 day")
+    show(capsys, f"20,000 open windows, {workers} workers, 64 MB", used, nothing, limit, code)
+    assert code == 1 and str(64 * MIB) in stderr, stderr
+    assert used <= limit
+    # With a minute of lateness a few windows are open, and all goes through.
+    settings = {"workers": workers, "memory": "64MB", "allowed_lateness": "60 s", "batch.rows": 1000}
+    code, used, stderr = peak(script, sql, **settings)
+    assert code == 0, stderr
+    assert used <= limit
+
+
+def resident_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS"))
+
+
+def cpu_ticks(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def wait_until_it_rests(process: subprocess.Popen) -> None:
+    """Waits until the program has stopped working: less than a tenth of a core over a second."""
+    per_second, deadline = os.sysconf("SC_CLK_TCK"), time.monotonic() + 60
+    while time.monotonic() < deadline:
+        before = cpu_ticks(process.pid)
+        time.sleep(1)
+        if process.poll() is not None:
+            pytest.fail(f"it ended: {process.stderr.read().decode()}")
+        if cpu_ticks(process.pid) - before < per_second / 10:
+            return
+    pytest.fail("it still works although nobody reads its output")
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("query", ["stateless", "windows"])
+def test_a_reader_that_waits_stops_the_job(script, base, capsys, workers, query):
+    """Output that nobody takes must not pile up: the job waits instead."""
+    sql = unique_keys(50_000_000, "1 ms")
+    sql += "SELECT k, ts FROM events;" if query == "stateless" else WINDOW
+    nothing = base(workers)
+    process = start(script.write(sql), {"workers": workers, "memory": "64MB"}, subprocess.PIPE)
+    try:
+        assert process.stdout.readline()
+        wait_until_it_rests(process)
+        used, limit = resident_bytes(process.pid), allowed(nothing, 64, workers)
+        show(capsys, f"nobody reads, {query}, {workers} workers, 64 MB", used, nothing, limit, 0)
+        assert used <= limit
+        # When the reader goes on, so does the job.
+        for _ in range(100_000):
+            assert process.stdout.readline().endswith(b"\n")
+    finally:
+        process.stdout.close()
+        process.kill()
+        process.stderr.close()
+        process.wait()
