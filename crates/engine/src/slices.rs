@@ -41,7 +41,7 @@ pub(crate) struct Slices {
 }
 
 /// Tables kept for later windows, at most.
-const SPARE_MAX: usize = 2;
+const SPARE_MAX: usize = 1;
 
 /// Rows encoded at a time, for each leader: enough to keep memory busy, few enough for the second-level
 /// cache.
@@ -83,13 +83,10 @@ impl Slices {
         if self.slices.contains_key(&start) {
             return;
         }
-        // It will hold, most likely, about as many keys as the window that ends; others have about as many
-        // rows for this worker that are not merged yet as it has for them.
-        let latest = self.slices.values().next_back().map_or(0, |slice| {
-            let fragments = slice.fragments.iter().flatten();
-            slice.primary.rows() + fragments.map(Fragment::rows).sum::<usize>()
-        });
-        let keys = if self.frugal { 0 } else { self.expected_keys.max(latest) };
+        // It will hold, most likely, about as many keys as the last one. While another is open it starts
+        // small all the same: it takes over that one's index when that has fired.
+        let alone = self.slices.is_empty() && !self.frugal;
+        let keys = if alone { self.expected_keys } else { 0 };
         let primary = self.spare_tables.pop();
         let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
@@ -191,11 +188,20 @@ impl Slices {
         Some(slice.primary)
     }
 
-    /// Takes the memory of a fired slice back.
+    /// Takes the memory of a fired slice back. The next window goes on in its table, if that is the
+    /// larger one: so there is one index of full size, not one for every window.
     pub(crate) fn recycle(&mut self, mut table: Table) {
         self.frugal = false;
         table.clear(&mut self.pool);
-        if self.spare_tables.len() < SPARE_MAX {
+        let next = self.slices.values_mut().next();
+        let smaller = |slice: &&mut Slice| slice.primary.index_bytes() < table.index_bytes();
+        if let Some(slice) = next.filter(smaller) {
+            let rows = slice.primary.seal();
+            table.merge(&rows, &mut self.pool, &mut self.scratch);
+            rows.recycle(&mut self.pool);
+            let small = std::mem::replace(&mut slice.primary, table);
+            self.growths += small.growths();
+        } else if self.spare_tables.len() < SPARE_MAX {
             self.spare_tables.push(table);
         } else {
             self.growths += table.growths();

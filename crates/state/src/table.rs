@@ -71,6 +71,9 @@ impl Table {
 
     /// Finds the rows of a block of keys, appending those that are new, and returns their places for
     /// updating. `new_rows` of the block tells how many were new.
+    ///
+    /// # Panics
+    /// If the block has more than [`BLOCK_ROWS`] keys.
     pub fn update<'t, V: VarKeys>(
         &'t mut self,
         keys: &Keys<'_, V>,
@@ -175,6 +178,11 @@ impl Table {
     pub fn trim(&mut self) {
         self.index.reset();
         self.arena.trim();
+    }
+
+    /// Bytes of the index alone.
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes()
     }
 
     /// Bytes of live keys and values.

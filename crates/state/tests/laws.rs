@@ -201,7 +201,7 @@ fn fragments_find_out_whether_keys_repeat() {
     let mut fragment = Fragment::new(layout, None);
     let mut next = 0;
     let mut batch = |fragment: &mut Fragment, few: bool| {
-        let words: Vec<u64> = (0..500)
+        let words: Vec<u64> = (0..250)
             .map(|i| {
                 next += 1;
                 if few { i % 7 } else { next }
@@ -212,9 +212,9 @@ fn fragments_find_out_whether_keys_repeat() {
         let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: NoVarKeys };
         fragment.update(&keys, &mut pool, &mut scratch);
     };
-    (0..20).for_each(|_| batch(&mut fragment, false));
+    (0..40).for_each(|_| batch(&mut fragment, false));
     assert_eq!(fragment.mode(), Mode::PassThrough);
-    (0..300).for_each(|_| batch(&mut fragment, true));
+    (0..600).for_each(|_| batch(&mut fragment, true));
     assert_eq!(fragment.mode(), Mode::Aggregate);
     assert_eq!(fragment.switches(), 2);
 }
