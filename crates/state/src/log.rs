@@ -5,6 +5,7 @@
 //! without being touched. Rows never move once written, except while the log has a single chunk
 //! that is still growing to full size.
 
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
@@ -118,6 +119,21 @@ impl Chunk {
     pub(crate) fn kill(&mut self, row: usize) {
         let dead = self.dead.get_or_insert_with(|| Box::new([0; CHUNK_ROWS / 64]));
         dead[row / 64] |= 1 << (row % 64);
+    }
+
+    /// The rows that are part of the state, as runs of at most `max`.
+    pub(crate) fn live_runs(&self, max: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let start = (next..self.rows()).find(|row| !self.is_dead(*row))?;
+            let end = (start + max).min(self.rows());
+            next = if self.has_dead() {
+                (start..end).find(|row| self.is_dead(*row)).unwrap_or(end)
+            } else {
+                end
+            };
+            Some(start..next)
+        })
     }
 
     pub(crate) fn is_dead(&self, row: usize) -> bool {

@@ -47,10 +47,9 @@ impl Table {
         let before = self.keys();
         let layout = self.layout.clone();
         for chunk in &segment.chunks {
-            for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
-                let end = (start + BLOCK_ROWS).min(chunk.rows());
-                let rows = Sources::new(chunk, start, &layout);
-                rows.gather_keys(end - start, &layout, scratch);
+            for run in chunk.live_runs(BLOCK_ROWS) {
+                let rows = Sources::new(chunk, run.start, &layout);
+                rows.gather_keys(run.len(), &layout, scratch);
                 let Scratch { places, hashes, words } = scratch;
                 let vars = SegmentVars { rows, segment, layout: &layout };
                 self.prefetch(hashes);
@@ -72,9 +71,9 @@ impl Table {
 
     /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key is
     /// already known are merged, and left behind as holes (paper, section 7.2.1: one index over
-    /// several logs). Refused, giving the segment back, when rows refer to an arena.
+    /// several logs). Refused, giving the segment back, when rows refer to an arena or have holes.
     pub fn adopt(&mut self, segment: Segment, scratch: &mut Scratch) -> Result<usize, Segment> {
-        if self.layout.uses_arena() {
+        if self.layout.uses_arena() || segment.chunks.iter().any(Chunk::has_dead) {
             return Err(segment);
         }
         let before = self.keys();

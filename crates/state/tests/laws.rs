@@ -323,3 +323,39 @@ fn a_trimmed_table_keeps_its_rows() {
         assert_eq!(read(&table, shape), expected);
     }
 }
+
+/// Rows that an adopted segment leaves behind as holes are nothing that a later merge may count again.
+#[test]
+fn a_table_that_has_adopted_can_itself_be_sealed_and_merged() {
+    let layout = layout(Shape::Word);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut scratch = Scratch::default();
+    let mut add = |table: &mut Table, keys: std::ops::Range<u64>, pool: &mut ChunkPool| {
+        let words: Vec<u64> = keys.collect();
+        for words in words.chunks(BLOCK_ROWS) {
+            let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
+            let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
+            table.update(&keys, pool, &mut scratch).count(layout.values()[0], None);
+        }
+    };
+    let mut tables: Vec<Table> = (0..3).map(|_| Table::new(layout.clone())).collect();
+    let [helper, leader, next] = &mut tables[..] else { unreachable!("three") };
+    add(leader, 0..1000, &mut pool);
+    // Every tenth key is known.
+    add(helper, 900..10_000, &mut pool);
+    assert_eq!(leader.adopt(helper.seal(), &mut Scratch::default()).unwrap(), 9_000);
+    add(next, 5_000..5_010, &mut pool);
+    let sealed = leader.seal();
+    next.merge(&sealed, &mut pool, &mut Scratch::default());
+    let expected = |key| match key {
+        900..1000 | 5_000..5_010 => 2,
+        _ => 1,
+    };
+    let expected: BTreeMap<u64, u64> = (0..10_000).map(|key| (key, expected(key))).collect();
+    assert_eq!(counts_of(next, &layout), expected);
+    // Nor can what has holes be adopted.
+    add(leader, 0..10, &mut pool);
+    add(helper, 5..20, &mut pool);
+    assert!(leader.adopt(helper.seal(), &mut Scratch::default()).is_ok());
+    assert!(next.adopt(leader.seal(), &mut Scratch::default()).is_err());
+}
