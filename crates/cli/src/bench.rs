@@ -16,7 +16,7 @@ use millstream_workloads::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::run::{apply_settings, fail, usage};
+use crate::run::{apply_settings, fail, note, print, usage};
 use crate::{Failure, SettingArguments, report};
 
 #[derive(clap::Args)]
@@ -114,12 +114,12 @@ impl Bench {
         let started = Instant::now();
         let splits = generate(&spec, settings.workers, settings.batch_rows);
         let bytes: usize = splits.iter().flatten().map(record_bytes).sum();
-        eprintln!(
+        note(&format!(
             "generated {} records ({:.0} MB) in {:.1} s",
             spec.records,
             bytes as f64 / 1e6,
             started.elapsed().as_secs_f64()
-        );
+        ));
         if self.generate_only {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Bench {
         let independent = self.engine == Engine::Handwritten && settings.workers > 1;
         let right = || answer == expected(&spec).unwrap_or_else(|| oracle(&spec));
         let ok = (!independent).then(right);
-        self.print(&spec, &settings, bytes, seconds, &answer, ok, stats.as_ref());
+        self.print(&spec, &settings, bytes, seconds, &answer, ok, stats.as_ref())?;
         if ok == Some(false) { Err(fail(&"the answer is wrong")) } else { Ok(()) }
     }
 
@@ -153,7 +153,7 @@ impl Bench {
         answer: &Answer,
         ok: Option<bool>,
         stats: Option<&Stats>,
-    ) {
+    ) -> Result<(), Failure> {
         let rate = spec.records as f64 / seconds;
         let engine = match self.engine {
             Engine::Millstream => "millstream",
@@ -182,9 +182,9 @@ impl Bench {
             }
         }
         if self.json {
-            println!("{}", Value::Object(object));
+            print(&Value::Object(object).to_string())
         } else {
-            println!(
+            print(&format!(
                 "{:<10} {engine:<12} {} workers  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
                  {} rows  answer {}",
                 spec.workload.name(),
@@ -198,7 +198,7 @@ impl Bench {
                     Some(false) => "WRONG",
                     None => "not comparable: these loops merge nothing",
                 },
-            );
+            ))
         }
     }
 
@@ -224,16 +224,16 @@ impl Bench {
         let stats = session.run(&script, sink).map_err(|e| fail(&e))?;
         let counters = report::counters(&stats);
         if self.json {
-            println!("{}", Value::Object(counters));
+            print(&Value::Object(counters).to_string())?;
         } else {
-            println!(
+            print(&format!(
                 "{} windows at {} events/s: first row after p50 {} us, p99 {} us, max {} us",
                 stats.windows,
                 self.rate,
                 counters["fire_latency_us_p50"],
                 counters["fire_latency_us_p99"],
                 counters["fire_latency_us_max"],
-            );
+            ))?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod bench;
 mod report;
 mod run;
 
+use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -97,14 +98,14 @@ fn main() -> ExitCode {
             return ExitCode::from(code as u8);
         }
     };
-    let result = match &arguments.command {
+    let result = catch_unwind(|| match &arguments.command {
         Command::Run { script, format, stats_json, settings } => {
             run::run(script, *format, stats_json.as_deref(), settings)
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Bench(bench) => bench.run(),
-    };
-    match result {
+    });
+    match result.unwrap_or_else(|panic| Err(run::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Run) => ExitCode::from(1),
         Err(Failure::Usage) => ExitCode::from(2),

@@ -3,30 +3,52 @@
 use millstream::Stats;
 use serde_json::{Map, Value, json};
 
-/// `16,385 records, 324 windows, 7,011 rows, 0 late, 0.042 s, 390,119 records/s`.
-pub(crate) fn closing_line(stats: &Stats) -> String {
+/// `16,385 records, 324 windows, 7,011 rows, 0 late records, 0.042 s, 390,119 records/s`, after a
+/// line for each kind of record that did not count as others do. A simulated run has no rate: its
+/// time is not real.
+pub(crate) fn closing_line(stats: &Stats, simulated: bool) -> String {
+    let mut text = String::new();
+    for (count, what) in [
+        (
+            stats.malformed_records,
+            "left out because they are malformed ('csv.ignore-parse-errors')",
+        ),
+        (stats.null_time_records, "without an event time, which are in no window"),
+        (
+            stats.unusable_time_records,
+            "with an event time beyond the years that a window can have, which are in no window",
+        ),
+        (
+            stats.ahead_records,
+            "so far ahead of the clock that the watermark does not follow ('watermark.max_ahead')",
+        ),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("{} {what}\n", counted(count, "record")));
+        }
+    }
     let seconds = stats.elapsed_us as f64 / 1e6;
     let rate = if seconds > 0.0 { stats.records as f64 / seconds } else { 0.0 };
-    let mut line = format!(
-        "{} records, {} windows, {} rows, {} late records, {seconds:.3} s, {} records/s",
-        grouped(stats.records),
-        grouped(stats.windows),
-        grouped(stats.rows),
-        grouped(stats.late_records),
-        grouped(rate as u64),
-    );
-    if stats.null_time_records > 0 {
-        let count = grouped(stats.null_time_records);
-        line = format!("{count} records had no event time and are in no window\n{line}");
-    }
-    if stats.ahead_records > 0 {
-        let count = grouped(stats.ahead_records);
-        line = format!(
-            "{count} records lie so far ahead of the clock that they did not move the watermark \
-             (watermark.max_ahead)\n{line}"
-        );
-    }
-    line
+    let windows = match stats.windows {
+        0 => "no windows".to_string(),
+        n => counted(n, "window"),
+    };
+    let speed = match simulated {
+        true => " of virtual time".to_string(),
+        false => format!(", {} records/s", grouped(rate as u64)),
+    };
+    text + &format!(
+        "{}, {windows}, {}, {}, {seconds:.3} s{speed}",
+        counted(stats.records, "record"),
+        counted(stats.rows, "row"),
+        counted(stats.late_records, "late record"),
+    )
+}
+
+/// `0 rows`, `1 row`, `1,234 rows`.
+fn counted(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {what}{s}", grouped(number))
 }
 
 /// 1234567 as `1,234,567`.
@@ -56,7 +78,9 @@ pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
         "windows": stats.windows,
         "rows": stats.rows,
         "late_records": stats.late_records,
+        "malformed_records": stats.malformed_records,
         "null_time_records": stats.null_time_records,
+        "unusable_time_records": stats.unusable_time_records,
         "ahead_records": stats.ahead_records,
         "epochs": stats.epochs,
         "empty_epochs": stats.empty_epochs,
@@ -98,6 +122,24 @@ pub(crate) fn peak_rss_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_closing_line_counts_and_warns() {
+        let mut stats = Stats { records: 1_000, rows: 1, elapsed_us: 500_000, ..Stats::default() };
+        assert_eq!(
+            closing_line(&stats, false),
+            "1,000 records, no windows, 1 row, 0 late records, 0.500 s, 2,000 records/s"
+        );
+        assert_eq!(
+            closing_line(&stats, true),
+            "1,000 records, no windows, 1 row, 0 late records, 0.500 s of virtual time"
+        );
+        (stats.windows, stats.malformed_records, stats.null_time_records) = (2, 1, 3);
+        let text = closing_line(&stats, false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("1 record left out") && lines[1].starts_with("3 records "));
+        assert!(lines[2].contains(", 2 windows, "), "{text}");
+    }
 
     #[test]
     fn thousands_are_grouped() {

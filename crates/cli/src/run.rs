@@ -1,9 +1,12 @@
 //! `millstream run` and `millstream explain`.
 
+use std::any::Any;
 use std::fmt::Display;
-use std::io::{IsTerminal, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use millstream::{
     Error, Executed, Job, Session, SettingError, Sink, Statement, Stats, Stopper, TextOptions,
@@ -13,22 +16,37 @@ use serde_json::Value;
 
 use crate::{Failure, Format, Script, SettingArguments, report};
 
+/// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
+pub(crate) fn note(line: &dyn Display) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+/// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(fail(&format!("the output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Prints an error and says that the run failed.
 pub(crate) fn fail(message: &dyn Display) -> Failure {
-    eprintln!("error: {message}");
+    note(&format!("error: {message}"));
     Failure::Run
 }
 
 /// Prints an error and says that it is the user's.
 pub(crate) fn usage(message: &dyn Display) -> Failure {
-    eprintln!("error: {message}");
+    note(&format!("error: {message}"));
     Failure::Usage
 }
 
 fn failed(failure: millstream::Failure) -> Failure {
     match failure {
         millstream::Failure::Sql(error) => {
-            eprintln!("{}", error.render());
+            note(&error.render());
             Failure::Usage
         }
         // A wrong option of a table is the user's mistake, found late.
@@ -40,6 +58,13 @@ fn failed(failure: millstream::Failure) -> Failure {
 /// A panic is a mistake of ours: say so in one line, without a backtrace.
 pub(crate) fn report_panics_politely() {
     std::panic::set_hook(Box::new(|_| {}));
+}
+
+/// The message of a panic on the main thread.
+pub(crate) fn panicked(panic: &dyn Any) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    fail(&format!("internal error (please report it): {}", text.unwrap_or("a panic")))
 }
 
 /// Applies `--workers` and `--set`.
@@ -71,10 +96,7 @@ fn open(
             let text = std::fs::read(path).map_err(|e| {
                 usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
             })?;
-            let text = String::from_utf8(text).map_err(|e| {
-                let at = e.utf8_error().valid_up_to();
-                usage(&format!("{}: not UTF-8 text (at byte {at})", path.display()))
-            })?;
+            let text = String::from_utf8(text).map_err(|e| not_utf8(path, &e))?;
             let dir = path.parent().filter(|p| !p.as_os_str().is_empty());
             let dir = dir.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
             (path.display().to_string(), text, dir)
@@ -88,6 +110,24 @@ fn open(
     apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
     Ok((session, statements))
+}
+
+/// Says where a script stops being text.
+fn not_utf8(path: &Path, error: &FromUtf8Error) -> Failure {
+    let (valid, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+    let valid = String::from_utf8_lossy(valid);
+    let line = valid.matches('\n').count() + 1;
+    let column = valid.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    let from = match rest {
+        _ if error.as_bytes().contains(&0) => "UTF-16",
+        _ => "ISO-8859-1",
+    };
+    usage(&format!(
+        "{}:{line}:{column}: expected SQL in UTF-8, found the byte 0x{:02x}\n  \
+         help: convert it, for example with iconv -f {from} -t UTF-8",
+        path.display(),
+        rest.first().copied().unwrap_or(0)
+    ))
 }
 
 /// A file of a similar name, or what to do otherwise.
@@ -119,7 +159,7 @@ pub(crate) fn run(
         apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
-            Executed::Explained(text) => println!("{text}"),
+            Executed::Explained(text) => print(&text)?,
             Executed::Query(query, sink) => {
                 let sink = sink.unwrap_or_else(|| text_sink(format));
                 let job = Job::new(&query, session.settings(), sink)
@@ -127,7 +167,8 @@ pub(crate) fn run(
                 *stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(job.stopper());
                 let (stats, result) = job.run();
                 *stopper.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                eprintln!("{}", report::closing_line(&stats));
+                let simulated = session.settings().simulate.is_some();
+                note(&report::closing_line(&stats, simulated));
                 all.push(stats);
                 write_stats(stats_json, &all)?;
                 match result {
@@ -185,10 +226,24 @@ fn terminal_width() -> Option<u16> {
     size.map(|s| s.ws_col).filter(|columns| *columns > 0)
 }
 
+/// How long a job may take to stop cleanly.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Ctrl-C (and SIGTERM) stops the running job cleanly; a second one, or one between jobs, at once.
+/// A job that waits for the reader of its output cannot stop cleanly: it ends after a short time.
 fn stop_on_signals(stopper: Arc<Mutex<Option<Stopper>>>) -> Result<(), Failure> {
     let handler = move || match stopper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(stopper) => stopper.stop(),
+        Some(stopper) => {
+            stopper.stop();
+            let force = || {
+                std::thread::sleep(STOP_TIMEOUT);
+                note(&"interrupted; rows that nobody has read from the output are lost");
+                std::process::exit(130);
+            };
+            if std::thread::Builder::new().spawn(force).is_err() {
+                std::process::exit(130);
+            }
+        }
         None => std::process::exit(130),
     };
     ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))
@@ -199,7 +254,7 @@ pub(crate) fn explain(script: &Script, settings: &SettingArguments) -> Result<()
     let (mut session, statements) = open(script, settings)?;
     for statement in &statements {
         if let Some(text) = session.explain(statement).map_err(failed)? {
-            println!("{}", text.trim_end());
+            print(&text)?;
         }
     }
     Ok(())

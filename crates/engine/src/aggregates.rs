@@ -70,6 +70,7 @@ impl Aggregates {
             return Err(Error::Evaluation {
                 expression: "the aggregates of this query".into(),
                 message: format!("{optional} of them can be NULL; at most 64 are possible"),
+                frame: String::new(),
                 help: "split the query in two".into(),
             });
         }
@@ -203,6 +204,7 @@ fn unsupported(call: &AggregateCall) -> Error {
     Error::Evaluation {
         expression: call.name.clone(),
         message: format!("there is no such aggregate of values of type {}", call.argument_type),
+        frame: call.frame.clone(),
         help: "cast the argument to a number or a string".into(),
     }
 }
@@ -398,6 +400,7 @@ fn overflow(call: &AggregateCall, value: String) -> Error {
             DataType::Decimal128(p, s) => format!("DECIMAL({p}, {s})"),
             other => other.to_string(),
         },
+        frame: call.frame.clone(),
     }
 }
 

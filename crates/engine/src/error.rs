@@ -18,19 +18,22 @@ pub enum Error {
         help: String,
     },
     /// An expression failed on a value (a cast, a division by zero).
-    #[error("cannot evaluate {expression}: {message}{}", Help(help))]
+    #[error("cannot evaluate {expression}: {message}{}{}", Frame(frame), Help(help))]
     Evaluation {
         /// The expression as SQL text.
         expression: String,
         /// What the evaluation said.
         message: String,
+        /// The line of SQL with the expression underlined, as the SQL crate draws it, or empty.
+        frame: String,
         /// What to do about it, or empty.
         help: String,
     },
     /// An aggregate's final value does not fit its result type.
     #[error(
-        "{aggregate} overflows: the value {value} does not fit {result_type}\n  \
-         help: cast the argument to a wider type, for example CAST(x AS DECIMAL(38, 0))"
+        "{aggregate} overflows: the value {value} does not fit {result_type}{}\n  \
+         help: cast the argument to a wider type, for example CAST(x AS DECIMAL(38, 0))",
+        Frame(frame)
     )]
     Overflow {
         /// The aggregate as SQL text.
@@ -39,6 +42,8 @@ pub enum Error {
         value: String,
         /// The SQL type it should have had.
         result_type: String,
+        /// The line of SQL with the aggregate underlined, as the SQL crate draws it, or empty.
+        frame: String,
     },
     /// State exceeds the memory budget although nothing more can be freed.
     #[error(
@@ -95,6 +100,15 @@ struct Help<'a>(&'a str);
 impl fmt::Display for Help<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "\n  help: {}", self.0) }
+    }
+}
+
+/// Renders as lines of their own, or as nothing.
+struct Frame<'a>(&'a str);
+
+impl fmt::Display for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "\n{}", self.0) }
     }
 }
 

@@ -50,10 +50,16 @@ impl Times {
         }
     }
 
+    /// Whether a row has no time at all.
+    #[inline(always)]
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|n| n.is_null(row))
+    }
+
     /// The time of a row in microseconds, if it has a usable one.
     #[inline(always)]
     pub(crate) fn us(&self, row: usize) -> Option<i64> {
-        if self.nulls.as_ref().is_some_and(|n| n.is_null(row)) {
+        if self.is_null(row) {
             return None;
         }
         let us = self.to_us(self.values[row]);

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use arrow::datatypes::DataType;
+
 use crate::error::Result;
 use crate::pipeline::Grouping;
 use crate::plan::{Body, Query};
@@ -10,7 +12,8 @@ use crate::plan::{Body, Query};
 const INDEX_BYTES: (usize, usize) = (11, 16);
 
 /// The layout of a query's state as text, one part per line; empty for a query without state.
-pub fn state_layout(query: &Query) -> Result<String> {
+/// `type_name` names types as their user does.
+pub fn state_layout(query: &Query, type_name: impl Fn(&DataType) -> String) -> Result<String> {
     let Body::Aggregate(aggregate) = &query.body else { return Ok(String::new()) };
     let grouping = Grouping::new(query, aggregate, 0)?;
     let layout = &grouping.layout;
@@ -18,7 +21,7 @@ pub fn state_layout(query: &Query) -> Result<String> {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());
     let names: Vec<String> =
-        aggregate.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
+        aggregate.keys.iter().map(|k| format!("{} {}", k.name, type_name(&k.data_type))).collect();
     let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
     let _ = writeln!(text, "    {:>4} bytes  key: {names}", layout.key_words() * 8);
     if layout.seen_word().is_some() {

@@ -172,7 +172,8 @@ impl Job {
         let mut stats = Stats::default();
         workers.iter().for_each(|w| stats.add(&w.stats));
         stats.rows = shared.gather.rows();
-        stats.windows = if shared.aggregation.is_some() { shared.gather.windows() } else { 0 };
+        let windowed = shared.aggregation.as_ref().is_some_and(|(g, _)| g.window.is_some());
+        stats.windows = if windowed { shared.gather.windows() } else { 0 };
         let (peak, rest) = (shared.budget.peak(), shared.budget.rest());
         (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = (peak.bytes, peak.live_bytes);
         (stats.state_bytes_rest, stats.state_live_bytes_rest) = (rest.bytes, rest.live_bytes);
@@ -347,17 +348,19 @@ impl Shared {
         self.settings.fragment_bytes.min(self.settings.memory_bytes / 12 / pairs)
     }
 
-    /// `worker` has fired all windows that fire at or before a watermark.
-    pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<()> {
-        for start in self.gather.advance(worker, watermark)? {
-            let Some(at) = self.intake.reached_at(self.fires_at(start)) else { continue };
+    /// `worker` has fired all windows that fire at or before a watermark; returns how many windows
+    /// every worker has fired now.
+    pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<u64> {
+        let starts = self.gather.advance(worker, watermark)?;
+        for start in &starts {
+            let Some(at) = self.intake.reached_at(self.fires_at(*start)) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
             if latencies.len() >= LATENCIES_MAX {
                 latencies.pop_front();
             }
             latencies.push_back((self.env.now_us() - at).max(0) as u64);
         }
-        Ok(())
+        Ok(starts.len() as u64)
     }
 
     /// Whether everything that the low watermark lets go has been merged, fired and freed: if state is

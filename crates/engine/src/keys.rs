@@ -67,6 +67,7 @@ impl KeyCodec {
             next += words_of(&key.data_type).ok_or_else(|| Error::Evaluation {
                 expression: key.name.clone(),
                 message: format!("values of type {} cannot be grouped by", key.data_type),
+                frame: String::new(),
                 help: "cast it to a string or a number".into(),
             })?;
         }

@@ -50,6 +50,7 @@ pub(crate) struct Selected<'a> {
 pub(crate) struct Dropped {
     pub(crate) late: u64,
     pub(crate) null_time: u64,
+    pub(crate) unusable_time: u64,
 }
 
 /// Buffers that are used again from batch to batch.
@@ -140,7 +141,10 @@ impl Grouping {
                 continue;
             }
             let Some(time) = times.times.us(row) else {
-                dropped.null_time += 1;
+                match times.times.is_null(row) {
+                    true => dropped.null_time += 1,
+                    false => dropped.unusable_time += 1,
+                }
                 continue;
             };
             let known = (start..end).contains(&time);

@@ -129,6 +129,8 @@ pub struct AggregateCall {
     pub filter: Option<Expr>,
     /// The type of the result column.
     pub result_type: DataType,
+    /// Where the call stands, for [`crate::Error::Overflow`]; may be empty.
+    pub frame: String,
 }
 
 /// The aggregate functions.

@@ -22,6 +22,8 @@ pub(crate) struct Prepared {
     pub(crate) input_bytes: usize,
     /// Its part of the job's budget.
     pub(crate) held: Option<Held>,
+    /// Malformed records that were left out.
+    pub(crate) malformed_records: u64,
 }
 
 /// The event times of a batch.
@@ -86,13 +88,14 @@ impl Preparer {
     /// Decodes and completes a chunk.
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
-        let batch = self.derive(chunk.decode()?)?;
+        let (decoded, malformed_records) = chunk.decode_counting()?;
+        let batch = self.derive(decoded)?;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
         let times = match &self.event_time {
             Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
             None => None,
         };
-        Ok(Prepared { batch, times, input_bytes, held: None })
+        Ok(Prepared { batch, times, input_bytes, held: None, malformed_records })
     }
 
     fn derive(&self, batch: RecordBatch) -> Result<RecordBatch> {

@@ -206,6 +206,8 @@ pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     candidates
         .map(|c| (edit_distance(&word, &c.to_lowercase()), c))
         .filter(|(distance, c)| *distance <= 1 + c.len().min(word.len()) / 4)
+        // Something must be alike.
+        .filter(|(distance, c)| *distance < c.len().max(word.len()))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)
 }

@@ -7,14 +7,20 @@ pub struct Stats {
     pub records: u64,
     /// Input bytes read.
     pub input_bytes: u64,
-    /// Windows fired with at least one group.
+    /// Windows fired with at least one group; 0 for a query without windows.
     pub windows: u64,
     /// Result rows written to the sink.
     pub rows: u64,
     /// Records that came too late for their window and were dropped.
     pub late_records: u64,
-    /// Records without a usable event time, which belong to no window and were dropped.
+    /// Malformed records that were left out because the table's options say so; they are not among
+    /// `records`.
+    pub malformed_records: u64,
+    /// Records without an event time, which belong to no window and were dropped.
     pub null_time_records: u64,
+    /// Records whose event time is so far from 1970 (140,000 years) that no window can hold it, and
+    /// which were dropped.
+    pub unusable_time_records: u64,
     /// Records too far ahead of the clock to advance the watermark (they still count).
     pub ahead_records: u64,
     /// Epochs ended, over all workers.
@@ -35,7 +41,7 @@ pub struct Stats {
     pub mode_switches: u64,
     /// Times a hash index grew.
     pub index_growths: u64,
-    /// Windows fired while the source still had records, counted once per leader.
+    /// Windows that every leader had fired while the source still had records.
     pub windows_fired_early: u64,
     /// Times a split was parked because its worker's segments were not yet merged.
     pub credit_stalls: u64,
@@ -69,7 +75,9 @@ impl Stats {
         self.records += other.records;
         self.input_bytes += other.input_bytes;
         self.late_records += other.late_records;
+        self.malformed_records += other.malformed_records;
         self.null_time_records += other.null_time_records;
+        self.unusable_time_records += other.unusable_time_records;
         self.ahead_records += other.ahead_records;
         self.epochs += other.epochs;
         self.empty_epochs += other.empty_epochs;

@@ -69,6 +69,11 @@ pub trait Chunk: Send {
     fn bytes(&self) -> usize;
     /// Decodes into the projected columns. Pure, may run on any worker and in any order.
     fn decode(self: Box<Self>) -> Result<RecordBatch>;
+    /// As [`Chunk::decode`], and how many malformed records were left out, where the table's options
+    /// ask for that.
+    fn decode_counting(self: Box<Self>) -> Result<(RecordBatch, u64)> {
+        Ok((self.decode()?, 0))
+    }
 }
 
 /// A batch already in memory is its own chunk.

@@ -145,6 +145,7 @@ impl Worker {
     /// Resumes one coroutine.
     pub(crate) fn step(&mut self) -> Result<Step> {
         if self.shared.stopping.load(Relaxed) {
+            self.finish_counters();
             return Ok(Step::Done);
         }
         let step = if let Some(mut state) = self.state.take() {
@@ -221,7 +222,7 @@ impl Worker {
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
                 state.slices.recycle(fire.into_table());
-                shared.fired_up_to(self.id, state.frontier)?;
+                self.fired_up_to(state.frontier)?;
             }
             return Ok(Step::Busy);
         }
@@ -333,6 +334,7 @@ impl Worker {
     fn count(&mut self, batch: &Stamped) {
         self.stats.records += batch.prepared.batch.num_rows() as u64;
         self.stats.input_bytes += batch.prepared.input_bytes as u64;
+        self.stats.malformed_records += batch.prepared.malformed_records;
         self.stats.batches_stolen +=
             u64::from(batch.split % self.shared.settings.workers != self.id);
         if let Some(times) = &batch.prepared.times {
@@ -346,6 +348,7 @@ impl Worker {
             grouping.run(&batch, &mut state.slices, &mut self.buffers)?;
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
+        self.stats.unusable_time_records += dropped.unusable_time;
         self.stats.fragment_rows_in += fragment_rows;
         state.epoch_input_bytes += batch.prepared.input_bytes as u64;
         state.changed_at_us = Some(self.shared.env.now_us());
@@ -409,7 +412,7 @@ impl Worker {
         let starts = state.slices.complete(complete, |start| self.shared.fires_at(start));
         if starts.is_empty() {
             state.frontier = complete;
-            self.shared.fired_up_to(self.id, complete)?;
+            self.fired_up_to(complete)?;
             self.note_usage(state);
             return Ok(true);
         }
@@ -420,10 +423,18 @@ impl Worker {
             self.shared.budget.note_rest();
         }
         if let Some(table) = state.slices.remove(starts[0]) {
-            self.stats.windows_fired_early += u64::from(self.shared.intake.has_more());
             state.firing = Some(Fire::new(starts[0], table, grouping));
         }
         Ok(true)
+    }
+
+    /// Tells the gather stage how far this worker has fired.
+    fn fired_up_to(&mut self, watermark: i64) -> Result<()> {
+        let windows = self.shared.fired_up_to(self.id, watermark)?;
+        if windows > 0 && self.shared.intake.has_more() {
+            self.stats.windows_fired_early += windows;
+        }
+        Ok(())
     }
 
     fn epoch_is_over(&mut self, state: &State, low: i64) -> bool {

@@ -117,9 +117,13 @@ impl Session {
             }
         }
         last.ok_or_else(|| {
-            let message = "there is no query in the text".to_string();
-            Error::Evaluation { expression: sql.into(), message, help: "add a SELECT".into() }
-                .into()
+            Error::Evaluation {
+                expression: sql.into(),
+                message: "there is no query in the text".into(),
+                frame: String::new(),
+                help: "add a SELECT".into(),
+            }
+            .into()
         })
     }
 
@@ -141,7 +145,7 @@ impl Session {
 }
 
 fn with_layout(mut explain: String, query: &Query) -> Result<String, Failure> {
-    let layout = state_layout(query)?;
+    let layout = state_layout(query, millstream_sql::sql_type_name)?;
     if !layout.is_empty() {
         if !explain.ends_with('\n') {
             explain.push('\n');

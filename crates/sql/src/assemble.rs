@@ -16,8 +16,9 @@ use millstream_engine::plan::{self, Aggregate, AggregateCall, Body, EventTime, K
 use millstream_engine::table::Table;
 
 use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
-use crate::error::{Result, SqlError};
+use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
+use crate::located::within_mark;
 use crate::lower::{Call, FIRED, Grouped, Places, Stage};
 use crate::text::sql_text;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
@@ -153,6 +154,7 @@ impl Assembler<'_> {
             argument_nullable: argument.is_some_and(|e| nullable(e, input)),
             filter: compiled(call.filter.as_ref())?,
             result_type: call.result_type.clone(),
+            frame: call.place.as_ref().map_or(String::new(), Place::frame),
         })
     }
 
@@ -324,6 +326,9 @@ fn is_groupable(data_type: &DataType) -> bool {
 /// Whether NULL can come out. Says yes where it is not plain: DataFusion's functions are not all
 /// exact about it.
 pub(crate) fn nullable(expr: &Expr, schema: &DFSchema) -> bool {
+    if let Some(inner) = within_mark(expr) {
+        return nullable(inner, schema);
+    }
     match expr {
         Expr::Column(column) => {
             schema.field_from_column(column).map_or(true, |field| field.is_nullable())

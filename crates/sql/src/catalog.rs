@@ -13,6 +13,7 @@ use millstream_engine::table::{Connectors, Table, TableOptions};
 
 use crate::create_table::OptionDef;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::syntax::Syntax;
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";
@@ -176,14 +177,14 @@ impl TableSource for TableHandle {
 
 /// A view, which is planned in place of its name.
 pub(crate) struct ViewHandle {
-    plan: Arc<LogicalPlan>,
+    view: Arc<ViewEntry>,
     schema: SchemaRef,
 }
 
 impl ViewHandle {
-    pub(crate) fn new(plan: Arc<LogicalPlan>) -> ViewHandle {
-        let schema = Arc::new(plan.schema().as_arrow().clone());
-        ViewHandle { plan, schema }
+    pub(crate) fn new(view: Arc<ViewEntry>) -> ViewHandle {
+        let schema = Arc::new(view.plan.schema().as_arrow().clone());
+        ViewHandle { view, schema }
     }
 }
 
@@ -193,15 +194,23 @@ impl TableSource for ViewHandle {
     }
 
     fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
-        Some(Cow::Borrowed(&self.plan))
+        Some(Cow::Borrowed(&self.view.plan))
     }
+}
+
+/// A declared view.
+#[derive(Debug)]
+pub(crate) struct ViewEntry {
+    pub(crate) plan: LogicalPlan,
+    /// Its text, for messages.
+    pub(crate) syntax: Arc<Syntax>,
 }
 
 /// A name's meaning.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Table(Arc<TableEntry>),
-    View(Arc<LogicalPlan>),
+    View(Arc<ViewEntry>),
 }
 
 /// All tables and views. Names are case-sensitive.
@@ -221,6 +230,14 @@ impl Catalog {
 
     pub(crate) fn remove(&mut self, name: &str) {
         self.entries.remove(name);
+    }
+
+    /// The texts of all views.
+    pub(crate) fn view_texts(&self) -> impl Iterator<Item = Arc<Syntax>> {
+        self.entries.values().filter_map(|entry| match entry {
+            Entry::View(view) => Some(view.syntax.clone()),
+            Entry::Table(_) => None,
+        })
     }
 
     /// Says that there is no such table or view, and which was probably meant.

@@ -4,14 +4,16 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    CastFormat, Expr, Function, FunctionArguments, GroupByExpr, LimitClause, Query, Select,
-    SetExpr, Spanned, TableFactor, Visit, Visitor,
+    CastFormat, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
+    Interval, LimitClause, Query, Select, SetExpr, Spanned, TableFactor, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
+use crate::aggregates::aggregate_named;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
+use crate::syntax::Texts;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
@@ -30,7 +32,7 @@ pub(crate) fn check_expr(expr: &Expr, functions: &Functions) -> Result<()> {
 }
 
 /// Where a query's clauses stand.
-pub(crate) fn places(query: &Query, statement: Option<Span>) -> Places {
+pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Places {
     struct Finder(Places);
     impl Visitor for Finder {
         type Break = ();
@@ -46,13 +48,55 @@ pub(crate) fn places(query: &Query, statement: Option<Span>) -> Places {
             ControlFlow::Continue(())
         }
     }
-    let mut finder = Finder(Places { statement, ..Places::default() });
+    let mut finder = Finder(Places { statement, texts, ..Places::default() });
     let _ = query.visit(&mut finder);
     finder.0
 }
 
 fn union(exprs: &[Expr]) -> Option<Span> {
     exprs.iter().map(Spanned::span).reduce(|a, b| a.union(&b)).and_then(Span::new)
+}
+
+/// FROM where a value belongs, as in `SELECT 1 + FROM t`: the parser takes it for a column.
+fn from_as_name(select: &Select) -> Option<tokenizer::Span> {
+    struct Names;
+    impl Visitor for Names {
+        type Break = tokenizer::Span;
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
+            match expr {
+                Expr::Identifier(name)
+                    if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("from") =>
+                {
+                    ControlFlow::Break(name.span)
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    select.projection.visit(&mut Names).break_value()
+}
+
+/// What stands after LIMIT and OFFSET.
+fn limits(query: &Query) -> Vec<&Expr> {
+    match &query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            limit.iter().chain(offset.as_ref().map(|o| &o.value)).collect()
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => vec![offset, limit],
+        None => vec![],
+    }
+}
+
+fn is_count(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(v) if matches!(&v.value, Value::Number(n, _) if n.parse::<u64>().is_ok()))
+}
+
+fn refuse_count(expr: &Expr) -> Flow {
+    ControlFlow::Break(
+        SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {expr}"))
+            .at(Span::new(expr.span()))
+            .help("write for example LIMIT 10"),
+    )
 }
 
 struct Checker<'a> {
@@ -77,6 +121,11 @@ impl Visitor for Checker<'_> {
 
     fn pre_visit_query(&mut self, query: &Query) -> Flow {
         let place = query.span();
+        for count in limits(query) {
+            if !is_count(count) {
+                return refuse_count(count);
+            }
+        }
         if let Some(order_by) = &query.order_by {
             let help = "leave it out: rows come window by window; sort the output, for example \
                         with sort";
@@ -121,6 +170,11 @@ impl Visitor for Checker<'_> {
         let place = select.span();
         match &select.from[..] {
             [] => {
+                if let Some(from) = from_as_name(select) {
+                    return ControlFlow::Break(
+                        SqlError::syntax("expected a value, found FROM").at(Span::new(from)),
+                    );
+                }
                 return refuse("a query without FROM", "add FROM and a table's name", place);
             }
             [table] => {
@@ -241,6 +295,18 @@ impl Visitor for Checker<'_> {
                 let help = "write one query for each set of keys";
                 refuse("GROUPING SETS, ROLLUP and CUBE come", help, expr.span())
             }
+            Expr::Interval(interval) => check_unit(interval),
+            Expr::Array(_)
+            | Expr::Struct { .. }
+            | Expr::Map(_)
+            | Expr::Dictionary(_)
+            | Expr::Tuple(_)
+            | Expr::CompoundFieldAccess { .. }
+            | Expr::JsonAccess { .. }
+            | Expr::Lambda(_) => {
+                let help = "the values are numbers, strings, bytes, booleans, dates and times";
+                refuse("a value made of other values", help, expr.span())
+            }
             Expr::Collate { .. } => refuse("COLLATE", LEAVE_OUT, expr.span()),
             Expr::MatchAgainst { .. } => refuse("MATCH AGAINST", LEAVE_OUT, expr.span()),
             Expr::Cast {
@@ -250,6 +316,26 @@ impl Visitor for Checker<'_> {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// `INTERVAL '10'` alone would be ten of something.
+fn check_unit(interval: &Interval) -> Flow {
+    let number = match &*interval.value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => text.trim().to_string(),
+            Value::Number(number, _) => number.clone(),
+            _ => return ControlFlow::Continue(()),
+        },
+        _ => return ControlFlow::Continue(()),
+    };
+    if interval.leading_field.is_some() || number.parse::<f64>().is_err() {
+        return ControlFlow::Continue(());
+    }
+    ControlFlow::Break(
+        SqlError::syntax("an interval needs a unit")
+            .at(Span::new(interval.value.span()))
+            .help(format!("write for example INTERVAL '{number}' SECOND")),
+    )
 }
 
 fn subquery(expr: &Expr) -> Flow {
@@ -272,6 +358,9 @@ impl Checker<'_> {
         }
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
+        if aggregate_named(&lower).is_some() && lower != "count" {
+            check_one_argument(call, &name.to_uppercase())?;
+        }
         if self.functions.knows(&lower) {
             return ControlFlow::Continue(());
         }
@@ -295,19 +384,56 @@ impl Checker<'_> {
     }
 }
 
+/// All aggregates but COUNT are of one thing.
+fn check_one_argument(call: &Function, name: &str) -> Flow {
+    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let one = matches!(&list.args[..], [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))]);
+    if one {
+        return ControlFlow::Continue(());
+    }
+    let found = match &list.args[..] {
+        [_] => "*".to_string(),
+        many => many.len().to_string(),
+    };
+    ControlFlow::Break(
+        SqlError::types(format!("{name} takes one argument, not {found}"))
+            .at(Span::new(call.name.span()))
+            .help(format!("write {name}(x)")),
+    )
+}
+
 fn is_window_function(name: &str) -> bool {
     // What is none of these is answered by the window function's planner.
-    !matches!(name, "tumble_start" | "tumble_end")
+    reason(name).is_none()
+        || matches!(name, "tumble" | "hop" | "session" | "cumulate" | "descriptor")
 }
 
 /// Why a well-known function is not here, and what to use instead.
 fn reason(name: &str) -> Option<(&'static str, &'static str)> {
     Some(match name {
-        "tumble" | "tumble_start" | "tumble_end" | "tumble_rowtime" | "hop" | "hop_start"
-        | "hop_end" | "session" | "session_start" | "session_end" | "cumulate" => (
+        "tumble" | "hop" | "session" | "cumulate" => (
             "stands in FROM, not among expressions",
             "write FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
              GROUP BY window_start, window_end",
+        ),
+        "tumble_start" | "hop_start" | "session_start" => (
+            "belongs to the windows of older versions of Flink",
+            "select window_start instead, which a window in FROM gives:\n\
+             SELECT window_start, …\n\
+             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
+             GROUP BY window_start, window_end",
+        ),
+        "tumble_end" | "hop_end" | "session_end" => (
+            "belongs to the windows of older versions of Flink",
+            "select window_end instead, which a window in FROM gives:\n\
+             SELECT window_end, …\n\
+             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
+             GROUP BY window_start, window_end",
+        ),
+        "tumble_rowtime" | "hop_rowtime" | "session_rowtime" => (
+            "belongs to the windows of older versions of Flink",
+            "select window_time instead, which a window in FROM gives:\n\
+             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))",
         ),
         "descriptor" => ("stands inside TUMBLE only", ""),
         "proctime" | "current_watermark" => (

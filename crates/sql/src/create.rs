@@ -26,6 +26,7 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::planner::parser_options;
 use crate::rewrite::rewrite_expr;
+use crate::syntax::{Syntax, Texts};
 use crate::types::{arrow_type, sql_type_name};
 
 /// The option that is the planner's, not the connector's.
@@ -38,7 +39,7 @@ pub(crate) fn table_entry(
     base_dir: &Path,
     source: &Arc<Source>,
 ) -> Result<TableEntry> {
-    let columns = columns(create, context)?;
+    let columns = columns(create, context, source)?;
     let (options, idle_timeout_us) = options(&create.options)?;
     let physical: Vec<Field> = columns
         .iter()
@@ -74,12 +75,16 @@ pub(crate) fn table_entry(
         origin: Origin::Connector(Box::new(declared)),
     };
     if let Some(watermark) = &create.watermark {
-        entry.event_time = Some(event_time(watermark, &entry, context, idle_timeout_us)?);
+        entry.event_time = Some(event_time(watermark, &entry, context, idle_timeout_us, source)?);
     }
     Ok(entry)
 }
 
-fn columns(create: &CreateTable, context: &Context<'_>) -> Result<Vec<TableColumn>> {
+fn columns(
+    create: &CreateTable,
+    context: &Context<'_>,
+    source: &Arc<Source>,
+) -> Result<Vec<TableColumn>> {
     for (i, column) in create.columns.iter().enumerate() {
         if create.columns[..i].iter().any(|c| c.name.value == column.name.value) {
             return Err(SqlError::name(format!("there are two columns '{}'", column.name.value))
@@ -101,7 +106,7 @@ fn columns(create: &CreateTable, context: &Context<'_>) -> Result<Vec<TableColum
         if let ColumnKind::Computed(expr) = &column.kind {
             let known: Vec<&TableColumn> = planned.values().collect();
             let schema = schema_of(&known)?;
-            let column = computed(column, expr, &schema, context)
+            let column = computed(column, expr, &schema, context, source)
                 .map_err(|e| e.at(column.span.or(Span::new(column.name.span))))?;
             planned.insert(i, column);
         }
@@ -125,8 +130,11 @@ fn computed(
     expr: &SqlExpr,
     schema: &DFSchema,
     context: &Context<'_>,
+    source: &Arc<Source>,
 ) -> Result<TableColumn> {
-    let expr = plan_expr(expr, schema, context)?;
+    let syntax = Arc::new(Syntax::of_expr(expr, source));
+    let planned = plan_expr(expr, schema, context).map_err(|e| e.at(syntax.span(expr)))?;
+    let expr = Texts::new(vec![syntax]).mark(planned, schema)?;
     let data_type = plain_type(&expr.get_type(schema)?);
     let expr = cast_to(expr, schema, &data_type)?;
     let nullable = nullable(&expr, schema);
@@ -162,6 +170,7 @@ fn event_time(
     entry: &TableEntry,
     context: &Context<'_>,
     idle_timeout_us: Option<i64>,
+    source: &Arc<Source>,
 ) -> Result<EventTimeDecl> {
     let name = &watermark.column.value;
     let column = entry.columns.iter().position(|c| c.name == *name);
@@ -180,7 +189,9 @@ fn event_time(
         )));
     }
     let schema = table_schema(entry)?;
-    let expr = plan_expr(&watermark.expr, &schema, context).map_err(|e| e.at(watermark.span))?;
+    let syntax = Arc::new(Syntax::of_expr(&watermark.expr, source));
+    let expr = plan_expr(&watermark.expr, &schema, context)
+        .map_err(|e| e.at(syntax.span(&watermark.expr)))?;
     let simplifier = ExprSimplifier::new(
         SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),
     );
@@ -198,6 +209,7 @@ fn event_time(
         .at(watermark.span)
         .help(format!("write WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND")));
     }
+    let expr = Texts::new(vec![syntax]).mark(expr, &schema)?;
     let watermark = WatermarkDecl::Expr(Box::new(expr));
     Ok(EventTimeDecl { column, watermark, idle_timeout_us })
 }

@@ -170,6 +170,13 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
         table.watermark = Some(watermark);
         return Ok(());
     }
+    // `WATERMARK ts AS …`: no column has a name, a type and AS.
+    let third = parser.peek_nth_token(2);
+    if is_word(&start.token, "WATERMARK") && is_word(&third.token, "AS") {
+        return Err(SqlError::syntax(format!("expected FOR after WATERMARK, found {next}"))
+            .at(Span::new(next.span))
+            .help(format!("write WATERMARK FOR {next} AS {next} - INTERVAL '5' SECOND")));
+    }
     match (first, second) {
         (Keyword::PRIMARY, Keyword::KEY)
         | (Keyword::UNIQUE, _)
@@ -239,7 +246,10 @@ fn parse_watermark(parser: &mut Parser<'_>) -> Result<WatermarkDef> {
     parser.next_token(); // WATERMARK, which is no keyword of sqlparser's
     parser.expect_keyword(Keyword::FOR)?;
     let column = parser.parse_identifier()?;
-    parser.expect_keyword(Keyword::AS)?;
+    parser.expect_keyword(Keyword::AS).map_err(|e| {
+        let help = format!("write WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND");
+        SqlError::from(e).help(help)
+    })?;
     let expr = Box::new(parser.parse_expr()?);
     let span = Span::new(from.union(&parser.get_current_token().span));
     Ok(WatermarkDef { column, expr, span })

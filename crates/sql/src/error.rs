@@ -1,6 +1,7 @@
 //! Errors with a place: what is wrong with a statement, where it stands and what to write instead.
 
 use std::fmt::{self, Write};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::tokenizer;
@@ -75,6 +76,74 @@ pub struct Source {
     pub name: String,
     /// The text.
     pub text: String,
+}
+
+impl Source {
+    /// The text of a range.
+    pub(crate) fn slice(&self, span: Span) -> String {
+        let lines = self.text.lines().zip(1u32..);
+        let lines = lines.filter(|(_, n)| (span.line..=span.end_line).contains(n));
+        let lines = lines.map(|(line, n)| {
+            let to = if n == span.end_line { span.end_column as usize - 1 } else { usize::MAX };
+            let from = if n == span.line { span.column as usize - 1 } else { 0 };
+            line.chars().take(to).skip(from).collect::<String>()
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The name, line and column, and the line with the range underlined; see
+    /// [`SqlError::render`].
+    fn frame(&self, span: Span) -> String {
+        let line = self.text.lines().nth(span.line as usize - 1).unwrap_or("");
+        let chars: Vec<char> = line.chars().collect();
+        let start = (span.column as usize - 1).min(chars.len());
+        let end =
+            if span.end_line > span.line { chars.len() } else { span.end_column as usize - 1 };
+        // What follows the mark does not matter; what precedes it must be as wide.
+        let width = end.min(chars.len()).saturating_sub(start).max(1);
+        let shown: String = chars.iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect();
+        let (shown, start) = shorten(&shown, start);
+        let width = width.min(shown.chars().count().saturating_sub(start).max(1));
+        let number = span.line.to_string();
+        let gutter = " ".repeat(number.len());
+        let mut text = String::new();
+        let _ = writeln!(text, " {gutter}--> {}:{}:{}", self.name, span.line, span.column);
+        let _ = writeln!(text, " {gutter} |");
+        let _ = writeln!(text, " {number} | {shown}");
+        let _ = write!(text, " {gutter} | {}{}", " ".repeat(start), "^".repeat(width));
+        text
+    }
+}
+
+/// A range of a text, for messages about it while a query runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) span: Span,
+    pub(crate) source: Arc<Source>,
+}
+
+impl Place {
+    /// What stands there, on one line.
+    pub(crate) fn text(&self) -> String {
+        const CHARS_MAX: usize = 200;
+        let text = self.source.slice(self.span);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match text.char_indices().nth(CHARS_MAX) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
+    }
+
+    /// The place underlined; see [`SqlError::render`].
+    pub(crate) fn frame(&self) -> String {
+        self.source.frame(self.span)
+    }
+}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.span.hash(state);
+    }
 }
 
 /// Why a statement was refused.
@@ -158,25 +227,7 @@ impl SqlError {
     }
 
     fn frame(&self) -> Option<String> {
-        let (source, span) = (self.source.as_ref()?, self.span?);
-        let line = source.text.lines().nth(span.line as usize - 1).unwrap_or("");
-        let chars: Vec<char> = line.chars().collect();
-        let start = (span.column as usize - 1).min(chars.len());
-        let end =
-            if span.end_line > span.line { chars.len() } else { span.end_column as usize - 1 };
-        // What follows the mark does not matter; what precedes it must be as wide.
-        let width = end.min(chars.len()).saturating_sub(start).max(1);
-        let shown: String = chars.iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect();
-        let (shown, start) = shorten(&shown, start);
-        let width = width.min(shown.chars().count().saturating_sub(start).max(1));
-        let number = span.line.to_string();
-        let gutter = " ".repeat(number.len());
-        let mut text = String::new();
-        let _ = writeln!(text, " {gutter}--> {}:{}:{}", source.name, span.line, span.column);
-        let _ = writeln!(text, " {gutter} |");
-        let _ = writeln!(text, " {number} | {shown}");
-        let _ = write!(text, " {gutter} | {}{}", " ".repeat(start), "^".repeat(width));
-        Some(text)
+        Some(self.source.as_ref()?.frame(self.span?))
     }
 }
 

@@ -20,8 +20,9 @@ use millstream_engine::Error;
 use millstream_engine::compare::{CompareColumn, Comparison};
 use millstream_engine::expr::{Evaluate, Expr as EngineExpr};
 
-use crate::error::Result;
+use crate::error::{Place, Result};
 use crate::lazy::LazyBoolean;
+use crate::located::LocatedExpr;
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
 
@@ -115,6 +116,9 @@ fn balanced_or(conditions: &[Expr]) -> Expr {
 /// decided.
 fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn PhysicalExpr>> {
     let hardened = expr.transform_up(|e| {
+        if let Some(located) = LocatedExpr::of_mark(&e) {
+            return Ok(Transformed::yes(Arc::new(located)));
+        }
         if let Some(negative) = e.downcast_ref::<NegativeExpr>() {
             let data_type = negative.arg().data_type(schema)?;
             if data_type.is_integer() {
@@ -165,9 +169,25 @@ impl fmt::Display for Compiled {
 
 impl Compiled {
     fn failed(&self, error: &DataFusionError) -> Error {
-        let (message, help) = describe(error, &self.data_type);
-        Error::Evaluation { expression: self.text.clone(), message, help }
+        evaluation_error(error, &self.data_type, self.text.clone(), None)
     }
+}
+
+/// What went wrong in `expression`; what a part of it has said already stays as it is.
+pub(crate) fn evaluation_error(
+    error: &DataFusionError,
+    data_type: &DataType,
+    expression: String,
+    place: Option<&Place>,
+) -> Error {
+    if let DataFusionError::External(inner) = error.find_root()
+        && let Some(said) = inner.downcast_ref::<Error>()
+    {
+        return said.clone();
+    }
+    let (message, help) = describe(error, data_type);
+    let frame = place.map_or(String::new(), Place::frame);
+    Error::Evaluation { expression, message, frame, help }
 }
 
 fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {
@@ -194,6 +214,10 @@ fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {
 
 fn tidy(text: &str) -> (String, String) {
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text).trim();
+    if let Some(known) = crate::wording::value(text) {
+        let help = known.help.unwrap_or_else(|| "TRY_CAST gives NULL where CAST fails".into());
+        return (known.message, help);
+    }
     let help = if text.to_lowercase().contains("cast") || text.contains("parse") {
         "TRY_CAST gives NULL where CAST fails"
     } else {

@@ -13,6 +13,7 @@ use millstream_engine::settings::closest;
 use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
 use crate::catalog::{Catalog, Entry, TableHandle, ViewHandle};
 use crate::error::SqlError;
+use crate::located::{NAMED_CAST, named_cast};
 use crate::tumble::WindowFunctions;
 use crate::types::Types;
 
@@ -204,7 +205,7 @@ impl ContextProvider for Context<'_> {
         };
         match self.catalog.get(table) {
             Some(Entry::Table(entry)) => Ok(Arc::new(TableHandle::new(entry.clone()))),
-            Some(Entry::View(plan)) => Ok(Arc::new(ViewHandle::new(plan.clone()))),
+            Some(Entry::View(view)) => Ok(Arc::new(ViewHandle::new(view.clone()))),
             None => external(self.catalog.unknown(table)),
         }
     }
@@ -222,6 +223,9 @@ impl ContextProvider for Context<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if name == NAMED_CAST {
+            return Some(named_cast());
+        }
         self.functions.scalars.get(name).cloned()
     }
 

@@ -16,6 +16,7 @@
 
 mod aggregates;
 mod assemble;
+mod blame;
 mod catalog;
 mod check;
 mod convert;
@@ -27,8 +28,10 @@ mod evaluate;
 mod explain;
 mod functions;
 mod fuzz;
+mod grammar;
 mod insert;
 mod lazy;
+mod located;
 mod lower;
 mod pattern;
 mod planner;
@@ -39,9 +42,11 @@ mod script;
 #[cfg(test)]
 mod simplify_tests;
 mod stack;
+mod syntax;
 mod text;
 mod tumble;
 mod types;
+mod wording;
 
 pub use error::{ErrorKind, Result, Source, Span, SqlError};
 #[doc(hidden)]

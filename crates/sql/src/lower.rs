@@ -14,9 +14,11 @@ use datafusion_expr::{Distinct, Expr, ExprSchemable, FetchType, LogicalPlan, Ski
 use millstream_engine::plan::{AggregateFunction, Tumble};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
-use crate::error::{Result, Span, SqlError};
+use crate::error::{Place, Result, Span, SqlError};
+use crate::located::without_cast_names;
 use crate::refusals::{refuse_expr, refused};
 use crate::scalars::{WindowBound, window_bound};
+use crate::syntax::Texts;
 use crate::text::sql_text;
 use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
 
@@ -63,14 +65,17 @@ pub(crate) struct Call {
     pub(crate) argument: Option<Expr>,
     pub(crate) filter: Option<Expr>,
     pub(crate) result_type: DataType,
+    /// Where the call stands.
+    pub(crate) place: Option<Place>,
 }
 
 /// Where parts of the statement stand, for messages.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) group_by: Option<Span>,
     pub(crate) limit: Option<Span>,
     pub(crate) statement: Option<Span>,
+    pub(crate) texts: Texts,
 }
 
 fn fired_column(name: impl Into<String>) -> Expr {
@@ -89,13 +94,14 @@ impl Stage {
             LogicalPlan::Projection(projection) => {
                 let mut stage = Stage::new(&projection.input, places)?;
                 let schema = projection.input.schema();
-                stage.columns = stage.substitute_all(&projection.expr, schema)?;
+                stage.columns = stage.substitute_all(&projection.expr, schema, places)?;
                 Ok(stage)
             }
             LogicalPlan::Filter(filter) => {
                 let mut stage = Stage::new(&filter.input, places)?;
                 stage.refuse_after_limit("WHERE", places)?;
-                let predicate = stage.substitute(&filter.predicate, filter.input.schema())?;
+                let predicate =
+                    stage.substitute(&filter.predicate, filter.input.schema(), places)?;
                 match &mut stage.grouped {
                     Some(grouped) => grouped.having.push(predicate),
                     None => stage.filters.push(predicate),
@@ -109,10 +115,22 @@ impl Stage {
             LogicalPlan::Aggregate(aggregate) => {
                 let stage = Stage::new(&aggregate.input, places)?;
                 let schema = aggregate.input.schema();
-                let keys = stage.substitute_all(&aggregate.group_expr, schema)?;
+                // A key that is named twice is one column of the plan.
+                let mut named: Vec<Expr> = Vec::new();
+                for key in &aggregate.group_expr {
+                    if !named.contains(key) {
+                        named.push(key.clone());
+                    }
+                }
+                let columns = named.len() + aggregate.aggr_expr.len();
+                if columns != aggregate.schema.fields().len() {
+                    let message = format!("a grouping of {columns} columns with other fields");
+                    return Err(SqlError::internal(message));
+                }
+                let keys = stage.substitute_all(&named, schema, places)?;
                 let mut calls = Vec::new();
                 for expr in &aggregate.aggr_expr {
-                    calls.push(stage.call(expr, schema)?);
+                    calls.push(stage.call(expr, schema, places)?);
                 }
                 stage.group(keys, calls, places)
             }
@@ -236,12 +254,18 @@ impl Stage {
             .help("put the LIMIT at the end of the whole query"))
     }
 
-    fn substitute_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<Expr>> {
-        exprs.iter().map(|e| self.substitute(e, schema)).collect()
+    fn substitute_all(
+        &self,
+        exprs: &[Expr],
+        schema: &DFSchema,
+        places: &Places,
+    ) -> Result<Vec<Expr>> {
+        exprs.iter().map(|e| self.substitute(e, schema, places)).collect()
     }
 
     /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
-    fn substitute(&self, expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+    /// Parts that may fail are marked with their place.
+    fn substitute(&self, expr: &Expr, schema: &DFSchema, places: &Places) -> Result<Expr> {
         let mut nodes = 0;
         expr.apply(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -258,7 +282,8 @@ impl Stage {
             ))
             .help("compute less in the views"));
         }
-        let substituted = expr.clone().transform_up(|e| match e {
+        let marked = places.texts.mark(without_cast_names(expr.clone())?, schema)?;
+        let substituted = marked.transform_up(|e| match e {
             Expr::Column(column) => {
                 Ok(Transformed::yes(self.columns[schema.index_of_column(&column)?].clone()))
             }
@@ -268,12 +293,14 @@ impl Stage {
         Ok(substituted.data)
     }
 
-    fn call(&self, expr: &Expr, schema: &DFSchema) -> Result<Call> {
+    fn call(&self, expr: &Expr, schema: &DFSchema, places: &Places) -> Result<Call> {
         let result_type = expr.get_type(schema)?;
         let expr = expr.clone().unalias_nested().data;
+        let place = places.texts.place(&expr);
         let Expr::AggregateFunction(call) = expr else {
             return Err(SqlError::internal(format!("{expr} where an aggregate belongs")));
         };
+        let span = place.as_ref().map(|place| place.span);
         let name = call.func.name().to_uppercase();
         let Some(function) = crate::aggregates::aggregate_named(call.func.name()) else {
             return Err(SqlError::internal(format!("the aggregate {name}")));
@@ -283,12 +310,14 @@ impl Stage {
             return Err(SqlError::unsupported(format!(
                 "{name}(DISTINCT …) comes in a later version"
             ))
+            .at(span)
             .help("GROUP BY the argument too gives one row for each of its values"));
         }
         if !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
             return Err(SqlError::unsupported(format!(
                 "ORDER BY and the treatment of NULLs do not go with {name}"
             ))
+            .at(span)
             .help("leave them out: they would not change the result"));
         }
         let argument = match &call.params.args[..] {
@@ -297,14 +326,14 @@ impl Stage {
             {
                 None
             }
-            [argument] => Some(self.substitute(argument, schema)?),
+            [argument] => Some(self.substitute(argument, schema, places)?),
             _ => return Err(SqlError::internal(format!("{name} without its argument"))),
         };
         let filter = match &call.params.filter {
-            Some(filter) => Some(self.substitute(filter, schema)?),
+            Some(filter) => Some(self.substitute(filter, schema, places)?),
             None => None,
         };
-        let mut call = Call { name: String::new(), function, argument, filter, result_type };
+        let mut call = Call { name: String::new(), function, argument, filter, result_type, place };
         call.name = call.text();
         Ok(call)
     }

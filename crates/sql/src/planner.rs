@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use chrono::{DateTime, Utc};
+use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
 use millstream_engine::plan::Query;
-use millstream_engine::settings::Settings;
+use millstream_engine::settings::{SETTINGS, Settings};
 use millstream_engine::sink::Sink;
 use millstream_engine::table::{Connectors, Table};
 
 use crate::assemble::Assembler;
+use crate::blame::{blame, check_conditions};
 use crate::catalog::{
-    Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, WatermarkDecl,
+    Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, ViewEntry, WatermarkDecl,
 };
 use crate::check::{check_query, places};
 use crate::create::table_entry;
@@ -25,10 +27,11 @@ use crate::error::{ErrorKind, Result, Span, SqlError};
 use crate::explain::explain;
 use crate::functions::{Context, Functions};
 use crate::insert::fit_to_sink;
-use crate::lower::Stage;
-use crate::rewrite::rewrite_query;
+use crate::lower::{Places, Stage};
+use crate::rewrite::{name_casts, rewrite_query};
 use crate::script::{Statement, StatementKind};
 use crate::stack::on_large_stack;
+use crate::syntax::{Syntax, Texts};
 use crate::types::sql_type_name;
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
@@ -202,15 +205,18 @@ impl Planner {
                         .at(Span::new(name.span))
                         .help("DROP TABLE it first, or use another name"));
                 }
-                let plan = self.view(query, columns, statement)?;
-                self.catalog.insert(name.value.clone(), Entry::View(Arc::new(plan)));
+                let view = self.view(query, columns, statement)?;
+                self.catalog.insert(name.value.clone(), Entry::View(Arc::new(view)));
                 Ok(Outcome::Done)
             }
             StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
-            StatementKind::Set { key, value } => {
+            StatementKind::Set { key, value, key_span, value_span } => {
                 self.settings.set(key, value).map_err(|e| {
+                    let known = SETTINGS.iter().any(|(name, ..)| name == key);
                     let message = format!("setting '{}': {}", e.key, e.message);
-                    SqlError::new(ErrorKind::Setting, message).help(e.help)
+                    SqlError::new(ErrorKind::Setting, message)
+                        .at(if known { *value_span } else { *key_span })
+                        .help(e.help)
                 })?;
                 Ok(Outcome::Set { key: key.clone() })
             }
@@ -274,13 +280,28 @@ impl Planner {
         }
     }
 
-    /// The logical plan of a query, names resolved.
-    fn logical(&self, query: &SqlQuery) -> Result<LogicalPlan> {
+    /// The logical plan of a query: names resolved, and with types made to agree.
+    fn logical(&self, query: &SqlQuery, statement: &Statement) -> Result<Logical> {
         let query = rewrite_query(query.clone())?;
-        check_query(&query, &self.functions)?;
+        let syntax = Arc::new(Syntax::of_query(&query, &statement.source));
+        check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
+        let views = self.catalog.view_texts();
+        let texts = Texts::new(std::iter::once(syntax.clone()).chain(views).collect());
+        let places = places(&query, statement.span, texts);
         let context = self.context();
         let planner = SqlToRel::new_with_options(&context, parser_options());
-        Ok(planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query)))?)
+        let statement = |query| ast::Statement::Query(Box::new(query));
+        let mut plan = planner.sql_statement_to_plan(statement(query.clone()));
+        if plan.as_ref().is_err_and(names_collide) {
+            let named = planner.sql_statement_to_plan(statement(name_casts(query.clone())));
+            plan = named.or(plan);
+        }
+        let planned = plan.map_err(SqlError::from).and_then(|plan| {
+            check_conditions(&plan, &places.texts)?;
+            Ok((self.analyze(plan.clone())?, plan))
+        });
+        let (analyzed, plan) = planned.map_err(|e| blame(e, &query, &context, &syntax))?;
+        Ok(Logical { plan, analyzed, places, query, syntax })
     }
 
     fn view(
@@ -288,12 +309,12 @@ impl Planner {
         query: &SqlQuery,
         columns: &[Ident],
         statement: &Statement,
-    ) -> Result<LogicalPlan> {
-        let plan = self.logical(query)?;
+    ) -> Result<ViewEntry> {
+        let Logical { plan, analyzed, places, syntax, .. } = self.logical(query, statement)?;
         // What cannot run is refused here, not where the view is used.
-        Stage::new(&self.analyze(plan.clone())?, &places(query, statement.span))?;
+        Stage::new(&analyzed, &places)?;
         if columns.is_empty() {
-            return Ok(plan);
+            return Ok(ViewEntry { plan, syntax });
         }
         let fields: Vec<_> = plan.schema().columns();
         if fields.len() != columns.len() {
@@ -307,7 +328,8 @@ impl Planner {
         }
         let named = fields.into_iter().zip(columns);
         let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
-        Ok(LogicalPlanBuilder::from(plan).project(named)?.build()?)
+        let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
+        Ok(ViewEntry { plan, syntax })
     }
 
     /// Makes types agree.
@@ -322,12 +344,21 @@ impl Planner {
         statement: &Statement,
         target: Option<&Target<'_>>,
     ) -> Result<PlannedQuery> {
-        let plan = self.analyze(self.logical(query)?)?;
-        let places = places(query, statement.span);
-        let mut stage = Stage::new(&plan, &places)?;
-        let mut names = output_names(&plan);
+        let Logical { analyzed, places, query, syntax, .. } = self.logical(query, statement)?;
+        self.assemble(&analyzed, places, target)
+            .map_err(|e| blame(e, &query, &self.context(), &syntax))
+    }
+
+    fn assemble(
+        &self,
+        plan: &LogicalPlan,
+        places: Places,
+        target: Option<&Target<'_>>,
+    ) -> Result<PlannedQuery> {
+        let mut stage = Stage::new(plan, &places)?;
+        let mut names = output_names(plan);
         if let Some(target) = target {
-            names = fit_to_sink(&mut stage, &plan, target)?;
+            names = fit_to_sink(&mut stage, plan, target)?;
         }
         let assembler = Assembler {
             source: stage.table.table(&*self.connectors)?,
@@ -337,10 +368,22 @@ impl Planner {
         };
         let table = stage.table.clone();
         let query = assembler.assemble(stage, &names)?;
-        let logical = crate::explain::logical_text(&plan);
+        let logical = crate::explain::logical_text(plan);
         let explain = explain(&logical, &query, &table);
         Ok(PlannedQuery { query, logical, explain })
     }
+}
+
+/// What planning a query gave.
+struct Logical {
+    /// As the planner made it.
+    plan: LogicalPlan,
+    /// With types made to agree.
+    analyzed: LogicalPlan,
+    places: Places,
+    /// With its functions rewritten.
+    query: SqlQuery,
+    syntax: Arc<Syntax>,
 }
 
 /// Where `INSERT INTO` writes.
@@ -362,6 +405,18 @@ fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize
             sql_type_name(other)
         ))),
     }
+}
+
+/// Whether two columns of a plan would have the same name.
+fn names_collide(error: &DataFusionError) -> bool {
+    let root = error.find_root();
+    let schema = match root {
+        DataFusionError::SchemaError(schema, _) => schema,
+        DataFusionError::Plan(text) => return text.contains("unique expression names"),
+        _ => return false,
+    };
+    use SchemaError::{DuplicateQualifiedField, DuplicateUnqualifiedField};
+    matches!(**schema, DuplicateQualifiedField { .. } | DuplicateUnqualifiedField { .. })
 }
 
 /// The names of the result's columns, as people write them: `SUM(v)` rather than `sum(t.v)`.

@@ -11,6 +11,7 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::error::{Result, Span, SqlError};
+use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
 
 /// Rewrites the functions of a query.
@@ -27,6 +28,25 @@ pub(crate) fn rewrite_expr(mut expr: Expr) -> Result<Expr> {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(expr),
     }
+}
+
+/// Gives every CAST a name of its own: DataFusion calls `CAST(x AS INT)` `x`, so that it could not be
+/// told from `x` among the keys and aggregates of a grouping.
+pub(crate) fn name_casts(mut query: Query) -> Query {
+    struct Casts;
+    impl VisitorMut for Casts {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Cast { data_type, .. } = expr {
+                let name = Ident::new(NAMED_CAST);
+                let data_type = string(&data_type.to_string());
+                *expr = function(&name, NAMED_CAST, vec![expr.clone(), data_type]);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = query.visit(&mut Casts);
+    query
 }
 
 struct Rewriter;

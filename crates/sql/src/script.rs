@@ -14,6 +14,7 @@ use millstream_engine::settings::closest;
 use crate::create_table::{CreateTable, parse_create_table};
 use crate::dialect::MillstreamDialect;
 use crate::error::{Result, Source, Span, SqlError};
+use crate::grammar::{hint, token_error};
 use crate::stack::on_large_stack;
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
@@ -49,6 +50,8 @@ pub(crate) enum StatementKind {
     Set {
         key: String,
         value: String,
+        key_span: Option<Span>,
+        value_span: Option<Span>,
     },
     Query(Box<Query>),
     Insert {
@@ -67,15 +70,7 @@ impl Statement {
 
     /// Its text, without the semicolon.
     pub fn text(&self) -> String {
-        let Some(span) = self.span else { return String::new() };
-        let lines = self.source.text.lines().zip(1u32..);
-        let lines = lines.filter(|(_, n)| (span.line..=span.end_line).contains(n));
-        let lines = lines.map(|(line, n)| {
-            let to = if n == span.end_line { span.end_column as usize - 1 } else { usize::MAX };
-            let from = if n == span.line { span.column as usize - 1 } else { 0 };
-            line.chars().take(to).skip(from).collect::<String>()
-        });
-        lines.collect::<Vec<_>>().join("\n")
+        self.span.map_or(String::new(), |span| self.source.slice(span))
     }
 }
 
@@ -87,20 +82,20 @@ impl fmt::Display for Statement {
 
 /// Parses the statements of `text`; `source_name` is for messages.
 pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
+    // A byte order mark is no part of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Arc::new(Source { name: source_name.to_string(), text: text.to_string() });
     on_large_stack(|| parse(&source)).map_err(|e| e.in_source(&source))
 }
 
 fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
     let dialect = MillstreamDialect;
-    let tokens = Tokenizer::new(&dialect, &source.text).tokenize_with_location().map_err(|e| {
-        let place = (e.location.line, e.location.column);
-        let message = e.message.trim_end_matches(['.', ' ']).to_string();
-        SqlError::syntax(lower_first(&message)).at(Span::between(place, (place.0, place.1 + 1)))
-    })?;
-    if let Some(hint) = tokens.iter().find(|t| is_hint(&t.token)) {
+    let tokens = Tokenizer::new(&dialect, &source.text)
+        .tokenize_with_location()
+        .map_err(|e| token_error(&e, &source.text))?;
+    if let Some(comment) = tokens.iter().find(|t| is_hint(&t.token)) {
         return Err(SqlError::unsupported("hints are not supported")
-            .at(Span::new(hint.span))
+            .at(Span::new(comment.span))
             .help("leave it out; options of a table stand in WITH (…), settings in SET"));
     }
     let mut statements = Vec::new();
@@ -109,15 +104,40 @@ fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
         let Some(first) = words.next() else { continue };
         let last = words.next_back().unwrap_or(first);
         let span = Span::new(first.span.union(&last.span));
+        check_prefixes(tokens)?;
         let mut parser = Parser::new(&dialect)
             .with_recursion_limit(MAX_NESTING)
             .with_tokens_with_locations(local_time_zones(tokens));
         let kind = parse_statement(&mut parser)
             .and_then(|kind| check_depth(&kind).map(|()| kind))
-            .map_err(|e| widen(e, tokens, last))?;
+            .map_err(|e| hint(e, tokens, last))?;
         statements.push(Statement { kind, source: source.clone(), span });
     }
     Ok(statements)
+}
+
+/// Refuses long rows of NOT, +, - and (, over which the parser would give up without saying why.
+fn check_prefixes(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut row = 0;
+    for token in tokens {
+        row = match &token.token {
+            Token::Whitespace(_) => row,
+            Token::Word(word) if word.keyword == Keyword::NOT => row + 1,
+            Token::Plus | Token::Minus | Token::LParen => row + 1,
+            _ => 0,
+        };
+        if row > MAX_NESTING {
+            return Err(too_deep().at(Span::new(token.span)));
+        }
+    }
+    Ok(())
+}
+
+fn too_deep() -> SqlError {
+    SqlError::unsupported(format!(
+        "the statement is nested too deeply: at most {MAX_NESTING} levels"
+    ))
+    .help("split it with views: CREATE VIEW name AS SELECT …")
 }
 
 /// `/*+ … */`, which would otherwise be a comment.
@@ -149,23 +169,13 @@ fn local_time_zones(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// A parser's error names a position: marks the whole token there, or the end of the statement.
-fn widen(mut error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSpan) -> SqlError {
-    let Some(span) = error.span else { return error.at(Span::new(last.span)) };
-    let token = tokens.iter().find(|t| {
-        (t.span.start.line, t.span.start.column) == (span.line.into(), span.column.into())
-    });
-    if let Some(whole) = token.and_then(|t| Span::new(t.span)) {
-        error.span = Some(span.max(whole));
-    }
-    error
-}
-
+/// Begins a message with a small letter, unless it begins with a keyword.
 pub(crate) fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => String::new(),
+    match (chars.next(), text.chars().nth(1)) {
+        (Some(_), Some(second)) if !second.is_lowercase() => text.to_string(),
+        (Some(first), _) => first.to_lowercase().chain(chars).collect(),
+        (None, _) => String::new(),
     }
 }
 
@@ -173,10 +183,7 @@ impl From<ParserError> for SqlError {
     fn from(error: ParserError) -> SqlError {
         let text = match error {
             ParserError::RecursionLimitExceeded => {
-                return SqlError::unsupported(format!(
-                    "the statement is nested too deeply: at most {MAX_NESTING} levels"
-                ))
-                .help("split it with views: CREATE VIEW name AS SELECT …");
+                return too_deep();
             }
             ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
         };
@@ -225,18 +232,8 @@ fn end_of_statement(parser: &mut Parser<'_>) -> Result<()> {
     if next.token == Token::EOF {
         return Ok(());
     }
-    let mut error = SqlError::syntax(format!("expected the end of the statement, found {next}"))
-        .at(Span::new(next.span));
-    if let Token::Word(word) = &next.token {
-        let clauses = ["WHERE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "FROM", "UNION"];
-        let upper = word.value.to_uppercase();
-        if let Some(clause) = closest(&upper, clauses.into_iter()).filter(|c| *c != upper) {
-            error = error.help(format!("did you mean {clause}?"));
-        } else if ["CREATE", "SELECT", "INSERT", "SET", "DROP"].contains(&upper.as_str()) {
-            error = error.help("statements are separated by ;");
-        }
-    }
-    Err(error)
+    Err(SqlError::syntax(format!("expected the end of the statement, found {next}"))
+        .at(Span::new(next.span)))
 }
 
 fn query(parser: &mut Parser<'_>) -> Result<Box<Query>> {
@@ -358,6 +355,8 @@ fn drop_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
 fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
     parser.expect_keyword(Keyword::SET)?;
     let mut key = String::new();
+    let start = parser.peek_token().span;
+    let mut key_span = start;
     loop {
         let token = parser.next_token();
         match &token.token {
@@ -370,10 +369,16 @@ fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
             Token::Word(word) => key.push_str(&word.value),
             other => key.push_str(&other.to_string()),
         }
+        key_span = start.union(&token.span);
     }
     let mut value = String::new();
+    let start = parser.peek_token().span;
+    let mut value_span = start;
     loop {
         let token = parser.next_token();
+        if token.token != Token::EOF {
+            value_span = start.union(&token.span);
+        }
         match &token.token {
             Token::EOF => break,
             Token::SingleQuotedString(text) => value.push_str(text),
@@ -394,7 +399,8 @@ fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
     }
     // `pass-through` without quotes is three tokens.
     let value = value.replace("- ", "-");
-    Ok(StatementKind::Set { key, value })
+    let (key_span, value_span) = (Span::new(key_span), Span::new(value_span));
+    Ok(StatementKind::Set { key, value, key_span, value_span })
 }
 
 fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {

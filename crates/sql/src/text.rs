@@ -7,11 +7,15 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
 use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
 
+use crate::located::within_mark;
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
 pub(crate) fn sql_text(expr: &Expr) -> String {
     let t = |e: &Expr| nested(e);
+    if let Some(inner) = within_mark(expr) {
+        return sql_text(inner);
+    }
     match expr {
         Expr::Alias(Alias { expr, .. }) => sql_text(expr),
         Expr::Column(column) => column.name.clone(),
@@ -70,6 +74,9 @@ fn list_text(list: &[Expr]) -> String {
 
 /// In brackets unless it is one thing.
 fn nested(expr: &Expr) -> String {
+    if let Some(inner) = within_mark(expr) {
+        return nested(inner);
+    }
     let text = sql_text(expr);
     match expr {
         Expr::Alias(alias) => nested(&alias.expr),
@@ -86,6 +93,9 @@ fn nested(expr: &Expr) -> String {
 
 /// `a AND b AND c` needs no brackets; anything mixed gets them.
 fn operand(expr: &Expr, outer: &Operator) -> String {
+    if let Some(inner) = within_mark(expr) {
+        return operand(inner, outer);
+    }
     match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. })
             if op == outer && matches!(op, Operator::And | Operator::Or) =>

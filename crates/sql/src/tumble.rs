@@ -343,9 +343,15 @@ fn constant_interval(
     context: &mut dyn RelationPlannerContext,
 ) -> DfResult<(i64, Option<Span>)> {
     let place = Span::new(sql.span());
-    let expr = context.sql_to_expr(sql, &DFSchema::empty())?;
     let simplifier = ExprSimplifier::new(SimplifyContext::default());
-    let value = simplifier.simplify(simplifier.coerce(expr, &DFSchema::empty())?)?;
+    let value = context
+        .sql_to_expr(sql, &DFSchema::empty())
+        .and_then(|expr| simplifier.coerce(expr, &DFSchema::empty()))
+        .and_then(|expr| simplifier.simplify(expr));
+    let value = match value {
+        Ok(value) => value,
+        Err(error) => return external(SqlError::from(error).at(place)),
+    };
     let wrong = |message: &str| {
         let error = SqlError::types(format!("a window's {what} {message}"));
         external(error.at(place).help("write for example INTERVAL '10' SECOND"))

@@ -10,6 +10,7 @@ use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 
 use crate::error::{Result, SqlError};
+use crate::wording::closest_type;
 
 /// Timestamps are declared without a precision: microseconds, so that the year 9999 fits.
 const DEFAULT_PRECISION: u64 = 6;
@@ -70,7 +71,11 @@ fn is_ltz(name: &str) -> bool {
 }
 
 fn unknown(sql: &SqlType) -> SqlError {
-    SqlError::types(format!("the type {sql} is not supported")).help(
+    let error = SqlError::types(format!("the type {sql} is not supported"));
+    if let Some(meant) = closest_type(&sql.to_string()) {
+        return error.help(format!("did you mean {meant}?"));
+    }
+    error.help(
         "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT (each also UNSIGNED), FLOAT, \
          DOUBLE, DECIMAL(p, s), STRING, VARCHAR(n), BYTES, DATE, TIME(p), \
          TIMESTAMP(p), TIMESTAMP_LTZ(p)",

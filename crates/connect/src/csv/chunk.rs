@@ -63,7 +63,8 @@ impl Plan {
         })
     }
 
-    fn decode(&self, block: &Block) -> Result<RecordBatch> {
+    /// The records of a block, and how many malformed ones were left out.
+    fn decode(&self, block: &Block) -> Result<(RecordBatch, u64)> {
         let skip = self.dialect.skip_errors;
         let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
         let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
@@ -92,13 +93,15 @@ impl Plan {
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map_err(internal)?;
         if skipped.is_empty() {
-            return Ok(batch);
+            return Ok((batch, index.misshapen() as u64));
         }
         let mut keep = vec![true; index.rows()];
         for row in skipped {
             keep[row] = false;
         }
-        filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)
+        let batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
+        let left_out = index.rows() - batch.num_rows() + index.misshapen();
+        Ok((batch, left_out as u64))
     }
 
     fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {
@@ -222,6 +225,10 @@ impl Chunk for CsvChunk {
     }
 
     fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        Ok(self.decode_counting()?.0)
+    }
+
+    fn decode_counting(self: Box<Self>) -> Result<(RecordBatch, u64)> {
         self.plan.decode(&self.block)
     }
 }

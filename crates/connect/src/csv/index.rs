@@ -17,6 +17,8 @@ pub(crate) struct Index {
     starts: Vec<u32>,
     /// Per record and field, the offset just after it: that of the delimiter or line end.
     ends: Vec<u32>,
+    /// Misshapen records that were left out.
+    misshapen: usize,
 }
 
 /// A record that does not have the shape it should.
@@ -53,6 +55,11 @@ impl Index {
 
     pub(crate) fn fields(&self) -> usize {
         self.fields
+    }
+
+    /// How many misshapen records were left out.
+    pub(crate) fn misshapen(&self) -> usize {
+        self.misshapen
     }
 }
 
@@ -254,6 +261,7 @@ impl Scan<'_> {
             self.index.starts.push(self.row_start as u32);
         } else {
             self.index.ends.truncate(before);
+            self.index.misshapen += 1;
             let at = self.row_start;
             let shape = Misshapen { at, what: Shape::Fields(found) };
             let wrong = self.wrong.take().unwrap_or(shape);

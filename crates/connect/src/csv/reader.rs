@@ -135,10 +135,8 @@ impl Reader {
             }
             match cut(&self.buffer, self.ended, records_max, &self.dialect) {
                 Cut::At(end) => break end,
-                Cut::Unterminated(_) if self.dialect.skip_errors => {
-                    self.buffer.clear();
-                    return Ok(None);
-                }
+                // One malformed record, up to the end of the file.
+                Cut::Unterminated(_) if self.dialect.skip_errors => break self.buffer.len(),
                 Cut::Unterminated(at) => return Err(self.unterminated(at)),
                 Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => return Err(self.too_long()),
                 Cut::More => {

@@ -1,16 +1,15 @@
 //! Rows as a table for people, growing as windows fire.
 //!
-//! The header appears once, with the first rows: their widths, and what their types usually need,
-//! set the columns. A wider value later widens its column from there on. On a terminal a table is
-//! never wider than the terminal: what does not fit ends in `…`. Elsewhere nothing is cut off.
+//! The widths of the first rows, and what their types usually need, set the columns. Where wider
+//! values come later, the table ends before them and a new one begins, with a header and wider
+//! columns: so all rows stand under their header, and nothing has to wait for the end of a stream.
+//! On a terminal a table is never wider than the terminal: what does not fit ends in `…`. Elsewhere
+//! nothing is cut off.
 
 use arrow::datatypes::{DataType, Schema};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::value::{Cells, Class, class};
-
-/// Rows of the first batch that decide about widths.
-const SAMPLED_ROWS: usize = 1_000;
 
 /// A column is not made narrower than this to make the table fit.
 const WIDTH_MIN: usize = 6;
@@ -22,6 +21,9 @@ pub(super) struct TableWriter {
     /// Terminal columns, if the table has to fit a terminal.
     limit: Option<usize>,
     started: bool,
+    /// The texts of a batch, one after the other, and their lengths and widths; used again.
+    texts: Vec<u8>,
+    cells: Vec<(usize, usize)>,
 }
 
 #[derive(Debug)]
@@ -47,34 +49,66 @@ impl TableWriter {
                 }
             })
             .collect();
-        TableWriter { columns, limit: limit.map(usize::from), started: false }
+        TableWriter {
+            columns,
+            limit: limit.map(usize::from),
+            started: false,
+            texts: Vec::new(),
+            cells: Vec::new(),
+        }
     }
 
-    /// Appends a batch; the header before the first one.
+    /// Appends a batch; a header before it if it is the first or needs wider columns.
     pub(super) fn write_rows(&mut self, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
-        let mut text = Vec::new();
-        if !self.started && rows > 0 {
-            for (column, cells) in self.columns.iter_mut().zip(cells) {
-                for row in 0..rows.min(SAMPLED_ROWS) {
-                    column.width = column.width.max(width(render(cells, row, &mut text)));
-                }
+        if rows == 0 {
+            return;
+        }
+        let needed = self.render_all(cells, rows);
+        if !self.started {
+            for (column, needed) in self.columns.iter_mut().zip(needed) {
+                column.width = column.width.max(needed);
             }
+            self.fit();
+            self.start(out);
+        } else if self.widen(&needed) {
+            self.border(["└", "┴", "┘"], out);
             self.start(out);
         }
-        for row in 0..rows {
+        let mut texts = &self.texts[..];
+        for row in self.cells.chunks(self.columns.len().max(1)).take(rows) {
             out.extend_from_slice("│".as_bytes());
-            for (at, cells) in cells.iter().enumerate() {
-                let value = render(cells, row, &mut text);
-                let room = self.widen(at, width(value));
-                pad(value, room, self.columns[at].right, out);
+            for (column, (bytes, width)) in self.columns.iter().zip(row) {
+                let (text, rest) = texts.split_at(*bytes);
+                texts = rest;
+                let text = std::str::from_utf8(text).unwrap_or_default();
+                pad(text, *width, column.width, column.right, out);
             }
             out.push(b'\n');
         }
     }
 
+    /// Renders a batch into `texts` and `cells`; returns the greatest width of each column.
+    fn render_all(&mut self, cells: &[Cells<'_>], rows: usize) -> Vec<usize> {
+        self.texts.clear();
+        self.cells.clear();
+        let mut greatest = vec![0; cells.len()];
+        let mut text = Vec::new();
+        for row in 0..rows {
+            for (cells, greatest) in cells.iter().zip(&mut greatest) {
+                let value = render(cells, row, &mut text);
+                let width = width(value);
+                *greatest = width.max(*greatest);
+                self.texts.extend_from_slice(value.as_bytes());
+                self.cells.push((value.len(), width));
+            }
+        }
+        greatest
+    }
+
     /// Appends the header, if there were no rows, and the last border.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.started {
+            self.fit();
             self.start(out);
         }
         self.border(["└", "┴", "┘"], out);
@@ -82,11 +116,10 @@ impl TableWriter {
 
     fn start(&mut self, out: &mut Vec<u8>) {
         self.started = true;
-        self.fit();
         self.border(["┌", "┬", "┐"], out);
         out.extend_from_slice("│".as_bytes());
         for column in &self.columns {
-            pad(&column.name, column.width, column.right, out);
+            pad(&column.name, width(&column.name), column.width, column.right, out);
         }
         out.push(b'\n');
         self.border(["├", "┼", "┤"], out);
@@ -109,19 +142,19 @@ impl TableWriter {
         }
     }
 
-    /// Makes room for a wider value, as far as there is any; returns the column's width.
-    #[inline]
-    fn widen(&mut self, at: usize, needed: usize) -> usize {
-        let width = self.columns[at].width;
-        if needed <= width {
-            return width;
+    /// Makes room for wider values, as far as there is any; says whether a column became wider.
+    fn widen(&mut self, needed: &[usize]) -> bool {
+        let mut widened = false;
+        for (at, needed) in needed.iter().enumerate() {
+            let missing = needed.saturating_sub(self.columns[at].width);
+            let room = match self.limit {
+                None => missing,
+                Some(limit) => limit.saturating_sub(self.line_width()).min(missing),
+            };
+            self.columns[at].width += room;
+            widened |= room > 0;
         }
-        let room = match self.limit {
-            None => needed - width,
-            Some(limit) => limit.saturating_sub(self.line_width()).min(needed - width),
-        };
-        self.columns[at].width += room;
-        width + room
+        widened
     }
 
     fn border(&self, [left, middle, right]: [&str; 3], out: &mut Vec<u8>) {
@@ -189,10 +222,9 @@ fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// Appends ` value │`, cut or filled to `room` terminal columns.
-fn pad(value: &str, room: usize, right: bool, out: &mut Vec<u8>) {
+/// Appends ` value │`, cut or filled from `taken` to `room` terminal columns.
+fn pad(value: &str, taken: usize, room: usize, right: bool, out: &mut Vec<u8>) {
     out.push(b' ');
-    let taken = width(value);
     if taken > room {
         let (mut end, mut used) = (0, 0);
         for (at, c) in value.char_indices() {

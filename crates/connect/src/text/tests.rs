@@ -124,17 +124,24 @@ fn people(names: Vec<&str>, counts: Vec<Option<i64>>) -> RecordBatch {
 fn a_table_grows_with_its_rows() {
     let first = people(vec!["Ada", "\u{4e16}\u{754c}"], vec![Some(1), None]);
     let second = people(vec!["Bartholomew", "x\u{1b}[31m\n"], vec![Some(12_345_678), Some(-1)]);
+    // Wider values begin a new table, so that every row stands under its header.
+    let third = people(vec!["Bob"], vec![Some(3)]);
     let expected = "\
 ┌──────┬────────┐
 │ name │  count │
 ├──────┼────────┤
 │ Ada  │      1 │
 │ 世界 │   NULL │
-│ Bartholomew │ 12345678 │
+└──────┴────────┘
+┌───────────────┬──────────┐
+│ name          │    count │
+├───────────────┼──────────┤
+│ Bartholomew   │ 12345678 │
 │ x\\u{1b}[31m\\n │       -1 │
+│ Bob           │        3 │
 └───────────────┴──────────┘
 ";
-    assert_eq!(shown(Format::Table, None, &[first.clone(), second]), expected);
+    assert_eq!(shown(Format::Table, None, &[first.clone(), second, third]), expected);
     let expected = "\
 ┌──────┬────────┐
 │ name │  count │

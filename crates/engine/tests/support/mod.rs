@@ -200,6 +200,7 @@ pub(crate) fn call(
         argument_nullable,
         filter: None,
         result_type: result,
+        frame: String::new(),
     }
 }
 

@@ -1,0 +1,154 @@
+//! What was probably meant where a statement is no SQL: the parser's errors in our words, with hints
+//! from the tokens around the place.
+
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError, Word};
+use millstream_engine::settings::closest;
+
+use crate::error::{Span, SqlError};
+use crate::script::lower_first;
+
+/// Words that begin a clause of a query.
+const CLAUSES: [&str; 8] =
+    ["FROM", "WHERE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "UNION"];
+
+const UNITS: [&str; 6] = ["DAY", "HOUR", "MINUTE", "SECOND", "MONTH", "YEAR"];
+
+/// Operators of other languages, and what they are in SQL.
+const OPERATORS: [(&str, &str); 4] = [("&&", "AND"), ("!", "NOT"), ("=>", ">="), ("~", "LIKE")];
+
+/// A text that cannot be cut into tokens.
+pub(crate) fn token_error(error: &TokenizerError, text: &str) -> SqlError {
+    let place = (error.location.line, error.location.column);
+    let at = |place: (u64, u64)| Span::between(place, (place.0, place.1 + 1));
+    let opened = |what: &str, close: &str| {
+        SqlError::syntax(format!("the {what} that opens here is never closed"))
+            .help(format!("close it with {close}"))
+    };
+    if error.message.starts_with("Unterminated string") {
+        return opened("string", "'").at(at(place));
+    }
+    if let Some(delimiter) = error.message.split('\'').nth(1)
+        && error.message.starts_with("Expected close delimiter")
+    {
+        return opened("name", delimiter).at(at(place));
+    }
+    if error.message.contains("multi-line comment") {
+        let before = &text[..text.rfind("/*").unwrap_or(0)];
+        let line = before.matches('\n').count() as u64 + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u64 + 1;
+        return opened("comment", "*/").at(Span::between((line, column), (line, column + 2)));
+    }
+    SqlError::syntax(lower_first(error.message.trim_end_matches(['.', ' ']))).at(at(place))
+}
+
+/// Marks the whole token at an error's place, and says what may have been meant. `tokens` are the
+/// statement's; `last` is where it ends.
+pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSpan) -> SqlError {
+    let tokens: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
+    let Some(span) = error.span else { return error.at(Span::new(last.span)) };
+    let at = tokens.iter().position(|t| {
+        (t.span.start.line, t.span.start.column) == (span.line.into(), span.column.into())
+    });
+    let Some(mut at) = at else { return error };
+    // The parser sometimes names the place after the token that it speaks of.
+    let speaks_of = |at: usize| error.message.ends_with(&format!("found {}", tokens[at].token));
+    if at > 0 && !speaks_of(at) && speaks_of(at - 1) {
+        at -= 1;
+    }
+    let place = Span::new(tokens[at].span);
+    let mut error =
+        SqlError { span: place.map(|p| if at_start(p, span) { span.max(p) } else { p }), ..error };
+    if error.help.is_some() {
+        return error;
+    }
+    let before = |n: usize| at.checked_sub(n).map(|at| tokens[at]);
+    if let Some(better) = misspelled_clause(&error, &tokens, at) {
+        return better;
+    }
+    let found = tokens[at];
+    if error.message.starts_with("no infix parser") {
+        error.message = format!("expected an operator, found {found}");
+        let meant = OPERATORS.iter().find(|(theirs, _)| *theirs == found.token.to_string());
+        return error.maybe_help(meant.map(|(_, ours)| format!("write {ours}")));
+    }
+    let comma = before(1).is_some_and(|t| t.token == Token::Comma);
+    if error.message.starts_with("expected an expression") && comma {
+        return error.help("leave out the comma before it");
+    }
+    if let (Some(Token::SingleQuotedString(_)), Some(interval), Token::Word(unit)) =
+        (before(1).map(|t| &t.token), before(2), &found.token)
+        && is_keyword(interval, Keyword::INTERVAL)
+    {
+        let meant = closest(&unit.value, UNITS.into_iter());
+        let units = || format!("the units are {}", UNITS.join(", "));
+        return error.help(meant.map_or_else(units, |unit| format!("did you mean {unit}?")));
+    }
+    let value = matches!(
+        found.token,
+        Token::Word(Word { keyword: Keyword::NoKeyword, .. })
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+    );
+    let lists = ["expected )", "expected , or )", "expected NOT NULL, , or )"];
+    let in_list = lists.iter().any(|l| error.message.starts_with(l))
+        || (error.message.starts_with("expected the end") && in_select_list(&tokens[..at]));
+    if value && in_list {
+        return error.help("is a comma missing before it?");
+    }
+    error
+}
+
+fn at_start(a: Span, b: Span) -> bool {
+    (a.line, a.column) == (b.line, b.column)
+}
+
+fn is_keyword(token: &TokenWithSpan, keyword: Keyword) -> bool {
+    matches!(&token.token, Token::Word(w) if w.keyword == keyword && w.quote_style.is_none())
+}
+
+/// Whether the columns of a SELECT are still being listed.
+fn in_select_list(tokens: &[&TokenWithSpan]) -> bool {
+    let last = tokens
+        .iter()
+        .rev()
+        .find(|t| is_keyword(t, Keyword::SELECT) || is_keyword(t, Keyword::FROM));
+    last.is_some_and(|t| is_keyword(t, Keyword::SELECT))
+}
+
+/// A query goes on after what looks like its end: a clause's word is misspelled, which then reads as
+/// an alias, or incomplete.
+fn misspelled_clause(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> Option<SqlError> {
+    if !error.message.starts_with("expected the end of the statement") {
+        return None;
+    }
+    let meant = |token: &TokenWithSpan| {
+        let Token::Word(word) = &token.token else { return None };
+        let upper = word.value.to_uppercase();
+        closest(&upper, CLAUSES.into_iter())
+            .filter(|clause| *clause != upper && word.quote_style.is_none())
+    };
+    let wrong = |message: String, at: usize| {
+        Some(SqlError { message, span: Span::new(tokens[at].span), ..error.clone() })
+    };
+    for at in [at, at.checked_sub(1)?] {
+        if let Some(clause) = meant(tokens[at]) {
+            let error = wrong(format!("expected {clause}, found {}", tokens[at]), at)?;
+            return Some(error.help(format!("did you mean {clause}?")));
+        }
+    }
+    let (found, before) = (tokens[at], tokens[at - 1]);
+    if is_keyword(found, Keyword::GROUP) || is_keyword(found, Keyword::ORDER) {
+        return wrong(format!("expected BY after {found}"), at);
+    }
+    if is_keyword(before, Keyword::FROM) && at > 1 && is_keyword(tokens[at - 2], Keyword::AS) {
+        return wrong(format!("expected a name after AS, found {before}"), at - 1);
+    }
+    let statements =
+        [Keyword::CREATE, Keyword::SELECT, Keyword::INSERT, Keyword::SET, Keyword::DROP];
+    if statements.iter().any(|keyword| is_keyword(found, *keyword)) {
+        return Some(error.clone().help("statements are separated by ;"));
+    }
+    None
+}

@@ -1,0 +1,320 @@
+//! What DataFusion says, in our words.
+
+use millstream_engine::settings::closest;
+
+use crate::aggregates::aggregate_named;
+use crate::error::{ErrorKind, SqlError};
+use crate::script::lower_first;
+use crate::types::with_sql_types;
+
+/// One sentence, without prefixes, debug output and help for DataFusion's own users.
+pub(crate) fn reworded(kind: ErrorKind, text: &str) -> SqlError {
+    let text = plain(text);
+    if let Some(error) = known(kind, text) {
+        return error;
+    }
+    let text = with_sql_types(&lower_first(text.trim_end_matches('.')));
+    SqlError::new(kind, first_lines(&text))
+}
+
+/// Without what stands around the message itself.
+fn plain(text: &str) -> &str {
+    let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
+    let mut text = text.trim();
+    for prefix in [
+        "type_coercion\ncaused by\n",
+        "Error during planning: ",
+        "This feature is not implemented: ",
+        "Execution error: ",
+        "Optimizer rule 'simplify_expressions' failed\ncaused by\n",
+    ] {
+        text = text.strip_prefix(prefix).unwrap_or(text);
+    }
+    text
+}
+
+/// Messages that we have better words for.
+fn known(kind: ErrorKind, text: &str) -> Option<SqlError> {
+    arguments(text)
+        .or_else(|| operator(text))
+        .or_else(|| grouping(text))
+        .or_else(|| value(text))
+        .or_else(|| other(kind, text))
+}
+
+/// What stands between two texts.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    let rest = text.split_once(start)?.1;
+    Some(if end.is_empty() { rest } else { rest.split_once(end)?.0 })
+}
+
+/// A call with arguments of wrong types or number.
+fn arguments(text: &str) -> Option<SqlError> {
+    if text.contains("No function matches the given name") {
+        let rest = between(text, "No function matches the given name", "")?;
+        let call = between(rest, "'", "'")?;
+        let (name, types) = call.split_once('(')?;
+        let types = with_sql_types(types.strip_suffix(')').unwrap_or(types));
+        let error = wrong_arguments(name, &types);
+        if aggregate_named(&name.to_lowercase()).is_some() {
+            return Some(error.help("cast the argument, for example CAST(x AS DOUBLE)"));
+        }
+        let forms = between(rest, "Candidate functions:", "").map(|list| {
+            list.trim().lines().map(|l| form(l.trim())).take(4).collect::<Vec<_>>().join(" or ")
+        });
+        return Some(error.maybe_help(forms.map(|forms| format!("it takes {forms}"))));
+    }
+    if let Some(rest) = text.strip_prefix("Function '") {
+        let (name, rest) = rest.split_once('\'')?;
+        let wanted = between(rest, " requires ", ",");
+        let given = between(rest, "but received ", " (").or_else(|| between(rest, "received ", ""));
+        let given = with_sql_types(given?);
+        let error = wrong_arguments(name, &given);
+        return Some(error.maybe_help(wanted.map(|w| format!("it takes {}", upper_types(w)))));
+    }
+    None
+}
+
+fn wrong_arguments(name: &str, types: &str) -> SqlError {
+    let name = name.to_uppercase();
+    match types.trim() {
+        "" => SqlError::types(format!("{name} needs arguments")),
+        types => SqlError::types(format!("there is no {name} of {types}")),
+    }
+}
+
+/// `substr(str: String, start_pos: Int64)` as `SUBSTR(STRING, BIGINT)`.
+fn form(signature: &str) -> String {
+    let (name, arguments) = signature.split_once('(').unwrap_or((signature, ")"));
+    let arguments = arguments.strip_suffix(')').unwrap_or(arguments);
+    let types: Vec<String> = arguments
+        .split(", ")
+        .map(|argument| upper_types(argument.rsplit(": ").next().unwrap_or(argument)))
+        .collect();
+    format!("{}({})", name.to_uppercase(), types.join(", "))
+}
+
+/// The names that DataFusion has for kinds of types.
+fn upper_types(text: &str) -> String {
+    let text = with_sql_types(text);
+    for (theirs, ours) in [("Numeric(1)", "NUMBER"), ("Numeric(2)", "NUMBER, NUMBER")] {
+        if text == theirs {
+            return ours.into();
+        }
+    }
+    text.replace("Time64(ns)", "TIME").replace("Time64(µs)", "TIME").to_uppercase()
+}
+
+/// An operator between types that it does not go with.
+fn operator(text: &str) -> Option<SqlError> {
+    let cast = "cast one side, for example CAST(x AS BIGINT)";
+    if let Some(rest) = text.strip_prefix("Cannot coerce arithmetic expression ") {
+        let pair = with_sql_types(rest.strip_suffix(" to valid types").unwrap_or(rest));
+        let (left, op, right) = split_operator(&pair)?;
+        let error = SqlError::types(format!("{op} does not go with {left} and {right}"));
+        let time = |t: &str| t.starts_with("TIMESTAMP") || t == "DATE";
+        let number = |t: &str| t.ends_with("INT") || t == "DOUBLE";
+        return Some(if time(left) && number(right) {
+            error.help(format!("write for example x {op} INTERVAL '5' SECOND"))
+        } else {
+            error.help(cast)
+        });
+    }
+    if let Some(pair) = between(text, "common argument type for comparison operation ", "") {
+        let pair = with_sql_types(pair);
+        let (left, _, right) = split_operator(&pair)?;
+        let error = SqlError::types(format!("{left} cannot be compared with {right}"));
+        return Some(error.help(cast));
+    }
+    if let Some(pair) = between(text, "common argument type for logical boolean operation ", "") {
+        let pair = with_sql_types(pair);
+        let (left, op, right) = split_operator(&pair)?;
+        let wrong = if left == "BOOLEAN" { right } else { left };
+        return Some(
+            SqlError::types(format!("{op} goes between conditions, and one side is {wrong}"))
+                .help("compare it with something, for example x <> 0"),
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Unary operator 'NOT' requires a boolean expression") {
+        let given = with_sql_types(between(rest, "got ", "").unwrap_or("something else"));
+        return Some(
+            SqlError::types(format!("NOT takes a condition, a BOOLEAN, not {given}"))
+                .help("compare it with something, for example NOT (x <> 0)"),
+        );
+    }
+    if text.starts_with("Unary operator '-' only supports") {
+        return Some(
+            SqlError::types("the sign - goes with numbers and intervals only")
+                .help("cast what follows it, for example -CAST(x AS BIGINT)"),
+        );
+    }
+    if let Some(pair) = between(text, "common string type for string concat operation ", "") {
+        let pair = with_sql_types(pair);
+        let (left, _, right) = split_operator(&pair)?;
+        return Some(
+            SqlError::types(format!("|| joins texts, not {left} and {right}"))
+                .help("cast one of them: CAST(x AS STRING)"),
+        );
+    }
+    if text.contains("common type to coerce") && text.contains("LIKE") {
+        let types = with_sql_types(between(text, "to coerce ", " in ")?);
+        return Some(
+            SqlError::types(format!("LIKE compares texts, not {types}"))
+                .help("cast what is no text: CAST(x AS STRING)"),
+        );
+    }
+    None
+}
+
+/// `BIGINT + STRING` in three.
+fn split_operator(text: &str) -> Option<(&str, &str, &str)> {
+    const OPERATORS: [&str; 15] = [
+        "IS NOT DISTINCT FROM",
+        "IS DISTINCT FROM",
+        "AND",
+        "OR",
+        "||",
+        "<>",
+        "!=",
+        "<=",
+        ">=",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "=",
+    ];
+    let all = OPERATORS.into_iter().chain(["<", ">"]);
+    all.filter_map(|op| {
+        let (left, right) = text.split_once(&format!(" {op} "))?;
+        Some((left.trim(), op, right.trim()))
+    })
+    .next()
+}
+
+/// GROUP BY and aggregates.
+fn grouping(text: &str) -> Option<SqlError> {
+    if text.starts_with("Column in ") && text.contains("must appear in the GROUP BY clause") {
+        let column = between(text, "column \"", "\" must appear")?;
+        let name = column.rsplit('.').next().unwrap_or(column);
+        return Some(
+            SqlError::name(format!("'{name}' is neither in GROUP BY nor within an aggregate"))
+                .help(format!("add {name} to GROUP BY, or aggregate it, for example MAX({name})")),
+        );
+    }
+    if text.starts_with("Aggregate functions are not allowed in the WHERE clause") {
+        return Some(
+            SqlError::unsupported("an aggregate cannot stand in WHERE, which sees single records")
+                .help("write the condition after GROUP BY …: HAVING …"),
+        );
+    }
+    if text.starts_with("Aggregate function calls cannot be nested") {
+        return Some(
+            SqlError::unsupported("an aggregate cannot stand within another one")
+                .help("aggregate the column itself"),
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Cannot find column with position ") {
+        let position = rest.split_whitespace().next()?;
+        let columns = rest.rsplit(' ').next()?;
+        return Some(
+            SqlError::name(format!("GROUP BY {position}: SELECT has only {columns} columns"))
+                .help("write the column's name or expression"),
+        );
+    }
+    None
+}
+
+/// Texts that are no value of their type.
+pub(crate) fn value(text: &str) -> Option<SqlError> {
+    if text.contains("annot cast string '") {
+        let found = between(text, "annot cast string '", "' to value of ")?;
+        let wanted = with_sql_types(between(text, "' to value of ", " type")?);
+        return Some(SqlError::types(format!("cannot cast '{found}' to {wanted}")));
+    }
+    if let Some(rest) = text.strip_prefix("Can't cast value ") {
+        let (found, wanted) = rest.split_once(" to type ")?;
+        let wanted = with_sql_types(wanted);
+        return Some(SqlError::types(format!("cannot cast {found} to {wanted}: it does not fit")));
+    }
+    if text.contains("rror parsing timestamp from '") {
+        let found = between(text, "parsing timestamp from '", "'")?;
+        return Some(
+            SqlError::types(format!("'{found}' is no timestamp"))
+                .help("write for example '2024-01-31 12:30:00'"),
+        );
+    }
+    if text.contains("nvalid input syntax for type interval") {
+        let found = between(text, "interval: \"", "\"").unwrap_or("this");
+        return Some(
+            SqlError::types(format!("'{found}' is no interval"))
+                .help("write for example INTERVAL '10' SECOND"),
+        );
+    }
+    if let Some(rest) = text.strip_prefix("Unsupported CAST from ") {
+        let (from, to) = rest.split_once(" to ")?;
+        let (from, to) = (with_sql_types(from), with_sql_types(to));
+        return Some(SqlError::types(format!("{from} cannot be cast to {to}")));
+    }
+    None
+}
+
+fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
+    if text.starts_with("Projections require unique expression names") {
+        return Some(
+            SqlError::name("two columns of the result have the same name")
+                .help("give one of them another name with AS"),
+        );
+    }
+    if let Some((predicate, data_type)) = text
+        .strip_prefix("Cannot create filter with non-boolean predicate '")
+        .and_then(|rest| rest.split_once("' returning "))
+    {
+        let data_type = with_sql_types(data_type);
+        let error = format!("a condition must be BOOLEAN, and '{predicate}' is {data_type}");
+        return Some(SqlError::types(error).help("compare it with something, for example x <> 0"));
+    }
+    if let Some(qualifier) = text.strip_prefix("Invalid qualifier ") {
+        return Some(SqlError::name(format!("there is no table '{qualifier}' here")));
+    }
+    if text.contains("DataFusion") {
+        let text = text.split(". Hint").next().unwrap_or(text).replace("DataFusion", "Millstream");
+        return Some(SqlError::new(kind, first_lines(&lower_first(&text))));
+    }
+    None
+}
+
+/// The type that a misspelled one was probably meant to be.
+pub(crate) fn closest_type(name: &str) -> Option<&'static str> {
+    const TYPES: [&str; 17] = [
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "INTEGER",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "REAL",
+        "DECIMAL",
+        "STRING",
+        "VARCHAR",
+        "BYTES",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+        "TIMESTAMP_LTZ",
+    ];
+    let name = name.split('(').next().unwrap_or(name).trim();
+    closest(name, TYPES.into_iter())
+}
+
+/// Cuts what is too long to be read.
+fn first_lines(text: &str) -> String {
+    const LENGTH: usize = 400;
+    match text.char_indices().nth(LENGTH) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_string(),
+    }
+}

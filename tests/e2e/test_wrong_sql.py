@@ -1,0 +1,231 @@
+"""Wrong SQL of the kinds that people write: the message, the line and column, and the text underlined."""
+
+import re
+
+import harness
+import pytest
+from conftest import events
+
+TUMBLE = "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+GROUP = "GROUP BY window_start, window_end"
+FILE = "'connector' = 'file', 'path' = 'events.csv', 'format' = 'csv'"
+TABLES = (events("k BIGINT, v BIGINT, name STRING")
+          + "CREATE TABLE sink (k BIGINT, name STRING) WITH ('connector' = 'print');\n")
+
+
+def window(size: str, time: str = "DESCRIPTOR(ts)", table: str = "TABLE events", name: str = "TUMBLE") -> str:
+    return f"SELECT COUNT(*) AS n FROM TABLE({name}({table}, {time}, {size})) {GROUP}"
+
+
+def table(columns: str, options: str = FILE) -> str:
+    return f"CREATE TABLE t (ts TIMESTAMP(3), a BIGINT{columns}) WITH ({options}); SELECT a FROM t"
+
+
+# The SQL, the text that is underlined, and what the message has to say.
+WRONG = [
+    # Misspelled or missing words.
+    ("SELEC k FROM events", "SELEC", "did you mean SELECT?"),
+    ("SELECT k FORM events", "FORM", "did you mean FROM?"),
+    ("SELECT k FROM events WEHRE v = 1", "WEHRE", "did you mean WHERE?"),
+    (f"SELECT k, COUNT(*) {TUMBLE} GRUOP BY k", "GRUOP", "did you mean GROUP?"),
+    (f"SELECT k, COUNT(*) {TUMBLE} GROUP k", "GROUP", "expected BY after GROUP"),
+    (f"SELECT k, COUNT(*) AS n {TUMBLE} {GROUP}, k HAVNG n > 1", "HAVNG", "did you mean HAVING?"),
+    ("SELECT k FROM events LIMT 3", "LIMT", "did you mean LIMIT?"),
+    ("SELECT k, FROM events", "FROM", "leave out the comma before it"),
+    ("SELECT k v w FROM events", "w", "is a comma missing before it?"),
+    ("SELECT k AS FROM events", "FROM", "expected a name after AS"),
+    ("SELECT 1 + FROM events", "FROM", "expected a value"),
+    ("SELECT (k FROM events", "FROM", "expected )"),
+    ("SELECT k) FROM events", ")", "found )"),
+    ("SELECT k FROM events WHERE k <> 1 && v = 2", "&&", "write AND"),
+    ("SELECT 'abc FROM events", "'", "the string that opens here is never closed"),
+    ('SELECT "abc FROM events', '"', "the name that opens here is never closed"),
+    ("SELECT k FROM events; /* the end", "/*", "the comment that opens here is never closed"),
+    ("SELECT k FROM events\nSELECT v FROM events", "SELECT", "statements are separated by ;"),
+    ("SELECT " + "NOT " * 3_000 + "TRUE FROM events", "NOT", "nested too deeply"),
+    # Names.
+    ("SELECT k FROM event", "event", "did you mean 'events'?"),
+    ("SELECT kk FROM events", "kk", "did you mean 'k'?"),
+    ("SELECT q FROM events", "q", "the columns are ts, k, v, name"),
+    ("SELECT e.k FROM events", "e.k", "there is no table 'e' here"),
+    ("SELECT e.* FROM events", "e", "there is no table 'e' here"),
+    ("SELECT k FROM db.events", "db.events", "names a database"),
+    ("SELECT LENGHT(name) FROM events", "LENGHT", "did you mean LENGTH?"),
+    ("SELECT k AS x FROM events WHERE x = 1", "x", "WHERE does not know the aliases of SELECT: write k"),
+    ('SELECT k FROM events WHERE name = "ann"', '"ann"', "single quotes: 'ann'"),
+    ("SELECT window_start, COUNT(*) FROM events GROUP BY window_start", "window_start", "comes from a window"),
+    ("SELECT k AS a, v AS a FROM events", "a", "same name"),
+    # Types.
+    ("SELECT SUBSTRING(k, 1, 2) FROM events", "SUBSTRING(k, 1, 2)", "it takes SUBSTRING(STRING, BIGINT)"),
+    ("SELECT UPPER(k) FROM events", "UPPER(k)", "there is no UPPER of BIGINT"),
+    ("SELECT name, ABS(name) FROM events", "ABS(name)", "there is no ABS of STRING"),
+    ("SELECT DATE_FORMAT(k, 'yyyy') FROM events", "DATE_FORMAT(k, 'yyyy')", "no DATE_FORMAT of BIGINT"),
+    ("SELECT k + name FROM events", "k + name", "+ does not go with BIGINT and STRING"),
+    ("SELECT ts - 5 FROM events", "ts - 5", "INTERVAL '5' SECOND"),
+    ("SELECT k FROM events WHERE ts > 5", "ts > 5", "TIMESTAMP(3) cannot be compared with BIGINT"),
+    ("SELECT k FROM events WHERE ts > 'yesterday'", "ts > 'yesterday'", "'yesterday' is no timestamp"),
+    ("SELECT k FROM events WHERE k = 'abc'", "k = 'abc'", "cannot cast 'abc' to BIGINT"),
+    ("SELECT name LIKE 5 FROM events", "name LIKE 5", "LIKE compares texts"),
+    ("SELECT CAST(ts AS BOOLEAN) FROM events", "CAST(ts AS BOOLEAN)", "cannot be cast to BOOLEAN"),
+    ("SELECT CAST(k AS INTT) FROM events", "CAST(k AS INTT)", "did you mean INT?"),
+    ("SELECT k::INTT FROM events", "k::INTT", "did you mean INT?"),
+    (f"SELECT SUM(name) AS s {TUMBLE} {GROUP}", "SUM(name)", "there is no SUM of STRING"),
+    (f"SELECT AVG(ts) AS s {TUMBLE} {GROUP}", "AVG(ts)", "there is no AVG of TIMESTAMP(3)"),
+    (f"SELECT SUM(v, k) AS s {TUMBLE} {GROUP}", "SUM", "takes one argument, not 2"),
+    (f"SELECT SUM(*) AS s {TUMBLE} {GROUP}", "SUM", "takes one argument, not *"),
+    # Conditions: the same rule everywhere.
+    ("SELECT k FROM events WHERE k", "k", "a condition must be BOOLEAN, and k is BIGINT"),
+    ("SELECT k FROM events WHERE NOT k", "NOT k", "NOT takes a condition"),
+    ("SELECT k FROM events WHERE k = 1 AND v", "k = 1 AND v", "AND goes between conditions"),
+    (f"SELECT k, COUNT(*) AS n {TUMBLE} {GROUP}, k HAVING k", "k", "a condition must be BOOLEAN"),
+    (f"SELECT COUNT(*) FILTER (WHERE k) AS n {TUMBLE} {GROUP}", "k", "a condition must be BOOLEAN"),
+    ("SELECT CASE WHEN k THEN 1 END FROM events", "k", "a condition must be BOOLEAN"),
+    ("SELECT IF(k, 1, 2) FROM events", "k", "a condition must be BOOLEAN"),
+    # Grouping.
+    (f"SELECT k, v, COUNT(*) AS n {TUMBLE} {GROUP}, k", "v", "add v to GROUP BY, or aggregate it"),
+    (f"SELECT k, v + 1 AS w, COUNT(*) AS n {TUMBLE} {GROUP}, k", "v", "neither in GROUP BY"),
+    (f"SELECT window_start, k {TUMBLE} GROUP BY window_end, k", "window_start", "neither in GROUP BY"),
+    (f"SELECT * {TUMBLE} {GROUP}", "*", "name the columns"),
+    (f"SELECT k, COUNT(*) AS n {TUMBLE} {GROUP}, k HAVING v > 1", "v", "neither in GROUP BY"),
+    (f"SELECT k {TUMBLE} WHERE COUNT(*) > 1 {GROUP}, k", "COUNT(*)", "HAVING"),
+    (f"SELECT SUM(COUNT(*)) AS s {TUMBLE} {GROUP}", "COUNT(*)", "within another one"),
+    (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY k", "k", "GROUP BY window_start, window_end, …"),
+    ("SELECT COUNT(k) FROM events GROUP BY 7", "7", "SELECT has only 1 columns"),
+    # Windows.
+    (window("INTERVAL '1' SECOND", time="DESCRIPTOR(tss)"), "tss", "did you mean 'ts'?"),
+    (window("INTERVAL '1' SECOND", time="DESCRIPTOR(k)"), "k", "write DESCRIPTOR(ts)"),
+    (window("INTERVAL '1' SECOND", time="ts"), "ts", "must be DESCRIPTOR(time_column)"),
+    (window("INTERVAL '1' SECOND", table="TABLE event"), "event", "did you mean 'events'?"),
+    (window("INTERVAL '1' SECOND", name="TUMBEL"), "TUMBEL", "did you mean TUMBLE?"),
+    (window("INTERVAL '1' SECOND, INTERVAL '5' SECOND", name="HOP"), "HOP", "TUMBLE works"),
+    (window("10"), "10", "must be an interval"),
+    (window("INTERVAL '10'"), "'10'", "an interval needs a unit"),
+    (window("INTERVAL '10' SECND"), "SECND", "did you mean SECOND?"),
+    (window("INTERVAL 'ten' SECOND"), "'ten'", "'ten SECOND' is no interval"),
+    (window("INTERVAL '1' MONTH"), "'1'", "which differ in length"),
+    ("SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_START", "select window_start instead"),
+    ("SELECT TUMBLE_END(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_END", "select window_end instead"),
+    ("SELECT HOP_START(ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND) FROM events", "HOP_START",
+     "select window_start instead"),
+    # What does not run.
+    ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", "events b ON a.k = b.k", "joins come"),
+    ("SELECT k FROM events ORDER BY k", "k", "ORDER BY on a stream"),
+    (f"SELECT COUNT(DISTINCT k) AS n {TUMBLE} {GROUP}", "COUNT(DISTINCT k)", "later version"),
+    ("SELECT k FROM events UNION ALL SELECT v FROM events", "UNION", "one by one"),
+    ("SELECT TOP 5 k FROM events", "TOP", "LIMIT"),
+    ("SELECT k FROM events LIMIT k", "k", "take whole numbers"),
+    ("SELECT ARRAY[1, 2] FROM events", "1, 2", "does not run here"),
+    # INSERT, CREATE, DROP, SET.
+    ("INSERT INTO snk SELECT k, name FROM events", "snk", "did you mean 'sink'?"),
+    ("INSERT INTO sink SELECT k FROM events", "sink", "takes 2 columns"),
+    ("INSERT INTO sink SELECT name, name FROM events", "sink", "select CAST(name AS BIGINT)"),
+    (table("", "'connector' = 'fiel'"), "'fiel'", "did you mean 'file'?"),
+    (table("", FILE.replace("path", "pth")), "'pth'", "did you mean 'path'?"),
+    (table("", FILE.replace("'csv'", "'cvs'")), "'cvs'", "did you mean 'csv'?"),
+    (table("", FILE.replace("events.csv", "event.csv")), "'event.csv'", "events.csv'?"),
+    (table("", "'connector' = 'file' 'path' = 'x'"), "'path'", "is a comma missing before it?"),
+    (table("", FILE + ", 'csv.heder' = 'true'"), "'csv.heder'", "did you mean 'csv.header'?"),
+    (table("", "connector = 'file'"), "connector", "WITH ('key' = 'value', …)"),
+    (table(", b BIGIN"), "BIGIN", "did you mean BIGINT?"),
+    (table(", b VARCHR(10)"), "VARCHR(10)", "did you mean VARCHAR?"),
+    (table(", b DECIMAL(50, 2)"), "DECIMAL(50, 2)", "1 <= p <= 38"),
+    (table(" b BIGINT"), "b", "is a comma missing before it?"),
+    (table(", a INT"), "a", "two columns 'a'"),
+    (table(", b AS aa + 1"), "aa", "did you mean 'a'?"),
+    (table(", b AS UPPER(a)"), "UPPER(a)", "there is no UPPER of BIGINT"),
+    (table(", WATERMARK ts AS ts"), "ts", "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"),
+    (table(", WATERMARK FOR tss AS tss"), "tss", "did you mean 'ts'?"),
+    (table(", WATERMARK FOR a AS a"), "a", "it is BIGINT, not a timestamp"),
+    (table(", WATERMARK FOR ts AS ts - 5"), "ts - 5", "INTERVAL '5' SECOND"),
+    ("CREATE TABLE events (a BIGINT) WITH (" + FILE + ")", "events", "exists already"),
+    ("CREATE VIEW w AS SELECT kk FROM events", "kk", "did you mean 'k'?"),
+    ("DROP TABLE evnts", "evnts", "did you mean 'events'?"),
+    ("SET 'memroy' = '1GB'", "'memroy'", "did you mean 'memory'?"),
+    ("SET 'memory' = 'lots'", "'lots'", "'1GB'"),
+]
+
+# Words of the libraries below that must not reach people.
+FOREIGN = re.compile(r"DataFusion|ParserError|Int64|Utf8|Timestamp\(|coerc|\$input|planning:|lIMIT|EOF")
+
+
+@pytest.mark.parametrize("sql, underlined, words", WRONG, ids=[sql[:60] for sql, _, _ in WRONG])
+def test_wrong_sql_is_underlined_and_explained(script, sql, underlined, words):
+    script.data("events.csv", "ts,k,v,name\n2024-01-01 00:00:01,1,10,ann\n")
+    result = script.run(TABLES + sql + ";\n")
+    assert result.code == 2, result.stderr
+    assert result.stdout == b""
+    assert words in result.stderr, result.stderr
+    assert not FOREIGN.search(result.stderr), result.stderr
+    check_place(result, TABLES + sql + ";\n", underlined)
+
+
+def check_place(result: harness.Run, text: str, underlined: str) -> None:
+    """The line and column are those of the text, and the carets stand under it."""
+    place = re.search(r"query\.sql:(\d+):(\d+)", result.stderr)
+    assert place, result.stderr
+    line, column = int(place[1]), int(place[2])
+    assert text.lstrip("\ufeff").splitlines()[line - 1][column - 1 :].startswith(underlined), result.stderr
+    shown = result.stderr.splitlines()
+    carets = next(i for i, text in enumerate(shown) if re.fullmatch(r" +\| +\^+", text))
+    run = re.search(r"\^+", shown[carets])
+    assert shown[carets - 1][run.start() : run.end()] == underlined, result.stderr
+
+
+# What fails on a value, and the part of the expression that does.
+FAILING = [
+    ("SELECT k, v + 9223372036854775807 AS x FROM events", "v + 9223372036854775807", "does not fit BIGINT"),
+    ("SELECT 2 * (k / (v - 10)) AS x FROM events", "k / (v - 10)", "division by zero"),
+    ("SELECT k % (v - 10) AS x FROM events", "k % (v - 10)", "division by zero"),
+    ("SELECT k FROM events WHERE v > 3 AND CAST(name AS BIGINT) = 1", "CAST(name AS BIGINT)", "'ann'"),
+    ("SELECT UPPER(name), CASE WHEN k = 1 THEN CAST(name AS DATE) END FROM events", "CAST(name AS DATE)",
+     "cannot cast 'ann' to DATE"),
+    ("CREATE VIEW w AS\n  SELECT k, v / (k - 1) AS x FROM events;\nSELECT x + 1 FROM w", "v / (k - 1)",
+     "division by zero"),
+    ("SELECT x FROM (SELECT v / (k - 1) AS x FROM events)", "v / (k - 1)", "division by zero"),
+    (f"SELECT MAX(v / (k - 1)) AS x {TUMBLE} {GROUP}", "v / (k - 1)", "division by zero"),
+    (f"SELECT COUNT(*) FILTER (WHERE v / (k - 1) > 0) AS x {TUMBLE} {GROUP}", "v / (k - 1)", "division by zero"),
+    (f"SELECT v / (k - 1) AS x, COUNT(*) AS n {TUMBLE} {GROUP}, v / (k - 1)", "v / (k - 1)", "division by zero"),
+    (f"SELECT k, SUM(v) / (COUNT(*) - 2) AS x {TUMBLE} {GROUP}, k", "SUM(v) / (COUNT(*) - 2)", "division by zero"),
+    (f"SELECT k {TUMBLE} {GROUP}, k HAVING MAX(v) / (k - 1) > 0", "MAX(v) / (k - 1)", "division by zero"),
+    (f"SELECT k, SUM(v + big) AS x {TUMBLE} {GROUP}, k", "v + big", "does not fit BIGINT"),
+    (f"SELECT MIN(v) AS a, SUM(big) AS b {TUMBLE} {GROUP}", "SUM(big)", "SUM(big) overflows"),
+    ("CREATE TABLE t (ts TIMESTAMP(3), k BIGINT, v BIGINT, name STRING, big BIGINT,\n  w AS v / (k - 1))"
+     f" WITH ({FILE});\nSELECT w FROM t", "v / (k - 1)", "division by zero"),
+]
+
+
+@pytest.mark.parametrize("sql, underlined, words", FAILING, ids=[sql[:60] for sql, _, _ in FAILING])
+@pytest.mark.parametrize("settings", [{"workers": 1}, {"workers": 2, "batch_rows": 1, "simulate": 7}])
+def test_what_fails_on_a_value_is_underlined(script, sql, underlined, words, settings):
+    big = "9223372036854775807"
+    script.data("events.csv", "ts,k,v,name,big\n" + f"2024-01-01 00:00:01,1,10,ann,{big}\n" * 2)
+    text = events("k BIGINT, v BIGINT, name STRING, big BIGINT") + sql + ";\n"
+    result = script.run(text, **settings)
+    assert result.code == 1, result.stderr
+    assert words in result.stderr, result.stderr
+    check_place(result, text, underlined)
+
+
+@pytest.mark.parametrize("start, end", [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
+def test_a_byte_order_mark_and_windows_line_ends_change_nothing(script, start, end):
+    script.data("events.csv", "ts,k,v\r\n2024-01-01 00:00:01,1,10\r\n")
+    good = start + (events() + "SELECT k FROM events;\n").replace("\n", end)
+    result = script.run(good)
+    assert (result.code, result.stdout) == (0, b"k\n1\n"), result.stderr
+    for bad in (start + "SELECT k FROM evnts;\n", good + "SELECT k,\n  kk FROM events;\n"):
+        bad = bad.replace("\r\n", "\n").replace("\n", end)
+        result = script.run(bad)
+        assert result.code == 2
+        check_place(result, bad, "evnts" if "evnts" in bad else "kk")
+        assert "\r" not in result.stderr
+
+
+def test_grouping_by_what_looks_alike(script):
+    script.data("events.csv", "ts,k,v\n" + "2024-01-01 00:00:01,1,10\n2024-01-01 00:00:02,2,20\n" * 3)
+    for keys in ("k", "1", "k, 1, k", "g, k", "CAST(k AS STRING), k", "k + 1, k, k + 1"):
+        select = "k AS g" if "g" in keys else "k"
+        result = script.run(events() + f"SELECT {select}, COUNT(*) AS n FROM events GROUP BY {keys};")
+        assert result.stdout.decode().splitlines()[1:] == ["1,3", "2,3"], (keys, result.stderr)
+    result = script.run(events() + "SELECT CAST(k AS STRING) AS a, k + 1 AS b, CAST(k AS INT) + 1 AS c, SUM(v) AS d, "
+                        "SUM(CAST(v AS DOUBLE)) AS e FROM events GROUP BY CAST(k AS STRING), k + 1, CAST(k AS INT) + 1;")
+    assert result.stdout == b"a,b,c,d,e\n1,2,2,30,30.0\n2,3,3,60,60.0\n", result.stderr
