@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import subprocess
 
 import harness
 import pytest
@@ -65,6 +66,52 @@ def test_paths_resolve_from_the_folder_of_the_file(script, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     result = harness.run("run", path, "--format", "csv", cwd=elsewhere)
     assert (result.code, result.stdout) == (0, b"k\n1\n2\n1\n"), result.stderr
+
+
+def test_the_closing_line_of_a_query_without_windows_and_of_a_simulated_one(script):
+    script.data("events.csv", ROWS)
+    last = script.run(events() + "SELECT k, COUNT(*) AS n FROM events GROUP BY k;").stderr.splitlines()[-1]
+    assert last.startswith("3 records, no windows, 2 rows, 0 late records, "), last
+    last = script.run(events() + "SELECT k FROM events;", simulate=3).stderr.splitlines()[-1]
+    assert last.endswith("of virtual time") and "records/s" not in last, last
+
+
+def test_explain_names_types_as_sql_does(script):
+    script.data("events.csv", ROWS)
+    path = script.write(events("k BIGINT, v BIGINT, s STRING") + "SELECT k, s, ts, COUNT(*) FROM events GROUP BY k, s, ts;")
+    text = harness.run("explain", path, stats=False).stdout.decode()
+    layout = text[text.index("State layout"):]
+    assert "k BIGINT, s STRING, ts TIMESTAMP(3)" in layout, layout
+    assert "Int64" not in layout and "Utf8" not in layout
+
+
+@pytest.mark.parametrize("words", [["explain"], ["run"]])
+def test_output_that_cannot_be_written_is_an_error_or_a_quiet_end(script, words):
+    script.data("events.csv", ROWS)
+    path = script.write(events() + ("" if words == ["explain"] else "EXPLAIN ") + "SELECT k FROM events;")
+    command = " ".join([str(harness.program()), *words, str(path)])
+    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, timeout=60)
+    assert full.returncode == 1 and b"No space left" in full.stderr, full.stderr
+    closed = subprocess.run(f"{command} | true; exit ${{PIPESTATUS[0]}}", shell=True, capture_output=True,
+                            timeout=60, executable="/bin/bash")
+    assert (closed.returncode, closed.stderr) == (0, b""), closed.stderr
+    # Errors that nobody can be told of change nothing else.
+    nobody = subprocess.run(f"{command} > /dev/null 2> /dev/full", shell=True, timeout=60)
+    assert nobody.returncode == 0
+
+
+def test_a_script_that_is_no_text_is_refused_with_its_place(script):
+    path = script.write("")
+    path.write_bytes(b"SELECT 1\nFROM \xc3\xa9t\xff;\n")
+    result = harness.run("run", path, stats=False)
+    assert result.code == 2
+    assert "query.sql:2:8: expected SQL in UTF-8, found the byte 0xff" in result.stderr, result.stderr
+
+
+def test_help_lists_the_settings():
+    text = harness.run("run", "--help", stats=False).stdout.decode()
+    for key in ("workers", "memory", "epoch.bytes", "fragment.mode", "allowed_lateness", "simulate"):
+        assert key in text, text
 
 
 def test_set_on_the_command_line_wins_nothing_over_a_wrong_name(script):

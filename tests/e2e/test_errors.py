@@ -171,6 +171,38 @@ def test_malformed_rows_can_be_skipped(script):
     table = events().replace("'format' = 'csv'", "'format' = 'csv', 'csv.ignore-parse-errors' = 'true'")
     result = script.run(table + "SELECT k FROM events;")
     assert (result.code, result.stdout) == (0, b"k\n1\n3\n"), result.stderr
+    assert result.stats["malformed_records"] == 1
+    assert "1 record left out" in result.stderr and "csv.ignore-parse-errors" in result.stderr
+
+
+@pytest.mark.parametrize("settings", [{"workers": 1}, {"workers": 4, "batch_rows": 1}])
+def test_every_malformed_row_that_is_skipped_is_counted(script, settings):
+    # A wrong number, too few fields, too many, text after a quote, two wrong fields in one record,
+    # and a quote that is never closed.
+    wrong = ["2024-01-01 00:00:02,abc,1", "2024-01-01 00:00:02,1", "2024-01-01 00:00:02,1,1,1",
+             '2024-01-01 00:00:02,"1"x,1', "yesterday,x,1", '2024-01-01 00:00:02,1,"1']
+    script.data("events.csv", GOOD + "2024-01-01 00:00:03,3,1\n" + "\n".join(wrong) + "\n")
+    table = events().replace("'format' = 'csv'", "'format' = 'csv', 'csv.ignore-parse-errors' = 'true'")
+    result = script.run(table + f"SELECT MIN(k) AS a, MAX(v) AS b, COUNT(*) AS n {TUMBLE} {GROUP};", **settings)
+    assert (result.code, result.stdout) == (0, b"a,b,n\n1,10,2\n"), result.stderr
+    assert result.stats["malformed_records"] == len(wrong), result.stderr
+    assert result.stats["records"] == 2
+    # Nothing to say where nothing was left out.
+    script.data("events.csv", GOOD)
+    result = script.run(table + "SELECT k FROM events;")
+    assert len(result.stderr.splitlines()) == 1 and result.stats["malformed_records"] == 0
+
+
+def test_a_time_that_no_window_can_hold_is_not_called_missing(script):
+    # The year 292,277 in seconds, an absent time, and a good one.
+    script.data("events.csv", "s,k\n9161467200000,1\n,2\n1,3\n")
+    table = ("CREATE TABLE events (s BIGINT, k BIGINT, ts AS to_timestamp_seconds(s), "
+             "WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'path' = 'events.csv', 'format' = 'csv');\n")
+    result = script.run(table + f"SELECT COUNT(*) AS n {TUMBLE} {GROUP};")
+    assert (result.code, result.stdout) == (0, b"n\n1\n"), result.stderr
+    assert (result.stats["unusable_time_records"], result.stats["null_time_records"]) == (1, 1)
+    assert "1 record without an event time" in result.stderr
+    assert "1 record with an event time beyond" in result.stderr
 
 
 def test_an_undeclared_column_in_the_file_is_ignored_and_a_missing_one_is_not(script):

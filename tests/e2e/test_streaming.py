@@ -1,6 +1,7 @@
 """A running job: when windows fire, stopping it, closing its output, its use of processor and memory."""
 
 import datetime as dt
+import json
 import os
 import signal
 import subprocess
@@ -90,6 +91,28 @@ def test_ctrl_c_ends_with_130_and_complete_lines(running):
     assert process.returncode == 130, stderr
     assert rest == b"" or rest.endswith(b"\n")
     assert "panicked" not in stderr and "error" not in stderr.lower(), stderr
+
+
+def test_ctrl_c_ends_a_job_whose_output_nobody_reads(running):
+    process = running(generated() + "SELECT k, ts FROM events;", "--workers", "2")
+    process.stdout.readline()
+    # The pipe is full when the job no longer uses the processor.
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=PATIENCE_SECONDS) == 130
+    assert b"interrupted" in process.stderr.read()
+
+
+def test_ctrl_c_leaves_all_counters(running, tmp_path):
+    path = tmp_path / "stats.json"
+    table = generated().replace("'fields.k.min' = '0', 'fields.k.max' = '9'", "'fields.k.kind' = 'sequence'")
+    process = running(table + WINDOW, "--workers", "2", "--stats-json", str(path))
+    process.stdout.readline()
+    time.sleep(1)
+    _, stderr = stop(process)
+    assert process.returncode == 130, stderr
+    # Keys that are all new make every index grow.
+    assert json.loads(path.read_text())["index_growths"] > 0
 
 
 def test_ctrl_c_ends_a_job_that_waits_for_input(running):

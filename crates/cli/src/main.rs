@@ -23,6 +23,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run the statements of a SQL file, or of the command line, one after the other
+    #[command(after_help = run::settings_help())]
     Run {
         #[command(flatten)]
         script: Script,

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millstream::{
-    Error, Executed, Job, Session, SettingError, Sink, Statement, Stats, Stopper, TextOptions,
-    TextSink, parse_script,
+    Error, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats, Stopper,
+    TextOptions, TextSink, parse_script,
 };
 use serde_json::Value;
 
@@ -67,6 +67,15 @@ pub(crate) fn panicked(panic: &dyn Any) -> Failure {
     fail(&format!("internal error (please report it): {}", text.unwrap_or("a panic")))
 }
 
+/// The settings, for `--help`.
+pub(crate) fn settings_help() -> String {
+    let mut text = String::from("Settings (--set KEY=VALUE, or SET 'KEY' = 'VALUE' in SQL):\n");
+    for (key, form, what) in SETTINGS {
+        text.push_str(&format!("  {key:<20} {what}: {form}\n"));
+    }
+    text
+}
+
 /// Applies `--workers` and `--set`.
 pub(crate) fn apply_settings(
     arguments: &SettingArguments,
@@ -109,6 +118,9 @@ fn open(
     let mut session = Session::new(base_dir);
     apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
+    if statements.is_empty() {
+        note(&format!("there is no statement in {name}"));
+    }
     Ok((session, statements))
 }
 
