@@ -22,8 +22,9 @@ use crate::error::{ErrorKind, Result, Span, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
 use crate::planner::parser_options;
-use crate::syntax::{Syntax, Texts, parts};
+use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
+use crate::texts::Texts;
 use crate::types::sql_type_name;
 
 /// Parts of a query that are tried at most.

@@ -13,7 +13,7 @@ use crate::aggregates::aggregate_named;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
-use crate::syntax::Texts;
+use crate::texts::Texts;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {

@@ -26,7 +26,8 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::planner::parser_options;
 use crate::rewrite::rewrite_expr;
-use crate::syntax::{Syntax, Texts};
+use crate::syntax::Syntax;
+use crate::texts::Texts;
 use crate::types::{arrow_type, sql_type_name};
 
 /// The option that is the planner's, not the connector's.

@@ -9,7 +9,7 @@
 //! becomes the engine's query, with only the columns it needs (`assemble`, `evaluate`).
 //!
 //! Messages: what the parser and DataFusion say is put in our words (`grammar`, `wording`, `convert`) and
-//! placed at the smallest part of the text that is at fault (`syntax`, `blame`); parts that may fail on a
+//! placed at the smallest part of the text that is at fault (`syntax`, `texts`, `blame`); parts that may fail on a
 //! value are marked with their place, so that errors while a query runs show it, too (`located`).
 //!
 //! What it promises: an error names the place in the text, says what is wrong and what to write
@@ -48,6 +48,7 @@ mod simplify_tests;
 mod stack;
 mod syntax;
 mod text;
+mod texts;
 mod tumble;
 mod types;
 mod wording;

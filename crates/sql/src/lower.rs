@@ -18,8 +18,8 @@ use crate::error::{Place, Result, Span, SqlError};
 use crate::located::without_cast_names;
 use crate::refusals::{refuse_expr, refused};
 use crate::scalars::{WindowBound, window_bound};
-use crate::syntax::Texts;
 use crate::text::sql_text;
+use crate::texts::Texts;
 use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
 
 /// The qualifier of the window's columns before grouping.

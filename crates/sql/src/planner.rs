@@ -31,7 +31,8 @@ use crate::lower::{Places, Stage};
 use crate::rewrite::{name_casts, rewrite_query};
 use crate::script::{Statement, StatementKind};
 use crate::stack::on_large_stack;
-use crate::syntax::{Syntax, Texts};
+use crate::syntax::Syntax;
+use crate::texts::Texts;
 use crate::types::sql_type_name;
 
 /// Plans SQL: holds the tables, views and settings that statements declare.

@@ -70,9 +70,13 @@ impl TableWriter {
             }
             self.fit();
             self.start(out);
-        } else if self.widen(&needed) {
-            self.border(["└", "┴", "┘"], out);
-            self.start(out);
+        } else {
+            let mut end = Vec::new();
+            self.border(["└", "┴", "┘"], &mut end);
+            if self.widen(&needed) {
+                out.append(&mut end);
+                self.start(out);
+            }
         }
         let mut texts = &self.texts[..];
         for row in self.cells.chunks(self.columns.len().max(1)).take(rows) {

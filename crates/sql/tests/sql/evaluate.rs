@@ -104,7 +104,7 @@ fn arithmetic_truncates_towards_zero() {
 
 #[test]
 fn overflow_and_division_by_zero_are_errors_that_name_the_expression() {
-    fails("a / b", &["division by zero", "a / CAST(b AS BIGINT)", "NULLIF"]);
+    fails("a / b", &["division by zero", "a / b", "NULLIF"]);
     fails("a % b", &["division by zero"]);
     fails("a + 9223372036854775807", &["a + 9223372036854775807", "does not fit BIGINT"]);
     fails("a - 9223372036854775807 - 9", &["does not fit BIGINT"]);

@@ -1,0 +1,286 @@
+//! What part of a statement's text an expression of a logical plan was written as.
+//!
+//! DataFusion keeps the places of columns alone. What else there is, is found by comparing the
+//! expression with those of the syntax tree, part by part.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DFSchema};
+use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
+
+use crate::error::{Place, Result, Span, SqlError};
+use crate::located::{located, within_mark};
+use crate::syntax::{Syntax, arguments, parts};
+
+/// Comparisons of one part with another after which the search is given up: places are worth only
+/// so much time.
+const COMPARISONS_MAX: u32 = 3_000_000;
+
+/// The statement that is being planned and the views that it may use.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    syntax: Vec<Arc<Syntax>>,
+    /// Comparisons that may still be made.
+    left: Cell<u32>,
+}
+
+impl Texts {
+    pub(crate) fn new(syntax: Vec<Arc<Syntax>>) -> Texts {
+        Texts { syntax, left: Cell::new(COMPARISONS_MAX) }
+    }
+
+    /// Where an expression stands, if it is found.
+    pub(crate) fn place(&self, expr: &Expr) -> Option<Place> {
+        self.find(expr).map(|found| found.place)
+    }
+
+    fn find(&self, expr: &Expr) -> Option<Found<'_>> {
+        let mut best = None;
+        for syntax in &self.syntax {
+            for root in syntax.roots() {
+                self.search(expr, root, syntax, &mut best);
+            }
+        }
+        best
+    }
+
+    fn search<'a>(
+        &'a self,
+        expr: &Expr,
+        sql: &'a SqlExpr,
+        syntax: &Syntax,
+        best: &mut Option<Found<'a>>,
+    ) {
+        if self.left.get() == 0 {
+            return;
+        }
+        // What is within brackets is found there.
+        if !matches!(sql, SqlExpr::Nested(_))
+            && let Some(score) = self.compare(expr, sql)
+            && best.as_ref().is_none_or(|best| score > best.score)
+            && let Some(span) = syntax.span(sql)
+        {
+            let place = Place { span, source: syntax.source().clone() };
+            *best = Some(Found { score, sql, place });
+        }
+        for part in parts(sql) {
+            self.search(expr, part, syntax, best);
+        }
+    }
+
+    /// Marks the parts of `expr`, which is over `schema`, that may fail.
+    pub(crate) fn mark(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+        let marked = expr.transform_up(|e| {
+            if !may_fail(&e, schema) {
+                return Ok(Transformed::no(e));
+            }
+            match self.find(&e) {
+                Some(found) if is_worth_a_mark(&e, found.sql, schema) => {
+                    Ok(Transformed::yes(located(e, found.place)))
+                }
+                _ => Ok(Transformed::no(e)),
+            }
+        });
+        Ok(marked.map_err(SqlError::from)?.data)
+    }
+
+    /// How much speaks for `sql` being the text of `expr`; `None` if it is not.
+    fn compare(&self, expr: &Expr, sql: &SqlExpr) -> Option<u32> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        if let SqlExpr::Nested(inner) = sql {
+            return self.compare(expr, inner);
+        }
+        if let Some(inner) = within_mark(expr) {
+            return self.compare(inner, sql);
+        }
+        match (expr, sql) {
+            (Expr::Alias(alias), _) => self.compare(&alias.expr, sql),
+            (Expr::BinaryExpr(binary), SqlExpr::BinaryOp { left, op, right }) => {
+                if !same_operator(&binary.op, op) {
+                    return None;
+                }
+                let left = self.compare(&binary.left, left)?;
+                Some(1 + left + self.compare(&binary.right, right)?)
+            }
+            (Expr::BinaryExpr(_), _) => None,
+            (Expr::Negative(inner), SqlExpr::UnaryOp { op: ast::UnaryOperator::Minus, expr }) => {
+                Some(1 + self.compare(inner, expr)?)
+            }
+            (Expr::Cast(cast), SqlExpr::Cast { expr, .. }) => {
+                Some(1 + self.compare(&cast.expr, expr)?)
+            }
+            // Put in by the planner, to make types agree.
+            (Expr::Cast(cast), _) => self.compare(&cast.expr, sql),
+            (Expr::ScalarFunction(call), SqlExpr::Function(written)) => {
+                let name = written.name.to_string().to_lowercase();
+                let named = call.name() == name || call.func.aliases().contains(&name);
+                if named { self.compare_all(&call.args, &arguments(written)?) } else { None }
+            }
+            (Expr::AggregateFunction(call), SqlExpr::Function(written)) => {
+                if !written.name.to_string().eq_ignore_ascii_case(call.func.name()) {
+                    return None;
+                }
+                let filter = match (&call.params.filter, &written.filter) {
+                    (Some(ours), Some(theirs)) => self.compare(ours, theirs)?,
+                    (None, None) => 0,
+                    _ => return None,
+                };
+                let arguments = arguments(written)?;
+                if arguments.is_empty() {
+                    let star = matches!(&call.params.args[..], [Expr::Literal(..)] | []);
+                    return star.then_some(1 + filter);
+                }
+                Some(filter + self.compare_all(&call.params.args, &arguments)?)
+            }
+            (Expr::ScalarFunction(_), _) if is_special_call(sql) => Some(0),
+            (Expr::ScalarFunction(_) | Expr::AggregateFunction(_), _) => None,
+            (Expr::Column(column), _) => compare_column(column, sql),
+            (Expr::Literal(..), _) => is_constant(sql).then_some(0),
+            // Parts of conditions are found one by one.
+            _ => (!is_simple(sql)).then_some(0),
+        }
+    }
+
+    fn compare_all(&self, exprs: &[Expr], written: &[&SqlExpr]) -> Option<u32> {
+        if exprs.len() != written.len() {
+            return None;
+        }
+        let mut score = 1;
+        for (expr, sql) in exprs.iter().zip(written) {
+            score += self.compare(expr, sql)?;
+        }
+        Some(score)
+    }
+}
+
+/// An expression's text.
+struct Found<'a> {
+    score: u32,
+    sql: &'a SqlExpr,
+    place: Place,
+}
+
+/// A cast that the planner put in is simplified away in most comparisons, which a mark would
+/// prevent; those of strings are likely to fail.
+fn is_worth_a_mark(expr: &Expr, sql: &SqlExpr, schema: &DFSchema) -> bool {
+    let (Expr::Cast(cast), false) = (expr, matches!(sql, SqlExpr::Cast { .. })) else {
+        return true;
+    };
+    matches!(cast.expr.get_type(schema), Ok(DataType::Utf8))
+}
+
+/// Whether evaluating the outermost operation of an expression may fail for some values.
+fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
+    use Operator::{Divide, Minus, Modulo, Multiply, Plus};
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => {
+            matches!(op, Plus | Minus | Multiply | Divide | Modulo)
+        }
+        Expr::Negative(_) => true,
+        Expr::Cast(cast) => match cast.expr.get_type(schema) {
+            Ok(from) => !always_fits(&from, cast.field.data_type()),
+            Err(_) => true,
+        },
+        Expr::ScalarFunction(_) => within_mark(expr).is_none(),
+        _ => false,
+    }
+}
+
+/// Whether every value of a type can be cast to another.
+fn always_fits(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    let rank = |t: &DataType| match t {
+        Int8 => Some(1),
+        Int16 => Some(2),
+        Int32 => Some(3),
+        Int64 => Some(4),
+        _ => None,
+    };
+    match (rank(from), rank(to)) {
+        (Some(from), Some(to)) => from <= to,
+        _ => match (from, to) {
+            (Timestamp(..) | Date32, Timestamp(..)) | (Null, _) => true,
+            _ => from == to || (from.is_numeric() && to.is_floating()),
+        },
+    }
+}
+
+fn same_operator(ours: &Operator, written: &ast::BinaryOperator) -> bool {
+    use ast::BinaryOperator as B;
+    match ours {
+        Operator::NotEq => *written == B::NotEq,
+        Operator::Modulo => *written == B::Modulo,
+        Operator::StringConcat => *written == B::StringConcat,
+        other => other.to_string() == written.to_string(),
+    }
+}
+
+/// A column may stand for itself or for what was grouped by or aggregated.
+fn compare_column(column: &Column, sql: &SqlExpr) -> Option<u32> {
+    let name = match sql {
+        SqlExpr::Identifier(name) => name,
+        SqlExpr::CompoundIdentifier(parts) => parts.last()?,
+        SqlExpr::Value(_) => return None,
+        SqlExpr::Function(call) => {
+            let bare = |text: &str| {
+                let text: String = text.split_whitespace().collect();
+                let text = text.replace("Int64(1)", "*").to_lowercase();
+                // Without the tables' names.
+                text.rsplit_once('.').map_or(text.clone(), |(before, last)| {
+                    let start = before.rfind(['(', ',']).map_or(0, |at| at + 1);
+                    format!("{}{last}", &before[..start])
+                })
+            };
+            let written = call.to_string();
+            return match bare(&written) == bare(&column.name) {
+                true => Some(2),
+                false => None,
+            };
+        }
+        _ => return (!column.name.chars().all(|c| c.is_alphanumeric() || c == '_')).then_some(0),
+    };
+    if name.value != column.name {
+        return None;
+    }
+    let span = column.spans.first().map(Span::from);
+    Some(if span.is_some() && span == Span::new(sql.span()) { 16 } else { 1 })
+}
+
+/// sqlparser's own syntax for some functions.
+fn is_special_call(sql: &SqlExpr) -> bool {
+    matches!(
+        sql,
+        SqlExpr::Extract { .. }
+            | SqlExpr::Substring { .. }
+            | SqlExpr::Trim { .. }
+            | SqlExpr::Ceil { .. }
+            | SqlExpr::Floor { .. }
+            | SqlExpr::Position { .. }
+            | SqlExpr::Overlay { .. }
+            | SqlExpr::AtTimeZone { .. }
+    )
+}
+
+fn is_simple(sql: &SqlExpr) -> bool {
+    matches!(
+        sql,
+        SqlExpr::Identifier(_)
+            | SqlExpr::CompoundIdentifier(_)
+            | SqlExpr::Value(_)
+            | SqlExpr::BinaryOp { .. }
+            | SqlExpr::Function(_)
+            | SqlExpr::Cast { .. }
+    )
+}
+
+fn is_constant(sql: &SqlExpr) -> bool {
+    match sql {
+        SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_) => false,
+        SqlExpr::Function(call) => arguments(call).is_some_and(|a| !a.is_empty()),
+        _ => parts(sql).into_iter().all(is_constant),
+    }
+}
