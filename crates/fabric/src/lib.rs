@@ -1,0 +1,34 @@
+//! The fabric: how bytes get from one process's memory into another's (paper, section 6).
+//!
+//! The contract is shaped like RDMA verbs, because that is what it is for: memory is registered,
+//! queue pairs are connected after an exchange out of band, work is posted and its completion
+//! polled. A one-sided operation needs nothing from the target's threads. The [`Fabric`] trait and
+//! its companions are generic on the hot path; a program chooses its provider once, at start.
+//!
+//! What this crate promises, for every provider: a reliable connection does its work in order and
+//! exactly once, or fails with a reason, and then everything outstanding completes as flushed;
+//! nothing waits but [`Events::wait`]; nothing is allocated per message; whatever a peer sends is
+//! checked before use, and no peer can make this process read or write outside of the regions that
+//! it opened. What it does not: no flow control, no framing, no retry of a failed connection (that
+//! is the floor above), and no secrecy on the wire.
+
+pub mod conformance;
+mod contract;
+mod endpoint;
+mod error;
+mod keys;
+mod mapping;
+mod memory;
+mod place;
+pub mod setup;
+pub mod sim;
+mod work;
+
+pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
+pub use endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
+pub use error::{Error, Result};
+pub use memory::{Access, Region, RemoteAddress, RemoteRegion};
+pub use work::{
+    Completion, DATAGRAM_HEADER_BYTES, Destination, Kind, Limits, Operation, Outgoing, QueueSizes,
+    Receive, Rejected, Source, Status, Timing, WorkRequest,
+};

@@ -1,0 +1,75 @@
+//! Memory mappings.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use crate::error::{Error, Result, last_os_error};
+
+/// Huge pages of this size are asked for.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Mapped memory, unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is an address and a length; who may use the memory is its users' affair.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed private memory, on huge pages where there are some.
+    pub(crate) fn anonymous(bytes: usize) -> Result<Mapping> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        if bytes >= HUGE_PAGE_BYTES
+            && let Some(rounded) = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)
+            && let Ok(mapping) = map(rounded, flags | libc::MAP_HUGETLB, -1)
+        {
+            return Ok(mapping);
+        }
+        let mapping = map(bytes.max(1), flags, -1)?;
+        mapping.advise_huge();
+        Ok(mapping)
+    }
+
+    /// First byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn advise_huge(&self) {
+        if self.bytes >= HUGE_PAGE_BYTES {
+            // SAFETY: the range is this mapping. Advice that is not taken changes nothing, so
+            // its result does not matter.
+            unsafe {
+                libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length, and nobody uses it any more.
+        unsafe {
+            libc::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes);
+        }
+    }
+}
+
+fn map(bytes: usize, flags: i32, file: i32) -> Result<Mapping> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, file, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(last_os_error("mmap"));
+    }
+    let start = NonNull::new(start.cast()).ok_or(Error::Unavailable {
+        what: "memory",
+        reason: "the system mapped it at address 0".into(),
+    })?;
+    Ok(Mapping { start, bytes })
+}

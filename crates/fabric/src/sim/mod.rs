@@ -1,0 +1,493 @@
+//! Provider `sim`: nodes in one process, in virtual time, from a seed.
+//!
+//! For tests of protocols under faults, and for projecting to racks that nobody has. A [`Sim`] is a
+//! world; each of its nodes is a [`Fabric`]. Time passes only when somebody lets it: [`Sim::step`],
+//! [`Sim::advance`], or a thread that waits at its events. Links follow a stated [`Model`]; nodes can
+//! stop and links be cut. As with real cards, a connection notices that its peer is gone when it
+//! waits for an answer and gets none; the source of a write is read as late as the hardware
+//! might; memory is the peer's key, range and access checked at the target.
+//!
+//! Unlike the other providers it allocates per message.
+//!
+//! ```
+//! use millstream_fabric::*;
+//! use millstream_fabric::sim::{Model, Sim};
+//!
+//! let sim = Sim::new(7);
+//! let (a, b) = (sim.node(Model::default()), sim.node(Model::default()));
+//! let (from, to) = (a.allocate(4096, Access::LOCAL)?, b.allocate(4096, Access::REMOTE_WRITE)?);
+//! let mut queue = a.completion_queue(16, None)?;
+//! let other_queue = b.completion_queue(16, None)?;
+//! let sizes = QueueSizes { send: 8, receive: 8 };
+//! let mut left = a.queue_pair(&queue, &queue, sizes, Timing::default())?;
+//! let mut right = b.queue_pair(&other_queue, &other_queue, sizes, Timing::default())?;
+//! left.connect(&right.endpoint())?;
+//! right.connect(&left.endpoint())?;
+//!
+//! from.write(0, b"grist")?;
+//! let source = Source::Region { region: &from, offset: 0, bytes: 5 };
+//! left.post(&[WorkRequest::write(source, to.remote().at(100, 5)?).signalled(1)])?;
+//! let mut done = [Completion::default()];
+//! while queue.poll(&mut done)? == 0 {
+//!     sim.step();
+//! }
+//! let mut bytes = [0; 5];
+//! to.read(100, &mut bytes)?;
+//! assert_eq!((done[0].id, done[0].status, &bytes), (1, Status::Success, b"grist"));
+//! # Ok::<(), Error>(())
+//! ```
+
+mod model;
+mod pair;
+mod ud;
+mod world;
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use model::{Model, Placement};
+
+use self::pair::{Pair, number_of};
+use self::ud::{FIRST_NUMBER, Ud};
+use self::world::{Buffer, Entry, Posted, Queue, World, nanoseconds};
+use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
+use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
+use crate::error::{Error, Result};
+use crate::keys::KeyTable;
+use crate::mapping::Mapping;
+use crate::memory::{Access, Region, device_number};
+use crate::work::{
+    Completion, Limits, Outgoing, QueueSizes, Receive, Rejected, Timing, WorkRequest, check_source,
+};
+
+type Shared = Arc<Mutex<World>>;
+
+fn lock(world: &Shared) -> MutexGuard<'_, World> {
+    world.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A simulated world.
+#[derive(Clone)]
+pub struct Sim {
+    world: Shared,
+    number: u32,
+}
+
+impl Sim {
+    /// An empty world whose every choice is drawn from `seed`.
+    pub fn new(seed: u64) -> Sim {
+        Sim { world: Arc::new(Mutex::new(World::new(seed))), number: device_number() }
+    }
+
+    /// Adds a node.
+    pub fn node(&self, model: Model) -> SimDevice {
+        let keys = Arc::new(KeyTable::default());
+        let node = lock(&self.world).add_node(model, keys.clone());
+        let limits = Limits {
+            queue_entries: 1 << 14,
+            completion_entries: 1 << 20,
+            message_bytes: 1 << 30,
+            datagram_bytes: 4096,
+            inline_bytes: 128,
+            ordered_placement: model.placement != Placement::Shuffled,
+            registers_remote: false,
+        };
+        let inner = Device { sim: self.clone(), node, keys, number: device_number(), limits };
+        SimDevice(Arc::new(inner))
+    }
+
+    /// Virtual time since the world began.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(lock(&self.world).now)
+    }
+
+    /// Lets the next thing happen, at its time. Returns false if nothing is left to happen.
+    pub fn step(&self) -> bool {
+        lock(&self.world).step()
+    }
+
+    /// Lets this much time pass, and happen what is due.
+    pub fn advance(&self, time: Duration) {
+        let mut world = lock(&self.world);
+        let end = world.now + nanoseconds(time);
+        world.run_until(end);
+    }
+
+    /// The node is gone, without a word to anybody.
+    pub fn stop(&self, node: &SimDevice) {
+        lock(&self.world).stop(node.0.node);
+    }
+
+    /// Nothing passes between the two nodes until [`Sim::mend`]. Connections survive a cut that is
+    /// shorter than their [`Timing::silence`].
+    pub fn cut(&self, a: &SimDevice, b: &SimDevice) {
+        lock(&self.world).cut(a.0.node, b.0.node);
+    }
+
+    /// Ends a cut.
+    pub fn mend(&self, a: &SimDevice, b: &SimDevice) {
+        lock(&self.world).mend(a.0.node, b.0.node);
+    }
+}
+
+/// A node of a [`Sim`].
+#[derive(Clone)]
+pub struct SimDevice(Arc<Device>);
+
+struct Device {
+    sim: Sim,
+    node: usize,
+    keys: Arc<KeyTable>,
+    number: u32,
+    limits: Limits,
+}
+
+impl SimDevice {
+    fn world(&self) -> MutexGuard<'_, World> {
+        lock(&self.0.sim.world)
+    }
+
+    fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
+        for asked in [sizes.send, sizes.receive] {
+            check_limit("queue entries", asked, self.0.limits.queue_entries)?;
+        }
+        Ok(())
+    }
+
+    fn check_queue(&self, queue: &SimQueue) -> Result<usize> {
+        if Arc::ptr_eq(&queue.device.0, &self.0) {
+            Ok(queue.index)
+        } else {
+            Err(Error::ForeignObject { what: "completion queue" })
+        }
+    }
+
+    fn endpoint(&self, number: u32) -> Endpoint {
+        let mut detail = [0; ENDPOINT_DETAIL_BYTES];
+        detail[..4].copy_from_slice(&self.0.sim.number.to_le_bytes());
+        detail[4..8].copy_from_slice(&number.to_le_bytes());
+        Endpoint { provider: Provider::Sim, detail }
+    }
+
+    /// The queue pair number in a peer's endpoint.
+    fn number_in(&self, peer: &Endpoint) -> Result<u32> {
+        let detail = peer.detail_for(Provider::Sim)?;
+        let word = |at| u32::from_le_bytes(std::array::from_fn(|i| detail[at + i]));
+        if word(0) != self.0.sim.number {
+            return Err(Error::BadEndpoint { reason: "it belongs to another simulation" });
+        }
+        Ok(word(4))
+    }
+
+    fn receive(&self, receive: &Receive<'_>) -> Result<Posted> {
+        if let Some(buffer) = &receive.buffer {
+            buffer.check(self.0.number)?;
+        }
+        Ok(Posted { id: receive.id, buffer: receive.buffer.as_ref().map(Buffer::new) })
+    }
+}
+
+fn check_limit(what: &'static str, asked: u32, max: u32) -> Result<()> {
+    if asked <= max {
+        return Ok(());
+    }
+    Err(Error::Limit { what, asked: asked.into(), max: max.into() })
+}
+
+impl Fabric for SimDevice {
+    type Events = SimEvents;
+    type CompletionQueue = SimQueue;
+    type QueuePair = SimPair;
+    type Datagram = SimDatagram;
+
+    fn provider(&self) -> Provider {
+        Provider::Sim
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {
+        let memory = Arc::new(Mapping::anonymous(bytes)?);
+        Ok(self.0.keys.add(self.0.number, memory, bytes, access))
+    }
+
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize, access: Access) -> Result<Region> {
+        if access.remote() {
+            return Err(Error::Unsupported { what: "opening memory to peers that is not its own" });
+        }
+        Ok(self.0.keys.add_foreign(self.0.number, start, bytes))
+    }
+
+    fn events(&self) -> Result<SimEvents> {
+        let mut world = self.world();
+        world.signals.push(false);
+        Ok(SimEvents { device: self.clone(), index: world.signals.len() - 1 })
+    }
+
+    fn completion_queue(&self, entries: u32, events: Option<&SimEvents>) -> Result<SimQueue> {
+        check_limit("completion queue entries", entries, self.0.limits.completion_entries)?;
+        let mut world = self.world();
+        world.queues.push(Queue {
+            entries: VecDeque::new(),
+            capacity: entries as usize,
+            events: events.map(|events| events.index),
+            armed: false,
+            overflow: false,
+        });
+        Ok(SimQueue { device: self.clone(), index: world.queues.len() - 1 })
+    }
+
+    fn queue_pair(
+        &self,
+        send: &SimQueue,
+        receive: &SimQueue,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<SimPair> {
+        self.check_sizes(sizes)?;
+        let (send, receive) = (self.check_queue(send)?, self.check_queue(receive)?);
+        let mut world = self.world();
+        world.pairs.push(Pair::new(self.0.node, send, receive, sizes, timing));
+        Ok(SimPair { device: self.clone(), index: world.pairs.len() - 1 })
+    }
+
+    fn datagram(
+        &self,
+        send: &SimQueue,
+        receive: &SimQueue,
+        sizes: QueueSizes,
+    ) -> Result<SimDatagram> {
+        self.check_sizes(sizes)?;
+        let (send, receive) = (self.check_queue(send)?, self.check_queue(receive)?);
+        let mut world = self.world();
+        world.uds.push(Ud::new(self.0.node, send, receive, sizes));
+        Ok(SimDatagram { device: self.clone(), index: world.uds.len() - 1 })
+    }
+}
+
+/// Where a thread sleeps: virtual time passes meanwhile.
+pub struct SimEvents {
+    device: SimDevice,
+    index: usize,
+}
+
+impl Events for SimEvents {
+    fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        let mut world = self.device.world();
+        let end = world.now + nanoseconds(timeout);
+        loop {
+            if std::mem::take(&mut world.signals[self.index]) {
+                return Ok(true);
+            }
+            if world.next_at().is_none_or(|at| at > end) {
+                world.run_until(end);
+                return Ok(false);
+            }
+            world.step();
+        }
+    }
+}
+
+/// A completion queue of a node.
+pub struct SimQueue {
+    device: SimDevice,
+    index: usize,
+}
+
+impl CompletionQueue for SimQueue {
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        let mut world = self.device.world();
+        let mut count = 0;
+        while count < out.len() {
+            let Some(entry) = world.queues[self.index].entries.pop_front() else { break };
+            let Entry { completion, frees } = entry;
+            match completion.queue_pair.checked_sub(FIRST_NUMBER) {
+                Some(ud) => world.uds[ud as usize].used -= frees,
+                None => world.pairs[completion.queue_pair as usize - 1].used -= frees,
+            }
+            out[count] = completion;
+            count += 1;
+        }
+        if count == 0 && world.queues[self.index].overflow {
+            return Err(Error::CompletionOverflow);
+        }
+        Ok(count)
+    }
+
+    fn arm(&mut self) -> Result<()> {
+        self.device.world().queues[self.index].armed = true;
+        Ok(())
+    }
+}
+
+/// A reliable connection of a node.
+pub struct SimPair {
+    device: SimDevice,
+    index: usize,
+}
+
+impl SimPair {
+    fn post_one(&self, world: &mut World, request: &WorkRequest<'_>) -> Result<()> {
+        let pair = &world.pairs[self.index];
+        match pair.state {
+            State::Fresh => return Err(Error::NotConnected),
+            State::Failed => return Err(Error::Failed),
+            State::Connected => {}
+        }
+        request.operation.check(self.device.0.number, &self.device.0.limits)?;
+        if pair.used == pair.sizes.send {
+            return Err(Error::QueueFull);
+        }
+        world.post(self.index, request);
+        Ok(())
+    }
+
+    fn post_one_receive(&self, world: &mut World, receive: &Receive<'_>) -> Result<()> {
+        let pair = &mut world.pairs[self.index];
+        if pair.state == State::Failed {
+            return Err(Error::Failed);
+        }
+        let posted = self.device.receive(receive)?;
+        if pair.receives.len() == pair.sizes.receive as usize {
+            return Err(Error::QueueFull);
+        }
+        pair.receives.push_back(posted);
+        Ok(())
+    }
+}
+
+/// Posts one after the other until one is refused.
+fn post_all<T>(
+    list: &[T],
+    mut post: impl FnMut(&T) -> Result<()>,
+) -> std::result::Result<(), Rejected> {
+    for (posted, one) in list.iter().enumerate() {
+        post(one).map_err(|reason| Rejected { posted, reason })?;
+    }
+    Ok(())
+}
+
+impl QueuePair for SimPair {
+    fn number(&self) -> u32 {
+        number_of(self.index)
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.device.endpoint(self.number())
+    }
+
+    fn connect(&mut self, peer: &Endpoint) -> Result<()> {
+        let number = self.device.number_in(peer)?;
+        let mut world = self.device.world();
+        let peer = (number as usize).wrapping_sub(1);
+        if peer >= world.pairs.len() {
+            return Err(Error::BadEndpoint { reason: "there is no such queue pair" });
+        }
+        match world.pairs[self.index].state {
+            State::Fresh => world.pairs[self.index].connect(peer),
+            State::Connected => return Err(Error::AlreadyConnected),
+            State::Failed => return Err(Error::Failed),
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
+        let mut world = self.device.world();
+        post_all(requests, |request| self.post_one(&mut world, request))
+    }
+
+    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        let mut world = self.device.world();
+        post_all(receives, |receive| self.post_one_receive(&mut world, receive))
+    }
+
+    fn state(&self) -> State {
+        self.device.world().pairs[self.index].state
+    }
+
+    fn fail(&mut self) {
+        self.device.world().fail(self.index, crate::Status::Flushed);
+    }
+}
+
+impl Drop for SimPair {
+    fn drop(&mut self) {
+        self.device.world().pairs[self.index].drop_work();
+    }
+}
+
+/// A datagram queue pair of a node.
+pub struct SimDatagram {
+    device: SimDevice,
+    index: usize,
+}
+
+/// A datagram queue pair that was resolved.
+#[derive(Debug, Clone, Copy)]
+pub struct SimAddress(usize);
+
+impl Datagram for SimDatagram {
+    type Address = SimAddress;
+
+    fn number(&self) -> u32 {
+        FIRST_NUMBER + self.index as u32
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.device.endpoint(self.number())
+    }
+
+    fn resolve(&mut self, peer: &Endpoint) -> Result<SimAddress> {
+        let index = self.device.number_in(peer)?.wrapping_sub(FIRST_NUMBER) as usize;
+        if index >= self.device.world().uds.len() {
+            return Err(Error::BadEndpoint { reason: "there is no such datagram queue pair" });
+        }
+        Ok(SimAddress(index))
+    }
+
+    fn post(&mut self, requests: &[Outgoing<'_, SimAddress>]) -> std::result::Result<(), Rejected> {
+        let mut world = self.device.world();
+        post_all(requests, |request| {
+            let limits = &self.device.0.limits;
+            check_source(&request.source, self.device.0.number, limits)?;
+            if request.source.bytes() > limits.datagram_bytes {
+                return Err(Error::Limit {
+                    what: "bytes in one datagram",
+                    asked: request.source.bytes() as u64,
+                    max: limits.datagram_bytes as u64,
+                });
+            }
+            let ud = &world.uds[self.index];
+            if ud.used == ud.sizes.send {
+                return Err(Error::QueueFull);
+            }
+            world.send_datagram(self.index, request.to.0, request);
+            Ok(())
+        })
+    }
+
+    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        let mut world = self.device.world();
+        post_all(receives, |receive| {
+            let posted = self.device.receive(receive)?;
+            let ud = &mut world.uds[self.index];
+            if ud.receives.len() == ud.sizes.receive as usize {
+                return Err(Error::QueueFull);
+            }
+            ud.receives.push_back(posted);
+            Ok(())
+        })
+    }
+}
+
+impl Drop for SimDatagram {
+    fn drop(&mut self) {
+        let mut world = self.device.world();
+        world.uds[self.index].open = false;
+        world.uds[self.index].receives.clear();
+    }
+}

@@ -1,0 +1,112 @@
+//! Datagrams of the simulation: they may be lost, repeated and overtaken.
+
+use std::collections::VecDeque;
+
+use super::world::{Event, Posted, World};
+use crate::place::place;
+use crate::work::{Completion, DATAGRAM_HEADER_BYTES, Kind, Outgoing, QueueSizes, Source, Status};
+
+/// Numbers of datagram queue pairs begin here.
+pub(super) const FIRST_NUMBER: u32 = 1 << 23;
+
+/// A datagram queue pair.
+pub(super) struct Ud {
+    pub(super) node: usize,
+    pub(super) send_queue: usize,
+    pub(super) receive_queue: usize,
+    pub(super) sizes: QueueSizes,
+    pub(super) open: bool,
+    pub(super) used: u32,
+    unsignalled: u32,
+    pub(super) receives: VecDeque<Posted>,
+}
+
+/// A datagram on its way.
+pub(super) struct Arrival {
+    from: usize,
+    immediate: Option<u32>,
+    bytes: Vec<u8>,
+}
+
+impl Ud {
+    pub(super) fn new(node: usize, send: usize, receive: usize, sizes: QueueSizes) -> Ud {
+        Ud {
+            node,
+            send_queue: send,
+            receive_queue: receive,
+            sizes,
+            open: true,
+            used: 0,
+            unsignalled: 0,
+            receives: VecDeque::new(),
+        }
+    }
+}
+
+impl World {
+    /// Sends a datagram that was checked.
+    pub(super) fn send_datagram<A>(&mut self, index: usize, to: usize, request: &Outgoing<'_, A>) {
+        let mut bytes = vec![0; request.source.bytes()];
+        match request.source {
+            Source::Inline(slice) => bytes.copy_from_slice(slice),
+            // The range was checked; a failure would only leave zeros.
+            Source::Region { region, offset, .. } => drop(region.read(offset, &mut bytes)),
+        }
+        let (here, there) = (self.uds[index].node, self.uds[to].node);
+        let arrives = self.transmit(here, there, bytes.len());
+        let model = self.nodes[there].model;
+        let copies = match () {
+            () if self.chance.happens(model.datagram_loss) => 0,
+            () if self.chance.happens(model.datagram_repeat) => 2,
+            () => 1,
+        };
+        for _ in 0..copies {
+            let mut at = arrives;
+            if self.chance.happens(model.datagram_delay) {
+                at += self.chance.below(10 * self.latency(here, there) + 1);
+            }
+            let arrival =
+                Arrival { from: index, immediate: request.immediate, bytes: bytes.clone() };
+            self.schedule(at, Event::Datagram(to, arrival));
+        }
+        let ud = &mut self.uds[index];
+        ud.used += 1;
+        if !request.signalled {
+            ud.unsignalled += 1;
+            return;
+        }
+        let frees = 1 + std::mem::take(&mut ud.unsignalled);
+        let completion = Completion {
+            id: request.id,
+            kind: Kind::Send,
+            queue_pair: FIRST_NUMBER + index as u32,
+            ..Completion::default()
+        };
+        let queue = ud.send_queue;
+        self.complete(queue, completion, frees);
+    }
+
+    pub(super) fn datagram_arrives(&mut self, to: usize, arrival: Arrival) {
+        let Arrival { from, immediate, bytes } = arrival;
+        let reachable = self.reachable(self.uds[from].node, self.uds[to].node);
+        let ud = &mut self.uds[to];
+        let whole = DATAGRAM_HEADER_BYTES + bytes.len();
+        if !reachable || !ud.open || ud.receives.front().is_none_or(|first| first.room() < whole) {
+            return;
+        }
+        let Some(Posted { id, buffer: Some(buffer) }) = ud.receives.pop_front() else { return };
+        // SAFETY: the buffer has room for header and bytes, and its region is alive.
+        unsafe { place(buffer.start().add(DATAGRAM_HEADER_BYTES), bytes.as_ptr(), bytes.len()) };
+        let completion = Completion {
+            id,
+            status: Status::Success,
+            queue_pair: FIRST_NUMBER + to as u32,
+            kind: Kind::Receive,
+            bytes: whole as u32,
+            immediate,
+            source_queue_pair: FIRST_NUMBER + from as u32,
+        };
+        let queue = ud.receive_queue;
+        self.complete(queue, completion, 0);
+    }
+}

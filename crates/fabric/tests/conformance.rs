@@ -1,0 +1,50 @@
+//! The conformance suite over every provider that runs here. The one over `verbs` runs where there is a
+//! device.
+
+use std::time::Duration;
+
+use millstream_fabric::conformance::{Bed, Report, run};
+use millstream_fabric::sim::{Model, Placement, Sim};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn check(report: Report) {
+    println!("{report}");
+    assert!(report.is_good(), "{report}");
+}
+
+fn sim(model: Model, same_node: bool) {
+    for seed in 0..10 {
+        let sim = Sim::new(seed);
+        let a = sim.node(model);
+        let b = if same_node { a.clone() } else { sim.node(model) };
+        let idle = || sim.advance(Duration::from_micros(100));
+        check(run(&Bed { a: &a, b: &b, idle: &idle, patience: PATIENCE }, &[]));
+    }
+}
+
+#[test]
+fn sim_whole() {
+    sim(Model::default(), false);
+}
+
+#[test]
+fn sim_same_node() {
+    sim(Model::default(), true);
+}
+
+#[test]
+fn sim_ordered() {
+    sim(Model { placement: Placement::Ordered, ..Model::default() }, false);
+}
+
+#[test]
+fn sim_with_bad_datagrams() {
+    let model = Model {
+        placement: Placement::Shuffled,
+        datagram_loss: 0.2,
+        datagram_delay: 0.5,
+        ..Model::default()
+    };
+    sim(model, false);
+}
