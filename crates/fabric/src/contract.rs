@@ -1,7 +1,8 @@
 //! The contract that all providers fulfil. Hot paths are generic over it: no virtual calls.
 
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Provider};
 use crate::error::Result;
@@ -29,6 +30,12 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// What the device can do.
     fn limits(&self) -> &Limits;
+
+    /// Time since some moment in the past, for time-outs. In `sim` it is virtual.
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
 
     /// Allocates and registers zeroed memory, aligned to a page; on huge pages where the system has
     /// them and `bytes` fill at least one.
@@ -119,7 +126,8 @@ pub trait QueuePair: Send {
     fn endpoint(&self) -> Endpoint;
 
     /// Connects to the peer's endpoint; the peer does the same with ours. Work may be posted at
-    /// once; if the peer has not connected yet, it is done when it has. Post the receives first.
+    /// once; if the peer has not connected yet, it is done when it has (where the poster's thread does the
+    /// work, as in `shm`, when it next polls or posts). Post the receives first.
     fn connect(&mut self, peer: &Endpoint) -> Result<()>;
 
     /// Posts requests, with one doorbell for all. Never waits. Requests are checked here as far as
@@ -133,7 +141,8 @@ pub trait QueuePair: Send {
     /// after something was posted.
     fn state(&self) -> State;
 
-    /// Ends the connection: outstanding work is flushed, the peer's side fails.
+    /// Ends the connection: outstanding work is flushed, and the peer's side fails, with `verbs` and `sim`
+    /// when it next waits for an answer.
     fn fail(&mut self);
 }
 

@@ -14,14 +14,19 @@
 
 pub mod conformance;
 mod contract;
+mod datagram;
 mod endpoint;
 mod error;
 mod keys;
 mod mapping;
 mod memory;
 mod place;
+mod queue;
 pub mod setup;
+pub mod shm;
 pub mod sim;
+pub mod tcp;
+mod words;
 mod work;
 
 pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};

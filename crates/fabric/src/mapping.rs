@@ -1,6 +1,7 @@
-//! Memory mappings.
+//! Anonymous and shared memory mappings.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use crate::error::{Error, Result, last_os_error};
@@ -31,6 +32,13 @@ impl Mapping {
             return Ok(mapping);
         }
         let mapping = map(bytes.max(1), flags, -1)?;
+        mapping.advise_huge();
+        Ok(mapping)
+    }
+
+    /// The whole of a shared memory file.
+    pub(crate) fn shared(file: &OwnedFd, bytes: usize) -> Result<Mapping> {
+        let mapping = map(bytes.max(1), libc::MAP_SHARED, file.as_raw_fd())?;
         mapping.advise_huge();
         Ok(mapping)
     }
@@ -72,4 +80,28 @@ fn map(bytes: usize, flags: i32, file: i32) -> Result<Mapping> {
         reason: "the system mapped it at address 0".into(),
     })?;
     Ok(Mapping { start, bytes })
+}
+
+/// A new shared memory file of `bytes` zeros, without a name: it is gone with its last user. Its
+/// length is sealed, so that no holder can make the others fault.
+pub(crate) fn memory_file(bytes: usize) -> Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let file = unsafe { libc::memfd_create(c"millstream".as_ptr(), flags) };
+    if file < 0 {
+        return Err(last_os_error("memfd_create"));
+    }
+    // SAFETY: just opened, owned by nobody else.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // SAFETY: plain calls on an open file.
+    unsafe {
+        if libc::ftruncate(file.as_raw_fd(), bytes.max(1) as libc::off_t) < 0 {
+            return Err(last_os_error("ftruncate"));
+        }
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        if libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) < 0 {
+            return Err(last_os_error("fcntl(F_ADD_SEALS)"));
+        }
+    }
+    Ok(file)
 }

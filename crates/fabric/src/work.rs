@@ -348,6 +348,9 @@ pub struct Limits {
     pub ordered_placement: bool,
     /// Whether [`Fabric::register`](crate::Fabric::register) can open memory to peers.
     pub registers_remote: bool,
+    /// Whether polling a completion queue does a network card's work, so that a thread which waits for
+    /// something to appear in its memory should poll as often as it looks.
+    pub progress_by_polling: bool,
 }
 
 /// Sizes of a queue pair.

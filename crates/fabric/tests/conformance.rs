@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use millstream_fabric::conformance::{Bed, Report, run};
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::{Model, Placement, Sim};
+use millstream_fabric::tcp::TcpDevice;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -47,4 +50,20 @@ fn sim_with_bad_datagrams() {
         ..Model::default()
     };
     sim(model, false);
+}
+
+#[test]
+fn shm() {
+    let token = Token::new([5; 32]);
+    let (a, b) = (ShmDevice::open(token).unwrap(), ShmDevice::open(token).unwrap());
+    check(run(&Bed { a: &a, b: &b, idle: &std::thread::yield_now, patience: PATIENCE }, &[]));
+    check(run(&Bed { a: &a, b: &a, idle: &std::thread::yield_now, patience: PATIENCE }, &[]));
+}
+
+#[test]
+fn tcp() {
+    let open = || TcpDevice::open(Token::new([5; 32]), "127.0.0.1:0".parse().unwrap()).unwrap();
+    let (a, b) = (open(), open());
+    check(run(&Bed { a: &a, b: &b, idle: &std::thread::yield_now, patience: PATIENCE }, &[]));
+    check(run(&Bed { a: &a, b: &a, idle: &std::thread::yield_now, patience: PATIENCE }, &[]));
 }

@@ -93,6 +93,7 @@ impl Sim {
             inline_bytes: 128,
             ordered_placement: model.placement != Placement::Shuffled,
             registers_remote: false,
+            progress_by_polling: false,
         };
         let inner = Device { sim: self.clone(), node, keys, number: device_number(), limits };
         SimDevice(Arc::new(inner))
@@ -208,6 +209,12 @@ impl Fabric for SimDevice {
 
     fn limits(&self) -> &Limits {
         &self.0.limits
+    }
+
+    /// Looking at the clock takes 50 ns, so that who waits for a time to come sees it come.
+    fn now(&self) -> Duration {
+        self.0.sim.advance(Duration::from_nanos(50));
+        self.0.sim.now()
     }
 
     fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {

@@ -1,0 +1,229 @@
+//! Datagrams over the kernel's datagram sockets, of whatever family.
+//!
+//! A queue that anybody may write to at any time is what the kernel is good at. Each datagram carries the
+//! job's token, since any process can find the socket.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, Result};
+use crate::memory::Region;
+use crate::place::place;
+use crate::queue::{Member, Queue, lock};
+use crate::setup::Token;
+use crate::work::{
+    Completion, DATAGRAM_HEADER_BYTES, Kind, Limits, Outgoing, QueueSizes, Receive, Source, Status,
+    check_source,
+};
+
+/// In front of every datagram on the wire: token, sender's number, immediate value and whether it is
+/// one.
+const WIRE_HEADER_BYTES: usize = 32 + 12;
+
+/// A datagram queue pair, known to its owner and its completion queues.
+pub(crate) struct SharedDatagram<P> {
+    pub(crate) number: u32,
+    device: u32,
+    limits: Limits,
+    token: Token,
+    sizes: QueueSizes,
+    send_queue: Arc<Queue<P>>,
+    receive_queue: Arc<Queue<P>>,
+    socket: OwnedFd,
+    used: AtomicU32,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    unsignalled: u32,
+    receives: VecDeque<(u64, Region, usize, usize)>,
+    incoming: Box<[u8]>,
+}
+
+impl<P: Member> SharedDatagram<P> {
+    /// Datagrams of a device (its number, limits and job) over a socket.
+    pub(crate) fn new(
+        number: u32,
+        (device, limits, token): (u32, Limits, Token),
+        queues: (&Arc<Queue<P>>, &Arc<Queue<P>>),
+        sizes: QueueSizes,
+        socket: OwnedFd,
+    ) -> SharedDatagram<P> {
+        SharedDatagram {
+            number,
+            device,
+            limits,
+            token,
+            sizes,
+            send_queue: queues.0.clone(),
+            receive_queue: queues.1.clone(),
+            socket,
+            used: AtomicU32::new(0),
+            inner: Mutex::new(Inner {
+                unsignalled: 0,
+                receives: VecDeque::with_capacity(sizes.receive as usize),
+                incoming: vec![0; WIRE_HEADER_BYTES + limits.datagram_bytes].into(),
+            }),
+        }
+    }
+
+    /// Whether completions of receives go to this queue.
+    pub(crate) fn receives_at(&self, queue: &Queue<P>) -> bool {
+        std::ptr::eq(&raw const *self.receive_queue, queue)
+    }
+
+    /// Takes the datagrams of this number from their queues: first that of sends, then of receives.
+    pub(crate) fn detach(queues: &[Arc<Queue<P>>; 2], number: u32) {
+        queues[1].count_waiting(false);
+        for queue in queues {
+            queue.detach(number);
+        }
+    }
+
+    pub(crate) fn free(&self, entries: u32) {
+        self.used.fetch_sub(entries, Ordering::AcqRel);
+    }
+
+    /// Sends one datagram to the socket address of this length.
+    pub(crate) fn post<A>(
+        &self,
+        address: *const libc::sockaddr,
+        length: libc::socklen_t,
+        request: &Outgoing<'_, A>,
+    ) -> Result<()> {
+        check_source(&request.source, self.device, &self.limits)?;
+        let bytes = request.source.bytes();
+        if bytes > self.limits.datagram_bytes {
+            return Err(Error::Limit {
+                what: "bytes in one datagram",
+                asked: bytes as u64,
+                max: self.limits.datagram_bytes as u64,
+            });
+        }
+        if self.used.load(Ordering::Acquire) >= self.sizes.send {
+            return Err(Error::QueueFull);
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        self.send(address, length, request);
+        let mut inner = lock(&self.inner);
+        if !request.signalled {
+            inner.unsignalled += 1;
+            return Ok(());
+        }
+        let frees = 1 + std::mem::take(&mut inner.unsignalled);
+        let completion = Completion {
+            id: request.id,
+            kind: Kind::Send,
+            queue_pair: self.number,
+            ..Completion::default()
+        };
+        self.send_queue.push(completion, frees);
+        Ok(())
+    }
+
+    /// Whatever goes wrong, the datagram is lost, as datagrams may be.
+    fn send<A>(
+        &self,
+        address: *const libc::sockaddr,
+        length: libc::socklen_t,
+        request: &Outgoing<'_, A>,
+    ) {
+        let mut header = [0; WIRE_HEADER_BYTES];
+        header[..32].copy_from_slice(self.token.bytes());
+        header[32..36].copy_from_slice(&self.number.to_le_bytes());
+        header[36..40].copy_from_slice(&request.immediate.unwrap_or(0).to_le_bytes());
+        header[40] = request.immediate.is_some().into();
+        let start = match &request.source {
+            Source::Region { region, offset, .. } => region.as_ptr().wrapping_add(*offset),
+            Source::Inline(slice) => slice.as_ptr().cast_mut(),
+        };
+        let mut parts = [
+            libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
+            libc::iovec { iov_base: start.cast(), iov_len: request.source.bytes() },
+        ];
+        // SAFETY: zeros are an empty message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = address.cast_mut().cast();
+        message.msg_namelen = length;
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: all pointers are alive; the kernel only reads the parts, and the source was checked.
+        unsafe {
+            libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags);
+        }
+    }
+
+    pub(crate) fn post_receive(&self, receive: &Receive<'_>) -> Result<()> {
+        let mut inner = lock(&self.inner);
+        if inner.receives.len() >= self.sizes.receive as usize {
+            return Err(Error::QueueFull);
+        }
+        let Some(buffer) = &receive.buffer else {
+            return Err(Error::Limit {
+                what: "bytes as room for a datagram's header",
+                asked: DATAGRAM_HEADER_BYTES as u64,
+                max: 0,
+            });
+        };
+        buffer.check(self.device)?;
+        let posted = (receive.id, buffer.region.clone(), buffer.offset, buffer.bytes);
+        inner.receives.push_back(posted);
+        Ok(())
+    }
+
+    /// Takes datagrams that have come; those without a receive are lost.
+    pub(crate) fn poll(&self, out: &mut [Completion]) -> Result<usize> {
+        let mut inner = lock(&self.inner);
+        let inner = &mut *inner;
+        let mut count = 0;
+        while count < out.len() {
+            let buffer = &mut inner.incoming;
+            // SAFETY: the buffer has the length that is named.
+            let got = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                )
+            };
+            let Ok(got) = usize::try_from(got) else { break };
+            if let Some(completion) = self.accept(inner, got) {
+                out[count] = completion;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn accept(&self, inner: &mut Inner, got: usize) -> Option<Completion> {
+        let message = inner.incoming.get(..got)?;
+        let (token, rest) = message.split_first_chunk::<32>()?;
+        let (header, data) = rest.split_first_chunk::<12>()?;
+        if !self.token.matches(token) {
+            return None;
+        }
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        let whole = DATAGRAM_HEADER_BYTES + data.len();
+        let (_, _, _, room) = inner.receives.front()?;
+        if *room < whole {
+            return None;
+        }
+        let (id, region, offset, _) = inner.receives.pop_front()?;
+        let to = region.as_ptr().wrapping_add(offset + DATAGRAM_HEADER_BYTES);
+        // SAFETY: the range was checked when posted, and has room for header and data.
+        unsafe { place(to, data.as_ptr(), data.len()) }
+        Some(Completion {
+            id,
+            status: Status::Success,
+            queue_pair: self.number,
+            kind: Kind::Receive,
+            bytes: whole as u32,
+            immediate: (header[8] != 0).then_some(word(4)),
+            source_queue_pair: word(0),
+        })
+    }
+}

@@ -1,0 +1,435 @@
+//! Provider `shm`: processes of one host, over shared memory.
+//!
+//! Regions are memory files without names, mapped by whoever writes to them: a write is a copy into the
+//! peer's memory, its last 8 bytes released last, done by the thread that posts it. Data takes no
+//! system call; a sleeping peer is woken with one (a futex). Set-up goes over a Unix socket with an
+//! abstract name, between processes of the same user that hold the same token. Nothing has a name
+//! in the file system, so nothing is left behind when a process dies, and its peers notice at once.
+//!
+//! A process that holds the token has whole regions mapped: keys, ranges and access are checked by the
+//! side that posts. What it leaves in the control blocks is checked by the side that reads it.
+//! Datagrams go through the kernel.
+
+mod layout;
+mod link;
+mod pair;
+mod service;
+
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use self::layout::RegionTable;
+use self::link::Link;
+use self::pair::Shared;
+use self::service::{Directory, PairEntry, RegionEntry, address, bind, unix_socket};
+use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
+use crate::datagram::SharedDatagram;
+use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
+use crate::error::{Error, Result, last_os_error};
+use crate::mapping::{Mapping, memory_file};
+use crate::memory::{Access, Region, Registration, device_number};
+use crate::queue::{Queue, Sleep, check_limit, lock, random_id};
+use crate::setup::Token;
+use crate::work::{
+    Completion, Limits, Outgoing, QueueSizes, Receive, Rejected, Timing, WorkRequest,
+};
+
+/// Longest inline source.
+const INLINE_BYTES: usize = 128;
+/// Longest datagram.
+const DATAGRAM_BYTES: usize = 4096;
+
+/// A process's part in shared memory.
+#[derive(Clone)]
+pub struct ShmDevice(Arc<Device>);
+
+struct Device {
+    number: u32,
+    limits: Limits,
+    /// Random, in the names of sockets and the identities of queue pairs.
+    id: u64,
+    last_pair: AtomicU32,
+    last_region: AtomicU32,
+    table: RegionTable,
+    directory: Arc<Directory>,
+    service: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(thread) = lock(&self.service).take() {
+            service::stop(&self.directory, thread);
+        }
+    }
+}
+
+impl Device {
+    fn token(&self) -> &Token {
+        &self.directory.token
+    }
+
+    /// What a queue pair is known by on this host.
+    fn identity(&self, number: u32) -> u64 {
+        self.id ^ u64::from(number).rotate_left(32)
+    }
+
+    /// The connection to the device of this id.
+    fn link(&self, id: u64) -> Result<Arc<Link>> {
+        let name = service_name(id);
+        let known = |links: &[Arc<Link>]| {
+            links.iter().find(|link| link.name == name && !link.is_lost()).cloned()
+        };
+        if let Some(link) = known(&lock(&self.directory.links)) {
+            return Ok(link);
+        }
+        // Without the lock: the service needs it, and may be the one that answers.
+        let link = Arc::new(Link::connect(&name, self.token())?);
+        lock(&self.directory.links).push(link.clone());
+        self.directory.wake();
+        Ok(link)
+    }
+}
+
+fn service_name(id: u64) -> Vec<u8> {
+    format!("millstream-{id:016x}").into_bytes()
+}
+
+fn datagram_name(id: u64, number: u32) -> Vec<u8> {
+    format!("millstream-{id:016x}-{number}").into_bytes()
+}
+
+impl ShmDevice {
+    /// Opens shared memory for a process of the job with this token.
+    pub fn open(token: Token) -> Result<ShmDevice> {
+        let id = random_id()?;
+        let listener = unix_socket(libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK)?;
+        bind(&listener, &service_name(id))?;
+        // SAFETY: a plain call on an open socket.
+        if unsafe { libc::listen(listener.as_raw_fd(), 128) } < 0 {
+            return Err(last_os_error("listen"));
+        }
+        let (table_file, table) = RegionTable::new()?;
+        let directory = Arc::new(Directory::new(token, table_file)?);
+        let thread = service::start(&directory, listener)?;
+        let limits = Limits {
+            queue_entries: 1 << 14,
+            completion_entries: 1 << 20,
+            message_bytes: 1 << 30,
+            datagram_bytes: DATAGRAM_BYTES,
+            inline_bytes: INLINE_BYTES,
+            ordered_placement: true,
+            registers_remote: false,
+            progress_by_polling: false,
+        };
+        Ok(ShmDevice(Arc::new(Device {
+            number: device_number(),
+            limits,
+            id,
+            last_pair: AtomicU32::new(0),
+            last_region: AtomicU32::new(0),
+            table,
+            directory,
+            service: Mutex::new(Some(thread)),
+        })))
+    }
+
+    fn endpoint(&self, number: u32) -> Endpoint {
+        let mut detail = [0; ENDPOINT_DETAIL_BYTES];
+        detail[..8].copy_from_slice(&self.0.id.to_le_bytes());
+        detail[8..12].copy_from_slice(&number.to_le_bytes());
+        Endpoint { provider: Provider::Shm, detail }
+    }
+
+    fn check_queues(&self, queues: [&ShmQueue; 2]) -> Result<()> {
+        match queues.iter().all(|queue| Arc::ptr_eq(&queue.device, &self.0)) {
+            true => Ok(()),
+            false => Err(Error::ForeignObject { what: "completion queue" }),
+        }
+    }
+
+    fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
+        for asked in [sizes.send, sizes.receive] {
+            check_limit("queue entries", asked, self.0.limits.queue_entries)?;
+        }
+        Ok(())
+    }
+}
+
+/// Device id and queue pair number of a peer's endpoint.
+fn parse(peer: &Endpoint) -> Result<(u64, u32)> {
+    let detail = peer.detail_for(Provider::Shm)?;
+    let id = u64::from_le_bytes(std::array::from_fn(|i| detail[i]));
+    Ok((id, u32::from_le_bytes(std::array::from_fn(|i| detail[8 + i]))))
+}
+
+/// A region's memory and its entry in the directory.
+struct Owner {
+    device: Arc<Device>,
+    key: u32,
+    _mapping: Mapping,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.device.table.clear(self.key);
+        lock(&self.device.directory.entries).regions.remove(&self.key);
+    }
+}
+
+impl Fabric for ShmDevice {
+    type Events = ShmEvents;
+    type CompletionQueue = ShmQueue;
+    type QueuePair = ShmPair;
+    type Datagram = ShmDatagram;
+
+    fn provider(&self) -> Provider {
+        Provider::Shm
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {
+        let file = memory_file(bytes)?;
+        let mapping = Mapping::shared(&file, bytes)?;
+        let start = mapping.start();
+        let mut entries = lock(&self.0.directory.entries);
+        if entries.regions.len() >= RegionTable::ENTRIES - 1 {
+            return Err(Error::Limit {
+                what: "regions",
+                asked: entries.regions.len() as u64 + 1,
+                max: RegionTable::ENTRIES as u64 - 1,
+            });
+        }
+        // A free place in the table; there is one, and 0 is no key.
+        let key = loop {
+            let key = self.0.last_region.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            if key != 0 && self.0.table.is_free(key) {
+                break key;
+            }
+        };
+        let address = start.as_ptr() as u64;
+        entries.regions.insert(key, RegionEntry { file, address, bytes: bytes as u64, access });
+        self.0.table.set(key);
+        drop(entries);
+        let registration = Registration {
+            start,
+            bytes,
+            access,
+            device: self.0.number,
+            local_key: key,
+            remote_key: key,
+            owner: Box::new(Owner { device: self.0.clone(), key, _mapping: mapping }),
+        };
+        // SAFETY: the owner keeps the mapping.
+        Ok(unsafe { Region::new(registration) })
+    }
+
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize, access: Access) -> Result<Region> {
+        if access.remote() {
+            return Err(Error::Unsupported { what: "opening memory to peers that is not its own" });
+        }
+        let registration = Registration {
+            start,
+            bytes,
+            access,
+            device: self.0.number,
+            local_key: 0,
+            remote_key: 0,
+            owner: Box::new(()),
+        };
+        // SAFETY: the caller keeps the memory.
+        Ok(unsafe { Region::new(registration) })
+    }
+
+    fn events(&self) -> Result<ShmEvents> {
+        Ok(ShmEvents { sleep: Arc::new(Sleep::new()?), seen: 0 })
+    }
+
+    fn completion_queue(&self, entries: u32, events: Option<&ShmEvents>) -> Result<ShmQueue> {
+        check_limit("completion queue entries", entries, self.0.limits.completion_entries)?;
+        let sleep = events.map(|events| events.sleep.clone());
+        let queue = Arc::new(Queue::new(entries as usize, sleep));
+        Ok(ShmQueue { device: self.0.clone(), queue })
+    }
+
+    fn queue_pair(
+        &self,
+        send: &ShmQueue,
+        receive: &ShmQueue,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<ShmPair> {
+        self.check_sizes(sizes)?;
+        self.check_queues([send, receive])?;
+        let number = self.0.last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let queues = (&send.queue, &receive.queue);
+        let (control, capacity, shared) = Shared::new(number, &self.0, queues, sizes, timing)?;
+        let shared = Arc::new(shared);
+        let bell = receive.queue.sleep.as_ref().map(|sleep| sleep.file.clone());
+        let entry = PairEntry { control, capacity, bell };
+        lock(&self.0.directory.entries).pairs.insert(number, entry);
+        Queue::attach_pair(queues, &shared);
+        let queues = [send.queue.clone(), receive.queue.clone()];
+        Ok(ShmPair { device: self.clone(), shared, queues })
+    }
+
+    fn datagram(
+        &self,
+        send: &ShmQueue,
+        receive: &ShmQueue,
+        sizes: QueueSizes,
+    ) -> Result<ShmDatagram> {
+        self.check_sizes(sizes)?;
+        self.check_queues([send, receive])?;
+        let number = self.0.last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let queues = (&send.queue, &receive.queue);
+        let socket = unix_socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK)?;
+        bind(&socket, &datagram_name(self.0.id, number))?;
+        let of = (self.0.number, self.0.limits, *self.0.token());
+        let shared = Arc::new(SharedDatagram::new(number, of, queues, sizes, socket));
+        Queue::attach_datagrams(queues, &shared);
+        let queues = [send.queue.clone(), receive.queue.clone()];
+        Ok(ShmDatagram { device: self.clone(), shared, queues })
+    }
+}
+
+/// Where a thread sleeps.
+pub struct ShmEvents {
+    sleep: Arc<Sleep>,
+    seen: u32,
+}
+
+impl Events for ShmEvents {
+    fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        let (seen, something) = self.sleep.wait(self.seen, timeout);
+        self.seen = seen;
+        Ok(something)
+    }
+}
+
+/// A completion queue.
+pub struct ShmQueue {
+    device: Arc<Device>,
+    queue: Arc<Queue<Shared>>,
+}
+
+impl CompletionQueue for ShmQueue {
+    #[inline]
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        self.queue.poll(out)
+    }
+
+    fn arm(&mut self) -> Result<()> {
+        self.queue.arm()
+    }
+}
+
+/// A reliable connection.
+pub struct ShmPair {
+    device: ShmDevice,
+    shared: Arc<Shared>,
+    queues: [Arc<Queue<Shared>>; 2],
+}
+
+impl QueuePair for ShmPair {
+    fn number(&self) -> u32 {
+        self.shared.number
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.device.endpoint(self.shared.number)
+    }
+
+    fn connect(&mut self, peer: &Endpoint) -> Result<()> {
+        let (id, number) = parse(peer)?;
+        let link = self.device.0.link(id)?;
+        let identity = id ^ u64::from(number).rotate_left(32);
+        self.shared.connect(link, identity, number)
+    }
+
+    #[inline]
+    fn post(&mut self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
+        self.shared.post(requests)
+    }
+
+    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        self.shared.post_receive(receives)
+    }
+
+    fn state(&self) -> State {
+        self.shared.state()
+    }
+
+    fn fail(&mut self) {
+        use crate::queue::Member;
+        self.shared.end();
+    }
+}
+
+impl Drop for ShmPair {
+    fn drop(&mut self) {
+        use crate::queue::Member;
+        self.shared.end();
+        lock(&self.device.0.directory.entries).pairs.remove(&self.shared.number);
+        for queue in &self.queues {
+            queue.detach(self.shared.number);
+        }
+    }
+}
+
+/// A datagram queue pair.
+pub struct ShmDatagram {
+    device: ShmDevice,
+    shared: Arc<SharedDatagram<Shared>>,
+    queues: [Arc<Queue<Shared>>; 2],
+}
+
+/// A datagram queue pair that was resolved: the name of its socket.
+#[derive(Debug, Clone)]
+pub struct ShmAddress(Vec<u8>);
+
+impl Datagram for ShmDatagram {
+    type Address = ShmAddress;
+
+    fn number(&self) -> u32 {
+        self.shared.number
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.device.endpoint(self.shared.number)
+    }
+
+    fn resolve(&mut self, peer: &Endpoint) -> Result<ShmAddress> {
+        let (id, number) = parse(peer)?;
+        Ok(ShmAddress(datagram_name(id, number)))
+    }
+
+    fn post(&mut self, requests: &[Outgoing<'_, ShmAddress>]) -> std::result::Result<(), Rejected> {
+        for (posted, request) in requests.iter().enumerate() {
+            let (address, length) = address(&request.to.0);
+            self.shared
+                .post((&raw const address).cast(), length, request)
+                .map_err(|reason| Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+
+    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        for (posted, receive) in receives.iter().enumerate() {
+            self.shared.post_receive(receive).map_err(|reason| Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ShmDatagram {
+    fn drop(&mut self) {
+        SharedDatagram::detach(&self.queues, self.shared.number);
+    }
+}

@@ -1,0 +1,706 @@
+//! Reliable connections over shared memory.
+//!
+//! Whoever posts does the work at once, on the peer's mapped memory; the peer's threads have no part in
+//! it. Only what must wait (for the peer to connect, or to post a receive) is kept, and done when
+//! its owner posts or polls.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use super::layout::{Control, SharedReceive, Taken};
+use super::link::{Link, PeerRegion};
+use super::{Device, INLINE_BYTES};
+use crate::contract::State;
+use crate::error::{Error, Result};
+use crate::keys::Need;
+use crate::memory::{Region, RemoteAddress};
+use crate::place::place;
+use crate::queue::{Member, Queue, lock};
+use crate::words::Bell;
+use crate::work::{
+    Completion, Destination, Kind, Operation, QueueSizes, Receive, Source, Status, Timing,
+    WorkRequest,
+};
+
+/// Peer regions that a connection remembers; a channel uses two or three.
+const REMEMBERED_MAX: usize = 64;
+
+/// A connection, known to its owner, its completion queues, and the service.
+pub(super) struct Shared {
+    pub(super) number: u32,
+    device: Arc<Device>,
+    sizes: QueueSizes,
+    timing: Timing,
+    send_queue: Arc<Queue<Shared>>,
+    receive_queue: Arc<Queue<Shared>>,
+    control: Control,
+    /// Send queue entries that no polled completion has freed.
+    used: AtomicU32,
+    /// Receives whose completion was polled.
+    polled: AtomicU64,
+    /// The peer's process is gone.
+    peer_gone: AtomicBool,
+    /// Some work waits.
+    waiting: AtomicBool,
+    /// The connection has failed, and who posted may not know.
+    failed: AtomicBool,
+    engine: Mutex<Engine>,
+}
+
+/// What is done under the lock. There is hardly ever anybody else who wants it.
+struct Engine {
+    state: State,
+    peer: Option<Peer>,
+    /// Posted and not done yet, oldest first.
+    pending: VecDeque<Pending>,
+    /// Entries that the next completion frees besides its own.
+    unsignalled: u32,
+    /// Posted receives in order, as this side knows them.
+    receives: VecDeque<(u64, u64)>,
+    /// Receives posted since the beginning.
+    posted: u64,
+    /// Receives of the peer's that we have taken.
+    taken: u64,
+    /// Since when the oldest pending work waits.
+    waits_since: Option<Instant>,
+    regions: Vec<PeerRegion>,
+}
+
+struct Peer {
+    link: Arc<Link>,
+    control: Control,
+    bell: Option<Bell>,
+    /// Whether the peer is known to be connected to us.
+    ready: bool,
+}
+
+/// A request that outlives its post.
+struct Pending {
+    id: u64,
+    signalled: bool,
+    source: Option<Region>,
+    inline: [u8; INLINE_BYTES],
+    operation: PendingOperation,
+}
+
+enum PendingOperation {
+    Write { range: Range, to: RemoteAddress, immediate: Option<u32> },
+    Read { range: Range, from: RemoteAddress },
+    Send { range: Range, immediate: Option<u32> },
+    FetchAdd { range: Range, at: RemoteAddress, add: u64 },
+    CompareSwap { range: Range, at: RemoteAddress, expected: u64, new: u64 },
+}
+
+#[derive(Clone, Copy)]
+struct Range {
+    offset: usize,
+    bytes: usize,
+}
+
+/// What became of an attempt.
+enum Attempt {
+    Done,
+    /// The peer is not connected to us yet.
+    NotConnected,
+    /// The peer has posted no receive.
+    NotReady,
+    Failed(Status),
+}
+
+impl Member for Shared {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    // One or two loads if nothing can be done.
+    #[inline]
+    fn poll(&self) {
+        if self.waiting.load(Ordering::Relaxed) || self.news() {
+            self.look_after(&mut lock(&self.engine));
+        }
+    }
+
+    // One or two loads if there are none.
+    #[inline]
+    fn poll_receives(&self, queue: &Queue<Shared>, out: &mut [Completion]) -> usize {
+        if !std::ptr::eq(&raw const *self.receive_queue, queue) {
+            return 0;
+        }
+        let failed = self.failed.load(Ordering::Acquire);
+        if self.control.taken() == self.polled.load(Ordering::Relaxed) && !failed {
+            return 0;
+        }
+        let mut engine = lock(&self.engine);
+        let mut count = 0;
+        while count < out.len()
+            && let Some(completion) = self.next_receive(&mut engine)
+        {
+            out[count] = completion;
+            count += 1;
+        }
+        count
+    }
+
+    fn free(&self, entries: u32) {
+        self.used.fetch_sub(entries, Ordering::AcqRel);
+    }
+
+    fn end(&self) {
+        self.fail(&mut lock(&self.engine), Status::Flushed);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        number: u32,
+        device: &Arc<Device>,
+        queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<(OwnedFd, u64, Shared)> {
+        let capacity = u64::from(sizes.receive.max(1)).next_power_of_two();
+        let (file, control) = Control::new(capacity)?;
+        let engine = Engine {
+            state: State::Fresh,
+            peer: None,
+            pending: VecDeque::with_capacity(sizes.send as usize),
+            unsignalled: 0,
+            receives: VecDeque::with_capacity(sizes.receive as usize),
+            posted: 0,
+            taken: 0,
+            waits_since: None,
+            regions: Vec::new(),
+        };
+        let shared = Shared {
+            number,
+            device: device.clone(),
+            sizes,
+            timing,
+            send_queue: queues.0.clone(),
+            receive_queue: queues.1.clone(),
+            control,
+            used: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
+            peer_gone: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            engine: Mutex::new(engine),
+        };
+        Ok((file, capacity, shared))
+    }
+
+    /// What peers know this pair by.
+    fn identity(&self) -> u64 {
+        self.device.identity(self.number)
+    }
+
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        link: Arc<Link>,
+        identity: u64,
+        number: u32,
+    ) -> Result<()> {
+        let mut engine = lock(&self.engine);
+        match engine.state {
+            State::Fresh => {}
+            State::Connected => return Err(Error::AlreadyConnected),
+            State::Failed => return Err(Error::Failed),
+        }
+        let (control, bell) = link.pair(number)?;
+        engine.peer = Some(Peer { link: link.clone(), control, bell, ready: false });
+        engine.state = State::Connected;
+        self.control.connect(identity);
+        drop(engine);
+        link.watch(self);
+        Ok(())
+    }
+
+    /// Posts one request; `engine` is this pair's.
+    fn post_one(&self, engine: &mut Engine, request: &WorkRequest<'_>) -> Result<()> {
+        match engine.state {
+            State::Connected => {}
+            State::Fresh => return Err(Error::NotConnected),
+            State::Failed => return Err(Error::Failed),
+        }
+        request.operation.check(self.device.number, &self.device.limits)?;
+        if let Operation::Read { into, .. }
+        | Operation::FetchAdd { into, .. }
+        | Operation::CompareSwap { into, .. } = &request.operation
+        {
+            check_own(into)?;
+        }
+        let used = self.used.load(Ordering::Acquire);
+        if used >= self.sizes.send {
+            return Err(Error::QueueFull);
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        if !engine.pending.is_empty() {
+            engine.pending.push_back(Pending::new(request));
+            return Ok(());
+        }
+        match self.attempt(engine, &request.operation) {
+            Attempt::Done => {
+                self.finish(engine, request.id, request.signalled, request.operation.kind());
+            }
+            Attempt::Failed(status) => {
+                let kind = request.operation.kind();
+                self.complete(engine, request.id, kind, status);
+                self.fail(engine, Status::Flushed);
+            }
+            Attempt::NotConnected | Attempt::NotReady => {
+                engine.pending.push_back(Pending::new(request));
+                engine.waits_since = Some(Instant::now());
+                self.set_waiting(true);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn post(
+        &self,
+        requests: &[WorkRequest<'_>],
+    ) -> std::result::Result<(), crate::Rejected> {
+        let mut engine = lock(&self.engine);
+        self.look_after(&mut engine);
+        for (posted, request) in requests.iter().enumerate() {
+            self.post_one(&mut engine, request)
+                .map_err(|reason| crate::Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn post_receive(
+        &self,
+        receives: &[Receive<'_>],
+    ) -> std::result::Result<(), crate::Rejected> {
+        let mut engine = lock(&self.engine);
+        self.look_after(&mut engine);
+        for (posted, receive) in receives.iter().enumerate() {
+            self.post_one_receive(&mut engine, receive)
+                .map_err(|reason| crate::Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+
+    fn post_one_receive(&self, engine: &mut Engine, receive: &Receive<'_>) -> Result<()> {
+        if engine.state == State::Failed {
+            return Err(Error::Failed);
+        }
+        if let Some(buffer) = &receive.buffer {
+            buffer.check(self.device.number)?;
+            check_own(buffer)?;
+        }
+        if engine.receives.len() >= self.sizes.receive as usize {
+            return Err(Error::QueueFull);
+        }
+        let shared = match &receive.buffer {
+            Some(Destination { region, offset, bytes }) => SharedReceive {
+                key: region.local_key(),
+                offset: *offset as u64,
+                bytes: *bytes as u64,
+            },
+            None => SharedReceive { key: 0, offset: 0, bytes: 0 },
+        };
+        engine.receives.push_back((receive.id, shared.bytes));
+        self.control.post(engine.posted, shared);
+        engine.posted += 1;
+        Ok(())
+    }
+
+    /// Does one operation on the peer's memory.
+    #[inline]
+    fn attempt(&self, engine: &mut Engine, operation: &Operation<'_>) -> Attempt {
+        let Some(peer) = engine.peer.as_mut() else { return Attempt::NotConnected };
+        match peer.control.connected_to(self.identity()) {
+            Some(true) => peer.ready = true,
+            Some(false) if !peer.ready => return Attempt::NotConnected,
+            Some(false) | None => return Attempt::Failed(Status::PeerLost),
+        }
+        let receive = if operation.takes_receive() {
+            match peer.control.posted(engine.taken) {
+                Some(receive) => Some(receive),
+                None => return Attempt::NotReady,
+            }
+        } else {
+            None
+        };
+        let status = match operation {
+            Operation::Write { source, to, .. } => {
+                let bytes = source.bytes();
+                match resolve(engine, *to, bytes as u64, Need::Write) {
+                    Some(start) => {
+                        // SAFETY: the source was checked; the target is mapped and has the room.
+                        unsafe { place(start, start_of(source), bytes) }
+                        Status::Success
+                    }
+                    None => Status::RemoteAccess,
+                }
+            }
+            Operation::Send { source, .. } => send_into(engine, source, receive),
+            Operation::Read { into, from } => {
+                match resolve(engine, *from, into.bytes as u64, Need::Read) {
+                    Some(start) => {
+                        let to = into.region.as_ptr().wrapping_add(into.offset);
+                        // SAFETY: the destination was checked; the peer's range is mapped.
+                        unsafe { place(to, start, into.bytes) }
+                        Status::Success
+                    }
+                    None => Status::RemoteAccess,
+                }
+            }
+            Operation::FetchAdd { into, at, add } => {
+                atomic(engine, into, *at, |word| word.fetch_add(*add, Ordering::SeqCst))
+            }
+            Operation::CompareSwap { into, at, expected, new } => {
+                atomic(engine, into, *at, |word| {
+                    let order = Ordering::SeqCst;
+                    word.compare_exchange(*expected, *new, order, order).unwrap_or_else(|old| old)
+                })
+            }
+        };
+        if receive.is_some() && status != Status::RemoteAccess {
+            take_receive(engine, operation, status);
+        }
+        match status {
+            Status::Success => Attempt::Done,
+            status => Attempt::Failed(status),
+        }
+    }
+
+    /// Success of the oldest work.
+    #[inline]
+    fn finish(&self, engine: &mut Engine, id: u64, signalled: bool, kind: Kind) {
+        if signalled {
+            self.complete(engine, id, kind, Status::Success);
+        } else {
+            engine.unsignalled += 1;
+        }
+    }
+
+    fn complete(&self, engine: &mut Engine, id: u64, kind: Kind, status: Status) {
+        let frees = 1 + std::mem::take(&mut engine.unsignalled);
+        let completion =
+            Completion { id, status, kind, queue_pair: self.number, ..Completion::default() };
+        self.send_queue.push(completion, frees);
+    }
+
+    fn set_waiting(&self, waiting: bool) {
+        if self.waiting.swap(waiting, Ordering::AcqRel) != waiting {
+            self.send_queue.count_waiting(waiting);
+        }
+    }
+
+    /// Whether the peer has failed or gone and this side does not know it yet.
+    #[inline]
+    fn news(&self) -> bool {
+        (self.control.told_failed() || self.peer_gone.load(Ordering::Acquire))
+            && !self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Notices a peer's end, and tries pending work again.
+    #[inline]
+    fn look_after(&self, engine: &mut Engine) {
+        if self.news() && engine.state == State::Connected {
+            self.fail(engine, Status::PeerLost);
+        }
+        if !engine.pending.is_empty() {
+            self.try_pending(engine);
+        }
+    }
+
+    fn try_pending(&self, engine: &mut Engine) {
+        while engine.state == State::Connected {
+            let Some(pending) = engine.pending.pop_front() else { break };
+            let operation = pending.operation();
+            let kind = operation.kind();
+            let (patience, late) = match self.attempt(engine, &operation) {
+                Attempt::Done => {
+                    engine.waits_since = None;
+                    self.finish(engine, pending.id, pending.signalled, kind);
+                    continue;
+                }
+                Attempt::Failed(status) => {
+                    self.complete(engine, pending.id, kind, status);
+                    self.fail(engine, Status::Flushed);
+                    break;
+                }
+                Attempt::NotConnected => (Some(self.timing.silence), Status::PeerLost),
+                Attempt::NotReady => (self.timing.receiver_not_ready, Status::ReceiverNotReady),
+            };
+            let since = *engine.waits_since.get_or_insert_with(Instant::now);
+            if patience.is_some_and(|patience: Duration| since.elapsed() >= patience) {
+                self.complete(engine, pending.id, kind, late);
+                self.fail(engine, Status::Flushed);
+            } else {
+                engine.pending.push_front(pending);
+            }
+            break;
+        }
+        self.set_waiting(!engine.pending.is_empty());
+    }
+
+    /// The connection is broken: what is pending ends with `status` and then flushed, receives are
+    /// flushed when polled, the peer is told.
+    fn fail(&self, engine: &mut Engine, status: Status) {
+        if engine.state == State::Failed {
+            return;
+        }
+        engine.state = State::Failed;
+        self.control.fail();
+        if let Some(peer) = &engine.peer {
+            peer.control.tell_failed();
+            if let Some(bell) = &peer.bell {
+                bell.ring();
+            }
+        }
+        let mut status = status;
+        for pending in std::mem::take(&mut engine.pending) {
+            self.complete(engine, pending.id, pending.operation().kind(), status);
+            status = Status::Flushed;
+        }
+        self.set_waiting(false);
+        self.failed.store(true, Ordering::Release);
+        self.send_queue.wake();
+        self.receive_queue.wake();
+    }
+
+    /// The service found the peer's process gone.
+    pub(super) fn peer_is_gone(&self) {
+        self.peer_gone.store(true, Ordering::Release);
+        self.send_queue.wake();
+        self.receive_queue.wake();
+    }
+
+    pub(super) fn state(&self) -> State {
+        let mut engine = lock(&self.engine);
+        self.look_after(&mut engine);
+        engine.state
+    }
+
+    fn next_receive(&self, engine: &mut MutexGuard<'_, Engine>) -> Option<Completion> {
+        let number = self.polled.load(Ordering::Relaxed);
+        let taken = self.control.taken();
+        let base = Completion { queue_pair: self.number, ..Completion::default() };
+        if taken == number {
+            // Nothing more came: of a failed pair the rest is flushed.
+            let (id, _) = if engine.state == State::Failed {
+                engine.receives.pop_front()?
+            } else {
+                return None;
+            };
+            return Some(Completion { id, status: Status::Flushed, kind: Kind::Receive, ..base });
+        }
+        let (id, room) = match engine.receives.front() {
+            Some(first) if taken.wrapping_sub(number) <= engine.receives.len() as u64 => *first,
+            // The peer claims more receives than there are.
+            _ => {
+                self.polled.store(taken, Ordering::Relaxed);
+                self.fail(engine, Status::Flushed);
+                return None;
+            }
+        };
+        engine.receives.pop_front();
+        self.polled.store(number + 1, Ordering::Relaxed);
+        let Taken { kind, bytes, immediate } = self.control.result(number);
+        let (status, kind) = match kind {
+            0 if u64::from(bytes) <= room => (Status::Success, Kind::Receive),
+            1 => (Status::Success, Kind::ReceiveWrite),
+            _ => (Status::Length, Kind::Receive),
+        };
+        if status != Status::Success {
+            self.fail(engine, Status::Flushed);
+        }
+        Some(Completion { id, status, kind, bytes, immediate, ..base })
+    }
+}
+
+/// That peers and we write into memory that was allocated here: other memory has no file.
+fn check_own(destination: &Destination<'_>) -> Result<()> {
+    if destination.region.remote().key == 0 {
+        return Err(Error::Unsupported {
+            what: "receiving or reading into memory that the fabric did not allocate",
+        });
+    }
+    Ok(())
+}
+
+#[inline]
+fn start_of(source: &Source<'_>) -> *const u8 {
+    match source {
+        Source::Region { region, offset, .. } => region.as_ptr().wrapping_add(*offset),
+        Source::Inline(slice) => slice.as_ptr(),
+    }
+}
+
+/// Where a peer's memory is here.
+#[inline]
+fn resolve(engine: &mut Engine, at: RemoteAddress, bytes: u64, need: Need) -> Option<*mut u8> {
+    region(engine, at.key)?.resolve(at.address, bytes, need)
+}
+
+/// A peer's region, if it lives. Asks the peer's service the first time.
+#[inline]
+fn region(engine: &mut Engine, key: u32) -> Option<&PeerRegion> {
+    let peer = engine.peer.as_ref()?;
+    let found = engine.regions.iter().position(|region| region.key == key);
+    if !peer.link.lives(key) {
+        if let Some(index) = found {
+            engine.regions.swap_remove(index);
+        }
+        return None;
+    }
+    match found {
+        Some(index) => engine.regions.get(index),
+        None => {
+            // Whatever goes wrong here, the region can not be reached.
+            let region = peer.link.region(key).ok()??;
+            if engine.regions.len() == REMEMBERED_MAX {
+                engine.regions.remove(0);
+            }
+            engine.regions.push(region);
+            engine.regions.last()
+        }
+    }
+}
+
+fn atomic(
+    engine: &mut Engine,
+    into: &Destination<'_>,
+    at: RemoteAddress,
+    change: impl Fn(&AtomicU64) -> u64,
+) -> Status {
+    let Some(start) = resolve(engine, at, 8, Need::Atomic) else { return Status::RemoteAccess };
+    // SAFETY: resolved for an atomic: 8 bytes, mapped; the mapping begins at a page as the peer's does.
+    let old = change(unsafe { AtomicU64::from_ptr(start.cast()) }).to_ne_bytes();
+    let to = into.region.as_ptr().wrapping_add(into.offset);
+    // SAFETY: the destination was checked and has 8 bytes.
+    unsafe { place(to, old.as_ptr(), 8) }
+    Status::Success
+}
+
+/// Copies a send's bytes into the peer's receive.
+fn send_into(engine: &mut Engine, source: &Source<'_>, receive: Option<SharedReceive>) -> Status {
+    let Some(receive) = receive else { return Status::InvalidRequest };
+    let bytes = source.bytes();
+    if bytes as u64 > receive.bytes {
+        return Status::InvalidRequest;
+    }
+    if bytes == 0 {
+        return Status::Success;
+    }
+    let room =
+        region(engine, receive.key).and_then(|region| region.inside(receive.offset, receive.bytes));
+    let Some(start) = room else { return Status::RemoteOperation };
+    // SAFETY: the source was checked; the receive's range is mapped and has the room.
+    unsafe { place(start, start_of(source), bytes) }
+    Status::Success
+}
+
+/// Tells the peer that its oldest receive was taken.
+fn take_receive(engine: &mut Engine, operation: &Operation<'_>, status: Status) {
+    let Some(peer) = &engine.peer else { return };
+    let (kind, bytes, immediate) = match operation {
+        Operation::Send { source, immediate } => (0, source.bytes(), *immediate),
+        Operation::Write { source, immediate, .. } => (1, source.bytes(), *immediate),
+        _ => return,
+    };
+    let kind = if status == Status::Success { kind } else { u8::MAX };
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    peer.control.take(engine.taken, Taken { kind, bytes, immediate });
+    engine.taken += 1;
+    if let Some(bell) = &peer.bell {
+        bell.event();
+    }
+}
+
+impl Pending {
+    fn new(request: &WorkRequest<'_>) -> Pending {
+        let mut pending = Pending {
+            id: request.id,
+            signalled: request.signalled,
+            source: None,
+            inline: [0; INLINE_BYTES],
+            operation: PendingOperation::Send {
+                range: Range { offset: 0, bytes: 0 },
+                immediate: None,
+            },
+        };
+        pending.operation = match &request.operation {
+            Operation::Write { source, to, immediate } => PendingOperation::Write {
+                range: pending.keep_source(source),
+                to: *to,
+                immediate: *immediate,
+            },
+            Operation::Send { source, immediate } => {
+                PendingOperation::Send { range: pending.keep_source(source), immediate: *immediate }
+            }
+            Operation::Read { into, from } => {
+                PendingOperation::Read { range: pending.keep(into), from: *from }
+            }
+            Operation::FetchAdd { into, at, add } => {
+                PendingOperation::FetchAdd { range: pending.keep(into), at: *at, add: *add }
+            }
+            Operation::CompareSwap { into, at, expected, new } => PendingOperation::CompareSwap {
+                range: pending.keep(into),
+                at: *at,
+                expected: *expected,
+                new: *new,
+            },
+        };
+        pending
+    }
+
+    fn keep_source(&mut self, source: &Source<'_>) -> Range {
+        match *source {
+            Source::Region { region, offset, bytes } => {
+                self.source = Some(region.clone());
+                Range { offset, bytes }
+            }
+            Source::Inline(slice) => {
+                self.inline[..slice.len()].copy_from_slice(slice);
+                Range { offset: 0, bytes: slice.len() }
+            }
+        }
+    }
+
+    fn keep(&mut self, into: &Destination<'_>) -> Range {
+        self.source = Some(into.region.clone());
+        Range { offset: into.offset, bytes: into.bytes }
+    }
+
+    fn source(&self, range: Range) -> Source<'_> {
+        let Range { offset, bytes } = range;
+        match &self.source {
+            Some(region) => Source::Region { region, offset, bytes },
+            None => Source::Inline(&self.inline[offset..offset + bytes]),
+        }
+    }
+
+    fn operation(&self) -> Operation<'_> {
+        let into = |range: Range| {
+            let region = self.source.as_ref()?;
+            Some(Destination { region, offset: range.offset, bytes: range.bytes })
+        };
+        let empty = Operation::Send { source: Source::Inline(&[]), immediate: None };
+        match self.operation {
+            PendingOperation::Write { range, to, immediate } => {
+                Operation::Write { source: self.source(range), to, immediate }
+            }
+            PendingOperation::Send { range, immediate } => {
+                Operation::Send { source: self.source(range), immediate }
+            }
+            PendingOperation::Read { range, from } => {
+                into(range).map_or(empty, |into| Operation::Read { into, from })
+            }
+            PendingOperation::FetchAdd { range, at, add } => {
+                into(range).map_or(empty, |into| Operation::FetchAdd { into, at, add })
+            }
+            PendingOperation::CompareSwap { range, at, expected, new } => {
+                into(range).map_or(empty, |into| Operation::CompareSwap { into, at, expected, new })
+            }
+        }
+    }
+}

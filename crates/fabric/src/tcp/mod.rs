@@ -1,0 +1,503 @@
+//! Provider `tcp`: anywhere.
+//!
+//! For machines without RDMA. A thread plays the network card: it receives straight into the memory
+//! that a request names, holding the last 8 bytes back until all others are there, so that the target's
+//! workers need not make progress. A worker that polls does the card's work itself, and the thread
+//! steps back.
+//!
+//! Either side of a queue pair opens a connection of its own for its requests. A closed connection is an
+//! error at once; a peer that falls silent is noticed within twice [`Timing::silence`], since both
+//! sides ask each other every quarter of it. Keys, ranges and access are checked at the target. Nothing
+//! on the wire is secret. Datagrams go over UDP and carry the token.
+
+mod card;
+mod frame;
+mod incoming;
+mod pair;
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use self::frame::fuzz;
+
+use self::card::{Card, Outgoing};
+use self::frame::{ANSWER_BYTES, Greeting, check_answer};
+use self::pair::Shared;
+use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
+use crate::datagram::SharedDatagram;
+use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
+use crate::error::{Error, Result};
+use crate::keys::KeyTable;
+use crate::mapping::Mapping;
+use crate::memory::{Access, Region, device_number};
+use crate::queue::{Queue, Sleep, Waker, check_limit, lock, random_id};
+use crate::setup::{SetupError, Token};
+use crate::work::{
+    Completion, Limits, Outgoing as OutgoingDatagram, QueueSizes, Receive, Rejected, Timing,
+    WorkRequest,
+};
+
+/// Longest inline source.
+const INLINE_BYTES: usize = 128;
+/// Longest message.
+const MESSAGE_BYTES: usize = 1 << 30;
+/// Longest datagram.
+const DATAGRAM_BYTES: usize = 4096;
+/// A set-up call may take so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A peer that has closed its connection may still have said why on ours.
+const CLOSING: Duration = Duration::from_millis(20);
+
+/// A process's part in a fabric over TCP.
+#[derive(Clone)]
+pub struct TcpDevice(Arc<Handle>);
+
+/// Ends the thread with the last user's handle.
+struct Handle {
+    device: Arc<Device>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.device.stop.store(true, Ordering::Release);
+        self.device.wake();
+        if let Some(thread) = lock(&self.thread).take() {
+            drop(thread.join());
+        }
+    }
+}
+
+struct Device {
+    number: u32,
+    limits: Limits,
+    token: Token,
+    /// Random, in the endpoints of queue pairs.
+    id: u64,
+    address: SocketAddr,
+    keys: Arc<KeyTable>,
+    last_pair: AtomicU32,
+    pairs: Mutex<HashMap<u32, Weak<Shared>>>,
+    card: Mutex<Card>,
+    /// Connections that the card has not seen yet.
+    fresh: Mutex<Vec<Outgoing>>,
+    stop: AtomicBool,
+    wake: Waker,
+    start: Instant,
+    /// When a worker last did the card's work, in microseconds since `start`; 0 for long ago.
+    driven: AtomicU64,
+}
+
+impl Device {
+    /// Lets the thread look again.
+    fn wake(&self) {
+        self.wake.wake();
+    }
+
+    fn hear(&self) {
+        self.wake.hear();
+    }
+
+    /// Whether a worker does the card's work now.
+    fn is_driven(&self, within: Duration) -> bool {
+        let driven = self.driven.load(Ordering::Relaxed);
+        let now = self.start.elapsed().as_micros() as u64;
+        driven != 0 && now.saturating_sub(driven) < within.as_micros() as u64
+    }
+
+    /// A worker does the card's work.
+    fn drive(self: &Arc<Self>) {
+        if let Ok(mut card) = self.card.try_lock() {
+            card.turn(self);
+            let now = self.start.elapsed().as_micros() as u64;
+            self.driven.store(now.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// No worker does the card's work any more.
+    fn hand_back(&self) {
+        if self.driven.swap(0, Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+    }
+
+    /// Opens a connection to a peer's pair.
+    fn open(&self, from: u32, peer: &Peer) -> Result<TcpStream> {
+        let io = |call| move |source| Error::Os { call, source };
+        let stream = TcpStream::connect_timeout(&peer.address, PATIENCE)
+            .map_err(io("connecting to a peer"))?;
+        stream.set_nodelay(true).map_err(io("setsockopt(TCP_NODELAY)"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(io("setsockopt(SO_RCVTIMEO)"))?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(io("setsockopt(SO_SNDTIMEO)"))?;
+        let greeting = Greeting { device: self.id, from, to: peer.number };
+        let mut answer = [0; ANSWER_BYTES];
+        (&stream).write_all(&greeting.encode(&self.token)).map_err(SetupError::from)?;
+        (&stream).read_exact(&mut answer).map_err(SetupError::from)?;
+        check_answer(&answer, &self.token)?;
+        stream.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
+        Ok(stream)
+    }
+}
+
+/// What an endpoint says.
+struct Peer {
+    device: u64,
+    number: u32,
+    address: SocketAddr,
+}
+
+fn encode(device: u64, number: u32, address: SocketAddr) -> Endpoint {
+    let mut detail = [0; ENDPOINT_DETAIL_BYTES];
+    detail[..8].copy_from_slice(&device.to_le_bytes());
+    detail[8..12].copy_from_slice(&number.to_le_bytes());
+    detail[12..14].copy_from_slice(&address.port().to_le_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            detail[14] = 4;
+            detail[15..19].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            detail[14] = 6;
+            detail[15..31].copy_from_slice(&ip.octets());
+        }
+    }
+    Endpoint { provider: Provider::Tcp, detail }
+}
+
+fn parse(endpoint: &Endpoint) -> Result<Peer> {
+    let detail = endpoint.detail_for(Provider::Tcp)?;
+    let ip = match detail[14] {
+        4 => IpAddr::V4(Ipv4Addr::from(std::array::from_fn::<u8, 4, _>(|i| detail[15 + i]))),
+        6 => IpAddr::V6(Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| detail[15 + i]))),
+        _ => return Err(Error::BadEndpoint { reason: "it has no IP address" }),
+    };
+    let port = u16::from_le_bytes(std::array::from_fn(|i| detail[12 + i]));
+    Ok(Peer {
+        device: u64::from_le_bytes(std::array::from_fn(|i| detail[i])),
+        number: u32::from_le_bytes(std::array::from_fn(|i| detail[8 + i])),
+        address: SocketAddr::new(ip, port),
+    })
+}
+
+impl TcpDevice {
+    /// Listens at `address`, which peers have to be able to reach as it is written (port 0 takes any
+    /// free one), for processes of the job with this token.
+    pub fn open(token: Token, address: SocketAddr) -> Result<TcpDevice> {
+        let io = |call| move |source| Error::Os { call, source };
+        let listener = TcpListener::bind(address).map_err(io("listening for peers"))?;
+        listener.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
+        let address = listener.local_addr().map_err(io("getsockname"))?;
+        let limits = Limits {
+            queue_entries: 1 << 14,
+            completion_entries: 1 << 20,
+            message_bytes: MESSAGE_BYTES,
+            datagram_bytes: DATAGRAM_BYTES,
+            inline_bytes: INLINE_BYTES,
+            ordered_placement: true,
+            registers_remote: false,
+            progress_by_polling: true,
+        };
+        let device = Arc::new(Device {
+            number: device_number(),
+            limits,
+            token,
+            id: random_id()?,
+            address,
+            keys: Arc::default(),
+            last_pair: AtomicU32::new(0),
+            pairs: Mutex::default(),
+            card: Mutex::new(Card::new(listener)),
+            fresh: Mutex::default(),
+            stop: AtomicBool::new(false),
+            wake: Waker::new()?,
+            start: Instant::now(),
+            driven: AtomicU64::new(0),
+        });
+        let for_thread = device.clone();
+        let thread = std::thread::Builder::new()
+            .name("millstream-tcp".into())
+            .spawn(move || card::run(&for_thread))
+            .map_err(io("starting a thread"))?;
+        Ok(TcpDevice(Arc::new(Handle { device, thread: Mutex::new(Some(thread)) })))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0.device.address
+    }
+
+    fn device(&self) -> &Arc<Device> {
+        &self.0.device
+    }
+
+    fn check(&self, sizes: QueueSizes, queues: [&TcpQueue; 2]) -> Result<()> {
+        for asked in [sizes.send, sizes.receive] {
+            check_limit("queue entries", asked, self.device().limits.queue_entries)?;
+        }
+        match queues.iter().all(|queue| Arc::ptr_eq(&queue.device.0, &self.0)) {
+            true => Ok(()),
+            false => Err(Error::ForeignObject { what: "completion queue" }),
+        }
+    }
+
+    fn next_number(&self) -> u32 {
+        self.device().last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+}
+
+impl Fabric for TcpDevice {
+    type Events = TcpEvents;
+    type CompletionQueue = TcpQueue;
+    type QueuePair = TcpPair;
+    type Datagram = TcpDatagram;
+
+    fn provider(&self) -> Provider {
+        Provider::Tcp
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.device().limits
+    }
+
+    fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {
+        let memory = Arc::new(Mapping::anonymous(bytes)?);
+        Ok(self.device().keys.add(self.device().number, memory, bytes, access))
+    }
+
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize, access: Access) -> Result<Region> {
+        if access.remote() {
+            return Err(Error::Unsupported { what: "opening memory to peers that is not its own" });
+        }
+        Ok(self.device().keys.add_foreign(self.device().number, start, bytes))
+    }
+
+    fn events(&self) -> Result<TcpEvents> {
+        Ok(TcpEvents { device: self.clone(), sleep: Arc::new(Sleep::new()?), seen: 0 })
+    }
+
+    fn completion_queue(&self, entries: u32, events: Option<&TcpEvents>) -> Result<TcpQueue> {
+        let max = self.device().limits.completion_entries;
+        check_limit("completion queue entries", entries, max)?;
+        let sleep = events.map(|events| events.sleep.clone());
+        let queue = Arc::new(Queue::new(entries as usize, sleep));
+        Ok(TcpQueue { device: self.clone(), queue })
+    }
+
+    fn queue_pair(
+        &self,
+        send: &TcpQueue,
+        receive: &TcpQueue,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<TcpPair> {
+        self.check(sizes, [send, receive])?;
+        let number = self.next_number();
+        let queues = (&send.queue, &receive.queue);
+        let shared = Arc::new(Shared::new(number, self.device(), queues, sizes, timing));
+        lock(&self.device().pairs).insert(number, Arc::downgrade(&shared));
+        Queue::attach_pair(queues, &shared);
+        let queues = [send.queue.clone(), receive.queue.clone()];
+        Ok(TcpPair { device: self.clone(), shared, queues })
+    }
+
+    fn datagram(
+        &self,
+        send: &TcpQueue,
+        receive: &TcpQueue,
+        sizes: QueueSizes,
+    ) -> Result<TcpDatagram> {
+        self.check(sizes, [send, receive])?;
+        let number = self.next_number();
+        let io = |call| move |source| Error::Os { call, source };
+        let socket = UdpSocket::bind((self.device().address.ip(), 0)).map_err(io("bind"))?;
+        socket.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
+        let address = socket.local_addr().map_err(io("getsockname"))?;
+        let Device { number: device, limits, token, .. } = &**self.device();
+        let queues = (&send.queue, &receive.queue);
+        let socket = OwnedFd::from(socket);
+        let shared = SharedDatagram::new(number, (*device, *limits, *token), queues, sizes, socket);
+        let shared = Arc::new(shared);
+        Queue::attach_datagrams(queues, &shared);
+        let queues = [send.queue.clone(), receive.queue.clone()];
+        Ok(TcpDatagram { device: self.clone(), shared, queues, address })
+    }
+}
+
+/// Where a thread sleeps.
+pub struct TcpEvents {
+    device: TcpDevice,
+    sleep: Arc<Sleep>,
+    seen: u32,
+}
+
+impl Events for TcpEvents {
+    fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        self.device.device().hand_back();
+        let (seen, something) = self.sleep.wait(self.seen, timeout);
+        self.seen = seen;
+        Ok(something)
+    }
+}
+
+/// A completion queue.
+pub struct TcpQueue {
+    device: TcpDevice,
+    queue: Arc<Queue<Shared>>,
+}
+
+impl CompletionQueue for TcpQueue {
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        self.device.device().drive();
+        self.queue.poll(out)
+    }
+
+    fn arm(&mut self) -> Result<()> {
+        self.queue.arm()
+    }
+}
+
+/// A reliable connection.
+pub struct TcpPair {
+    device: TcpDevice,
+    shared: Arc<Shared>,
+    queues: [Arc<Queue<Shared>>; 2],
+}
+
+impl QueuePair for TcpPair {
+    fn number(&self) -> u32 {
+        self.shared.number
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        encode(self.device.device().id, self.shared.number, self.device.address())
+    }
+
+    fn connect(&mut self, peer: &Endpoint) -> Result<()> {
+        let peer = parse(peer)?;
+        self.shared.check_fresh()?;
+        let device = self.device.device();
+        let stream = device.open(self.shared.number, &peer)?;
+        let writer = stream
+            .try_clone()
+            .map_err(|source| Error::Os { call: "duplicating a descriptor", source })?;
+        self.shared.connected((peer.device, peer.number), Arc::new(OwnedFd::from(writer)));
+        lock(&device.fresh).push(Outgoing::new(stream, self.shared.clone()));
+        device.wake();
+        Ok(())
+    }
+
+    fn post(&mut self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
+        self.shared.post(requests)
+    }
+
+    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        self.shared.post_receive(receives)
+    }
+
+    fn state(&self) -> State {
+        self.shared.state()
+    }
+
+    fn fail(&mut self) {
+        use crate::queue::Member;
+        self.shared.end();
+    }
+}
+
+impl Drop for TcpPair {
+    fn drop(&mut self) {
+        use crate::queue::Member;
+        self.shared.end();
+        lock(&self.device.device().pairs).remove(&self.shared.number);
+        for queue in &self.queues {
+            queue.detach(self.shared.number);
+        }
+    }
+}
+
+/// A datagram queue pair.
+pub struct TcpDatagram {
+    device: TcpDevice,
+    shared: Arc<SharedDatagram<Shared>>,
+    queues: [Arc<Queue<Shared>>; 2],
+    address: SocketAddr,
+}
+
+/// A datagram queue pair that was resolved.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpAddress(SocketAddr);
+
+impl Datagram for TcpDatagram {
+    type Address = TcpAddress;
+
+    fn number(&self) -> u32 {
+        self.shared.number
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        encode(self.device.device().id, self.shared.number, self.address)
+    }
+
+    fn resolve(&mut self, peer: &Endpoint) -> Result<TcpAddress> {
+        Ok(TcpAddress(parse(peer)?.address))
+    }
+
+    fn post(
+        &mut self,
+        requests: &[OutgoingDatagram<'_, TcpAddress>],
+    ) -> std::result::Result<(), Rejected> {
+        for (posted, request) in requests.iter().enumerate() {
+            let (address, length) = internet(&request.to.0);
+            self.shared
+                .post((&raw const address).cast(), length, request)
+                .map_err(|reason| Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+
+    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        for (posted, receive) in receives.iter().enumerate() {
+            self.shared.post_receive(receive).map_err(|reason| Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TcpDatagram {
+    fn drop(&mut self) {
+        SharedDatagram::detach(&self.queues, self.shared.number);
+    }
+}
+
+/// An address as the system wants it.
+fn internet(address: &SocketAddr) -> (libc::sockaddr_in6, libc::socklen_t) {
+    // SAFETY: zeros are a valid address.
+    let mut six: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+    match address {
+        SocketAddr::V6(address) => {
+            six.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            six.sin6_port = address.port().to_be();
+            six.sin6_addr.s6_addr = address.ip().octets();
+            six.sin6_scope_id = address.scope_id();
+            (six, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
+        }
+        SocketAddr::V4(address) => {
+            let four = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: address.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the smaller address lies at the start of the larger; both are plain bytes.
+            unsafe { (&raw mut six).cast::<libc::sockaddr_in>().write(four) };
+            (six, size_of::<libc::sockaddr_in>() as libc::socklen_t)
+        }
+    }
+}

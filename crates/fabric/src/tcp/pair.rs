@@ -1,0 +1,584 @@
+//! Reliable connections over TCP, as their owner sees them.
+//!
+//! Either side opens a connection to the other: requests go out on one's own, acknowledgements come
+//! back on it. So a request that waits for a receive holds up nothing of the other direction.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::frame::{Frame, FrameKind, HEADER_BYTES};
+use super::{Device, INLINE_BYTES};
+use crate::contract::State;
+use crate::error::{Error, Result};
+use crate::memory::Region;
+use crate::place::place;
+use crate::queue::{Member, Queue, lock};
+use crate::work::{
+    Completion, Destination, Kind, Operation, QueueSizes, Receive, Rejected, Source, Status,
+    Timing, WorkRequest,
+};
+
+/// Parts of one system call: header and bytes of so many requests.
+const PARTS: usize = 32;
+
+/// A connection, known to its owner, its completion queues, and the card.
+pub(super) struct Shared {
+    pub(super) number: u32,
+    device: Arc<Device>,
+    sizes: QueueSizes,
+    pub(super) timing: Timing,
+    send_queue: Arc<Queue<Shared>>,
+    receive_queue: Arc<Queue<Shared>>,
+    /// Send queue entries that no polled completion has freed.
+    used: AtomicU32,
+    /// Whether the socket has no room for what is to be sent.
+    congested: AtomicBool,
+    failed: AtomicBool,
+    engine: Mutex<Engine>,
+}
+
+struct Engine {
+    state: State,
+    peer: Option<(u64, u32)>,
+    /// Our connection.
+    socket: Option<Arc<OwnedFd>>,
+    /// Requests that are not acknowledged, oldest first.
+    work: VecDeque<Work>,
+    /// Number of the oldest; the first of all is 1.
+    first: u64,
+    /// How many of them are sent whole, and how many bytes of the next.
+    sent: usize,
+    sent_bytes: usize,
+    /// Entries that the next completion frees besides its own.
+    unsignalled: u32,
+    receives: VecDeque<PostedReceive>,
+    /// The peer has taken up our connection.
+    open: bool,
+    /// When the peer was heard of, and when we said something.
+    heard: Instant,
+    spoke: Instant,
+    /// Since when the peer has had no receive for us.
+    not_ready: Option<Instant>,
+    /// Since when the peer's connection has been closed.
+    closing: Option<Instant>,
+}
+
+/// A receive that was posted.
+pub(super) struct PostedReceive {
+    id: u64,
+    buffer: Option<(Region, usize, usize)>,
+}
+
+impl PostedReceive {
+    fn room(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |(_, _, bytes)| *bytes)
+    }
+}
+
+struct Work {
+    id: u64,
+    signalled: bool,
+    /// `None`: a question whether the peer is there.
+    kind: Option<Kind>,
+    header: [u8; HEADER_BYTES],
+    payload: Payload,
+    into: Option<(Region, usize, usize)>,
+}
+
+enum Payload {
+    None,
+    Region(Region, usize, usize),
+    Inline([u8; INLINE_BYTES], usize),
+}
+
+impl Payload {
+    fn new(source: &Source<'_>) -> Payload {
+        match *source {
+            Source::Region { region, offset, bytes } => {
+                Payload::Region(region.clone(), offset, bytes)
+            }
+            Source::Inline(slice) => {
+                let mut bytes = [0; INLINE_BYTES];
+                bytes[..slice.len()].copy_from_slice(slice);
+                Payload::Inline(bytes, slice.len())
+            }
+        }
+    }
+
+    fn part(&self) -> (*const u8, usize) {
+        match self {
+            Payload::None => (std::ptr::null(), 0),
+            Payload::Region(region, offset, bytes) => {
+                (region.as_ptr().wrapping_add(*offset), *bytes)
+            }
+            Payload::Inline(bytes, length) => (bytes.as_ptr(), *length),
+        }
+    }
+}
+
+impl Work {
+    fn new(request: &WorkRequest<'_>) -> Work {
+        let keep = |into: &Destination<'_>| Some((into.region.clone(), into.offset, into.bytes));
+        let length = |source: &Source<'_>| source.bytes() as u32;
+        let (mut frame, payload, into) = match &request.operation {
+            Operation::Write { source, to, immediate } => {
+                let mut frame = Frame::new(FrameKind::Write);
+                frame.bytes = length(source);
+                frame.immediate = *immediate;
+                (frame.key, frame.address) = (to.key, to.address);
+                (frame, Payload::new(source), None)
+            }
+            Operation::Send { source, immediate } => {
+                let mut frame = Frame::new(FrameKind::Send);
+                frame.bytes = length(source);
+                frame.immediate = *immediate;
+                (frame, Payload::new(source), None)
+            }
+            Operation::Read { into, from } => {
+                let mut frame = Frame::new(FrameKind::Read);
+                frame.bytes = into.bytes as u32;
+                (frame.key, frame.address) = (from.key, from.address);
+                (frame, Payload::None, keep(into))
+            }
+            Operation::FetchAdd { into, at, add } => {
+                let mut frame = Frame::new(FrameKind::FetchAdd);
+                (frame.key, frame.address, frame.first) = (at.key, at.address, *add);
+                (frame, Payload::None, keep(into))
+            }
+            Operation::CompareSwap { into, at, expected, new } => {
+                let mut frame = Frame::new(FrameKind::CompareSwap);
+                (frame.key, frame.address) = (at.key, at.address);
+                (frame.first, frame.second) = (*expected, *new);
+                (frame, Payload::None, keep(into))
+            }
+        };
+        frame.signalled = request.signalled;
+        Work {
+            id: request.id,
+            signalled: request.signalled,
+            kind: Some(request.operation.kind()),
+            header: frame.encode(),
+            payload,
+            into,
+        }
+    }
+
+    fn ping() -> Work {
+        let header = Frame::new(FrameKind::Ping).encode();
+        Work { id: 0, signalled: false, kind: None, header, payload: Payload::None, into: None }
+    }
+
+    fn bytes(&self) -> usize {
+        HEADER_BYTES + self.payload.part().1
+    }
+}
+
+impl Member for Shared {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn poll(&self) {}
+
+    fn poll_receives(&self, _queue: &Queue<Shared>, _out: &mut [Completion]) -> usize {
+        0
+    }
+
+    fn free(&self, entries: u32) {
+        self.used.fetch_sub(entries, Ordering::AcqRel);
+    }
+
+    fn end(&self) {
+        self.fail(&mut lock(&self.engine), Status::Flushed);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        number: u32,
+        device: &Arc<Device>,
+        queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Shared {
+        let now = Instant::now();
+        let engine = Engine {
+            state: State::Fresh,
+            peer: None,
+            socket: None,
+            work: VecDeque::with_capacity(sizes.send as usize + 1),
+            first: 1,
+            sent: 0,
+            sent_bytes: 0,
+            unsignalled: 0,
+            receives: VecDeque::with_capacity(sizes.receive as usize),
+            open: false,
+            heard: now,
+            spoke: now,
+            not_ready: None,
+            closing: None,
+        };
+        Shared {
+            number,
+            device: device.clone(),
+            sizes,
+            timing,
+            send_queue: queues.0.clone(),
+            receive_queue: queues.1.clone(),
+            used: AtomicU32::new(0),
+            congested: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            engine: Mutex::new(engine),
+        }
+    }
+
+    /// That it can be connected.
+    pub(super) fn check_fresh(&self) -> Result<()> {
+        match lock(&self.engine).state {
+            State::Fresh => Ok(()),
+            State::Connected => Err(Error::AlreadyConnected),
+            State::Failed => Err(Error::Failed),
+        }
+    }
+
+    /// The connection to `peer` (device and number) stands.
+    pub(super) fn connected(&self, peer: (u64, u32), socket: Arc<OwnedFd>) {
+        let mut engine = lock(&self.engine);
+        engine.state = State::Connected;
+        engine.peer = Some(peer);
+        engine.socket = Some(socket);
+        engine.heard = Instant::now();
+    }
+
+    /// Whether it is connected to this peer; `None` if it never will be.
+    pub(super) fn is_connected_to(&self, peer: (u64, u32)) -> Option<bool> {
+        let engine = lock(&self.engine);
+        match engine.state {
+            State::Fresh => Some(false),
+            State::Connected => (engine.peer == Some(peer)).then_some(true),
+            State::Failed => None,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        if self.is_failed() { State::Failed } else { lock(&self.engine).state }
+    }
+
+    #[inline]
+    pub(super) fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Whether the card should tell when the socket has room.
+    pub(super) fn is_congested(&self) -> bool {
+        self.congested.load(Ordering::Acquire)
+    }
+
+    pub(super) fn post(&self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
+        let mut engine = lock(&self.engine);
+        let mut result = Ok(());
+        for (posted, request) in requests.iter().enumerate() {
+            if let Err(reason) = self.post_one(&mut engine, request) {
+                result = Err(Rejected { posted, reason });
+                break;
+            }
+        }
+        self.flush(&mut engine);
+        result
+    }
+
+    fn post_one(&self, engine: &mut Engine, request: &WorkRequest<'_>) -> Result<()> {
+        match engine.state {
+            State::Connected => {}
+            State::Fresh => return Err(Error::NotConnected),
+            State::Failed => return Err(Error::Failed),
+        }
+        request.operation.check(self.device.number, &self.device.limits)?;
+        if self.used.load(Ordering::Acquire) >= self.sizes.send {
+            return Err(Error::QueueFull);
+        }
+        self.used.fetch_add(1, Ordering::AcqRel);
+        if engine.work.is_empty() {
+            engine.heard = Instant::now();
+        }
+        engine.work.push_back(Work::new(request));
+        Ok(())
+    }
+
+    /// Sends what the socket takes.
+    fn flush(&self, engine: &mut Engine) {
+        while engine.state == State::Connected && engine.sent < engine.work.len() {
+            let Some(socket) = engine.socket.clone() else { return };
+            match send_some(&socket, engine) {
+                Ok(bytes) => advance(engine, bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.congested.swap(true, Ordering::AcqRel) {
+                        self.device.wake();
+                    }
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The card finds out what came before the end.
+                Err(_) => {
+                    engine.closing.get_or_insert_with(Instant::now);
+                    return;
+                }
+            }
+        }
+        self.congested.store(false, Ordering::Release);
+    }
+
+    /// The socket has room again.
+    pub(super) fn room(&self) {
+        self.flush(&mut lock(&self.engine));
+    }
+
+    pub(super) fn post_receive(
+        &self,
+        receives: &[Receive<'_>],
+    ) -> std::result::Result<(), Rejected> {
+        let mut engine = lock(&self.engine);
+        let starved = engine.receives.is_empty();
+        let mut result = Ok(());
+        for (posted, receive) in receives.iter().enumerate() {
+            if let Err(reason) = self.post_one_receive(&mut engine, receive) {
+                result = Err(Rejected { posted, reason });
+                break;
+            }
+        }
+        drop(engine);
+        if starved {
+            // Somebody may be waiting for it.
+            self.device.wake();
+        }
+        result
+    }
+
+    fn post_one_receive(&self, engine: &mut Engine, receive: &Receive<'_>) -> Result<()> {
+        if engine.state == State::Failed {
+            return Err(Error::Failed);
+        }
+        if let Some(buffer) = &receive.buffer {
+            buffer.check(self.device.number)?;
+        }
+        if engine.receives.len() >= self.sizes.receive as usize {
+            return Err(Error::QueueFull);
+        }
+        let buffer = receive.buffer.map(|into| (into.region.clone(), into.offset, into.bytes));
+        engine.receives.push_back(PostedReceive { id: receive.id, buffer });
+        Ok(())
+    }
+
+    /// The oldest receive: room and where it is. `None` if there is none.
+    pub(super) fn next_receive(&self) -> Option<(usize, Option<(Region, usize)>)> {
+        let engine = lock(&self.engine);
+        let first = engine.receives.front()?;
+        let start = first.buffer.as_ref().map(|(region, offset, _)| (region.clone(), *offset));
+        Some((first.room(), start))
+    }
+
+    /// The peer's request has taken the oldest receive.
+    pub(super) fn take_receive(&self, frame: &Frame, status: Status) {
+        let Some(receive) = lock(&self.engine).receives.pop_front() else { return };
+        let kind = if frame.kind == FrameKind::Send { Kind::Receive } else { Kind::ReceiveWrite };
+        let completion = Completion {
+            id: receive.id,
+            status,
+            kind,
+            bytes: frame.bytes,
+            immediate: frame.immediate,
+            queue_pair: self.number,
+            ..Completion::default()
+        };
+        self.receive_queue.push(completion, 0);
+    }
+
+    /// The peer has done all requests up to `number`; `open` if it only says that it is there.
+    pub(super) fn acknowledged(&self, number: u64) {
+        let mut engine = lock(&self.engine);
+        engine.heard = Instant::now();
+        engine.open = true;
+        self.done_up_to(&mut engine, number);
+    }
+
+    fn done_up_to(&self, engine: &mut Engine, number: u64) {
+        while engine.state == State::Connected && engine.first <= number {
+            if engine.sent == 0 {
+                // The peer acknowledges what was never sent.
+                self.fail(engine, Status::Other(0));
+                return;
+            }
+            let Some(work) = engine.work.pop_front() else { return };
+            engine.first += 1;
+            engine.sent -= 1;
+            engine.not_ready = None;
+            match work.kind {
+                None => {}
+                Some(kind) if work.signalled => {
+                    self.complete(engine, work.id, kind, Status::Success);
+                }
+                Some(_) => engine.unsignalled += 1,
+            }
+        }
+    }
+
+    /// Where the answer to request `number` goes: `bytes` bytes, as were asked for.
+    pub(super) fn destination(&self, number: u64, bytes: usize) -> Option<(Region, usize)> {
+        let engine = lock(&self.engine);
+        let index = usize::try_from(number.checked_sub(engine.first)?).ok()?;
+        if index >= engine.sent {
+            return None;
+        }
+        let (region, offset, wanted) = engine.work.get(index)?.into.as_ref()?;
+        (*wanted == bytes).then(|| (region.clone(), *offset))
+    }
+
+    /// The old value of an atomic; false if none was asked for.
+    pub(super) fn atomic_done(&self, number: u64, old: u64) -> bool {
+        let Some((region, offset)) = self.destination(number, 8) else { return false };
+        let old = old.to_ne_bytes();
+        // SAFETY: the destination was checked when it was posted, and has 8 bytes.
+        unsafe { place(region.as_ptr().add(offset), old.as_ptr(), 8) };
+        self.acknowledged(number);
+        true
+    }
+
+    /// The peer refused request `number`.
+    pub(super) fn refused(&self, number: u64, status: Status) {
+        let mut engine = lock(&self.engine);
+        self.done_up_to(&mut engine, number.saturating_sub(1));
+        self.fail(&mut engine, status);
+    }
+
+    /// The peer has no receive for a request.
+    pub(super) fn not_ready(&self) {
+        let mut engine = lock(&self.engine);
+        let now = Instant::now();
+        engine.heard = now;
+        engine.not_ready.get_or_insert(now);
+    }
+
+    /// The peer has closed its connection; what it said on ours comes first.
+    pub(super) fn closing(&self) {
+        lock(&self.engine).closing.get_or_insert_with(Instant::now);
+    }
+
+    /// The connection is gone.
+    pub(super) fn lost(&self) {
+        self.fail(&mut lock(&self.engine), Status::PeerLost);
+    }
+
+    /// Called every few milliseconds.
+    pub(super) fn tick(&self, now: Instant) {
+        let mut engine = lock(&self.engine);
+        if engine.state != State::Connected {
+            return;
+        }
+        let silence = self.timing.silence;
+        let passed = |since: Instant| now.saturating_duration_since(since);
+        let patience = self.timing.receiver_not_ready;
+        if engine.not_ready.is_some_and(|since| patience.is_some_and(|p| passed(since) >= p)) {
+            return self.fail(&mut engine, Status::ReceiverNotReady);
+        }
+        if engine.closing.is_some_and(|since| passed(since) >= super::CLOSING) {
+            return self.fail(&mut engine, Status::PeerLost);
+        }
+        if !engine.open && engine.work.is_empty() {
+            // Nobody has promised to be there yet.
+            engine.heard = now;
+            return;
+        }
+        if passed(engine.heard) >= silence {
+            return self.fail(&mut engine, Status::PeerLost);
+        }
+        if engine.open && passed(engine.spoke) >= silence / 4 {
+            engine.spoke = now;
+            engine.work.push_back(Work::ping());
+            self.flush(&mut engine);
+        }
+    }
+
+    fn complete(&self, engine: &mut Engine, id: u64, kind: Kind, status: Status) {
+        let frees = 1 + std::mem::take(&mut engine.unsignalled);
+        let completion =
+            Completion { id, status, kind, queue_pair: self.number, ..Completion::default() };
+        self.send_queue.push(completion, frees);
+    }
+
+    /// The oldest work ends with `status`, the rest is flushed, the connection closed.
+    fn fail(&self, engine: &mut Engine, status: Status) {
+        if engine.state == State::Failed {
+            return;
+        }
+        engine.state = State::Failed;
+        if let Some(socket) = engine.socket.take() {
+            // SAFETY: a plain call on an open socket.
+            unsafe {
+                libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR);
+            }
+        }
+        let mut status = status;
+        for work in std::mem::take(&mut engine.work) {
+            if let Some(kind) = work.kind {
+                self.complete(engine, work.id, kind, status);
+                status = Status::Flushed;
+            }
+        }
+        for receive in std::mem::take(&mut engine.receives) {
+            let completion = Completion {
+                id: receive.id,
+                status: Status::Flushed,
+                kind: Kind::Receive,
+                queue_pair: self.number,
+                ..Completion::default()
+            };
+            self.receive_queue.push(completion, 0);
+        }
+        self.failed.store(true, Ordering::Release);
+        self.send_queue.wake();
+        self.receive_queue.wake();
+        self.device.wake();
+    }
+}
+
+/// Gives the socket the next requests, as many as fit into one call; returns the bytes it took.
+fn send_some(socket: &OwnedFd, engine: &Engine) -> io::Result<usize> {
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS];
+    let mut count = 0;
+    let mut skip = engine.sent_bytes;
+    for work in engine.work.iter().skip(engine.sent).take(PARTS / 2) {
+        let header = (work.header.as_ptr(), HEADER_BYTES);
+        for (start, bytes) in [header, work.payload.part()] {
+            let skipped = skip.min(bytes);
+            skip -= skipped;
+            if bytes > skipped {
+                let start = start.wrapping_add(skipped).cast_mut().cast();
+                parts[count] = libc::iovec { iov_base: start, iov_len: bytes - skipped };
+                count += 1;
+            }
+        }
+    }
+    // SAFETY: zeros are an empty message header.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = count;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the parts are headers and payloads of work that is alive; the kernel only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// So many more bytes are sent.
+fn advance(engine: &mut Engine, bytes: usize) {
+    engine.sent_bytes += bytes;
+    while let Some(work) = engine.work.get(engine.sent)
+        && engine.sent_bytes >= work.bytes()
+    {
+        engine.sent_bytes -= work.bytes();
+        engine.sent += 1;
+    }
+}
