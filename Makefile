@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build test test-long bench simulate soak fuzz clean
+.PHONY: help demo build test test-long bench simulate soak fuzz memcheck clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -15,6 +15,7 @@ help:
 	@echo "make simulate   whole jobs on one thread from many seeds"
 	@echo "make soak       the oracle suite, new seeds, until it fails or SOAK_MINUTES (60) have passed"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
+	@echo "make memcheck   tests of the fabric and of channels under valgrind"
 	@echo "make clean      remove what was built"
 
 demo:
@@ -63,6 +64,10 @@ fuzz: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace
 	$(PYTHON) tests/fuzz.py --first $$RANDOM --seconds $${FUZZ_SECONDS:-600}
+
+memcheck:
+	@.ci/setup cc rust
+	tests/memcheck.sh
 
 .venv/ready: tests/requirements.txt
 	@.ci/setup python

@@ -1,0 +1,111 @@
+//! A slot's footer: its last 16 bytes (paper, section 6.3).
+//!
+//! The first word is the user's tag. The second, the slot's last 8 bytes, is the only place that the
+//! consumer polls: payload length in the lower half, then flags, and in the top byte, which is the
+//! slot's last, the number of the lap around the ring. A footer of an earlier lap never matches, so
+//! nothing has to be cleared.
+
+/// Length of a footer.
+pub const FOOTER_BYTES: usize = 16;
+
+const LENGTH_MASK: u64 = 0xffff_ffff;
+const END: u64 = 1 << 32;
+const UNUSED: u64 = 0x00ff_fffe_0000_0000;
+const LAP_SHIFT: u32 = 56;
+/// Laps are counted 1 to 255 and round again: 0 is memory that was never written.
+const LAPS: u64 = 255;
+
+/// The lap, as footers name it, of the `count`th time around the ring, from 0.
+pub fn lap_name(count: u64) -> u8 {
+    // Below 256, so nothing is lost.
+    (1 + count % LAPS) as u8
+}
+
+/// What a footer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footer {
+    /// Bytes of payload.
+    pub bytes: u32,
+    /// Whether the stream ends here; there is no payload then.
+    pub end: bool,
+}
+
+/// Why a footer of the right lap is impossible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadFooter;
+
+impl Footer {
+    /// The word that is polled.
+    pub fn encode(self, lap: u8) -> u64 {
+        (u64::from(lap) << LAP_SHIFT) | (u64::from(self.end) * END) | u64::from(self.bytes)
+    }
+
+    /// Decodes a word that a peer wrote: `None` if it is not (yet) of this lap.
+    #[inline]
+    pub fn decode(word: u64, lap: u8, payload_bytes: usize) -> Option<Result<Footer, BadFooter>> {
+        if word >> LAP_SHIFT != u64::from(lap) {
+            return None;
+        }
+        let bytes = word & LENGTH_MASK;
+        let end = word & END != 0;
+        if word & UNUSED != 0 || bytes > payload_bytes as u64 || (end && bytes > 0) {
+            return Some(Err(BadFooter));
+        }
+        Some(Ok(Footer { bytes: bytes as u32, end }))
+    }
+}
+
+/// Fuzz target: any word is refused, of another lap, or decodes to what encodes to it.
+///
+/// # Panics
+/// If a decoded footer does not encode to its word.
+pub fn fuzz(data: &[u8]) {
+    for chunk in data.chunks_exact(8) {
+        let word = u64::from_le_bytes(std::array::from_fn(|i| chunk[i]));
+        for lap in [(word >> LAP_SHIFT) as u8, 1] {
+            if let Some(Ok(footer)) = Footer::decode(word, lap, 65520) {
+                assert_eq!(footer.encode(lap), word);
+                assert!(footer.bytes <= 65520);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_footer_never_matches() {
+        for count in 0..600 {
+            let footer = Footer { bytes: 9, end: false };
+            let word = footer.encode(lap_name(count));
+            assert_eq!(Footer::decode(word, lap_name(count), 100), Some(Ok(footer)));
+            assert_eq!(Footer::decode(word, lap_name(count + 1), 100), None);
+            assert_eq!(Footer::decode(0, lap_name(count), 100), None);
+        }
+    }
+
+    #[test]
+    fn impossible_footers_are_refused() {
+        let good = Footer { bytes: 100, end: false }.encode(1);
+        let bad = Some(Err(BadFooter));
+        assert_eq!(Footer::decode(good, 1, 99), bad);
+        assert_eq!(Footer::decode(good | 1 << 33, 1, 100), bad);
+        assert_eq!(Footer::decode(good | END, 1, 100), bad);
+        assert_eq!(Footer::decode(u64::MAX, 255, usize::MAX), bad);
+    }
+
+    #[test]
+    fn random_words_do_no_harm() {
+        let mut state = 1_u64;
+        let mut data = Vec::new();
+        for i in 0..100_000_u64 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // Half of them close to good ones.
+            let word = if i % 2 == 0 { state } else { state & 0xff00_0001_0000_ffff };
+            data.extend_from_slice(&word.to_le_bytes());
+        }
+        fuzz(&data);
+    }
+}

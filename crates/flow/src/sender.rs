@@ -1,0 +1,348 @@
+//! The producer's side.
+
+use std::time::Duration;
+
+use millstream_fabric::setup::Hello;
+use millstream_fabric::{
+    Access, Events, Fabric, QueuePair, Region, RemoteRegion, Source, WorkRequest,
+};
+
+use crate::error::{Error, Result};
+use crate::footer::{FOOTER_BYTES, Footer, lap_name};
+use crate::settings::{Notification, Settings};
+use crate::side::{CREDIT, Fresh, HEARTBEAT, SLOT, Side};
+use crate::stats::Stats;
+
+/// A sender that has not met its receiver yet.
+pub struct SenderSetup<F: Fabric> {
+    fresh: Fresh<F>,
+    ring: Region,
+}
+
+impl<F: Fabric> SenderSetup<F> {
+    /// Allocates everything. The channel's completions go to `events`, where its thread may sleep.
+    pub fn new(fabric: &F, events: &F::Events, settings: Settings) -> Result<SenderSetup<F>> {
+        let fresh = Fresh::new(fabric, events, settings)?;
+        let ring = fabric.allocate(settings.ring_bytes(), Access::LOCAL)?;
+        Ok(SenderSetup { fresh, ring })
+    }
+
+    /// What the receiver has to be told.
+    pub fn hello(&self) -> Hello {
+        hello(&self.fresh, &[self.fresh.control.remote()])
+    }
+
+    /// Connects to the receiver that sent `peer`.
+    pub fn connect(self, peer: &Hello) -> Result<Sender<F>> {
+        check_parameters(&self.fresh.settings, peer)?;
+        let [control, ring] = peer.regions[..] else {
+            return Err(mismatch("number of regions", 2, peer.regions.len() as u64));
+        };
+        let bytes = self.fresh.settings.ring_bytes() as u64;
+        if ring.bytes != bytes {
+            return Err(mismatch("length of the ring", bytes, ring.bytes));
+        }
+        let settings = self.fresh.settings;
+        let side = self.fresh.connect(peer, control)?;
+        Ok(Sender {
+            side,
+            ring: self.ring,
+            peer_ring: ring,
+            position: Position::new(&settings),
+            sent: 0,
+            unsignalled: 0,
+            ending: false,
+        })
+    }
+}
+
+pub(crate) fn hello<F: Fabric>(fresh: &Fresh<F>, regions: &[RemoteRegion]) -> Hello {
+    let Settings { slots, slot_bytes, notification, .. } = fresh.settings;
+    Hello {
+        endpoint: fresh.pair.endpoint(),
+        regions: regions.to_vec(),
+        parameters: vec![
+            slots as u64,
+            slot_bytes as u64,
+            (notification == Notification::Immediate).into(),
+        ],
+    }
+}
+
+pub(crate) fn mismatch(what: &'static str, ours: u64, theirs: u64) -> Error {
+    Error::Mismatch { what, ours, theirs }
+}
+
+/// That the peer has the same settings.
+pub(crate) fn check_parameters(settings: &Settings, peer: &Hello) -> Result<()> {
+    let [slots, slot_bytes, immediate] = peer.parameters[..] else {
+        return Err(mismatch("number of parameters", 3, peer.parameters.len() as u64));
+    };
+    let ours = u64::from(settings.notification == Notification::Immediate);
+    for (what, ours, theirs) in [
+        ("number of slots", settings.slots as u64, slots),
+        ("slot bytes", settings.slot_bytes as u64, slot_bytes),
+        ("notification (0 footer, 1 immediate)", ours, immediate),
+    ] {
+        if ours != theirs {
+            return Err(mismatch(what, ours, theirs));
+        }
+    }
+    Ok(())
+}
+
+/// A place in the ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    /// First byte of the slot.
+    pub(crate) offset: usize,
+    /// Times around the ring.
+    laps: u64,
+    slot_bytes: usize,
+    ring_bytes: usize,
+}
+
+impl Position {
+    pub(crate) fn new(settings: &Settings) -> Position {
+        let Settings { slot_bytes, .. } = *settings;
+        Position { offset: 0, laps: 0, slot_bytes, ring_bytes: settings.ring_bytes() }
+    }
+
+    pub(crate) fn lap(&self) -> u8 {
+        lap_name(self.laps)
+    }
+
+    /// The next slot.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.offset += self.slot_bytes;
+        if self.offset == self.ring_bytes {
+            self.offset = 0;
+            self.laps += 1;
+        }
+    }
+}
+
+/// The producer of a channel: acquires a slot, writes into it, sends it.
+///
+/// Dropping it before [`Sender::finish`] is an error at the other side.
+pub struct Sender<F: Fabric> {
+    side: Side<F>,
+    /// Slots as the producer fills them; the peer's ring is their copy.
+    ring: Region,
+    peer_ring: RemoteRegion,
+    position: Position,
+    /// Slots sent since the beginning.
+    sent: u64,
+    /// Slots sent since the last signalled write.
+    unsignalled: u64,
+    ending: bool,
+}
+
+/// A slot to be filled. Dropped without sending it is free again.
+pub struct Slot<'a, F: Fabric> {
+    sender: &'a mut Sender<F>,
+}
+
+impl<F: Fabric> Sender<F> {
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.side.stats
+    }
+
+    /// Bytes of payload that a slot has room for.
+    pub fn payload_bytes(&self) -> usize {
+        self.side.settings.payload_bytes()
+    }
+
+    /// Slots that may be sent now.
+    pub fn credits(&self) -> u64 {
+        self.credits_of(self.side.peer_count())
+    }
+
+    /// Credit is an absolute count of released slots; a peer that claims more than were sent is
+    /// found out here, whatever it writes.
+    fn credits_of(&self, released: u64) -> u64 {
+        let slots = self.side.settings.slots as u64;
+        match self.sent.checked_sub(released) {
+            Some(under_way) => slots.saturating_sub(under_way),
+            None => 0,
+        }
+    }
+
+    /// The next slot, if there is credit. Never waits.
+    #[inline]
+    pub fn try_acquire(&mut self) -> Result<Option<Slot<'_, F>>> {
+        if !self.can_send()? {
+            self.side.stats.credit_stalls += 1;
+            self.look_closer()?;
+            return Ok(None);
+        }
+        Ok(Some(Slot { sender: self }))
+    }
+
+    #[inline]
+    fn can_send(&mut self) -> Result<bool> {
+        // Two writes for the slot.
+        Ok(self.credits() > 0 && self.side.room(2)?)
+    }
+
+    /// No credit: is the peer still there, and does it keep the protocol?
+    fn look_closer(&mut self) -> Result<()> {
+        let released = self.side.peer_count();
+        if released > self.sent {
+            let what = "credit for slots that were never sent";
+            return Err(Error::Protocol { what, found: released });
+        }
+        self.side.poll()
+    }
+
+    /// The next slot; waits for credit, at first awake and then asleep, for at most `timeout`.
+    pub fn acquire(&mut self, events: &mut F::Events, timeout: Duration) -> Result<Slot<'_, F>> {
+        if !self.can_send()? {
+            self.side.stats.credit_stalls += 1;
+            self.wait(events, timeout, "credit", |sender| sender.can_send())?;
+        }
+        Ok(Slot { sender: self })
+    }
+
+    fn wait(
+        &mut self,
+        events: &mut F::Events,
+        timeout: Duration,
+        what: &'static str,
+        mut ready: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<()> {
+        let start = self.side.now();
+        let mut looks = 0_u32;
+        loop {
+            if ready(self)? {
+                return self.side.unpark();
+            }
+            looks = looks.wrapping_add(1);
+            std::hint::spin_loop();
+            if !looks.is_multiple_of(self.side.looks_per_poll(32)) {
+                continue;
+            }
+            self.look_closer()?;
+            let waited = self.side.since(start);
+            if waited >= timeout {
+                self.side.unpark()?;
+                return Err(Error::TimedOut { what });
+            }
+            if waited >= self.side.settings.spin && self.park()? && !ready(self)? {
+                events.wait((timeout - waited).min(HEARTBEAT))?;
+            }
+        }
+    }
+
+    /// One step towards sleep, for a thread that has nothing to do until there is credit. Returns
+    /// whether it may sleep at its events now, for at most a quarter of a second; new credit wakes it.
+    /// Look for credit once more after a `true` and before sleeping.
+    pub fn park(&mut self) -> Result<bool> {
+        let seen = self.side.peer_count();
+        self.side.park(seen)
+    }
+
+    /// Sends the slot at the position, and moves on.
+    #[inline]
+    fn send(&mut self, footer: Footer, tag: u64) -> Result<()> {
+        let settings = self.side.settings;
+        let (offset, slot_bytes) = (self.position.offset, settings.slot_bytes);
+        let footer_at = offset + settings.payload_bytes();
+        let word = footer.encode(self.position.lap());
+        self.ring.word(footer_at).store(tag, std::sync::atomic::Ordering::Relaxed);
+        self.ring.word(footer_at + 8).store(word, std::sync::atomic::Ordering::Relaxed);
+        let asleep = self.side.announce(self.sent + 1);
+        let wake = asleep || settings.notification == Notification::Immediate;
+        let immediate = wake.then_some(SLOT);
+
+        self.unsignalled += 1;
+        let signal = self.unsignalled >= settings.credit_batch();
+        let bytes = footer.bytes as usize;
+        let whole = bytes >= slot_bytes / 2;
+        let (from, length) = if whole { (offset, slot_bytes) } else { (footer_at, FOOTER_BYTES) };
+        let last = WorkRequest::new(millstream_fabric::Operation::Write {
+            source: Source::Region { region: &self.ring, offset: from, bytes: length },
+            to: self.peer_ring.at(from as u64, length as u64)?,
+            immediate,
+        });
+        if whole || bytes == 0 {
+            self.side.post(&mut [last], signal)?;
+        } else {
+            let source = Source::Region { region: &self.ring, offset, bytes };
+            let payload =
+                WorkRequest::write(source, self.peer_ring.at(offset as u64, bytes as u64)?);
+            self.side.post(&mut [payload, last], signal)?;
+        }
+        self.position.advance();
+        self.sent += 1;
+        self.side.stats.messages += 1;
+        self.side.stats.bytes += bytes as u64;
+        if signal {
+            self.unsignalled = 0;
+            self.side.poll()?;
+        }
+        Ok(())
+    }
+
+    /// One step of ending the stream in order. Returns whether the receiver has processed everything
+    /// and knows the end; then the sender can be dropped. Never waits.
+    pub fn try_finish(&mut self) -> Result<bool> {
+        if !self.ending {
+            if !self.can_send()? {
+                self.look_closer()?;
+                return Ok(false);
+            }
+            self.send(Footer { bytes: 0, end: true }, 0)?;
+            // The end is no message.
+            self.side.stats.messages -= 1;
+            self.ending = true;
+        }
+        if self.is_finished() {
+            return Ok(true);
+        }
+        // The receiver may go as soon as it has given its last credit.
+        match self.look_closer() {
+            Err(error) if !self.is_finished() => Err(error),
+            _ => Ok(self.is_finished()),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.ending && self.side.peer_count() == self.sent
+    }
+
+    /// Ends the stream in order: waits, for at most `timeout`, until the receiver has processed
+    /// everything and knows the end.
+    pub fn finish(mut self, events: &mut F::Events, timeout: Duration) -> Result<Stats> {
+        let what = "the receiver to finish";
+        match self.wait(events, timeout, what, |sender| sender.try_finish()) {
+            Err(error) if !self.is_finished() => Err(error),
+            _ => Ok(self.side.stats),
+        }
+    }
+}
+
+impl<F: Fabric> Slot<'_, F> {
+    /// The slot's payload, to be written. It holds what was sent in an earlier lap.
+    #[inline]
+    pub fn payload(&mut self) -> &mut [u8] {
+        let bytes = self.sender.payload_bytes();
+        // SAFETY: there is credit for this slot, so the receiver has released its last content, which
+        // means that the write of it has been placed and nobody reads this memory any more; the
+        // region is closed to peers; the borrow of the sender excludes other slices.
+        unsafe { self.sender.ring.slice_mut(self.sender.position.offset, bytes) }
+    }
+
+    /// Sends the first `bytes` bytes of the payload, and a tag for whatever the user wants.
+    #[inline]
+    pub fn send(self, bytes: usize, tag: u64) -> Result<()> {
+        let max = self.sender.payload_bytes();
+        let length = u32::try_from(bytes).ok().filter(|_| bytes <= max);
+        let Some(length) = length else { return Err(Error::TooLong { bytes, max }) };
+        self.sender.send(Footer { bytes: length, end: false }, tag)
+    }
+}
+
+const _: () = assert!(SLOT != CREDIT, "slots and credits are told apart");

@@ -1,0 +1,20 @@
+//! Counters of one side of a channel.
+
+/// What happened since the channel was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Bytes of payload sent or released.
+    pub bytes: u64,
+    /// Messages sent or released.
+    pub messages: u64,
+    /// At the sender: how often a slot was wanted and there was no credit.
+    pub credit_stalls: u64,
+    /// How often the completion queue was polled.
+    pub polls: u64,
+    /// How often this side was about to sleep.
+    pub parks: u64,
+    /// Write requests posted (of slots, credit and flags).
+    pub writes: u64,
+    /// Of them, those that woke the peer or told it with an immediate value.
+    pub immediates: u64,
+}

@@ -1,0 +1,314 @@
+//! The channel over the simulated fabric: random schedules, faults, and bytes that land out of order.
+
+use std::time::Duration;
+
+use millstream_fabric::Fabric;
+use millstream_fabric::sim::{Model, Placement, Sim, SimDevice, SimEvents};
+use millstream_flow::{
+    Error, Notification, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings,
+};
+
+/// A producer and a consumer on two nodes.
+struct Mill {
+    sim: Sim,
+    nodes: [SimDevice; 2],
+    sender: Sender<SimDevice>,
+    receiver: Receiver<SimDevice>,
+    events: [SimEvents; 2],
+}
+
+impl Mill {
+    fn new(seed: u64, model: Model, settings: Settings) -> Mill {
+        let sim = Sim::new(seed);
+        let nodes = [sim.node(model), sim.node(model)];
+        let events = [nodes[0].events().unwrap(), nodes[1].events().unwrap()];
+        let sender = SenderSetup::new(&nodes[0], &events[0], settings).unwrap();
+        let receiver = ReceiverSetup::unchecked(&nodes[1], &events[1], settings).unwrap();
+        let (to_receiver, to_sender) = (sender.hello(), receiver.hello());
+        let sender = sender.connect(&to_sender).unwrap();
+        let receiver = receiver.connect(&to_receiver).unwrap();
+        Mill { sim, nodes, sender, receiver, events }
+    }
+}
+
+/// The tests' own source of chance.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Every byte of message `number` follows from its number and length.
+fn fill(payload: &mut [u8], number: u64) {
+    for (i, byte) in payload.iter_mut().enumerate() {
+        *byte = (number.wrapping_mul(0x9e37_79b9) >> (i % 24)) as u8 ^ i as u8;
+    }
+}
+
+fn is_whole(payload: &[u8], number: u64) -> bool {
+    let mut expected = vec![0; payload.len()];
+    fill(&mut expected, number);
+    payload == expected
+}
+
+/// What a run of a random schedule saw.
+#[derive(Debug, Default)]
+struct Seen {
+    received: u64,
+    damaged: u64,
+    stalls: u64,
+    parks: u64,
+    immediates: u64,
+    short: u64,
+    empty: u64,
+    full: u64,
+}
+
+/// Sends `messages` messages of random lengths in a random schedule, both sides taking turns on one
+/// thread, sometimes going to sleep; checks order, number and credit.
+fn run(seed: u64, model: Model, settings: Settings, messages: u64) -> Result<Seen, Error> {
+    let mut mill = Mill::new(seed, model, settings);
+    let mut chance = Chance(seed ^ 0x5eed);
+    let mut seen = Seen::default();
+    let (mut sent, mut finished, mut ended) = (0, false, false);
+    let slots = settings.slots as u64;
+    let mut turns = 0_u64;
+    while !finished || !ended {
+        turns += 1;
+        assert!(turns < 1_000_000, "seed {seed}: it hangs: {sent} sent, {seen:?}");
+        match chance.below(6) {
+            0 | 1 if sent < messages => {
+                let payload_bytes = mill.sender.payload_bytes();
+                let credits = mill.sender.credits();
+                if let Some(mut slot) = mill.sender.try_acquire()? {
+                    assert!(credits > 0, "a slot without credit");
+                    let bytes = match chance.below(4) {
+                        0 => payload_bytes,
+                        1 => 0,
+                        _ => chance.below(payload_bytes as u64 + 1) as usize,
+                    };
+                    seen.full += u64::from(bytes == payload_bytes);
+                    seen.empty += u64::from(bytes == 0);
+                    seen.short += u64::from(bytes > 0 && bytes < settings.slot_bytes / 2);
+                    fill(&mut slot.payload()[..bytes], sent);
+                    slot.send(bytes, sent)?;
+                    sent += 1;
+                }
+            }
+            2 | 3 if !ended => match mill.receiver.try_receive()? {
+                Received::Message(message) => {
+                    let right = message.tag() == seen.received && is_whole(&message, seen.received);
+                    seen.damaged += u64::from(!right);
+                    seen.received += 1;
+                }
+                Received::Empty => {}
+                Received::End => ended = true,
+            },
+            4 => {
+                for _ in 0..chance.below(8) {
+                    mill.sim.step();
+                }
+            }
+            _ => {
+                // One side has nothing to do and may sleep; it must not sleep for ever.
+                if chance.below(2) == 0 && !ended {
+                    mill.receiver.park()?;
+                } else if !finished {
+                    mill.sender.park()?;
+                }
+            }
+        }
+        if sent == messages && !finished {
+            finished = mill.sender.try_finish()?;
+        }
+        assert!(sent - seen.received <= slots, "seed {seed}: a slot was overwritten unread");
+        assert!(mill.sender.credits() <= slots, "seed {seed}: credit out of nothing");
+    }
+    assert_eq!((sent, seen.received), (messages, messages), "seed {seed}");
+    let (out, into) = (mill.sender.stats(), mill.receiver.stats());
+    assert_eq!((out.messages, out.bytes), (into.messages, into.bytes), "seed {seed}");
+    seen.stalls = out.credit_stalls;
+    seen.parks = out.parks + into.parks;
+    seen.immediates = out.immediates + into.immediates;
+    Ok(seen)
+}
+
+fn settings(seed: u64, notification: Notification) -> Settings {
+    let slots = [1, 2, 3, 4, 8, 17][seed as usize % 6];
+    let slot_bytes = [64, 128, 256, 1024][seed as usize / 6 % 4];
+    Settings { slots, slot_bytes, notification, ..Settings::default() }
+}
+
+#[test]
+fn any_schedule_keeps_order_and_credit() {
+    let mut all = Seen::default();
+    for seed in 0..400 {
+        let placement = [Placement::Whole, Placement::Ordered][seed as usize % 2];
+        let model = Model { placement, ..Model::default() };
+        let notification = [Notification::Footer, Notification::Immediate][seed as usize / 2 % 2];
+        let seen = run(seed, model, settings(seed, notification), 60).unwrap();
+        assert_eq!(seen.damaged, 0, "seed {seed}");
+        all.stalls += seen.stalls;
+        all.parks += seen.parks;
+        all.immediates += seen.immediates;
+        all.short += seen.short;
+        all.empty += seen.empty;
+        all.full += seen.full;
+    }
+    // What the test is about has happened.
+    let Seen { stalls, parks, immediates, short, empty, full, .. } = all;
+    for (what, count) in [
+        ("stalls", stalls),
+        ("parks", parks),
+        ("immediates", immediates),
+        ("short slots", short),
+        ("empty messages", empty),
+        ("full slots", full),
+    ] {
+        assert!(count > 100, "{what}: {count}");
+    }
+}
+
+#[test]
+fn laps_go_round_more_than_once() {
+    let settings = Settings { slots: 2, slot_bytes: 64, ..Settings::default() };
+    let seen = run(3, Model::default(), settings, 1500).unwrap();
+    assert_eq!((seen.received, seen.damaged), (1500, 0));
+}
+
+#[test]
+fn footers_fail_and_immediates_hold_when_bytes_land_out_of_order() {
+    let model = Model { placement: Placement::Shuffled, ..Model::default() };
+    let mut damaged = 0;
+    for seed in 0..100 {
+        let mut footers = settings(seed, Notification::Footer);
+        footers.slot_bytes = 1024;
+        damaged += run(seed, model, footers, 60).unwrap().damaged;
+        let immediates = Settings { notification: Notification::Immediate, ..footers };
+        let seen = run(seed, model, immediates, 60).unwrap();
+        assert_eq!(seen.damaged, 0, "seed {seed}");
+        assert!(seen.immediates >= 60);
+    }
+    assert!(damaged > 0, "no footer was seen before its payload: the test shows nothing");
+}
+
+#[test]
+fn footers_are_refused_where_bytes_land_out_of_order() {
+    let sim = Sim::new(1);
+    let node = sim.node(Model { placement: Placement::Shuffled, ..Model::default() });
+    let events = node.events().unwrap();
+    let refused = ReceiverSetup::new(&node, &events, Settings::default());
+    assert!(matches!(refused.err(), Some(Error::Setting { .. })));
+}
+
+#[test]
+fn different_settings_do_not_connect() {
+    let sim = Sim::new(1);
+    let (a, b) = (sim.node(Model::default()), sim.node(Model::default()));
+    let (a_events, b_events) = (a.events().unwrap(), b.events().unwrap());
+    let base = Settings::default();
+    for other in [
+        Settings { slots: 4, ..base },
+        Settings { slot_bytes: 4096, ..base },
+        Settings { notification: Notification::Immediate, ..base },
+    ] {
+        let sender = SenderSetup::new(&a, &a_events, base).unwrap();
+        let receiver = ReceiverSetup::new(&b, &b_events, other).unwrap();
+        let hello = receiver.hello();
+        assert!(matches!(sender.connect(&hello).err(), Some(Error::Mismatch { .. })));
+    }
+    for bad in [
+        Settings { slots: 0, ..base },
+        Settings { slots: 5000, ..base },
+        Settings { slot_bytes: 100, ..base },
+        Settings { slot_bytes: 0, ..base },
+    ] {
+        let refused = SenderSetup::new(&a, &a_events, bad);
+        assert!(matches!(refused.err(), Some(Error::Setting { .. })), "{bad:?}");
+    }
+}
+
+/// Receives until there is an error, within virtual time.
+fn receiver_error(mill: &mut Mill) -> Error {
+    for _ in 0..100 {
+        match mill.receiver.receive(&mut mill.events[1], Duration::from_millis(1)) {
+            Ok(_) => mill.sim.advance(Duration::from_millis(100)),
+            Err(error) => return error,
+        }
+    }
+    panic!("the receiver did not notice in ten seconds");
+}
+
+fn sender_error(mill: &mut Mill) -> Error {
+    for _ in 0..100 {
+        match mill.sender.acquire(&mut mill.events[0], Duration::from_millis(1)) {
+            Ok(slot) => slot.send(8, 0).unwrap(),
+            Err(Error::TimedOut { .. }) => mill.sim.advance(Duration::from_millis(100)),
+            Err(error) => return error,
+        }
+    }
+    panic!("the sender did not notice in ten seconds");
+}
+
+#[test]
+fn a_stopped_sender_is_an_error_at_the_receiver() {
+    let mut mill = Mill::new(1, Model::default(), Settings::default());
+    mill.sender.try_acquire().unwrap().unwrap().send(8, 0).unwrap();
+    mill.sim.advance(Duration::from_millis(1));
+    let stopped = mill.nodes[0].clone();
+    mill.sim.stop(&stopped);
+    // What had arrived is still delivered.
+    assert!(matches!(mill.receiver.try_receive(), Ok(Received::Message(_))));
+    assert!(matches!(receiver_error(&mut mill), Error::PeerLost { .. }));
+}
+
+#[test]
+fn a_stopped_receiver_is_an_error_at_the_sender() {
+    let mut mill = Mill::new(1, Model::default(), Settings::default());
+    let stopped = mill.nodes[1].clone();
+    mill.sim.stop(&stopped);
+    assert!(matches!(sender_error(&mut mill), Error::PeerLost { .. }));
+}
+
+#[test]
+fn a_sender_that_stops_while_its_receiver_sleeps_is_noticed() {
+    let mut mill = Mill::new(1, Model::default(), Settings::default());
+    for _ in 0..100 {
+        if mill.receiver.park().unwrap() {
+            break;
+        }
+        mill.sim.step();
+    }
+    let stopped = mill.nodes[0].clone();
+    mill.sim.stop(&stopped);
+    assert!(matches!(receiver_error(&mut mill), Error::PeerLost { .. }));
+}
+
+#[test]
+fn a_short_cut_of_the_link_is_survived() {
+    let mut mill = Mill::new(1, Model::default(), Settings::default());
+    let nodes = mill.nodes.clone();
+    mill.sim.cut(&nodes[0], &nodes[1]);
+    let mut slot = mill.sender.try_acquire().unwrap().unwrap();
+    slot.payload()[..4].copy_from_slice(b"meal");
+    slot.send(4, 9).unwrap();
+    mill.sim.advance(Duration::from_millis(300));
+    assert!(matches!(mill.receiver.try_receive(), Ok(Received::Empty)));
+    mill.sim.mend(&nodes[0], &nodes[1]);
+    mill.sim.advance(Duration::from_millis(10));
+    match mill.receiver.try_receive().unwrap() {
+        Received::Message(message) => assert_eq!((&*message, message.tag()), (&b"meal"[..], 9)),
+        _ => panic!("the message was lost"),
+    };
+}
+
+#[test]
+fn too_long_a_message_is_refused() {
+    let mut mill = Mill::new(1, Model::default(), Settings::default());
+    let bytes = mill.sender.payload_bytes() + 1;
+    let slot = mill.sender.try_acquire().unwrap().unwrap();
+    assert!(matches!(slot.send(bytes, 0), Err(Error::TooLong { .. })));
+}
