@@ -258,3 +258,34 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
 fn id_of(endpoint: &Endpoint) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| endpoint.detail[i]))
 }
+
+/// Whoever talks nonsense to the listener is cut off, and harms nobody.
+#[test]
+fn tcp_cuts_nonsense_off() {
+    use std::io::Read;
+    let device = tcp(TOKEN);
+    for message in [
+        &b"GET / HTTP/1.1\r\nHost: millstream\r\nAccept: everything\r\n\r\n\r\n"[..],
+        &[0; 60],
+        &[255; 200],
+    ] {
+        let mut stream = std::net::TcpStream::connect(device.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(message).unwrap();
+        let mut answer = Vec::new();
+        // Closed, perhaps with a reset since not all was read; but nothing was told.
+        drop(stream.read_to_end(&mut answer));
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+    // One that says nothing is cut off too, later.
+    let mut stream = std::net::TcpStream::connect(device.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+
+    let (mut a, mut b) = (End::new(&device), End::new(&device));
+    a.pair.connect(&b.pair.endpoint()).unwrap();
+    b.pair.connect(&a.pair.endpoint()).unwrap();
+    let to = b.memory.remote().at(0, 4).unwrap();
+    a.pair.post(&[WorkRequest::write(Source::Inline(b"well"), to).signalled(3)]).unwrap();
+    assert_eq!(next(&mut a.queue).status, Status::Success);
+}

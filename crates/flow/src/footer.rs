@@ -21,6 +21,12 @@ pub fn lap_name(count: u64) -> u8 {
     (1 + count % LAPS) as u8
 }
 
+/// The lap after this one.
+#[inline]
+pub fn lap_after(lap: u8) -> u8 {
+    if u64::from(lap) == LAPS { 1 } else { lap + 1 }
+}
+
 /// What a footer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
@@ -36,6 +42,7 @@ pub struct BadFooter;
 
 impl Footer {
     /// The word that is polled.
+    #[inline]
     pub fn encode(self, lap: u8) -> u64 {
         (u64::from(lap) << LAP_SHIFT) | (u64::from(self.end) * END) | u64::from(self.bytes)
     }
@@ -83,6 +90,7 @@ mod tests {
             assert_eq!(Footer::decode(word, lap_name(count), 100), Some(Ok(footer)));
             assert_eq!(Footer::decode(word, lap_name(count + 1), 100), None);
             assert_eq!(Footer::decode(0, lap_name(count), 100), None);
+            assert_eq!(lap_after(lap_name(count)), lap_name(count + 1));
         }
     }
 

@@ -224,7 +224,7 @@ impl<F: Fabric> Receiver<F> {
         });
         self.side.post(&mut [write], true)?;
         self.returned = self.released;
-        self.side.poll()
+        Ok(())
     }
 
     /// The next message or the end; waits for it, at first awake and then asleep, for at most
@@ -234,6 +234,9 @@ impl<F: Fabric> Receiver<F> {
         events: &mut F::Events,
         timeout: Duration,
     ) -> Result<Received<'_, F>> {
+        if self.look()?.is_some_and(|footer| !footer.end) {
+            return self.try_receive();
+        }
         let start = self.side.now();
         let mut looks = 0_u32;
         while !self.is_ready()? {
@@ -262,11 +265,12 @@ impl<F: Fabric> Receiver<F> {
         if self.ended {
             return Ok(matches!(self.end()?, Received::End));
         }
-        self.return_due_credit()?;
-        if self.look()?.is_none() {
+        let mut found = self.look()?;
+        if found.is_none() {
             self.found_empty()?;
+            found = self.look()?;
         }
-        match self.look()? {
+        match found {
             Some(footer) if footer.end => Ok(matches!(self.end()?, Received::End)),
             found => Ok(found.is_some()),
         }

@@ -8,7 +8,7 @@ use millstream_fabric::{
 };
 
 use crate::error::{Error, Result};
-use crate::footer::{FOOTER_BYTES, Footer, lap_name};
+use crate::footer::{FOOTER_BYTES, Footer, lap_after, lap_name};
 use crate::settings::{Notification, Settings};
 use crate::side::{CREDIT, Fresh, HEARTBEAT, SLOT, Side};
 use crate::stats::Stats;
@@ -96,8 +96,8 @@ pub(crate) fn check_parameters(settings: &Settings, peer: &Hello) -> Result<()> 
 pub(crate) struct Position {
     /// First byte of the slot.
     pub(crate) offset: usize,
-    /// Times around the ring.
-    laps: u64,
+    /// The lap around the ring, as footers name it.
+    lap: u8,
     slot_bytes: usize,
     ring_bytes: usize,
 }
@@ -105,11 +105,11 @@ pub(crate) struct Position {
 impl Position {
     pub(crate) fn new(settings: &Settings) -> Position {
         let Settings { slot_bytes, .. } = *settings;
-        Position { offset: 0, laps: 0, slot_bytes, ring_bytes: settings.ring_bytes() }
+        Position { offset: 0, lap: lap_name(0), slot_bytes, ring_bytes: settings.ring_bytes() }
     }
 
     pub(crate) fn lap(&self) -> u8 {
-        lap_name(self.laps)
+        self.lap
     }
 
     /// The next slot.
@@ -118,7 +118,7 @@ impl Position {
         self.offset += self.slot_bytes;
         if self.offset == self.ring_bytes {
             self.offset = 0;
-            self.laps += 1;
+            self.lap = lap_after(self.lap);
         }
     }
 }
@@ -247,18 +247,19 @@ impl<F: Fabric> Sender<F> {
     /// Sends the slot at the position, and moves on.
     #[inline]
     fn send(&mut self, footer: Footer, tag: u64) -> Result<()> {
-        let settings = self.side.settings;
+        let settings = &self.side.settings;
         let (offset, slot_bytes) = (self.position.offset, settings.slot_bytes);
         let footer_at = offset + settings.payload_bytes();
+        let always = settings.notification == Notification::Immediate;
+        let batch = settings.credit_batch();
         let word = footer.encode(self.position.lap());
         self.ring.word(footer_at).store(tag, std::sync::atomic::Ordering::Relaxed);
         self.ring.word(footer_at + 8).store(word, std::sync::atomic::Ordering::Relaxed);
         let asleep = self.side.announce(self.sent + 1);
-        let wake = asleep || settings.notification == Notification::Immediate;
-        let immediate = wake.then_some(SLOT);
+        let immediate = (asleep || always).then_some(SLOT);
 
         self.unsignalled += 1;
-        let signal = self.unsignalled >= settings.credit_batch();
+        let signal = self.unsignalled >= batch;
         let bytes = footer.bytes as usize;
         let whole = bytes >= slot_bytes / 2;
         let (from, length) = if whole { (offset, slot_bytes) } else { (footer_at, FOOTER_BYTES) };
@@ -281,7 +282,6 @@ impl<F: Fabric> Sender<F> {
         self.side.stats.bytes += bytes as u64;
         if signal {
             self.unsignalled = 0;
-            self.side.poll()?;
         }
         Ok(())
     }

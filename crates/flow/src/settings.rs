@@ -53,6 +53,7 @@ const SLOT_BYTES_MIN: usize = 64;
 
 impl Settings {
     /// Bytes of payload that a slot has room for.
+    #[inline]
     pub fn payload_bytes(&self) -> usize {
         self.slot_bytes - FOOTER_BYTES
     }
@@ -63,6 +64,7 @@ impl Settings {
     }
 
     /// Slots after which credit returns.
+    #[inline]
     pub(crate) fn credit_batch(&self) -> u64 {
         (self.slots as u64 / 2).max(1)
     }
@@ -85,6 +87,7 @@ impl Settings {
     /// sleeper and asking for the peer's count, one of each in flight and one unpolled: 8.
     /// Receive queue: an immediate value per slot or credit under way, c, and as many that arrived
     /// while we were slow to poll.
+    #[inline]
     pub(crate) fn queue_sizes(&self) -> QueueSizes {
         let slots = self.slots as u32;
         QueueSizes { send: 3 * slots + 8, receive: 2 * slots + 2 }

@@ -75,14 +75,17 @@ pub(crate) struct Side<F: Fabric> {
 struct Block<'a>(&'a Region);
 
 impl Words for Block<'_> {
+    #[inline]
     fn announce(&self, count: u64) {
         self.0.word(OWN_COUNT).store(count, Ordering::SeqCst);
     }
 
+    #[inline]
     fn fence(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
+    #[inline]
     fn peer_parked(&self) -> bool {
         self.0.word(PEER_PARKED).load(Ordering::SeqCst) != 0
     }
@@ -150,6 +153,7 @@ impl<F: Fabric> Side<F> {
         self.peer_count_word().load(Ordering::Acquire)
     }
 
+    #[inline]
     fn peer_count_word(&self) -> &AtomicU64 {
         self.control.word(PEER_COUNT)
     }
