@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Provider};
 use crate::error::Result;
-use crate::memory::{Access, Region};
+use crate::memory::{Access, Region, RemoteRegion};
 use crate::work::{
     Completion, Limits, Outgoing, QueueSizes, Receive, Rejected, Timing, WorkRequest,
 };
@@ -129,6 +129,14 @@ pub trait QueuePair: Send {
     /// once; if the peer has not connected yet, it is done when it has (where the poster's thread does the
     /// work, as in `shm`, when it next polls or posts). Post the receives first.
     fn connect(&mut self, peer: &Endpoint) -> Result<()>;
+
+    /// The peer's region as memory of this process, where there is such a thing (`shm`) and the peer
+    /// allows writing. What is written there needs no posting to be in place, but only a posted write
+    /// that follows (of a footer, say) makes it visible in order.
+    fn window(&mut self, peer: &RemoteRegion) -> Result<Option<Region>> {
+        let _ = peer;
+        Ok(None)
+    }
 
     /// Posts requests, with one doorbell for all. Never waits. Requests are checked here as far as
     /// this side can; what the peer finds wrong is a completion's status.

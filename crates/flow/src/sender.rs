@@ -43,10 +43,15 @@ impl<F: Fabric> SenderSetup<F> {
             return Err(mismatch("length of the ring", bytes, ring.bytes));
         }
         let settings = self.fresh.settings;
-        let side = self.fresh.connect(peer, control)?;
+        let mut side = self.fresh.connect(peer, control)?;
+        let window = match settings.notification {
+            Notification::Footer => side.pair.window(&ring)?,
+            Notification::Immediate => None,
+        };
         Ok(Sender {
             side,
-            ring: self.ring,
+            in_place: window.is_some(),
+            ring: window.unwrap_or(self.ring),
             peer_ring: ring,
             position: Position::new(&settings),
             sent: 0,
@@ -128,8 +133,10 @@ impl Position {
 /// Dropping it before [`Sender::finish`] is an error at the other side.
 pub struct Sender<F: Fabric> {
     side: Side<F>,
-    /// Slots as the producer fills them; the peer's ring is their copy.
+    /// Slots as the producer fills them; the peer's ring is their copy, or, where this process can
+    /// reach it, the same.
     ring: Region,
+    in_place: bool,
     peer_ring: RemoteRegion,
     position: Position,
     /// Slots sent since the beginning.
@@ -254,13 +261,25 @@ impl<F: Fabric> Sender<F> {
         let batch = settings.credit_batch();
         let word = footer.encode(self.position.lap());
         self.ring.word(footer_at).store(tag, std::sync::atomic::Ordering::Relaxed);
-        self.ring.word(footer_at + 8).store(word, std::sync::atomic::Ordering::Relaxed);
         let asleep = self.side.announce(self.sent + 1);
         let immediate = (asleep || always).then_some(SLOT);
 
         self.unsignalled += 1;
         let signal = self.unsignalled >= batch;
         let bytes = footer.bytes as usize;
+        if self.in_place {
+            // Everything is there but the word that says so, which is released behind it.
+            let word = word.to_ne_bytes();
+            let last = WorkRequest::new(millstream_fabric::Operation::Write {
+                source: Source::Inline(&word),
+                to: self.peer_ring.at(footer_at as u64 + 8, 8)?,
+                immediate,
+            });
+            self.side.post(&mut [last], signal)?;
+            self.sent_slot(bytes, signal);
+            return Ok(());
+        }
+        self.ring.word(footer_at + 8).store(word, std::sync::atomic::Ordering::Relaxed);
         let whole = bytes >= slot_bytes / 2;
         let (from, length) = if whole { (offset, slot_bytes) } else { (footer_at, FOOTER_BYTES) };
         let last = WorkRequest::new(millstream_fabric::Operation::Write {
@@ -276,14 +295,19 @@ impl<F: Fabric> Sender<F> {
                 WorkRequest::write(source, self.peer_ring.at(offset as u64, bytes as u64)?);
             self.side.post(&mut [payload, last], signal)?;
         }
+        self.sent_slot(bytes, signal);
+        Ok(())
+    }
+
+    #[inline]
+    fn sent_slot(&mut self, bytes: usize, signalled: bool) {
         self.position.advance();
         self.sent += 1;
         self.side.stats.messages += 1;
         self.side.stats.bytes += bytes as u64;
-        if signal {
+        if signalled {
             self.unsignalled = 0;
         }
-        Ok(())
     }
 
     /// One step of ending the stream in order. Returns whether the receiver has processed everything
@@ -330,8 +354,8 @@ impl<F: Fabric> Slot<'_, F> {
     pub fn payload(&mut self) -> &mut [u8] {
         let bytes = self.sender.payload_bytes();
         // SAFETY: there is credit for this slot, so the receiver has released its last content, which
-        // means that the write of it has been placed and nobody reads this memory any more; the
-        // region is closed to peers; the borrow of the sender excludes other slices.
+        // means that the write of it has been placed and nobody reads this memory any more; a ring of
+        // our own is closed to peers, and the peer's ring has no other writer; the borrow of the sender excludes other slices.
         unsafe { self.sender.ring.slice_mut(self.sender.position.offset, bytes) }
     }
 

@@ -28,6 +28,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
         ("both sides send at once", both_ways::<F>),
         ("many queue pairs share a completion queue", shared_queue::<F>),
         ("a full send queue refuses, and is free after polling", full_send_queue::<F>),
+        ("a window is the peer's memory", window::<F>),
         ("registered memory of the program is a source", registered_source::<F>),
         ("a completion wakes who waits", wait_wakes::<F>),
         ("waiting ends when its time is over", wait_ends::<F>),
@@ -368,6 +369,24 @@ fn full_send_queue<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
         good(&bed.completions(&mut ends.a_queue, 1)?[0], round, Kind::Write)?;
     }
     Ok(())
+}
+
+fn window<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
+    let mut ends = Ends::new(bed)?;
+    let remote = ends.remote.remote();
+    // Most fabrics have none.
+    let Some(window) = ends.a.window(&remote).map_err(text)? else { return Ok(()) };
+    same("length", window.len(), ends.remote.len())?;
+    let data = pattern(9, 1000);
+    window.write(100, &data).map_err(text)?;
+    let flag = remote.at(0, 8).map_err(text)?;
+    let request = WorkRequest::write(Source::Inline(&[1; 8]), flag);
+    ends.a.post(&[request.signalled(1)]).map_err(text)?;
+    good(&bed.completions(&mut ends.a_queue, 1)?[0], 1, Kind::Write)?;
+    ensure(bytes_of(&ends.remote, 100, 1000)? == data, || "the bytes differ".into())?;
+    let closed = bed.b.allocate(4096, Access::LOCAL).map_err(text)?;
+    let found = ends.a.window(&closed.remote()).map_err(text)?;
+    ensure(found.is_none(), || "a window to a closed region".into())
 }
 
 fn registered_source<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {

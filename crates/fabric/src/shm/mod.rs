@@ -31,7 +31,7 @@ use crate::datagram::SharedDatagram;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result, last_os_error};
 use crate::mapping::{Mapping, memory_file};
-use crate::memory::{Access, Region, Registration, device_number};
+use crate::memory::{Access, Region, Registration, RemoteRegion, device_number};
 use crate::queue::{Queue, Sleep, check_limit, lock, random_id};
 use crate::setup::Token;
 use crate::work::{
@@ -351,6 +351,10 @@ impl QueuePair for ShmPair {
         let link = self.device.0.link(id)?;
         let identity = id ^ u64::from(number).rotate_left(32);
         self.shared.connect(link, identity, number)
+    }
+
+    fn window(&mut self, peer: &RemoteRegion) -> Result<Option<Region>> {
+        self.shared.window(peer)
     }
 
     #[inline]

@@ -16,7 +16,7 @@ use super::{Device, INLINE_BYTES};
 use crate::contract::State;
 use crate::error::{Error, Result};
 use crate::keys::Need;
-use crate::memory::{Region, RemoteAddress};
+use crate::memory::{Access, Region, Registration, RemoteAddress, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
 use crate::words::Bell;
@@ -216,6 +216,30 @@ impl Shared {
         drop(engine);
         link.watch(self);
         Ok(())
+    }
+
+    /// A mapping of its own of a peer's region.
+    pub(super) fn window(&self, remote: &RemoteRegion) -> Result<Option<Region>> {
+        let engine = lock(&self.engine);
+        let Some(peer) = &engine.peer else { return Err(Error::NotConnected) };
+        let Some(region) = peer.link.region(remote.key)? else { return Ok(None) };
+        let Some(start) = region
+            .resolve(remote.address, remote.bytes, Need::Write)
+            .and_then(std::ptr::NonNull::new)
+        else {
+            return Ok(None);
+        };
+        let registration = Registration {
+            start,
+            bytes: remote.bytes as usize,
+            access: Access::LOCAL,
+            device: self.device.number,
+            local_key: 0,
+            remote_key: 0,
+            owner: Box::new(region),
+        };
+        // SAFETY: the owner keeps the mapping, inside of which the range was found to lie.
+        Ok(Some(unsafe { Region::new(registration) }))
     }
 
     /// Posts one request; `engine` is this pair's.
