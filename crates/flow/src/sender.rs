@@ -55,6 +55,7 @@ impl<F: Fabric> SenderSetup<F> {
             peer_ring: ring,
             position: Position::new(&settings),
             sent: 0,
+            released: 0,
             unsignalled: 0,
             ending: false,
         })
@@ -141,6 +142,8 @@ pub struct Sender<F: Fabric> {
     position: Position,
     /// Slots sent since the beginning.
     sent: u64,
+    /// Of them, those known to be released.
+    released: u64,
     /// Slots sent since the last signalled write.
     unsignalled: u64,
     ending: bool,
@@ -190,18 +193,30 @@ impl<F: Fabric> Sender<F> {
 
     #[inline]
     fn can_send(&mut self) -> Result<bool> {
+        // The peer's count is looked at only when what was seen of it is used up: its cache line is the
+        // peer's most of the time.
+        let slots = self.side.settings.slots as u64;
+        if self.sent - self.released >= slots {
+            self.released = self.check_count()?;
+        }
         // Two writes for the slot.
-        Ok(self.credits() > 0 && self.side.room(2)?)
+        Ok(self.sent - self.released < slots && self.side.room(2)?)
     }
 
     /// No credit: is the peer still there, and does it keep the protocol?
     fn look_closer(&mut self) -> Result<()> {
+        self.check_count()?;
+        self.side.poll()
+    }
+
+    /// The peer's count of released slots, if it is possible.
+    fn check_count(&self) -> Result<u64> {
         let released = self.side.peer_count();
         if released > self.sent {
             let what = "credit for slots that were never sent";
             return Err(Error::Protocol { what, found: released });
         }
-        self.side.poll()
+        Ok(released)
     }
 
     /// The next slot; waits for credit, at first awake and then asleep, for at most `timeout`.
