@@ -1,0 +1,517 @@
+//! Devices: what there is, what they can do, what happens to them.
+
+use std::ffi::CStr;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{check, non_null};
+use crate::library::Library;
+use crate::raw::*;
+use crate::{Error, Unavailable, wait};
+
+/// A device in the list of those present. Listing needs no permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceName {
+    /// The name, such as `mlx5_0` or `rxe0`.
+    pub name: String,
+    /// The file through which it is opened.
+    pub file: String,
+}
+
+/// The devices that are present, at least one.
+pub fn devices() -> Result<Vec<DeviceName>, Unavailable> {
+    let list = DeviceList::get()?;
+    let names: Vec<_> = list.iter().map(|device| list.name(device)).collect();
+    if names.is_empty() { Err(Unavailable::NoDevice) } else { Ok(names) }
+}
+
+struct DeviceList {
+    library: &'static Library,
+    first: NonNull<*mut ibv_device>,
+    count: usize,
+}
+
+impl DeviceList {
+    fn get() -> Result<DeviceList, Unavailable> {
+        let library = Library::get()?;
+        let mut count = 0;
+        // SAFETY: `count` is writable.
+        let list = unsafe { (library.ibv_get_device_list)(&mut count) };
+        match non_null("ibv_get_device_list", list) {
+            Ok(first) => Ok(DeviceList { library, first, count: count.max(0) as usize }),
+            // The kernel has no RDMA at all.
+            Err(Error { errno: libc::ENOSYS | libc::ENOENT, .. }) => Err(Unavailable::NoDevice),
+            Err(error) => Err(Unavailable::Failed(error)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = NonNull<ibv_device>> {
+        // SAFETY: the library returned an array of `count` pointers; it lives until it is freed.
+        let devices = unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) };
+        devices.iter().filter_map(|device| NonNull::new(*device))
+    }
+
+    fn name(&self, device: NonNull<ibv_device>) -> DeviceName {
+        // SAFETY: the device is in the list, and the list is not freed; both names are C strings.
+        let (name, dev_name) = unsafe {
+            let device = device.as_ref();
+            (CStr::from_ptr(device.name.as_ptr()), CStr::from_ptr(device.dev_name.as_ptr()))
+        };
+        DeviceName {
+            name: name.to_string_lossy().into_owned(),
+            file: format!("/dev/infiniband/{}", dev_name.to_string_lossy()),
+        }
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        // SAFETY: the list is the library's, and freed once.
+        unsafe { (self.library.ibv_free_device_list)(self.first.as_ptr()) }
+    }
+}
+
+/// An open device. Everything made from it keeps it open.
+pub struct Context {
+    pub(crate) library: &'static Library,
+    pub(crate) raw: NonNull<ibv_context>,
+    name: DeviceName,
+}
+
+// SAFETY: libibverbs' objects may be used from any thread, several at a time.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Opens the device of that name; [`devices`] lists them.
+    pub fn open(name: &str) -> Result<Arc<Context>, Unavailable> {
+        let list = DeviceList::get()?;
+        let found = list.iter().find(|device| list.name(*device).name == name);
+        let Some(device) = found else {
+            let present = devices()?.into_iter().map(|device| device.name).collect();
+            return Err(Unavailable::UnknownDevice { name: name.into(), present });
+        };
+        let name = list.name(device);
+        // SAFETY: the device is in the list, which is not freed yet.
+        let context = unsafe { (list.library.ibv_open_device)(device.as_ptr()) };
+        let raw = non_null("ibv_open_device", context).map_err(|error| why_closed(&name, error))?;
+        let context = Arc::new(Context { library: list.library, raw, name });
+        wait::set_nonblocking(context.async_fd()).map_err(Unavailable::Failed)?;
+        Ok(context)
+    }
+
+    /// Which device it is.
+    pub fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    /// The device's limits.
+    pub fn limits(&self) -> Result<DeviceLimits, Error> {
+        // SAFETY: all zero is a value of this plain structure.
+        let mut attributes = unsafe { std::mem::zeroed::<ibv_device_attr>() };
+        // SAFETY: the context is open, the attributes are writable.
+        let code = unsafe { (self.library.ibv_query_device)(self.raw.as_ptr(), &mut attributes) };
+        check("ibv_query_device", code)?;
+        Ok(DeviceLimits::from_raw(&attributes))
+    }
+
+    /// The state and limits of a port; ports count from 1.
+    pub fn port(&self, port: u8) -> Result<Port, Error> {
+        // SAFETY: all zero is a value of this plain structure.
+        let mut attributes = unsafe { std::mem::zeroed::<ibv_port_attr>() };
+        // SAFETY: the context is open, the attributes are writable and larger than what is written.
+        let code =
+            unsafe { (self.library.ibv_query_port)(self.raw.as_ptr(), port, &mut attributes) };
+        check("ibv_query_port", code)?;
+        Ok(Port::from_raw(&attributes))
+    }
+
+    /// All valid entries of the device's GID tables, of all its ports.
+    pub fn gids(&self) -> Result<Vec<GidEntry>, Error> {
+        let mut capacity = 64;
+        loop {
+            let mut entries = vec![ibv_gid_entry::default(); capacity];
+            // SAFETY: `entries` has room for `capacity` entries of the given size.
+            let count = unsafe {
+                (self.library._ibv_query_gid_table)(
+                    self.raw.as_ptr(),
+                    entries.as_mut_ptr(),
+                    capacity,
+                    0,
+                    size_of::<ibv_gid_entry>(),
+                )
+            };
+            match usize::try_from(count) {
+                Ok(count) => {
+                    return Ok(entries[..count.min(capacity)]
+                        .iter()
+                        .map(GidEntry::from_raw)
+                        .collect());
+                }
+                // More entries than there was room for.
+                Err(_) if count == -(libc::EINVAL as isize) && capacity < 1 << 16 => capacity *= 4,
+                Err(_) => {
+                    return Err(Error { call: "ibv_query_gid_table", errno: -count as i32 });
+                }
+            }
+        }
+    }
+
+    /// The file descriptor that becomes readable when an event has come, for `poll`.
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the context is.
+        unsafe { BorrowedFd::borrow_raw(self.raw.as_ref().async_fd) }
+    }
+
+    /// Waits for the next asynchronous event of the device; `None` when the time is up.
+    pub fn next_event(&self, timeout: Duration) -> Result<Option<AsyncEvent>, Error> {
+        if !wait::readable(self.async_fd(), timeout)? {
+            return Ok(None);
+        }
+        // SAFETY: all zero is a value of this plain structure.
+        let mut raw = unsafe { std::mem::zeroed::<ibv_async_event>() };
+        // SAFETY: the context is open, the event writable.
+        let code = unsafe { (self.library.ibv_get_async_event)(self.raw.as_ptr(), &mut raw) };
+        if code != 0 {
+            let error = Error::last("ibv_get_async_event");
+            // Another thread took the event.
+            return if error.errno == libc::EAGAIN { Ok(None) } else { Err(error) };
+        }
+        // SAFETY: the library just filled `raw`; what it points to lives until it is acknowledged,
+        // because destroying it waits for that.
+        let event = unsafe { AsyncEvent::from_raw(self.library, &raw) };
+        // SAFETY: each event is acknowledged once.
+        unsafe { (self.library.ibv_ack_async_event)(&mut raw) };
+        Ok(Some(event))
+    }
+}
+
+/// Why a device cannot be opened. The library's error is no help: after any failure it looks for
+/// the device elsewhere, and says that it found nothing.
+fn why_closed(device: &DeviceName, error: Error) -> Unavailable {
+    let DeviceName { name, file } = device.clone();
+    match OpenOptions::new().read(true).write(true).open(&file).map_err(|error| error.kind()) {
+        Err(ErrorKind::PermissionDenied) => Unavailable::Permission { name, file },
+        Err(ErrorKind::NotFound) => Unavailable::NoFile { name, file },
+        _ => Unavailable::Failed(error),
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: everything made from the context holds an `Arc` to it, so nothing is left. A
+        // failure can only be ignored: the library frees its side in any case.
+        unsafe { (self.library.ibv_close_device)(self.raw.as_ptr()) };
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("name", &self.name.name).finish()
+    }
+}
+
+/// What a device can do. Counts are per device, except where it says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceLimits {
+    /// The firmware's version.
+    pub firmware: String,
+    /// The number of ports; they count from 1.
+    pub ports: u8,
+    /// Queue pairs.
+    pub queue_pairs: u32,
+    /// Outstanding requests of one queue.
+    pub requests_per_queue: u32,
+    /// Scatter/gather elements of one request.
+    pub elements_per_request: u32,
+    /// Completion queues.
+    pub completion_queues: u32,
+    /// Entries of one completion queue.
+    pub completions_per_queue: u32,
+    /// Memory regions.
+    pub memory_regions: u32,
+    /// Bytes of one memory region.
+    pub memory_region_bytes: u64,
+    /// Reads and atomics that one queue pair accepts from its peer at a time.
+    pub reads_accepted_per_queue_pair: u8,
+    /// Reads and atomics that one queue pair may have under way.
+    pub reads_started_per_queue_pair: u8,
+    /// Shared receive queues.
+    pub shared_receive_queues: u32,
+    /// Outstanding requests of one shared receive queue.
+    pub requests_per_shared_queue: u32,
+    /// Address handles.
+    pub address_handles: u32,
+    /// With what fetch-and-add and compare-and-swap are atomic.
+    pub atomics: Atomics,
+}
+
+/// With what a device's atomic operations are atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomics {
+    /// It has none.
+    None,
+    /// With each other, through the same device. Not with the processor's.
+    Device,
+    /// With each other and with the processor's.
+    Global,
+}
+
+impl DeviceLimits {
+    fn from_raw(raw: &ibv_device_attr) -> DeviceLimits {
+        let firmware = raw.fw_ver.split(|byte| *byte == 0).next().unwrap_or_default();
+        // The C structure counts in `int`; a driver's -1 means none.
+        let count = |n: i32| n.max(0) as u32;
+        let byte = |n: i32| n.clamp(0, 255) as u8;
+        DeviceLimits {
+            firmware: String::from_utf8_lossy(firmware).into_owned(),
+            ports: raw.phys_port_cnt,
+            queue_pairs: count(raw.max_qp),
+            requests_per_queue: count(raw.max_qp_wr),
+            elements_per_request: count(raw.max_sge),
+            completion_queues: count(raw.max_cq),
+            completions_per_queue: count(raw.max_cqe),
+            memory_regions: count(raw.max_mr),
+            memory_region_bytes: raw.max_mr_size,
+            reads_accepted_per_queue_pair: byte(raw.max_qp_rd_atom),
+            reads_started_per_queue_pair: byte(raw.max_qp_init_rd_atom),
+            shared_receive_queues: count(raw.max_srq),
+            requests_per_shared_queue: count(raw.max_srq_wr),
+            address_handles: count(raw.max_ah),
+            atomics: match raw.atomic_cap {
+                1 => Atomics::Device,
+                2 => Atomics::Global,
+                _ => Atomics::None,
+            },
+        }
+    }
+}
+
+/// A port: its state and limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The state as in the InfiniBand standard: 1 down, 2 initialising, 3 armed, 4 active.
+    pub state: u32,
+    /// The largest payload of a packet in use.
+    pub mtu: Mtu,
+    /// The largest message, in bytes.
+    pub message_bytes_max: u32,
+    /// The local identifier (InfiniBand); 0 on Ethernet.
+    pub lid: u16,
+    /// Whether the link is Ethernet (RoCE), which needs a GID in every address.
+    pub ethernet: bool,
+}
+
+impl Port {
+    /// Whether traffic can flow.
+    pub fn is_active(&self) -> bool {
+        self.state == 4
+    }
+
+    fn from_raw(raw: &ibv_port_attr) -> Port {
+        Port {
+            state: raw.state,
+            mtu: Mtu::from_raw(raw.active_mtu),
+            message_bytes_max: raw.max_msg_sz,
+            lid: raw.lid,
+            ethernet: raw.link_layer == 2,
+        }
+    }
+}
+
+/// The largest payload of a packet. UD messages are one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes.
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes.
+    B4096 = 5,
+}
+
+impl Mtu {
+    /// In bytes.
+    pub fn bytes(self) -> usize {
+        128 << self as usize
+    }
+
+    /// What the library's number means; a number it should not give is the smallest.
+    pub(crate) fn from_raw(raw: u32) -> Mtu {
+        match raw {
+            5.. => Mtu::B4096,
+            4 => Mtu::B2048,
+            3 => Mtu::B1024,
+            2 => Mtu::B512,
+            _ => Mtu::B256,
+        }
+    }
+}
+
+/// A global identifier: an InfiniBand port's, or on Ethernet an IPv6 address or a mapped IPv4 one.
+pub type Gid = [u8; 16];
+
+/// An entry of a port's GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GidEntry {
+    /// The identifier.
+    pub gid: Gid,
+    /// Its place in the port's table.
+    pub index: u8,
+    /// The port.
+    pub port: u8,
+    /// The protocol it is for.
+    pub kind: GidKind,
+}
+
+/// The protocol that a GID is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GidKind {
+    /// InfiniBand.
+    InfiniBand,
+    /// RoCE version 1: on Ethernet, not routable.
+    RoceV1,
+    /// RoCE version 2: on UDP.
+    RoceV2,
+}
+
+impl GidEntry {
+    fn from_raw(raw: &ibv_gid_entry) -> GidEntry {
+        GidEntry {
+            gid: raw.gid.raw,
+            index: raw.gid_index as u8,
+            port: raw.port_num as u8,
+            kind: match raw.gid_type {
+                0 => GidKind::InfiniBand,
+                1 => GidKind::RoceV1,
+                _ => GidKind::RoceV2,
+            },
+        }
+    }
+}
+
+/// Something that happened to a device, not to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AsyncEvent {
+    /// What it happened to.
+    pub source: EventSource,
+    /// Its number in `enum ibv_event_type`.
+    pub number: u32,
+    /// The library's words for it.
+    pub description: String,
+}
+
+/// What an event happened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventSource {
+    /// The queue pair of that number.
+    QueuePair(u32),
+    /// The completion queue of that tag.
+    CompletionQueue(usize),
+    /// The shared receive queue of that tag.
+    SharedReceiveQueue(usize),
+    /// The port of that number.
+    Port(u8),
+    /// The whole device.
+    Device,
+}
+
+impl AsyncEvent {
+    /// A completion queue overflowed, or is broken.
+    pub const COMPLETION_QUEUE_ERROR: u32 = 0;
+    /// A queue pair failed in a way that no completion can report.
+    pub const QUEUE_PAIR_FATAL: u32 = 1;
+    /// A request that came from the peer was invalid.
+    pub const QUEUE_PAIR_REQUEST_ERROR: u32 = 2;
+    /// A request that came from the peer violated access rights.
+    pub const QUEUE_PAIR_ACCESS_ERROR: u32 = 3;
+    /// A port came up.
+    pub const PORT_ACTIVE: u32 = 9;
+    /// A port went down.
+    pub const PORT_ERROR: u32 = 10;
+    /// A shared receive queue holds fewer requests than its limit.
+    pub const SHARED_RECEIVE_QUEUE_LIMIT: u32 = 15;
+    /// A queue pair in the error state will take no more from its shared receive queue.
+    pub const LAST_REQUEST_REACHED: u32 = 16;
+
+    /// # Safety
+    ///
+    /// `raw` was filled by `ibv_get_async_event` and not acknowledged yet.
+    unsafe fn from_raw(library: &Library, raw: &ibv_async_event) -> AsyncEvent {
+        // SAFETY: as the caller promises.
+        let source = unsafe { EventSource::from_raw(raw) };
+        // SAFETY: the library returns a C string that lives forever, for any number.
+        let description = unsafe { CStr::from_ptr((library.ibv_event_type_str)(raw.event_type)) };
+        AsyncEvent {
+            source,
+            number: raw.event_type,
+            description: description.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+impl EventSource {
+    /// # Safety
+    ///
+    /// The member that belongs to the event's type is set, and what it points to is alive.
+    unsafe fn from_raw(raw: &ibv_async_event) -> EventSource {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match raw.event_type {
+                1..=7 | 16 => EventSource::QueuePair((*raw.element.qp).qp_num),
+                0 => EventSource::CompletionQueue((*raw.element.cq).cq_context as usize),
+                14 | 15 => EventSource::SharedReceiveQueue((*raw.element.srq).srq_context as usize),
+                9..=13 | 17 | 18 => EventSource::Port(raw.element.port_num as u8),
+                _ => EventSource::Device,
+            }
+        }
+    }
+}
+
+impl std::os::fd::AsFd for Context {
+    /// [`Context::async_fd`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.async_fd()
+    }
+}
+
+impl AsRawFd for Context {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.async_fd().as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_queue_pairs_name_them() {
+        // Soft-RoCE sends none of these, so the library's part is played here.
+        // SAFETY: all zero is a value of this plain structure of numbers and pointers.
+        let mut pair = unsafe { std::mem::zeroed::<ibv_qp>() };
+        pair.qp_num = 77;
+        for event_type in [AsyncEvent::QUEUE_PAIR_FATAL, AsyncEvent::LAST_REQUEST_REACHED] {
+            let raw = ibv_async_event { element: ibv_async_element { qp: &mut pair }, event_type };
+            // SAFETY: the member for these types is set to a queue pair that is alive.
+            assert_eq!(unsafe { EventSource::from_raw(&raw) }, EventSource::QueuePair(77));
+        }
+    }
+
+    #[test]
+    fn mtu_in_bytes() {
+        // The InfiniBand standard's five sizes.
+        let sizes = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096].map(Mtu::bytes);
+        assert_eq!(sizes, [256, 512, 1024, 2048, 4096]);
+        assert_eq!((1..=5).map(|n| Mtu::from_raw(n).bytes()).collect::<Vec<_>>(), sizes);
+    }
+}

@@ -1,0 +1,560 @@
+//! Queue pairs, shared receive queues, address handles.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use crate::error::{check, non_null};
+use crate::raw::*;
+use crate::work::{link_receives, link_sends, place_of};
+use crate::{
+    Access, CompletionQueue, Context, Error, Gid, Mtu, PostError, ProtectionDomain, ReceiveRequest,
+    SendRequest,
+};
+
+/// The room of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Capacity {
+    /// Outstanding requests of the send queue.
+    pub sends: u32,
+    /// Outstanding requests of the receive queue; 0 with a shared one.
+    pub receives: u32,
+    /// Pieces of one request of the send queue.
+    pub send_pieces: u32,
+    /// Pieces of one request of the receive queue.
+    pub receive_pieces: u32,
+    /// Bytes that can be taken into a request itself.
+    pub inline_bytes: u32,
+}
+
+/// The transport of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Reliable connection (RC): one peer; everything arrives once and in order, or the queue pair
+    /// fails; messages up to 2 GiB; all operations.
+    Reliable,
+    /// Unreliable datagram (UD): any peers; messages of one packet that may be lost; only sends.
+    Datagram,
+}
+
+/// What a queue pair is made of.
+#[derive(Clone)]
+pub struct QueuePairOptions<'a> {
+    /// The transport.
+    pub transport: Transport,
+    /// Where requests of the send queue complete.
+    pub send_queue: &'a Arc<CompletionQueue>,
+    /// Where receives complete; may be the same.
+    pub receive_queue: &'a Arc<CompletionQueue>,
+    /// Receives come from here instead of from the queue pair's own queue.
+    pub shared: Option<&'a Arc<SharedReceiveQueue>>,
+    /// The room asked for.
+    pub capacity: Capacity,
+    /// Every request of the send queue completes visibly, whether it is signaled or not.
+    pub all_signaled: bool,
+}
+
+impl QueuePairOptions<'_> {
+    /// Whether everything belongs to that device.
+    fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(self.send_queue.context(), context)
+            && Arc::ptr_eq(self.receive_queue.context(), context)
+            && self.shared.is_none_or(|shared| Arc::ptr_eq(&shared.domain.context, context))
+    }
+}
+
+/// A send queue and a receive queue. Made in the *reset* state; must be taken through
+/// *initialised* and *ready to receive* to *ready to send*.
+pub struct QueuePair {
+    raw: NonNull<ibv_qp>,
+    transport: Transport,
+    capacity: Capacity,
+    domain: Arc<ProtectionDomain>,
+    // Must outlive the library's object.
+    _send_queue: Arc<CompletionQueue>,
+    _receive_queue: Arc<CompletionQueue>,
+    _shared: Option<Arc<SharedReceiveQueue>>,
+}
+
+// SAFETY: libibverbs' objects may be used from any thread, several at a time.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
+impl QueuePair {
+    /// A new queue pair.
+    pub fn new(
+        domain: &Arc<ProtectionDomain>,
+        options: &QueuePairOptions<'_>,
+    ) -> Result<QueuePair, Error> {
+        if !options.is_of(&domain.context) {
+            // Providers do not check this.
+            return Err(Error { call: "ibv_create_qp", errno: libc::EINVAL });
+        }
+        let mut attributes = ibv_qp_init_attr {
+            qp_context: null_mut(),
+            send_cq: options.send_queue.raw.as_ptr(),
+            recv_cq: options.receive_queue.raw.as_ptr(),
+            srq: options.shared.map_or(null_mut(), |shared| shared.raw.as_ptr()),
+            cap: options.capacity.to_raw(),
+            qp_type: match options.transport {
+                Transport::Reliable => IBV_QPT_RC,
+                Transport::Datagram => IBV_QPT_UD,
+            },
+            sq_sig_all: c_int::from(options.all_signaled),
+        };
+        // SAFETY: everything named is alive, and kept so by the queue pair.
+        let raw =
+            unsafe { (domain.context.library.ibv_create_qp)(domain.raw.as_ptr(), &mut attributes) };
+        Ok(QueuePair {
+            raw: non_null("ibv_create_qp", raw)?,
+            transport: options.transport,
+            capacity: Capacity::from_raw(&attributes.cap),
+            domain: domain.clone(),
+            _send_queue: options.send_queue.clone(),
+            _receive_queue: options.receive_queue.clone(),
+            _shared: options.shared.cloned(),
+        })
+    }
+
+    /// Its number, which peers need. 24 bits.
+    pub fn number(&self) -> u32 {
+        // SAFETY: the library's structure lives as long as the queue pair; this does not change.
+        unsafe { self.raw.as_ref().qp_num }
+    }
+
+    /// Its transport.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// The room it really has: at least what was asked for.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// The domain it belongs to.
+    pub fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.domain
+    }
+
+    /// RC, reset to initialised: receives can be posted. `access` is what the peer may do.
+    pub fn initialize_reliable(&self, port: u8, access: Access) -> Result<(), Error> {
+        let attributes = ibv_qp_attr {
+            qp_state: State::Initialized as c_uint,
+            port_num: port,
+            qp_access_flags: access.0,
+            ..Default::default()
+        };
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        self.modify(attributes, mask)
+    }
+
+    /// UD, reset to initialised: receives can be posted. Senders must give that key.
+    pub fn initialize_datagram(&self, port: u8, key: u32) -> Result<(), Error> {
+        let attributes = ibv_qp_attr {
+            qp_state: State::Initialized as c_uint,
+            port_num: port,
+            qkey: key,
+            ..Default::default()
+        };
+        self.modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
+    }
+
+    /// RC, initialised to ready to receive.
+    pub fn connect(&self, peer: &Peer) -> Result<(), Error> {
+        let attributes = ibv_qp_attr {
+            qp_state: State::ReadyToReceive as c_uint,
+            path_mtu: peer.mtu as c_uint,
+            dest_qp_num: peer.queue_pair,
+            rq_psn: peer.first_packet,
+            max_dest_rd_atomic: peer.reads_accepted,
+            min_rnr_timer: peer.receiver_not_ready_timer,
+            ah_attr: peer.path.to_raw(),
+            ..Default::default()
+        };
+        let mask = IBV_QP_STATE
+            | IBV_QP_AV
+            | IBV_QP_PATH_MTU
+            | IBV_QP_DEST_QPN
+            | IBV_QP_RQ_PSN
+            | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_MIN_RNR_TIMER;
+        self.modify(attributes, mask)
+    }
+
+    /// RC, ready to receive to ready to send.
+    pub fn start_reliable(&self, retries: &Retries) -> Result<(), Error> {
+        let attributes = ibv_qp_attr {
+            qp_state: State::ReadyToSend as c_uint,
+            sq_psn: retries.first_packet,
+            max_rd_atomic: retries.reads_started,
+            timeout: retries.timeout,
+            retry_cnt: retries.count,
+            rnr_retry: retries.receiver_not_ready,
+            ..Default::default()
+        };
+        let mask = IBV_QP_STATE
+            | IBV_QP_SQ_PSN
+            | IBV_QP_MAX_QP_RD_ATOMIC
+            | IBV_QP_TIMEOUT
+            | IBV_QP_RETRY_CNT
+            | IBV_QP_RNR_RETRY;
+        self.modify(attributes, mask)
+    }
+
+    /// UD, initialised to ready to send; `first_packet` is any number of 24 bits.
+    pub fn start_datagram(&self, first_packet: u32) -> Result<(), Error> {
+        let receive =
+            ibv_qp_attr { qp_state: State::ReadyToReceive as c_uint, ..Default::default() };
+        self.modify(receive, IBV_QP_STATE)?;
+        let send = ibv_qp_attr {
+            qp_state: State::ReadyToSend as c_uint,
+            sq_psn: first_packet,
+            ..Default::default()
+        };
+        self.modify(send, IBV_QP_STATE | IBV_QP_SQ_PSN)
+    }
+
+    /// Ends all work: outstanding requests complete as flushed.
+    pub fn fail(&self) -> Result<(), Error> {
+        let attributes = ibv_qp_attr { qp_state: State::Error as c_uint, ..Default::default() };
+        self.modify(attributes, IBV_QP_STATE)
+    }
+
+    /// Back to the state after creation; outstanding requests vanish without completing.
+    pub fn reset(&self) -> Result<(), Error> {
+        let attributes = ibv_qp_attr { qp_state: State::Reset as c_uint, ..Default::default() };
+        self.modify(attributes, IBV_QP_STATE)
+    }
+
+    fn modify(&self, mut attributes: ibv_qp_attr, mask: c_int) -> Result<(), Error> {
+        // SAFETY: the queue pair is alive, the attributes are readable.
+        let code = unsafe {
+            (self.domain.context.library.ibv_modify_qp)(self.raw.as_ptr(), &mut attributes, mask)
+        };
+        check("ibv_modify_qp", code)
+    }
+
+    /// The state that it is in now.
+    pub fn state(&self) -> Result<State, Error> {
+        let mut attributes = ibv_qp_attr::default();
+        // SAFETY: all zero is a value of this plain structure of numbers and pointers.
+        let mut init = unsafe { std::mem::zeroed::<ibv_qp_init_attr>() };
+        // SAFETY: the queue pair is alive, both structures are writable.
+        let code = unsafe {
+            let query = self.domain.context.library.ibv_query_qp;
+            query(self.raw.as_ptr(), &mut attributes, IBV_QP_STATE | IBV_QP_CAP, &mut init)
+        };
+        check("ibv_query_qp", code)?;
+        Ok(State::from_raw(attributes.qp_state))
+    }
+
+    /// Whether the device promises that the bytes of a write from the peer land in the order of
+    /// their addresses: what polling a footer relies on. `false` also means that the driver, or
+    /// a library older than rdma-core 41, does not say.
+    pub fn places_writes_in_order(&self) -> bool {
+        let Some(query) = self.domain.context.library.ibv_query_qp_data_in_order else {
+            return false;
+        };
+        // SAFETY: the queue pair is alive.
+        unsafe { query(self.raw.as_ptr(), IBV_WR_RDMA_WRITE, 0) == 1 }
+    }
+
+    /// Posts a list of requests, in order, with one doorbell.
+    ///
+    /// Fails with [`Error::is_queue_full`] when there is no room. Requests before the one that
+    /// failed are posted all the same. On a UD queue pair every request must be a send with an
+    /// address of the same device; else the whole list is refused.
+    #[inline]
+    pub fn post_send(&self, requests: &mut [SendRequest<'_>]) -> Result<(), PostError> {
+        if self.transport == Transport::Datagram {
+            self.check_datagrams(requests)?;
+        }
+        let first = link_sends(requests);
+        if first.is_null() {
+            return Ok(());
+        }
+        let mut bad = null_mut();
+        // SAFETY: queue pair and context are alive. The list is linked inside of `requests`; its
+        // lists of pieces, inline bytes and address handles are borrowed by the requests. Pieces
+        // are checked by the device against its registered memory.
+        let code = unsafe {
+            let ops = &(*self.raw.as_ref().context).ops;
+            (ops.post_send)(self.raw.as_ptr(), first, &mut bad)
+        };
+        check("ibv_post_send", code)
+            .map_err(|error| PostError { posted: place_of(requests, bad), error })
+    }
+
+    /// Providers follow a datagram's address handle without a look: it must be one, and of this
+    /// device.
+    fn check_datagrams(&self, requests: &[SendRequest<'_>]) -> Result<(), PostError> {
+        // SAFETY: the library's structure lives as long as the queue pair.
+        let context = unsafe { self.raw.as_ref().context };
+        if requests.iter().all(|request| request.is_datagram_on(context)) {
+            return Ok(());
+        }
+        Err(PostError { posted: 0, error: Error { call: "ibv_post_send", errno: libc::EINVAL } })
+    }
+
+    /// Posts a list of receives. Not for queue pairs with a shared receive queue.
+    #[inline]
+    pub fn post_receive(&self, requests: &mut [ReceiveRequest<'_>]) -> Result<(), PostError> {
+        let first = link_receives(requests);
+        if first.is_null() {
+            return Ok(());
+        }
+        if self._shared.is_some() {
+            // Providers do not check this.
+            let error = Error { call: "ibv_post_recv", errno: libc::EINVAL };
+            return Err(PostError { posted: 0, error });
+        }
+        let mut bad = null_mut();
+        // SAFETY: as for `post_send`.
+        let code = unsafe {
+            let ops = &(*self.raw.as_ref().context).ops;
+            (ops.post_recv)(self.raw.as_ptr(), first, &mut bad)
+        };
+        check("ibv_post_recv", code)
+            .map_err(|error| PostError { posted: place_of(requests, bad), error })
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: made once, destroyed once; what it is made of is still alive. Its completions
+        // leave the completion queues.
+        unsafe { (self.domain.context.library.ibv_destroy_qp)(self.raw.as_ptr()) };
+    }
+}
+
+impl Capacity {
+    fn to_raw(self) -> ibv_qp_cap {
+        ibv_qp_cap {
+            max_send_wr: self.sends,
+            max_recv_wr: self.receives,
+            max_send_sge: self.send_pieces,
+            max_recv_sge: self.receive_pieces,
+            max_inline_data: self.inline_bytes,
+        }
+    }
+
+    fn from_raw(raw: &ibv_qp_cap) -> Capacity {
+        Capacity {
+            sends: raw.max_send_wr,
+            receives: raw.max_recv_wr,
+            send_pieces: raw.max_send_sge,
+            receive_pieces: raw.max_recv_sge,
+            inline_bytes: raw.max_inline_data,
+        }
+    }
+}
+
+/// The states of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// After creation: nothing works.
+    Reset = 0,
+    /// Receives can be posted.
+    Initialized = 1,
+    /// Messages are received.
+    ReadyToReceive = 2,
+    /// Everything works.
+    ReadyToSend = 3,
+    /// The send queue is being drained.
+    Draining = 4,
+    /// The send queue failed (UD).
+    SendError = 5,
+    /// Everything is flushed.
+    Error = 6,
+}
+
+impl State {
+    fn from_raw(raw: c_uint) -> State {
+        match raw {
+            0 => State::Reset,
+            1 => State::Initialized,
+            2 => State::ReadyToReceive,
+            3 => State::ReadyToSend,
+            4 => State::Draining,
+            5 => State::SendError,
+            _ => State::Error,
+        }
+    }
+}
+
+/// How packets get to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// This side's port.
+    pub port: u8,
+    /// The place of this side's GID in its port's table.
+    pub gid_index: u8,
+    /// The peer's GID; needed on Ethernet, and across InfiniBand subnets.
+    pub gid: Option<Gid>,
+    /// The peer's local identifier (InfiniBand); 0 on Ethernet.
+    pub lid: u16,
+    /// The service level: a class of traffic.
+    pub service_level: u8,
+}
+
+impl Path {
+    fn to_raw(self) -> ibv_ah_attr {
+        let grh = self.gid.map(|raw| ibv_global_route {
+            dgid: ibv_gid { raw },
+            sgid_index: self.gid_index,
+            hop_limit: 64,
+            ..Default::default()
+        });
+        ibv_ah_attr {
+            is_global: u8::from(grh.is_some()),
+            grh: grh.unwrap_or_default(),
+            dlid: self.lid,
+            sl: self.service_level,
+            port_num: self.port,
+            ..Default::default()
+        }
+    }
+}
+
+/// The other end of a reliable connection, for [`QueuePair::connect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The way there.
+    pub path: Path,
+    /// The number of its queue pair.
+    pub queue_pair: u32,
+    /// The number of its first packet: its [`Retries::first_packet`].
+    pub first_packet: u32,
+    /// The packets' largest payload: no more than either port's.
+    pub mtu: Mtu,
+    /// How many reads and atomics of the peer are accepted at a time.
+    pub reads_accepted: u8,
+    /// How long a peer that met no posted receive waits before it tries again, in the standard's
+    /// code: 0 is 655 ms, 1 is 10 µs, 12 is 640 µs, 31 is 491 ms.
+    pub receiver_not_ready_timer: u8,
+}
+
+/// When to give up, for [`QueuePair::start_reliable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// The number of this side's first packet: any number of 24 bits.
+    pub first_packet: u32,
+    /// How many reads and atomics may be under way: no more than the peer accepts.
+    pub reads_started: u8,
+    /// How long to wait for an answer: 4.096 µs times 2 to this power; 0 waits forever.
+    pub timeout: u8,
+    /// How often to try again without an answer, 0 to 7.
+    pub count: u8,
+    /// How often to try again when no receive was posted, 0 to 6; 7 is forever.
+    pub receiver_not_ready: u8,
+}
+
+/// A receive queue that several queue pairs take from.
+pub struct SharedReceiveQueue {
+    raw: NonNull<ibv_srq>,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: libibverbs' objects may be used from any thread, several at a time.
+unsafe impl Send for SharedReceiveQueue {}
+// SAFETY: as above.
+unsafe impl Sync for SharedReceiveQueue {}
+
+impl SharedReceiveQueue {
+    /// A queue with room for that many receives of that many pieces. `tag` names it in events.
+    pub fn new(
+        domain: &Arc<ProtectionDomain>,
+        receives: u32,
+        pieces: u32,
+        tag: usize,
+    ) -> Result<Arc<SharedReceiveQueue>, Error> {
+        let mut attributes = ibv_srq_init_attr {
+            srq_context: tag as *mut c_void,
+            attr: ibv_srq_attr { max_wr: receives, max_sge: pieces, srq_limit: 0 },
+        };
+        // SAFETY: the domain is alive; the tag is never followed as a pointer.
+        let raw = unsafe {
+            (domain.context.library.ibv_create_srq)(domain.raw.as_ptr(), &mut attributes)
+        };
+        let raw = non_null("ibv_create_srq", raw)?;
+        Ok(Arc::new(SharedReceiveQueue { raw, domain: domain.clone() }))
+    }
+
+    /// Asks for one event when fewer than that many receives are left.
+    pub fn set_limit(&self, receives: u32) -> Result<(), Error> {
+        let mut attributes = ibv_srq_attr { srq_limit: receives, ..Default::default() };
+        // SAFETY: the queue is alive, the attributes are readable.
+        let code = unsafe {
+            let modify = self.domain.context.library.ibv_modify_srq;
+            modify(self.raw.as_ptr(), &mut attributes, IBV_SRQ_LIMIT)
+        };
+        check("ibv_modify_srq", code)
+    }
+
+    /// The room it has, in receives, and the limit that is set; 0 if none.
+    pub fn capacity_and_limit(&self) -> Result<(u32, u32), Error> {
+        let mut attributes = ibv_srq_attr::default();
+        // SAFETY: the queue is alive, the attributes are writable.
+        let code = unsafe {
+            (self.domain.context.library.ibv_query_srq)(self.raw.as_ptr(), &mut attributes)
+        };
+        check("ibv_query_srq", code)?;
+        Ok((attributes.max_wr, attributes.srq_limit))
+    }
+
+    /// Posts a list of receives.
+    #[inline]
+    pub fn post_receive(&self, requests: &mut [ReceiveRequest<'_>]) -> Result<(), PostError> {
+        let first = link_receives(requests);
+        if first.is_null() {
+            return Ok(());
+        }
+        let mut bad = null_mut();
+        // SAFETY: as for `QueuePair::post_send`.
+        let code = unsafe {
+            let ops = &(*self.raw.as_ref().context).ops;
+            (ops.post_srq_recv)(self.raw.as_ptr(), first, &mut bad)
+        };
+        check("ibv_post_srq_recv", code)
+            .map_err(|error| PostError { posted: place_of(requests, bad), error })
+    }
+}
+
+impl Drop for SharedReceiveQueue {
+    fn drop(&mut self) {
+        // SAFETY: queue pairs hold an `Arc` to their shared queue, so none is left.
+        unsafe { (self.domain.context.library.ibv_destroy_srq)(self.raw.as_ptr()) };
+    }
+}
+
+/// The address of a peer's port, for UD sends.
+pub struct AddressHandle {
+    pub(crate) raw: NonNull<ibv_ah>,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: libibverbs' objects may be used from any thread, several at a time.
+unsafe impl Send for AddressHandle {}
+// SAFETY: as above.
+unsafe impl Sync for AddressHandle {}
+
+impl AddressHandle {
+    /// A handle for that path.
+    pub fn new(domain: &Arc<ProtectionDomain>, path: &Path) -> Result<AddressHandle, Error> {
+        let mut attributes = path.to_raw();
+        // SAFETY: the domain is alive, the attributes are readable.
+        let raw =
+            unsafe { (domain.context.library.ibv_create_ah)(domain.raw.as_ptr(), &mut attributes) };
+        Ok(AddressHandle { raw: non_null("ibv_create_ah", raw)?, domain: domain.clone() })
+    }
+}
+
+impl Drop for AddressHandle {
+    fn drop(&mut self) {
+        // SAFETY: made once, destroyed once. The user answers for sends under way, which may then
+        // be lost.
+        unsafe { (self.domain.context.library.ibv_destroy_ah)(self.raw.as_ptr()) };
+    }
+}

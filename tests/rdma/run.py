@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Tests over real RDMA: boots a virtual machine with a stock Debian kernel and its Soft-RoCE driver,
+and runs there what needs a device. Needs no network card, no KVM, and no root once the packages are
+installed (.ci/setup rdma). What it covers: docs/rdma.md."""
+
+import argparse
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import kernel
+from image import Image
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+GUEST = HERE / "guest"
+
+# The crates whose tests run in the guest.
+CRATES = ["millstream-verbs"]
+
+# Programs of this machine that the guest uses.
+PROGRAMS = ["/usr/bin/rdma", "/usr/bin/ib_write_bw"]
+
+# libibverbs is opened at run time, and opens its providers itself: nothing is linked to them.
+PROVIDER = "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so"
+PROVIDER_LIST = "/etc/libibverbs.d/rxe.driver"
+
+SECONDS_MAX = 1200
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernel", help="a linux-image package; default: Debian's newest")
+    parser.add_argument("--seconds", type=int, default=SECONDS_MAX, help="when to give up")
+    arguments = parser.parse_args()
+
+    work = ROOT / "target" / "rdma"
+    work.mkdir(parents=True, exist_ok=True)
+    stock = kernel.get(arguments.kernel)
+    initrd = work / "initrd.gz"
+    build_image(stock, test_programs()).write(initrd)
+    print(f"Booting {stock.package} in QEMU, emulated", flush=True)
+    guest = Guest("one", stock, initrd, work / "console-one")
+    sys.exit(0 if guest.wait(arguments.seconds) else 1)
+
+
+def test_programs():
+    """Builds the crates' tests; the programs by `crate-target`."""
+    command = ["cargo", "test", "--profile", "ci", "--locked", "--no-run", "--message-format=json"]
+    for crate in CRATES:
+        command += ["-p", crate]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    programs = {}
+    for message in map(json.loads, run.stdout.splitlines()):
+        if message["reason"] == "compiler-artifact" and message["executable"]:
+            crate = re.search(r"/crates/(\w+)", message["manifest_path"]).group(1)
+            programs[f"{crate}-{message['target']['name']}"] = message["executable"]
+    return programs
+
+
+def build_image(stock, programs):
+    image = Image()
+    for directory in ["proc", "sys", "dev", "tmp", "root", "sbin"]:
+        image.directory(directory)
+    image.copy(GUEST / "init", "init")
+    for suite in GUEST.iterdir():
+        if suite.name != "init":
+            image.copy(suite, f"suite/{suite.name}")
+    image.copy("/bin/busybox")
+    image.file("bin/sh", Path("/bin/busybox").read_bytes(), 0o755)
+    image.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
+    image.file("modules/order", "\n".join(path.name for path in stock.modules))
+    for path in stock.modules:
+        image.copy(path, f"modules/{path.name}")
+    for program in PROGRAMS:
+        image.program(program)
+    image.program(PROVIDER)
+    image.copy(PROVIDER_LIST)
+    for name, program in programs.items():
+        image.program(program, f"tests/{name}")
+    return image
+
+
+class Guest:
+    """A running virtual machine. It says on its console how it ended, with a word it was given."""
+
+    def __init__(self, suite, stock, initrd, console, network=()):
+        self.console = console
+        self.nonce = secrets.token_hex(8)
+        options = f"console=ttyS0 quiet panic=-1 millstream.suite={suite} millstream.nonce={self.nonce}"
+        command = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024"]
+        command += ["-nodefaults", "-display", "none", "-no-reboot"]
+        command += ["-serial", f"file:{console}", *network]
+        command += ["-kernel", stock.image, "-initrd", initrd, "-append", options]
+        console.write_bytes(b"")
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+    def wait(self, seconds):
+        """Prints the console until the machine is off; whether the suite passed there."""
+        end = time.monotonic() + seconds
+        with open(self.console, "rb") as console:
+            while self.process.poll() is None and time.monotonic() < end:
+                show(console.read())
+                time.sleep(0.2)
+            show(console.read())
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+            print(f"FAILED: the guest was not done after {seconds} s")
+            return False
+        return self.verdict()
+
+    def verdict(self):
+        text = self.console.read_text(errors="replace")
+        found = re.search(rf"^millstream-rdma {self.nonce} exit (\d+)\s*$", text, re.MULTILINE)
+        if not found:
+            print("FAILED: the guest ended without a result")
+        elif found.group(1) != "0":
+            print(f"FAILED: the guest's suite; its console is in {self.console}")
+        return found is not None and found.group(1) == "0"
+
+
+def show(data):
+    sys.stdout.write(data.decode(errors="replace").replace("\r\n", "\n"))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    main()
