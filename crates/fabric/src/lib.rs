@@ -26,6 +26,7 @@ pub mod setup;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
+pub mod verbs;
 mod words;
 mod work;
 

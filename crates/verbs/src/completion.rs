@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::error::{check, non_null};
 use crate::library::Library;
 use crate::raw::*;
-use crate::{Context, Error, wait};
+use crate::wait::{set_nonblocking, wait_readable};
+use crate::{Context, Error};
 
 /// Where completion queues that were asked to will say that they have something.
 pub struct CompletionChannel {
@@ -30,7 +31,7 @@ impl CompletionChannel {
         let raw = unsafe { (context.library.ibv_create_comp_channel)(context.raw.as_ptr()) };
         let raw = non_null("ibv_create_comp_channel", raw)?;
         let channel = CompletionChannel { raw, context: context.clone() };
-        wait::set_nonblocking(channel.as_fd())?;
+        set_nonblocking(channel.as_fd())?;
         Ok(Arc::new(channel))
     }
 
@@ -41,7 +42,7 @@ impl CompletionChannel {
     /// a completion that came in between is missed. An event may also come for completions that
     /// were already polled.
     pub fn wait(&self, timeout: Duration) -> Result<Option<usize>, Error> {
-        if !wait::readable(self.as_fd(), timeout)? {
+        if !wait_readable([self.as_fd()], timeout)? {
             return Ok(None);
         }
         let (mut queue, mut tag) = (null_mut(), null_mut());

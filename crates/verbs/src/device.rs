@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::error::{check, non_null};
 use crate::library::Library;
 use crate::raw::*;
-use crate::{Error, Unavailable, wait};
+use crate::wait::{set_nonblocking, wait_readable};
+use crate::{Error, Unavailable};
 
 /// A device in the list of those present. Listing needs no permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +102,7 @@ impl Context {
         let context = unsafe { (list.library.ibv_open_device)(device.as_ptr()) };
         let raw = non_null("ibv_open_device", context).map_err(|error| why_closed(&name, error))?;
         let context = Arc::new(Context { library: list.library, raw, name });
-        wait::set_nonblocking(context.async_fd()).map_err(Unavailable::Failed)?;
+        set_nonblocking(context.async_fd()).map_err(Unavailable::Failed)?;
         Ok(context)
     }
 
@@ -170,7 +171,7 @@ impl Context {
 
     /// Waits for the next asynchronous event of the device; `None` when the time is up.
     pub fn next_event(&self, timeout: Duration) -> Result<Option<AsyncEvent>, Error> {
-        if !wait::readable(self.async_fd(), timeout)? {
+        if !wait_readable([self.async_fd()], timeout)? {
             return Ok(None);
         }
         // SAFETY: all zero is a value of this plain structure.

@@ -49,8 +49,22 @@ pub enum Unavailable {
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RDMA: not available: ")?;
-        match self {
+        write!(f, "RDMA: not available: {}", Reason(self))
+    }
+}
+
+impl Unavailable {
+    /// The text without its beginning: the reason alone.
+    pub fn reason(&self) -> String {
+        Reason(self).to_string()
+    }
+}
+
+struct Reason<'a>(&'a Unavailable);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
             Unavailable::Library { reason } => write!(
                 f,
                 "libibverbs.so.1 cannot be opened ({reason}); install rdma-core's libibverbs \

@@ -76,4 +76,5 @@ pub use queue_pair::{
     AddressHandle, Capacity, Path, Peer, QueuePair, QueuePairOptions, Retries, SharedReceiveQueue,
     State, Transport,
 };
+pub use wait::wait_readable;
 pub use work::{InlineData, ReceiveRequest, SendRequest, Sge};

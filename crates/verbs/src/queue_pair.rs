@@ -385,7 +385,7 @@ impl State {
 }
 
 /// How packets get to a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     /// This side's port.
     pub port: u8,
@@ -445,7 +445,7 @@ pub struct Retries {
     pub reads_started: u8,
     /// How long to wait for an answer: 4.096 µs times 2 to this power; 0 waits forever.
     pub timeout: u8,
-    /// How often to try again without an answer, 0 to 7.
+    /// How often to try again without an answer, 0 to 7. Soft-RoCE takes 7 for ever.
     pub count: u8,
     /// How often to try again when no receive was posted, 0 to 6; 7 is forever.
     pub receiver_not_ready: u8,

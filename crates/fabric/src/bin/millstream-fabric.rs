@@ -6,7 +6,7 @@ use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::sim::{Model, Sim};
 use millstream_fabric::tcp::TcpDevice;
-use millstream_fabric::{Fabric, Limits, Result};
+use millstream_fabric::{Fabric, Limits, Result, verbs};
 
 fn main() -> ExitCode {
     let token = Token::new([0; 32]);
@@ -16,7 +16,27 @@ fn main() -> ExitCode {
         describe("tcp", "anywhere", TcpDevice::open(token, local)),
         describe("sim", "for tests, in one process", Ok(Sim::new(0).node(Model::default()))),
     ];
+    // Most machines have no RDMA, and nothing is wrong with them.
+    describe_verbs();
     if found.contains(&false) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// All RDMA devices, or why there is none.
+fn describe_verbs() {
+    let names = match verbs::devices() {
+        Ok(names) => names,
+        Err(error) => return println!("verbs: {error}"),
+    };
+    for name in names {
+        let options = verbs::Options { device: Some(name.clone()), ..verbs::Options::default() };
+        match verbs::Verbs::open(&options) {
+            Ok(device) => {
+                println!("verbs: available ({device})");
+                print_limits(device.limits());
+            }
+            Err(error) => println!("verbs: {name}: {error}"),
+        }
+    }
 }
 
 /// Prints what there is, and returns whether it can be used.

@@ -1,0 +1,477 @@
+//! RDMA devices, through libibverbs: InfiniBand, RoCE and Soft-RoCE.
+//!
+//! ```no_run
+//! use millstream_fabric::verbs::{Options, Verbs};
+//! # use millstream_fabric::{Error, Fabric};
+//!
+//! let fabric = Verbs::open(&Options::default())?;
+//! println!("{fabric}: {:?}", fabric.limits());
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! Beyond the contract: a queue's room is the driver's affair, and Soft-RoCE frees entries of
+//! unsignalled work by itself. The address handles that a datagram queue pair resolved live as long
+//! as it does. A completion queue's overflow is noticed when it is found empty many times, or by
+//! waiting; a connection's failure when the completion that tells of it is polled.
+
+mod address;
+mod datagram;
+mod pair;
+mod queue;
+mod request;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::Ipv6Addr;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use millstream_verbs as ibv;
+
+pub use self::datagram::{VerbsAddress, VerbsDatagram};
+pub use self::pair::VerbsQueuePair;
+pub use self::queue::{VerbsCompletionQueue, VerbsEvents};
+use crate::contract::Fabric;
+use crate::endpoint::Provider;
+use crate::error::{Error, Result};
+use crate::mapping::Mapping;
+use crate::memory::{Access, Region, Registration, device_number};
+use crate::work::{Limits, QueueSizes, Timing};
+
+/// What to open. By default everything is chosen: the first device with an active port, its first
+/// such port, and on Ethernet a GID of RoCE version 2, of an IPv4 address if there is one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Name of the device, such as `mlx5_0`.
+    pub device: Option<String>,
+    /// The port; they count from 1.
+    pub port: Option<u8>,
+    /// Place in the port's GID table.
+    pub gid_index: Option<u8>,
+    /// Service level: a class of traffic.
+    pub service_level: u8,
+    /// Whether writes land in address order, if you know better than the driver, which may not say.
+    pub ordered_placement: Option<bool>,
+}
+
+/// An open RDMA device.
+#[derive(Clone)]
+pub struct Verbs(Arc<Device>);
+
+struct Device {
+    /// See [`device_number`].
+    number: u32,
+    context: Arc<ibv::Context>,
+    domain: Arc<ibv::ProtectionDomain>,
+    port_number: u8,
+    port: ibv::Port,
+    gid: Option<ibv::GidEntry>,
+    service_level: u8,
+    /// Reads and atomics that a queue pair accepts, and starts, at a time.
+    reads: (u8, u8),
+    limits: Limits,
+    /// What datagrams to this device need to know.
+    key: u32,
+    failures: Failures,
+}
+
+/// What can fail for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    /// A completion queue, by its tag.
+    Queue(usize),
+    /// A queue pair, by its number.
+    Pair(u32),
+}
+
+/// Whether parts of a device have failed. Whoever learns of it marks the part, which need not be its
+/// own: a device's events come to whoever asks first.
+#[derive(Default)]
+struct Failures {
+    next_tag: AtomicUsize,
+    flags: Mutex<HashMap<Part, Weak<AtomicBool>>>,
+}
+
+impl Verbs {
+    /// Opens a device.
+    pub fn open(options: &Options) -> Result<Verbs> {
+        let names = match &options.device {
+            Some(name) => vec![name.clone()],
+            None => devices()?,
+        };
+        let mut reason = None;
+        for name in names {
+            match Verbs::open_device(&name, options) {
+                Ok(device) => return Ok(device),
+                Err(error) => reason.get_or_insert(error),
+            };
+        }
+        Err(reason.unwrap_or(unavailable("there is no device".into())))
+    }
+
+    fn open_device(name: &str, options: &Options) -> Result<Verbs> {
+        let context = ibv::Context::open(name).map_err(|why| unavailable(why.reason()))?;
+        let device_limits = context.limits().map_err(os)?;
+        let (port_number, port) = choose_port(&context, name, device_limits.ports, options.port)?;
+        let gid = choose_gid(&context, name, port_number, &port, options.gid_index)?;
+        let domain = ibv::ProtectionDomain::new(&context).map_err(os)?;
+        let probe = probe(&domain)?;
+        let limits = Limits {
+            queue_entries: device_limits.requests_per_queue,
+            completion_entries: device_limits.completions_per_queue,
+            message_bytes: port.message_bytes_max as usize,
+            datagram_bytes: port.mtu.bytes(),
+            inline_bytes: probe.inline_bytes,
+            ordered_placement: options.ordered_placement.unwrap_or(probe.ordered_placement),
+            registers_remote: true,
+            progress_by_polling: false,
+        };
+        let accepted = device_limits.reads_accepted_per_queue_pair.min(READS_MAX);
+        let started = device_limits.reads_started_per_queue_pair.min(READS_MAX);
+        Ok(Verbs(Arc::new(Device {
+            number: device_number(),
+            context,
+            domain,
+            port_number,
+            port,
+            gid,
+            service_level: options.service_level,
+            reads: (accepted, started),
+            limits,
+            // Keys with the highest bit are for the system.
+            key: random() & 0x7fff_ffff,
+            failures: Failures::default(),
+        })))
+    }
+}
+
+/// Names of the devices that are present, at least one; else the reason.
+pub fn devices() -> Result<Vec<String>> {
+    let devices = ibv::devices().map_err(|why| unavailable(why.reason()))?;
+    Ok(devices.into_iter().map(|device| device.name).collect())
+}
+
+/// Reads and atomics under way at one queue pair, at most: what small devices have.
+const READS_MAX: u8 = 16;
+
+fn unavailable(reason: String) -> Error {
+    Error::Unavailable { what: "RDMA", reason }
+}
+
+/// A call of the library that failed.
+fn os(error: ibv::Error) -> Error {
+    let source = std::io::Error::from_raw_os_error(error.errno);
+    Error::Os { call: error.call, source }
+}
+
+/// Some number, different each time.
+fn random() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
+/// The port asked for, or the first active one.
+fn choose_port(
+    context: &ibv::Context,
+    name: &str,
+    ports: u8,
+    asked: Option<u8>,
+) -> Result<(u8, ibv::Port)> {
+    let candidates = match asked {
+        Some(port) if port == 0 || port > ports => {
+            return Err(unavailable(format!("{name} has no port {port}; there are 1 to {ports}")));
+        }
+        Some(port) => port..=port,
+        None => 1..=ports,
+    };
+    for number in candidates {
+        let port = context.port(number).map_err(os)?;
+        if port.is_active() {
+            return Ok((number, port));
+        }
+    }
+    Err(unavailable(match asked {
+        Some(port) => format!("port {port} of {name} is not active; is its link up?"),
+        None => format!("no port of {name} is active; is its link up?"),
+    }))
+}
+
+/// The GID asked for, or on Ethernet the best one. InfiniBand does without.
+fn choose_gid(
+    context: &ibv::Context,
+    name: &str,
+    port_number: u8,
+    port: &ibv::Port,
+    asked: Option<u8>,
+) -> Result<Option<ibv::GidEntry>> {
+    if !port.ethernet && asked.is_none() {
+        return Ok(None);
+    }
+    let gids = context.gids().map_err(os)?;
+    let gids = gids.into_iter().filter(|entry| entry.port == port_number);
+    let found = match asked {
+        Some(index) => gids.into_iter().find(|entry| entry.index == index),
+        None => gids.into_iter().min_by_key(gid_rank),
+    };
+    let missing = || {
+        let what = asked.map_or("no GID".into(), |index| format!("no GID at index {index}"));
+        unavailable(format!(
+            "port {port_number} of {name} has {what}; has its network interface an address?"
+        ))
+    };
+    found.map(Some).ok_or_else(missing)
+}
+
+/// Routable before not; with an IPv4 address before others; else in the table's order.
+fn gid_rank(entry: &ibv::GidEntry) -> (bool, bool, u8) {
+    let ipv4 = Ipv6Addr::from(entry.gid).to_ipv4_mapped().is_some();
+    (entry.kind != ibv::GidKind::RoceV2, !ipv4, entry.index)
+}
+
+/// What only a queue pair can tell.
+struct Probe {
+    inline_bytes: usize,
+    ordered_placement: bool,
+}
+
+fn probe(domain: &Arc<ibv::ProtectionDomain>) -> Result<Probe> {
+    let queue = ibv::CompletionQueue::new(domain.context(), 16, None, 0).map_err(os)?;
+    let sizes = QueueSizes { send: 8, receive: 8 };
+    let mut refused = None;
+    // Enough for a footer and a credit; some devices take less, and none need more.
+    for inline_bytes in [128, 64, 32, 0] {
+        let kind = ibv::Transport::Reliable;
+        match pair::create(domain, kind, &queue, &queue, sizes, inline_bytes) {
+            Ok(pair) => {
+                let ordered_placement = pair.places_writes_in_order();
+                return Ok(Probe { inline_bytes: inline_bytes as usize, ordered_placement });
+            }
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.map_or(unavailable("no queue pair can be made".into()), os))
+}
+
+impl Device {
+    fn gid_index(&self) -> Option<u8> {
+        self.gid.map(|entry| entry.index)
+    }
+
+    /// That a queue pair of these sizes can be made.
+    fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
+        let (asked, max) = (sizes.send.max(sizes.receive), self.limits.queue_entries);
+        if asked <= max {
+            return Ok(());
+        }
+        Err(Error::Limit { what: "queue entries", asked: asked.into(), max: max.into() })
+    }
+
+    /// Takes the events that have come, and marks what has failed.
+    fn take_events(&self) -> Result<()> {
+        while let Some(event) = self.context.next_event(Duration::ZERO).map_err(os)? {
+            match (event.source, event.number) {
+                (ibv::EventSource::CompletionQueue(tag), _) => self.failures.mark(Part::Queue(tag)),
+                (
+                    ibv::EventSource::QueuePair(number),
+                    ibv::AsyncEvent::QUEUE_PAIR_FATAL
+                    | ibv::AsyncEvent::QUEUE_PAIR_REQUEST_ERROR
+                    | ibv::AsyncEvent::QUEUE_PAIR_ACCESS_ERROR,
+                ) => self.failures.mark(Part::Pair(number)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn region(
+        &self,
+        start: NonNull<u8>,
+        bytes: usize,
+        access: Access,
+    ) -> Result<ibv::MemoryRegion> {
+        let mut allowed = ibv::Access::LOCAL_WRITE;
+        for (is_allowed, right) in [
+            (access.remote_read, ibv::Access::REMOTE_READ),
+            (access.remote_write, ibv::Access::REMOTE_WRITE),
+            (access.remote_atomic, ibv::Access::REMOTE_ATOMIC),
+        ] {
+            if is_allowed {
+                allowed = allowed | right;
+            }
+        }
+        // SAFETY: both callers keep the memory, or have the promise that it is kept, until the
+        // region is gone.
+        unsafe { ibv::MemoryRegion::register(&self.domain, start, bytes, allowed) }.map_err(os)
+    }
+
+    fn registered(
+        &self,
+        region: ibv::MemoryRegion,
+        bytes: usize,
+        access: Access,
+        memory: Option<Mapping>,
+    ) -> Region {
+        let registration = Registration {
+            start: region.address(),
+            bytes,
+            access,
+            device: self.number,
+            local_key: region.local_key(),
+            remote_key: region.remote_key(),
+            // Dropped in this order.
+            owner: Box::new((region, memory)),
+        };
+        // SAFETY: the owner keeps the mapping; foreign memory is kept by whoever registered it.
+        unsafe { Region::new(registration) }
+    }
+}
+
+impl Failures {
+    fn flags(&self) -> MutexGuard<'_, HashMap<Part, Weak<AtomicBool>>> {
+        // Every change is a single call, so a panic elsewhere leaves it whole.
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A tag that no other completion queue has.
+    fn tag(&self) -> usize {
+        self.next_tag.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The flag of a new part. Numbers of queue pairs that are gone come again.
+    fn add(&self, part: Part) -> Arc<AtomicBool> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut flags = self.flags();
+        flags.retain(|_, flag| flag.strong_count() > 0);
+        flags.insert(part, Arc::downgrade(&flag));
+        flag
+    }
+
+    fn mark(&self, part: Part) {
+        if let Some(flag) = self.flags().get(&part).and_then(Weak::upgrade) {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Fabric for Verbs {
+    type Events = VerbsEvents;
+    type CompletionQueue = VerbsCompletionQueue;
+    type QueuePair = VerbsQueuePair;
+    type Datagram = VerbsDatagram;
+
+    fn provider(&self) -> Provider {
+        Provider::Verbs
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    fn allocate(&self, bytes: usize, access: Access) -> Result<Region> {
+        let memory = Mapping::anonymous(bytes)?;
+        // A device registers at least one byte.
+        let region = self.0.region(memory.start(), bytes.max(1), access)?;
+        Ok(self.0.registered(region, bytes, access, Some(memory)))
+    }
+
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize, access: Access) -> Result<Region> {
+        let region = self.0.region(start, bytes, access)?;
+        Ok(self.0.registered(region, bytes, access, None))
+    }
+
+    fn events(&self) -> Result<VerbsEvents> {
+        VerbsEvents::new(&self.0)
+    }
+
+    fn completion_queue(
+        &self,
+        entries: u32,
+        events: Option<&VerbsEvents>,
+    ) -> Result<VerbsCompletionQueue> {
+        VerbsCompletionQueue::new(&self.0, entries, events)
+    }
+
+    fn queue_pair(
+        &self,
+        send: &VerbsCompletionQueue,
+        receive: &VerbsCompletionQueue,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<VerbsQueuePair> {
+        VerbsQueuePair::new(&self.0, send, receive, sizes, timing)
+    }
+
+    fn datagram(
+        &self,
+        send: &VerbsCompletionQueue,
+        receive: &VerbsCompletionQueue,
+        sizes: QueueSizes,
+    ) -> Result<VerbsDatagram> {
+        VerbsDatagram::new(&self.0, send, receive, sizes)
+    }
+}
+
+/// Device, port, network and address, for people.
+impl fmt::Display for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = &*self.0;
+        write!(f, "{} port {}", device.context.name().name, device.port_number)?;
+        match device.gid {
+            None => write!(f, ", InfiniBand, local identifier {}", device.port.lid)?,
+            Some(entry) => {
+                let kind = match entry.kind {
+                    ibv::GidKind::InfiniBand => "InfiniBand",
+                    ibv::GidKind::RoceV1 => "RoCE v1",
+                    ibv::GidKind::RoceV2 => "RoCE v2",
+                };
+                let gid = Ipv6Addr::from(entry.gid);
+                write!(f, ", {kind}, GID {gid} (index {})", entry.index)?;
+            }
+        }
+        write!(f, ", packets of {} bytes", device.port.mtu.bytes())
+    }
+}
+
+impl fmt::Debug for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Verbs({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routable_ipv4_addresses_are_preferred() {
+        let gid = |address: &str| address.parse::<Ipv6Addr>().unwrap().octets();
+        let entry =
+            |index, kind, address| ibv::GidEntry { gid: gid(address), index, port: 1, kind };
+        let (one, two) = (ibv::GidKind::RoceV1, ibv::GidKind::RoceV2);
+        let mut table = [
+            entry(0, one, "fe80::1"),
+            entry(1, two, "fe80::1"),
+            entry(2, one, "::ffff:10.0.0.1"),
+            entry(3, two, "::ffff:10.0.0.1"),
+            entry(4, two, "::ffff:10.0.0.2"),
+        ];
+        table.sort_by_key(gid_rank);
+        assert_eq!(table.map(|entry| entry.index), [3, 4, 1, 2, 0]);
+    }
+
+    #[test]
+    fn only_what_failed_is_marked() {
+        let failures = Failures::default();
+        let parts = [Part::Queue(failures.tag()), Part::Queue(failures.tag()), Part::Pair(0)];
+        let flags = parts.map(|part| failures.add(part));
+        failures.mark(parts[1]);
+        failures.mark(Part::Pair(99));
+        let marked = flags.each_ref().map(|flag| flag.load(Ordering::Relaxed));
+        assert_eq!(marked, [false, true, false]);
+        // A new queue pair may get the number of one that is gone.
+        drop(flags);
+        assert!(!failures.add(parts[1]).load(Ordering::Relaxed));
+    }
+}
