@@ -5,13 +5,14 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build test test-long bench simulate soak fuzz memcheck test-rdma clean
+.PHONY: help demo build test test-long bench simulate soak fuzz memcheck test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
 	@echo "make test       everything that CI runs, minutes per phase"
 	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
+	@echo "make test-rdma-two  the same between two virtual machines"
 	@echo "make bench      a short benchmark of every workload, answers checked"
 	@echo "make simulate   whole jobs on one thread from many seeds"
 	@echo "make soak       the oracle suite, new seeds, until it fails or SOAK_MINUTES (60) have passed"
@@ -43,6 +44,10 @@ test-long: .venv/ready
 test-rdma:
 	@.ci/setup cc rust rdma
 	@tests/rdma/run.py
+
+test-rdma-two:
+	@.ci/setup cc rust rdma
+	@tests/rdma/run.py --two
 
 bench: build
 	@for workload in ysb ysb_small ysb_str nb7 cm ro; do \

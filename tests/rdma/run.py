@@ -4,6 +4,7 @@ and runs there what needs a device. Needs no network card, no KVM, and no root o
 installed (.ci/setup rdma). What it covers: docs/rdma.md."""
 
 import argparse
+import atexit
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import secrets
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import kernel
@@ -21,7 +23,7 @@ ROOT = HERE.parent.parent
 GUEST = HERE / "guest"
 
 # The crates whose tests run in the guest.
-CRATES = ["millstream-verbs"]
+CRATES = ["millstream-verbs", "millstream-fabric"]
 
 # Programs of this machine that the guest uses.
 PROGRAMS = ["/usr/bin/rdma", "/usr/bin/ib_write_bw"]
@@ -35,6 +37,7 @@ SECONDS_MAX = 1200
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--two", action="store_true", help="two guests, joined by a network")
     parser.add_argument("--kernel", help="a linux-image package; default: Debian's newest")
     parser.add_argument("--seconds", type=int, default=SECONDS_MAX, help="when to give up")
     arguments = parser.parse_args()
@@ -44,9 +47,31 @@ def main():
     stock = kernel.get(arguments.kernel)
     initrd = work / "initrd.gz"
     build_image(stock, test_programs()).write(initrd)
+    guests = two_guests if arguments.two else one_guest
     print(f"Booting {stock.package} in QEMU, emulated", flush=True)
-    guest = Guest("one", stock, initrd, work / "console-one")
-    sys.exit(0 if guest.wait(arguments.seconds) else 1)
+    passed = guests(Machine(stock, initrd, work), time.monotonic() + arguments.seconds)
+    sys.exit(0 if passed else 1)
+
+
+def one_guest(machine, end):
+    return Guest(machine, "one").wait(end)
+
+
+def two_guests(machine, end):
+    """Two guests on one cable, which is a socket: the first listens."""
+    cable = machine.work / "cable"
+    cable.unlink(missing_ok=True)
+    guests = [Guest(machine, "two", 1, cable_options(1, cable))]
+    while not cable.exists() and guests[0].process.poll() is None:
+        time.sleep(0.1)
+    guests.append(Guest(machine, "two", 2, cable_options(2, cable)))
+    return all([guest.wait(end) for guest in guests])
+
+
+def cable_options(host, cable):
+    role = "on" if host == 1 else "off"
+    netdev = f"stream,id=cable,server={role},addr.type=unix,addr.path={cable}"
+    return ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=cable,mac=52:54:00:77:00:0{host}"]
 
 
 def test_programs():
@@ -86,23 +111,35 @@ def build_image(stock, programs):
     return image
 
 
+@dataclass
+class Machine:
+    """What all guests have in common."""
+
+    stock: kernel.Kernel
+    initrd: Path
+    work: Path
+
+
 class Guest:
     """A running virtual machine. It says on its console how it ended, with a word it was given."""
 
-    def __init__(self, suite, stock, initrd, console, network=()):
-        self.console = console
+    def __init__(self, machine, suite, host=1, network=()):
+        self.name = f"{suite}-{host}"
+        self.console = machine.work / f"console-{self.name}"
         self.nonce = secrets.token_hex(8)
-        options = f"console=ttyS0 quiet panic=-1 millstream.suite={suite} millstream.nonce={self.nonce}"
+        options = f"console=ttyS0 quiet panic=-1 millstream.suite={suite} millstream.host={host}"
+        options += f" millstream.nonce={self.nonce}"
         command = ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024"]
         command += ["-nodefaults", "-display", "none", "-no-reboot"]
-        command += ["-serial", f"file:{console}", *network]
-        command += ["-kernel", stock.image, "-initrd", initrd, "-append", options]
-        console.write_bytes(b"")
+        command += ["-serial", f"file:{self.console}", *network]
+        command += ["-kernel", machine.stock.image, "-initrd", machine.initrd, "-append", options]
+        self.console.write_bytes(b"")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        atexit.register(self.process.kill)
 
-    def wait(self, seconds):
+    def wait(self, end):
         """Prints the console until the machine is off; whether the suite passed there."""
-        end = time.monotonic() + seconds
+        print(f"Guest {self.name}:", flush=True)
         with open(self.console, "rb") as console:
             while self.process.poll() is None and time.monotonic() < end:
                 show(console.read())
@@ -111,7 +148,7 @@ class Guest:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-            print(f"FAILED: the guest was not done after {seconds} s")
+            print(f"FAILED: guest {self.name} was not done in time")
             return False
         return self.verdict()
 
@@ -119,9 +156,9 @@ class Guest:
         text = self.console.read_text(errors="replace")
         found = re.search(rf"^millstream-rdma {self.nonce} exit (\d+)\s*$", text, re.MULTILINE)
         if not found:
-            print("FAILED: the guest ended without a result")
+            print(f"FAILED: guest {self.name} ended without a result")
         elif found.group(1) != "0":
-            print(f"FAILED: the guest's suite; its console is in {self.console}")
+            print(f"FAILED: guest {self.name}; its console is in {self.console}")
         return found is not None and found.group(1) == "0"
 
 
