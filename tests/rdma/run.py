@@ -75,11 +75,14 @@ def cable_options(host, cable):
 
 
 def test_programs():
-    """Builds the crates' tests; the programs by `crate-target`."""
-    command = ["cargo", "test", "--profile", "ci", "--locked", "--no-run", "--message-format=json"]
+    """Builds the crates' integration tests; the programs by `crate-target`."""
+    command = ["cargo", "test", "--profile", "ci", "--locked", "--no-run", "--test", "*"]
+    command += ["--message-format=json-render-diagnostics"]
     for crate in CRATES:
         command += ["-p", crate]
-    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        raise SystemExit("error: the tests cannot be built")
     programs = {}
     for message in map(json.loads, run.stdout.splitlines()):
         if message["reason"] == "compiler-artifact" and message["executable"]:
