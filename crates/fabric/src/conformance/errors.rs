@@ -306,11 +306,11 @@ fn peer_gone<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
 
 fn overflow<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     let mut ends = Ends::with(bed, SIZES, 1, Timing::default())?;
-    let to = ends.remote.remote().at(0, 8).map_err(text)?;
     let mut posted = 0;
     // Far more than one entry, however a provider rounds.
     let found = bed.until(|| {
         for _ in 0..4 {
+            let to = ends.remote.remote().at(8 * posted, 8).map_err(text)?;
             match ends.a.post(&[write(to, posted)]) {
                 Ok(()) => posted += 1,
                 Err(rejected) if matches!(rejected.reason, Error::QueueFull) => {}
@@ -321,6 +321,13 @@ fn overflow<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
         Ok(posted >= 16 || ends.a.state() == State::Failed)
     })?;
     ensure(found, || format!("only {posted} requests were taken"))?;
+    // Whoever polls meanwhile may keep it from overflowing.
+    let last = 8 * posted.saturating_sub(1) as usize;
+    bed.until(|| {
+        let mut bytes = [0; 8];
+        ends.remote.read(last, &mut bytes).map_err(text)?;
+        Ok(bytes != [0; 8] || ends.a.state() == State::Failed)
+    })?;
     let mut one = [Completion::default(); 4];
     let found = bed.until(|| match ends.a_queue.poll(&mut one) {
         Ok(_) => Ok(false),
