@@ -51,13 +51,16 @@ fn find_words<const N: usize>(
     let out = places.as_mut_ptr();
     let cursor = log.cursor();
     let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
-    let end = if index.bytes() > NEAR_INDEX_BYTES {
-        let keys = WordKeys::<N, true> { words, template, cursor, out, met: &mut met };
-        index.enter(hashes, ahead, base, keys).cursor.end()
+    let mut end = 0;
+    if index.bytes() > NEAR_INDEX_BYTES {
+        let met = &mut met;
+        let keys = WordKeys::<N, true> { words, template, cursor, out, met, end: &mut end };
+        index.enter(hashes, ahead, base, keys);
     } else {
-        let keys = WordKeys::<N, false> { words, template, cursor, out, met: &mut met };
-        index.enter(hashes, &[], base, keys).cursor.end()
-    };
+        let met = &mut met;
+        let keys = WordKeys::<N, false> { words, template, cursor, out, met, end: &mut end };
+        index.enter(hashes, &[], base, keys);
+    }
     log.commit(end);
     // SAFETY: a place has been written for every key.
     unsafe { places.set_len(hashes.len()) };
@@ -89,8 +92,9 @@ fn find_another<const N: usize>(
     let mut place = std::ptr::null_mut();
     let (cursor, out) = (log.cursor(), &raw mut place);
     let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
-    let key = WordKeys::<N, false> { words: &words[i..=i], template, cursor, out, met };
-    let end = index.enter(&hashes[i..=i], &[], log.base(), key).cursor.end();
+    let (words, mut end) = (&words[i..=i], 0);
+    let key = WordKeys::<N, false> { words, template, cursor, out, met, end: &mut end };
+    index.enter(&hashes[i..=i], &[], log.base(), key);
     log.commit(end);
     place
 }
@@ -106,13 +110,15 @@ struct WordKeys<'a, const N: usize, const DEFER: bool> {
     /// Room for as many places as there are keys.
     out: *mut *mut u64,
     met: &'a mut Met,
+    /// The cursor's end, when all is done.
+    end: &'a mut RowId,
 }
 
 impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
         // SAFETY: the index names rows of this log that are not absent; `i` is one of the keys, for
-        // each of which there is room in `out`.
+        // each of which there is room in `out`, and in `met`, where it comes once at the most.
         unsafe {
             let place = self.cursor.row(id, 1 + N);
             self.out.add(i).write(place);
@@ -121,7 +127,7 @@ impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
                 if N > 2 {
                     prefetch(place.wrapping_add(N));
                 }
-                self.met.keys[self.met.count] = i as u16;
+                *self.met.keys.get_unchecked_mut(self.met.count) = i as u16;
                 self.met.count += 1;
                 return true;
             }
@@ -141,6 +147,11 @@ impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
             id
         }
     }
+
+    #[inline(always)]
+    fn done(self) {
+        *self.end = self.cursor.end();
+    }
 }
 
 /// Keys of any shape.
@@ -154,8 +165,9 @@ fn find_any<V: VarKeys>(
 ) {
     places.resize(keys.hashes.len(), std::ptr::null_mut());
     let cursor = log.cursor();
-    let any = AnyKeys { keys, layout, arena, cursor, places };
-    let end = index.enter(keys.hashes, keys.ahead, log.base(), any).cursor.end();
+    let mut end = 0;
+    let any = AnyKeys { keys, layout, arena, cursor, places, end: &mut end };
+    index.enter(keys.hashes, keys.ahead, log.base(), any);
     log.commit(end);
 }
 
@@ -166,6 +178,8 @@ struct AnyKeys<'a, 'k, V> {
     cursor: Cursor<'a>,
     /// One for each key.
     places: &'a mut [*mut u64],
+    /// The cursor's end, when all is done.
+    end: &'a mut RowId,
 }
 
 impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
@@ -191,6 +205,11 @@ impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
             self.places[i] = place;
             id
         }
+    }
+
+    #[inline]
+    fn done(self) {
+        *self.end = self.cursor.end();
     }
 }
 

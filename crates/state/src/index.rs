@@ -44,7 +44,7 @@ pub(crate) struct Index {
     pub(crate) growths: u64,
 }
 
-/// What [`Index::enter`] asks about the keys of a block. It is handed over and back, so that a loop can
+/// What [`Index::enter`] asks about the keys of a block. It is handed over for good, so that a loop can
 /// keep it in registers.
 pub(crate) trait Entrants {
     /// Whether row `id` is that of the `i`-th key.
@@ -52,6 +52,13 @@ pub(crate) trait Entrants {
 
     /// The `i`-th key is new: its row's number.
     fn enters(&mut self, i: usize) -> RowId;
+
+    /// All keys have been met or entered.
+    fn done(self)
+    where
+        Self: Sized,
+    {
+    }
 }
 
 impl Index {
@@ -75,7 +82,7 @@ impl Index {
         }
         let old = self.lines.count();
         let buckets = self.buckets_for(count);
-        assert!(buckets < 1 << 32, "an index of fewer than 2^32 buckets");
+        assert!(buckets < 1 << 31, "an index of fewer than 2^31 buckets");
         self.grow_at = capacity(buckets);
         self.growths += u64::from(old > 0);
         self.lines.grow(buckets);
@@ -111,8 +118,11 @@ impl Index {
         // Those that find no place there: they stood far from home, or in the first buckets although
         // their home is among the last.
         let mut left = Vec::new();
+        // How far apart homes come to stand, a fraction with 32 bits below the point, rounded up.
+        let apart = ((count as u64) << 32) / old as u64 + 1;
         for b in (0..old).rev() {
-            filling.write_from(((b + 1) * count).div_ceil(old) + MARGIN);
+            let homes_end = (((b as u64 + 1) * apart) >> 32) as usize + 1;
+            filling.write_from(homes_end + MARGIN);
             // SAFETY: `b` is one of the buckets.
             for entry in unsafe { *self.lines.start().add(b) } {
                 let present = entry as u32 >= base;
@@ -160,7 +170,7 @@ impl Index {
         ahead: &[u64],
         base: RowId,
         keys: E,
-    ) -> E {
+    ) {
         assert!(self.len + hashes.len() <= self.grow_at, "room was reserved");
         assert!(hashes.len() <= BLOCK_ROWS, "a block of keys");
         #[cfg(target_arch = "x86_64")]
@@ -172,7 +182,7 @@ impl Index {
                 (hashes, ahead): (&[u64], &[u64]),
                 base: RowId,
                 keys: E,
-            ) -> E {
+            ) {
                 // SAFETY: the processor has the features.
                 unsafe { index.enter_with::<Avx512, E>(hashes, ahead, base, keys) }
             }
@@ -182,7 +192,7 @@ impl Index {
                 (hashes, ahead): (&[u64], &[u64]),
                 base: RowId,
                 keys: E,
-            ) -> E {
+            ) {
                 // SAFETY: the processor has the features.
                 unsafe { index.enter_with::<Avx2, E>(hashes, ahead, base, keys) }
             }
@@ -212,7 +222,7 @@ impl Index {
         ahead: &[u64],
         base: RowId,
         mut keys: E,
-    ) -> E {
+    ) {
         let buckets = self.lines.count();
         let start = self.lines.start_mut();
         let end = start.wrapping_add(buckets);
@@ -235,7 +245,8 @@ impl Index {
                 Settled::Entered => new += 1,
                 Settled::Full => {
                     prefetch(home.wrapping_add(1).cast());
-                    full[full_count] = i as u16;
+                    // SAFETY: no more than there are keys, of which a block has at most as many.
+                    unsafe { *full.get_unchecked_mut(full_count) = i as u16 };
                     full_count += 1;
                 }
             }
@@ -259,7 +270,7 @@ impl Index {
             }
         }
         self.len += new;
-        keys
+        keys.done();
     }
 
     /// Asks for the cache lines in which these hashes are looked for.
@@ -414,7 +425,7 @@ fn home_of(hash_high: u64, buckets: usize) -> usize {
 fn offsets(hashes: &[u64], buckets: usize, offsets: &mut [usize; BLOCK_ROWS]) {
     let buckets = u64::from(buckets as u32);
     for (hash, offset) in hashes.iter().zip(offsets) {
-        *offset = ((hash >> 32) * buckets >> 32 << 6) as usize;
+        *offset = (((hash >> 32) * buckets) >> 32 << 6) as usize;
     }
 }
 
@@ -440,7 +451,7 @@ mod tests {
         highs: &'a [u32],
         rows: &'a mut Vec<u32>,
         first: RowId,
-        found: Vec<RowId>,
+        found: &'a mut [RowId],
     }
 
     impl Entrants for Numbered<'_> {
@@ -480,10 +491,11 @@ mod tests {
                     let hashes: Vec<u64> = highs.iter().map(|h| u64::from(*h) << 32).collect();
                     index.reserve(hashes.len(), first);
                     index.prefetch(&hashes);
+                    let mut found = [0; 256];
                     let keys =
-                        Numbered { highs: &highs, rows: &mut rows, first, found: vec![0; 256] };
-                    let keys = index.enter(&hashes, &[], first, keys);
-                    for (high, id) in highs.iter().zip(keys.found) {
+                        Numbered { highs: &highs, rows: &mut rows, first, found: &mut found };
+                    index.enter(&hashes, &[], first, keys);
+                    for (high, id) in highs.iter().zip(found) {
                         assert_eq!(*expected.entry(*high).or_insert(id), id);
                     }
                     assert_eq!(index.len(), expected.len());

@@ -326,10 +326,11 @@ impl Log {
         Cursor { log: self, starts, next: self.next, place: self.place_of_next(self.next) }
     }
 
-    /// Where row `next` will stand, if room for it has been reserved.
+    /// Where row `next` will stand, if room for it has been reserved. It is `extern` because such functions
+    /// do not unwind, so that a loop that calls it can keep a cursor in registers.
     #[cold]
     #[inline(never)]
-    fn place_of_next(&self, next: RowId) -> *mut u64 {
+    extern "C" fn place_of_next(&self, next: RowId) -> *mut u64 {
         let index = ((next >> CHUNK_BITS) - self.first_chunk) as usize;
         let row = (next & CHUNK_MASK) as usize;
         let start = self.starts.get(index).copied().unwrap_or(ptr::null_mut());

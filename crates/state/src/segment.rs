@@ -96,31 +96,26 @@ impl Table {
         self.index.prefetch(hashes);
         places.clear();
         let first_id = first + rows.start as u32;
-        let adopted = Adopted {
-            words,
-            layout: &self.layout,
-            log: &self.log,
-            first_id,
-            places,
-            known: vec![],
-        };
-        let mut adopted = self.index.enter(hashes, &[], base, adopted);
-        let mut holes = std::mem::take(&mut adopted.known);
+        let rows_in = Adopted { words, layout: &self.layout, log: &self.log, first_id };
+        let mut holes = Vec::new();
+        let adopting = Adopting { rows: rows_in, places, known: &mut holes };
+        self.index.enter(hashes, &[], base, adopting);
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
         while at < holes.len() {
             let i = holes[at];
-            if adopted.has_key(i, adopted.places[at]) {
+            if rows_in.has_key(i, places[at]) {
                 at += 1;
                 continue;
             }
-            let own = OneAdopted { adopted: &adopted, i, place: None };
-            let own = self.index.enter(&hashes[i..=i], &[], base, own);
-            match own.place {
-                Some(place) => adopted.places[at] = place,
+            let mut known = None;
+            let one = AdoptingOne { rows: rows_in, i, known: &mut known };
+            self.index.enter(&hashes[i..=i], &[], base, one);
+            match known {
+                Some(place) => places[at] = place,
                 None => {
                     holes.remove(at);
-                    adopted.places.remove(at);
+                    places.remove(at);
                 }
             }
         }
@@ -134,15 +129,13 @@ impl Table {
     }
 }
 
-/// Rows that stand in the log from `first_id` on. Those whose hash is like that of a row that is
-/// known already are listed with that row's place; the keys are compared when its line has arrived.
+/// Rows that stand in the log from `first_id` on, with their keys' words.
+#[derive(Clone, Copy)]
 struct Adopted<'a> {
     words: &'a [u64],
     layout: &'a RowLayout,
     log: &'a Log,
     first_id: RowId,
-    places: &'a mut Vec<*mut u64>,
-    known: Vec<usize>,
 }
 
 impl Adopted<'_> {
@@ -155,10 +148,18 @@ impl Adopted<'_> {
     }
 }
 
-impl Entrants for Adopted<'_> {
+/// Enters them. Those whose hash is like that of a row that is known already are listed with that row's
+/// place; the keys are compared when its line has arrived.
+struct Adopting<'a> {
+    rows: Adopted<'a>,
+    places: &'a mut Vec<*mut u64>,
+    known: &'a mut Vec<usize>,
+}
+
+impl Entrants for Adopting<'_> {
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
-        let place = self.log.row(id);
+        let place = self.rows.log.row(id);
         prefetch(place);
         self.places.push(place);
         self.known.push(i);
@@ -167,28 +168,28 @@ impl Entrants for Adopted<'_> {
 
     #[inline(always)]
     fn enters(&mut self, i: usize) -> RowId {
-        self.first_id + i as u32
+        self.rows.first_id + i as u32
     }
 }
 
-/// One of them, its key compared at once.
-struct OneAdopted<'a, 'b> {
-    adopted: &'a Adopted<'b>,
+/// Enters one of them, its key compared at once.
+struct AdoptingOne<'a> {
+    rows: Adopted<'a>,
     i: usize,
-    /// Of the row that has its key already.
-    place: Option<*mut u64>,
+    /// The place of the row that has its key already.
+    known: &'a mut Option<*mut u64>,
 }
 
-impl Entrants for OneAdopted<'_, '_> {
+impl Entrants for AdoptingOne<'_> {
     fn meets(&mut self, _: usize, id: RowId) -> bool {
-        let place = self.adopted.log.row(id);
-        let met = self.adopted.has_key(self.i, place);
-        self.place = met.then_some(place);
+        let place = self.rows.log.row(id);
+        let met = self.rows.has_key(self.i, place);
+        *self.known = met.then_some(place);
         met
     }
 
     fn enters(&mut self, _: usize) -> RowId {
-        self.adopted.first_id + self.i as u32
+        self.rows.first_id + self.i as u32
     }
 }
 
