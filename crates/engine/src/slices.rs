@@ -45,7 +45,7 @@ const SPARE_MAX: usize = 1;
 
 /// Rows encoded at a time, for each leader: enough to keep memory busy, few enough for the second-level
 /// cache.
-const GROUP_ROWS: usize = 8 * BLOCK_ROWS;
+const GROUP_ROWS: usize = 16 * BLOCK_ROWS;
 const GROUP_ROWS_MAX: usize = 1 << 15;
 
 impl Slices {

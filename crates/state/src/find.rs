@@ -51,7 +51,7 @@ fn find_words<const N: usize>(
     let out = places.as_mut_ptr();
     let cursor = log.cursor();
     let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
-    let mut end = 0;
+    let mut end = cursor.end();
     if index.bytes() > NEAR_INDEX_BYTES {
         let met = &mut met;
         let keys = WordKeys::<N, true> { words, template, cursor, out, met, end: &mut end };
@@ -92,7 +92,7 @@ fn find_another<const N: usize>(
     let mut place = std::ptr::null_mut();
     let (cursor, out) = (log.cursor(), &raw mut place);
     let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
-    let (words, mut end) = (&words[i..=i], 0);
+    let (words, mut end) = (&words[i..=i], cursor.end());
     let key = WordKeys::<N, false> { words, template, cursor, out, met, end: &mut end };
     index.enter(&hashes[i..=i], &[], log.base(), key);
     log.commit(end);
@@ -110,7 +110,7 @@ struct WordKeys<'a, const N: usize, const DEFER: bool> {
     /// Room for as many places as there are keys.
     out: *mut *mut u64,
     met: &'a mut Met,
-    /// The cursor's end, when all is done.
+    /// Where the cursor starts; when all is done, where it ends.
     end: &'a mut RowId,
 }
 
@@ -149,8 +149,9 @@ impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
     }
 
     #[inline(always)]
-    fn done(self) {
-        *self.end = self.cursor.end();
+    fn done(self) -> usize {
+        let start = std::mem::replace(self.end, self.cursor.end());
+        (*self.end - start) as usize
     }
 }
 
@@ -165,7 +166,7 @@ fn find_any<V: VarKeys>(
 ) {
     places.resize(keys.hashes.len(), std::ptr::null_mut());
     let cursor = log.cursor();
-    let mut end = 0;
+    let mut end = cursor.end();
     let any = AnyKeys { keys, layout, arena, cursor, places, end: &mut end };
     index.enter(keys.hashes, keys.ahead, log.base(), any);
     log.commit(end);
@@ -178,7 +179,7 @@ struct AnyKeys<'a, 'k, V> {
     cursor: Cursor<'a>,
     /// One for each key.
     places: &'a mut [*mut u64],
-    /// The cursor's end, when all is done.
+    /// Where the cursor starts; when all is done, where it ends.
     end: &'a mut RowId,
 }
 
@@ -208,8 +209,9 @@ impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
     }
 
     #[inline]
-    fn done(self) {
-        *self.end = self.cursor.end();
+    fn done(self) -> usize {
+        let start = std::mem::replace(self.end, self.cursor.end());
+        (*self.end - start) as usize
     }
 }
 

@@ -7,7 +7,9 @@
 //! high bits of the hash, so an index grows where it stands, in one pass from its last bucket to its
 //! first that puts every entry at or behind where it was.
 
-use crate::lanes::{HASH, Lanes, Plain};
+use std::mem::MaybeUninit;
+
+use crate::lanes::{Lanes, Plain};
 use crate::log::RowId;
 use crate::memory::{Line, Lines};
 use crate::table::BLOCK_ROWS;
@@ -53,12 +55,8 @@ pub(crate) trait Entrants {
     /// The `i`-th key is new: its row's number.
     fn enters(&mut self, i: usize) -> RowId;
 
-    /// All keys have been met or entered.
-    fn done(self)
-    where
-        Self: Sized,
-    {
-    }
+    /// All keys have been met or entered: how many entered.
+    fn done(self) -> usize;
 }
 
 impl Index {
@@ -228,21 +226,24 @@ impl Index {
         let end = start.wrapping_add(buckets);
         let count = hashes.len().min(BLOCK_ROWS);
         let ahead = &ahead[..ahead.len().min(count)];
-        // Where the keys' homes stand, and those of the keys ahead (if there are fewer, the first's).
-        let (mut homes, mut next_homes) = ([0; BLOCK_ROWS], [0; BLOCK_ROWS]);
-        offsets(hashes, buckets, &mut homes);
+        // Where the keys' homes stand, and those of the keys ahead (if there are fewer, the first bucket).
+        let (mut homes, mut next_homes) = (UNKNOWN, UNKNOWN);
+        offsets(&hashes[..count], buckets, &mut homes);
         offsets(ahead, buckets, &mut next_homes);
-        let (mut full, mut full_count, mut new) = ([0u16; BLOCK_ROWS], 0, 0);
+        next_homes[ahead.len()..count].fill(MaybeUninit::new(0));
+        let (mut full, mut full_count) = ([0u16; BLOCK_ROWS], 0);
         // In most cases a key's home settles it. Where the home is full the next bucket is asked for, and
         // looked at when it has come.
         for i in 0..count {
-            prefetch(start.wrapping_byte_add(next_homes[i]).cast());
-            let home = start.wrapping_byte_add(homes[i]);
+            // SAFETY: the first `count` of both have been written.
+            let (home, next_home) =
+                unsafe { (homes[i].assume_init(), next_homes[i].assume_init()) };
+            prefetch(start.wrapping_byte_add(next_home).cast());
+            let home = start.wrapping_byte_add(home);
             // SAFETY: `home` is one of the buckets, a fraction of their count; the caller vouches for the
             // processor.
             match unsafe { settle::<L>(home, &hashes[i], base, i, &mut keys) } {
-                Settled::Met => {}
-                Settled::Entered => new += 1,
+                Settled::Done => {}
                 Settled::Full => {
                     prefetch(home.wrapping_add(1).cast());
                     // SAFETY: no more than there are keys, of which a block has at most as many.
@@ -252,7 +253,8 @@ impl Index {
             }
         }
         for i in full[..full_count].iter().map(|i| usize::from(*i)) {
-            let mut bucket = start.wrapping_byte_add(homes[i]);
+            // SAFETY: as above.
+            let mut bucket = start.wrapping_byte_add(unsafe { homes[i].assume_init() });
             loop {
                 bucket = bucket.wrapping_add(1);
                 if bucket == end {
@@ -260,17 +262,12 @@ impl Index {
                 }
                 // SAFETY: as above, or wrapped around.
                 match unsafe { settle::<L>(bucket, &hashes[i], base, i, &mut keys) } {
-                    Settled::Met => break,
-                    Settled::Entered => {
-                        new += 1;
-                        break;
-                    }
+                    Settled::Done => break,
                     Settled::Full => {}
                 }
             }
         }
-        self.len += new;
-        keys.done();
+        self.len += keys.done();
     }
 
     /// Asks for the cache lines in which these hashes are looked for.
@@ -305,18 +302,35 @@ impl Filling {
     /// are being filled is.
     #[inline(always)]
     fn put(&mut self, entry: u64, home: usize) -> bool {
-        let mut bucket = home;
-        // As unsigned numbers, those at or behind `top` are far away too.
-        while self.top.wrapping_sub(bucket + 1) < FILLING {
-            let filled = &mut self.filled[bucket % FILLING];
-            if let Some(slot) = self.lines[bucket % FILLING].get_mut(usize::from(*filled)) {
-                *slot = entry;
-                *filled += 1;
-                return true;
-            }
-            bucket += 1;
+        self.put_into(entry, home) || self.put_behind(entry, home)
+    }
+
+    /// Puts an entry into a bucket if it is being filled and not full.
+    #[inline(always)]
+    fn put_into(&mut self, entry: u64, bucket: usize) -> bool {
+        let at = bucket % FILLING;
+        let filled = usize::from(self.filled[at]);
+        if !self.is_filling(bucket) || filled == BUCKET {
+            return false;
         }
-        false
+        // SAFETY: one of the lines, which has that many entries and is not full.
+        unsafe { self.lines.as_mut_ptr().cast::<u64>().add(at * BUCKET + filled).write(entry) };
+        self.filled[at] += 1;
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_behind(&mut self, entry: u64, home: usize) -> bool {
+        let mut buckets = (home..).take_while(|bucket| self.is_filling(*bucket));
+        let free = buckets.find(|bucket| usize::from(self.filled[bucket % FILLING]) < BUCKET);
+        free.is_some_and(|bucket| self.put_into(entry, bucket))
+    }
+
+    #[inline(always)]
+    fn is_filling(&self, bucket: usize) -> bool {
+        // As unsigned numbers, those at or behind `top` are far away too.
+        self.top.wrapping_sub(bucket + 1) < FILLING
     }
 
     /// Writes all buckets from number `from` on that are not written yet.
@@ -368,11 +382,9 @@ unsafe fn write_line(place: *mut Line, line: &Line) {
 
 /// What a bucket says about a key.
 enum Settled {
-    /// Its row is known.
-    Met,
-    /// It was new, and has an entry here now.
-    Entered,
-    /// Neither; and all entries are taken.
+    /// Its row was known, or it was new and has an entry here now.
+    Done,
+    /// Neither, and all entries are taken.
     Full,
 }
 
@@ -394,7 +406,7 @@ unsafe fn settle<L: Lanes>(
         // SAFETY: as the caller promises; a marked entry is one of eight.
         let row = unsafe { *slot(bucket, like) } as u32;
         if row >= base && keys.meets(i, row) {
-            return Settled::Met;
+            return Settled::Done;
         }
         like &= like - 1;
     }
@@ -403,9 +415,17 @@ unsafe fn settle<L: Lanes>(
     if absent == 0 {
         return Settled::Full;
     }
+    let row = keys.enters(i);
+    // In two halves, which are at hand as such.
     // SAFETY: as above.
-    unsafe { *slot(bucket, absent) = *hash & HASH | u64::from(keys.enters(i)) };
-    Settled::Entered
+    unsafe { slot(bucket, absent).cast::<[u32; 2]>().write(halves((hash >> 32) as u32, row)) };
+    Settled::Done
+}
+
+/// The halves of an entry in the order in which they stand in memory.
+#[inline(always)]
+fn halves(hash_high: u32, row: RowId) -> [u32; 2] {
+    if cfg!(target_endian = "little") { [row, hash_high] } else { [hash_high, row] }
 }
 
 /// The first of the marked entries.
@@ -422,12 +442,15 @@ fn home_of(hash_high: u64, buckets: usize) -> usize {
 
 /// Where the homes of these hashes stand, in bytes from the first bucket.
 #[inline(always)]
-fn offsets(hashes: &[u64], buckets: usize, offsets: &mut [usize; BLOCK_ROWS]) {
+fn offsets(hashes: &[u64], buckets: usize, offsets: &mut Offsets) {
     let buckets = u64::from(buckets as u32);
     for (hash, offset) in hashes.iter().zip(offsets) {
-        *offset = (((hash >> 32) * buckets) >> 32 << 6) as usize;
+        offset.write((((hash >> 32) * buckets) >> 32 << 6) as usize);
     }
 }
+
+type Offsets = [MaybeUninit<usize>; BLOCK_ROWS];
+const UNKNOWN: Offsets = [MaybeUninit::uninit(); BLOCK_ROWS];
 
 /// Asks for the cache line at `place`.
 #[inline(always)]
@@ -452,6 +475,7 @@ mod tests {
         rows: &'a mut Vec<u32>,
         first: RowId,
         found: &'a mut [RowId],
+        entered: usize,
     }
 
     impl Entrants for Numbered<'_> {
@@ -465,7 +489,11 @@ mod tests {
         fn enters(&mut self, i: usize) -> RowId {
             self.rows.push(self.highs[i]);
             self.found[i] = self.first + self.rows.len() as u32 - 1;
+            self.entered += 1;
             self.found[i]
+        }
+        fn done(self) -> usize {
+            self.entered
         }
     }
 
@@ -492,8 +520,13 @@ mod tests {
                     index.reserve(hashes.len(), first);
                     index.prefetch(&hashes);
                     let mut found = [0; 256];
-                    let keys =
-                        Numbered { highs: &highs, rows: &mut rows, first, found: &mut found };
+                    let keys = Numbered {
+                        highs: &highs,
+                        rows: &mut rows,
+                        first,
+                        found: &mut found,
+                        entered: 0,
+                    };
                     index.enter(&hashes, &[], first, keys);
                     for (high, id) in highs.iter().zip(found) {
                         assert_eq!(*expected.entry(*high).or_insert(id), id);

@@ -98,7 +98,8 @@ impl Table {
         let first_id = first + rows.start as u32;
         let rows_in = Adopted { words, layout: &self.layout, log: &self.log, first_id };
         let mut holes = Vec::new();
-        let adopting = Adopting { rows: rows_in, places, known: &mut holes };
+        let count = rows.len();
+        let adopting = Adopting { rows: rows_in, count, places, known: &mut holes };
         self.index.enter(hashes, &[], base, adopting);
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
@@ -152,6 +153,7 @@ impl Adopted<'_> {
 /// place; the keys are compared when its line has arrived.
 struct Adopting<'a> {
     rows: Adopted<'a>,
+    count: usize,
     places: &'a mut Vec<*mut u64>,
     known: &'a mut Vec<usize>,
 }
@@ -169,6 +171,10 @@ impl Entrants for Adopting<'_> {
     #[inline(always)]
     fn enters(&mut self, i: usize) -> RowId {
         self.rows.first_id + i as u32
+    }
+
+    fn done(self) -> usize {
+        self.count - self.known.len()
     }
 }
 
@@ -190,6 +196,10 @@ impl Entrants for AdoptingOne<'_> {
 
     fn enters(&mut self, _: usize) -> RowId {
         self.rows.first_id + self.i as u32
+    }
+
+    fn done(self) -> usize {
+        usize::from(self.known.is_none())
     }
 }
 
