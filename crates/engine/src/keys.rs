@@ -211,8 +211,9 @@ pub(crate) struct KeyBlock {
     pub(crate) hashes: Vec<u64>,
 }
 
-/// The positions as a range, if they follow each other. They ascend.
+/// The positions as a range, if they follow each other. Each must be greater than the one before.
 pub(crate) fn range_of(rows: &[u32]) -> Option<Range<usize>> {
+    debug_assert!(rows.is_sorted_by(|a, b| a < b));
     let (first, last) = (*rows.first()? as usize, *rows.last()? as usize);
     (last - first + 1 == rows.len()).then_some(first..last + 1)
 }

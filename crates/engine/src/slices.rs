@@ -191,7 +191,12 @@ impl Slices {
     /// Takes the memory of a fired slice back. The next window goes on in its table, if that is the
     /// larger one: so there is one index of full size, not one for every window.
     pub(crate) fn recycle(&mut self, mut table: Table) {
-        self.frugal = false;
+        if std::mem::take(&mut self.frugal) {
+            // The budget is nearly used up: nothing is kept for later.
+            self.growths += table.growths();
+            self.pool.relax();
+            return;
+        }
         table.clear(&mut self.pool);
         let next = self.slices.values_mut().next();
         let smaller = |slice: &&mut Slice| slice.primary.index_bytes() < table.index_bytes();
@@ -284,6 +289,7 @@ struct Routed {
 impl Routed {
     /// Sorts rows by leader, each leader's in the order in which they come.
     fn sort(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+        assert!(block.hashes.len() == rows.len() && block.words.len().is_multiple_of(rows.len()));
         self.width = block.words.len() / rows.len();
         self.rows.resize(rows.len(), 0);
         self.hashes.resize(rows.len(), 0);

@@ -16,8 +16,8 @@ use crate::table::BLOCK_ROWS;
 
 /// Entries in a bucket.
 const BUCKET: usize = 8;
-/// Buckets at the start: 8 KiB.
-const FIRST_BUCKETS: usize = 128;
+/// Buckets at the start: 4 KiB.
+const FIRST_BUCKETS: usize = 64;
 /// Up to this many buckets (512 KiB) the index doubles when it is more than 5/8 full, which costs little memory
 /// and finds most keys in their home. Above, it grows by two thirds when 27 of 32 are taken, so that it
 /// is always half full: 16 bytes per key at the most.
@@ -70,7 +70,7 @@ impl Index {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.lines.count() * size_of::<Line>()
+        self.lines.bytes()
     }
 
     /// Makes room for `count` more keys; `base` tells which entries are present.
@@ -92,7 +92,7 @@ impl Index {
     /// How many buckets it takes to make room for `count` more keys.
     fn buckets_for(&self, count: usize) -> usize {
         let needed = (self.len + count).max(self.expected);
-        let mut buckets = self.lines.count().max(FIRST_BUCKETS / 2);
+        let mut buckets = self.lines.count().max(FIRST_BUCKETS);
         while capacity(buckets) < needed {
             buckets = next_size(buckets);
         }
@@ -130,6 +130,7 @@ impl Index {
             }
         }
         filling.write_from(0);
+        drop(filling);
         for entry in left {
             self.put_back(entry);
         }
@@ -197,7 +198,8 @@ impl Index {
             // What comes with AVX2 in every processor, and was checked nevertheless.
             let more = is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt");
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt");
             if more && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
                 // SAFETY: the features have been detected.
                 return unsafe { with_avx512(self, (hashes, ahead), base, keys) };
@@ -360,7 +362,7 @@ impl Drop for Filling {
 /// Writes a whole line past the caches, which would have to read it first.
 ///
 /// # Safety
-/// `place` must be a line to be written. Other threads see it after a fence.
+/// `place` must be a line to be written. Nobody, not even this thread, may look at it before a fence.
 #[inline(always)]
 unsafe fn write_line(place: *mut Line, line: &Line) {
     #[cfg(target_arch = "x86_64")]

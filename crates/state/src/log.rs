@@ -64,12 +64,14 @@ impl Memory {
     /// `count` memories of `words` words each that share a huge page. The last comes first, since a
     /// pool hands out its last.
     fn slab(words: usize, count: usize) -> impl Iterator<Item = Memory> {
+        debug_assert!(words * count * 8 <= SLAB_BYTES);
         let slack = SLAB_BYTES / 8;
-        let mut all: Vec<u64> = Vec::with_capacity(words * count + slack);
-        // From a huge page's boundary on; what lies before and behind is never touched.
+        let mut all: Vec<u64> = Vec::with_capacity(2 * slack);
+        // From a huge page's boundary on; what lies before and behind is never touched. The advice is for
+        // the whole page, or the system could not give one.
         let start = all.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(SLAB_BYTES).min(slack));
-        advise_huge(start, words * count * 8);
+        advise_huge(start, SLAB_BYTES);
         let slab = Arc::new(Slab(all));
         (0..count).rev().map(move |i| Memory {
             start: start.wrapping_add(i * words),
@@ -168,8 +170,9 @@ impl ChunkPool {
             return memory;
         }
         let words = CHUNK_ROWS * self.row_words;
-        if slabs && !self.scarce {
-            self.free.extend(Memory::slab(words, SLAB_BYTES / (words * 8)));
+        let count = SLAB_BYTES / (words * 8);
+        if slabs && !self.scarce && count > 1 {
+            self.free.extend(Memory::slab(words, count));
         }
         self.free.pop().unwrap_or_else(|| Memory::alone(words))
     }
@@ -181,11 +184,16 @@ impl ChunkPool {
         }
     }
 
-    /// Gives all of it back to the system, since memory is scarce: from now on it takes no more at once
-    /// than is needed.
+    /// Gives all of it back to the system, since memory is scarce: until [`ChunkPool::relax`] it takes no
+    /// more at once than is needed.
     pub fn release(&mut self) {
         self.free = Vec::new();
         self.scarce = true;
+    }
+
+    /// Memory is not scarce any more.
+    pub fn relax(&mut self) {
+        self.scarce = false;
     }
 
     /// Bytes held.
@@ -279,7 +287,11 @@ impl Log {
     }
 
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
+    ///
+    /// # Panics
+    /// If the log would have more than 2^30 rows, and perhaps up to 2^31.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
+        self.check_ids(rows);
         let end = (self.next - self.base()) as usize + rows;
         if self.partial() {
             self.grow_first(end);
@@ -293,6 +305,11 @@ impl Log {
             };
             self.push(Chunk { memory, rows: 0, dead: None });
         }
+    }
+
+    fn check_ids(&self, rows: usize) {
+        let left = self.ids_left() as usize;
+        assert!(rows + 2 * CHUNK_ROWS < left, "too many keys in one table: use more workers");
     }
 
     /// Bytes that making room for `rows` more rows takes.
@@ -377,6 +394,7 @@ impl Log {
     /// Takes in `chunk` as it stands. Its row `r` gets the number `result + r`; what is left of the
     /// chunk that was open before stays unused.
     pub(crate) fn adopt(&mut self, chunk: Chunk) -> RowId {
+        self.check_ids(chunk.rows());
         self.skip_to_chunk_end();
         let first = self.next;
         self.next += chunk.rows;

@@ -17,8 +17,9 @@ const MAP_BYTES_MIN: usize = 4 << 20;
 #[cfg(not(target_os = "linux"))]
 const MAP_BYTES_MIN: usize = usize::MAX;
 
-/// Size and alignment of a huge page.
-pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Size and alignment of a huge page. Mapped memory is whole huge pages: the rest of the last one could not
+/// be used otherwise.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Zeroed cache lines, owned.
 #[derive(Debug)]
@@ -52,10 +53,15 @@ impl Lines {
         self.start
     }
 
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        allocated(bytes_of(self.count))
+    }
+
     /// Bytes that making it `count` lines long allocates, beside what there is.
     pub(crate) fn growth_bytes(&self, count: usize) -> usize {
         let (old, new) = (bytes_of(self.count), bytes_of(count));
-        if old >= MAP_BYTES_MIN { new - old } else { new }
+        if old >= MAP_BYTES_MIN { allocated(new) - allocated(old) } else { allocated(new) }
     }
 
     /// Makes it `count` lines long, at least as long as it is; what is new is zero.
@@ -81,6 +87,11 @@ impl Drop for Lines {
     fn drop(&mut self) {
         free(self.start, self.count);
     }
+}
+
+/// What it takes to hold so many bytes.
+fn allocated(bytes: usize) -> usize {
+    if bytes >= MAP_BYTES_MIN { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes }
 }
 
 fn bytes_of(count: usize) -> usize {
@@ -119,14 +130,9 @@ mod map {
     use std::alloc::handle_alloc_error;
     use std::ptr;
 
-    use super::{HUGE_PAGE_BYTES, layout};
+    use super::{HUGE_PAGE_BYTES, allocated, layout};
 
     const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-
-    /// Whole huge pages: the rest of the last one could not be used otherwise.
-    fn rounded(bytes: usize) -> usize {
-        bytes.next_multiple_of(HUGE_PAGE_BYTES)
-    }
 
     /// A range of addresses, aligned to a huge page, with nothing behind it yet.
     fn reserve(bytes: usize) -> *mut u8 {
@@ -156,7 +162,7 @@ mod map {
     }
 
     pub(super) fn new(bytes: usize) -> *mut u8 {
-        let (bytes, access) = (rounded(bytes), libc::PROT_READ | libc::PROT_WRITE);
+        let (bytes, access) = (allocated(bytes), libc::PROT_READ | libc::PROT_WRITE);
         let start = reserve(bytes);
         // SAFETY: the range was reserved for this just now, and nothing uses it.
         if unsafe { libc::mprotect(start.cast(), bytes, access) } != 0 {
@@ -167,7 +173,7 @@ mod map {
     }
 
     pub(super) fn grow(start: *mut u8, old: usize, new: usize) -> *mut u8 {
-        let (old, new) = (rounded(old), rounded(new));
+        let (old, new) = (allocated(old), allocated(new));
         if old == new {
             return start;
         }
@@ -185,7 +191,7 @@ mod map {
 
     pub(super) fn free(start: *mut u8, bytes: usize) {
         // SAFETY: a mapping of this size that its owner gives up.
-        unsafe { libc::munmap(start.cast(), rounded(bytes)) };
+        unsafe { libc::munmap(start.cast(), allocated(bytes)) };
     }
 }
 

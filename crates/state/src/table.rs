@@ -118,7 +118,7 @@ impl Table {
         let segment =
             Segment { chunks: self.log.seal(), arena: std::mem::take(&mut self.arena), rows };
         self.index.new_generation();
-        if self.log.ids_left() < 1 << 28 {
+        if self.log.ids_left() < 1 << 30 {
             self.log = Log::new(self.layout.row_words());
             self.index.reset();
         }
