@@ -352,30 +352,24 @@ fn update_value(
     block: &mut Block<'_>,
 ) {
     let row = |k: usize| rows[k] as usize;
+    // Without a look at `rows` where they follow each other, as they do without a filter.
+    macro_rules! feed {
+        ($update:ident, $values:expr, $from:expr) => {
+            match range_of(rows) {
+                Some(range) => {
+                    let values = &$values[range];
+                    block.$update(slot, picks, |k| $from(values[k]))
+                }
+                None => block.$update(slot, picks, |k| $from($values[row(k)])),
+            }
+        };
+    }
     match (&input.values, slot.kind) {
         (_, ValueKind::Count) => block.count(slot, picks),
-        (Values::Signed(v), ValueKind::SumInt) => match range_of(rows) {
-            Some(range) => {
-                let v = &v[range];
-                block.sum_int(slot, picks, |k| i128::from(v[k]));
-            }
-            None => block.sum_int(slot, picks, |k| i128::from(v[row(k)])),
-        },
-        (Values::Unsigned(v), _) => block.sum_int(slot, picks, |k| i128::from(v[row(k)])),
-        (Values::Signed(v), _) => match range_of(rows) {
-            Some(range) => {
-                let v = &v[range];
-                block.extreme64(slot, picks, |k| v[k]);
-            }
-            None => block.extreme64(slot, picks, |k| v[row(k)]),
-        },
-        (Values::Float(v), _) => match range_of(rows) {
-            Some(range) => {
-                let v = &v[range];
-                block.sum_float(slot, picks, |k| v[k]);
-            }
-            None => block.sum_float(slot, picks, |k| v[row(k)]),
-        },
+        (Values::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
+        (Values::Unsigned(v), _) => feed!(sum_int, v, i128::from),
+        (Values::Signed(v), _) => feed!(extreme64, v, |v| v),
+        (Values::Float(v), _) => feed!(sum_float, v, |v| v),
         (Values::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
         (Values::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
         (Values::Bytes(v), _) => block.extreme_bytes(slot, picks, |k| value_bytes(v, row(k))),

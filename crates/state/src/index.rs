@@ -439,15 +439,14 @@ fn slot(bucket: *mut Line, marks: u32) -> *mut u64 {
 /// The bucket in which the search for a hash begins.
 #[inline(always)]
 fn home_of(hash_high: u64, buckets: usize) -> usize {
-    ((hash_high * buckets as u64) >> 32) as usize
+    ((hash_high * u64::from(buckets as u32)) >> 32) as usize
 }
 
 /// Where the homes of these hashes stand, in bytes from the first bucket.
 #[inline(always)]
 fn offsets(hashes: &[u64], buckets: usize, offsets: &mut Offsets) {
-    let buckets = u64::from(buckets as u32);
     for (hash, offset) in hashes.iter().zip(offsets) {
-        offset.write((((hash >> 32) * buckets) >> 32 << 6) as usize);
+        offset.write(home_of(hash >> 32, buckets) * size_of::<Line>());
     }
 }
 

@@ -4,10 +4,10 @@ use crate::log::RowId;
 use crate::memory::Line;
 
 /// The hash's part of an entry.
-pub(crate) const HASH: u64 = !0 << 32;
+const HASH: u64 = !0 << 32;
 
 /// How this processor looks at a bucket. Row numbers must be below 2^31.
-pub(crate) trait Lanes: Copy {
+pub(crate) trait Lanes {
     /// Marks the entries whose hash is like this one.
     ///
     /// # Safety
@@ -22,7 +22,6 @@ pub(crate) trait Lanes: Copy {
 }
 
 /// For any processor.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Plain;
 
 impl Lanes for Plain {
@@ -44,7 +43,6 @@ impl Lanes for Plain {
 /// With AVX2. Written as instructions, since compilers make twice as many of the same thing said in
 /// intrinsics.
 #[cfg(target_arch = "x86_64")]
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
@@ -122,7 +120,6 @@ mod avx2 {
 
 /// With AVX-512.
 #[cfg(target_arch = "x86_64")]
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512;
 
 #[cfg(target_arch = "x86_64")]

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::memory::{HUGE_PAGE_BYTES, advise_huge};
+
 /// Rows in a full chunk.
 pub const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 12;
@@ -44,7 +46,7 @@ unsafe impl Send for Memory {}
 
 /// Large enough for the system to back it with a huge page: rows are met at random, and with small
 /// pages each costs an address translation besides its cache line.
-const SLAB_BYTES: usize = 2 << 20;
+const SLAB_BYTES: usize = HUGE_PAGE_BYTES;
 
 /// An allocation; its length stays 0, since rows are written through pointers and words need no
 /// destructor.
@@ -71,7 +73,7 @@ impl Memory {
         // the whole page, or the system could not give one.
         let start = all.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(SLAB_BYTES).min(slack));
-        advise_huge(start, SLAB_BYTES);
+        advise_huge(start.cast(), SLAB_BYTES);
         let slab = Arc::new(Slab(all));
         (0..count).rev().map(move |i| Memory {
             start: start.wrapping_add(i * words),
@@ -87,17 +89,6 @@ impl Memory {
     fn as_ptr(&self) -> *mut u64 {
         self.start
     }
-}
-
-fn advise_huge(start: *mut u64, bytes: usize) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: the range lies within one allocation; the advice changes no contents. That it fails where
-    // huge pages are not to be had is all right.
-    unsafe {
-        libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (start, bytes);
 }
 
 impl Chunk {

@@ -19,7 +19,7 @@ const MAP_BYTES_MIN: usize = usize::MAX;
 
 /// Size and alignment of a huge page. Mapped memory is whole huge pages: the rest of the last one could not
 /// be used otherwise.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Zeroed cache lines, owned.
 #[derive(Debug)]
@@ -124,13 +124,25 @@ fn free(start: *mut Line, count: usize) {
     }
 }
 
+/// Asks for huge pages in a range of memory of the caller's. The advice changes no contents, and that it
+/// fails where they are not to be had is all right.
+pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: advice about pages has no effect on what they hold.
+    unsafe {
+        libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
 /// Private anonymous mappings at multiples of the huge page size.
 #[cfg(target_os = "linux")]
 mod map {
     use std::alloc::handle_alloc_error;
     use std::ptr;
 
-    use super::{HUGE_PAGE_BYTES, allocated, layout};
+    use super::{HUGE_PAGE_BYTES, advise_huge, allocated, layout};
 
     const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
@@ -153,12 +165,6 @@ mod map {
             libc::munmap(aligned.wrapping_add(bytes).cast(), length - before - bytes);
             aligned
         }
-    }
-
-    fn advise_huge(start: *mut u8, bytes: usize) {
-        // SAFETY: the range is a mapping of ours; the advice changes no contents. That it fails where
-        // huge pages are not to be had is all right.
-        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
     }
 
     pub(super) fn new(bytes: usize) -> *mut u8 {
