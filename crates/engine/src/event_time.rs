@@ -3,6 +3,8 @@
 //! All arithmetic is in microseconds since the epoch (years ±292,000). Finer input is floored, which
 //! changes neither a window nor a lateness, since both have bounds in whole microseconds.
 
+use std::ops::Range;
+
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::*;
@@ -77,9 +79,14 @@ impl Times {
         if self.nulls.is_some() || self.values.is_empty() {
             return None;
         }
-        let (min, max) = min_max(&self.values);
-        let (min, max) = (self.to_us(min), self.to_us(max));
+        let (min, max) = self.bounds_of(0..self.len());
         (min >= -USABLE && max <= USABLE).then_some((min, max))
+    }
+
+    /// Least and greatest time of some rows, all of which have one.
+    pub(crate) fn bounds_of(&self, rows: Range<usize>) -> (i64, i64) {
+        let (min, max) = min_max(&self.values[rows]);
+        (self.to_us(min), self.to_us(max))
     }
 }
 

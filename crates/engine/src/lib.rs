@@ -13,6 +13,7 @@
 //! nothing on disk.
 
 mod aggregates;
+mod assign;
 mod budget;
 pub mod compare;
 mod env;
@@ -29,6 +30,7 @@ mod order;
 mod pipeline;
 pub mod plan;
 mod prepare;
+mod routed;
 pub mod settings;
 pub mod sink;
 mod slices;

@@ -11,7 +11,8 @@ use arrow::datatypes::SchemaRef;
 use millstream_state::RowLayout;
 
 use crate::aggregates::{Aggregates, Input, true_mask};
-use crate::error::Result;
+use crate::assign::{BySlice, Dropped, assign};
+use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::intake::Stamped;
 use crate::keys::KeyCodec;
@@ -45,19 +46,11 @@ pub(crate) struct Selected<'a> {
     pub(crate) rows: &'a [u32],
 }
 
-/// Records of a batch that did not make it into a window.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dropped {
-    pub(crate) late: u64,
-    pub(crate) null_time: u64,
-    pub(crate) unusable_time: u64,
-}
-
 /// Buffers that are used again from batch to batch.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     rows: Vec<u32>,
-    by_slice: Vec<(i64, Vec<u32>)>,
+    by_slice: BySlice,
 }
 
 impl Grouping {
@@ -94,14 +87,18 @@ impl Grouping {
             Some(filter) => Some(true_mask(&filter.evaluate(records)?)?),
             None => None,
         };
-        let mut fragment_rows = 0;
+        select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
         if let Some(start) = self.single_slice(batch) {
-            select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
-            fragment_rows += self.update(start, records, &buffers.rows, slices)?;
+            let fragment_rows = self.update(start, records, &buffers.rows, slices)?;
             return Ok((Dropped::default(), fragment_rows));
         }
-        let dropped = self.assign(batch, mask.as_ref(), &mut buffers.by_slice);
-        for (start, rows) in &buffers.by_slice {
+        let (Some(window), Some(times)) = (&self.window, &batch.prepared.times) else {
+            return Err(Error::Internal("windows without event times".into()));
+        };
+        let (selected, by_slice) = (&buffers.rows, &mut buffers.by_slice);
+        let dropped = assign(window, self.lateness_us, times, batch.stamp, selected, by_slice);
+        let mut fragment_rows = 0;
+        for (start, rows) in by_slice {
             fragment_rows += self.update(*start, records, rows, slices)?;
         }
         Ok((dropped, fragment_rows))
@@ -114,58 +111,6 @@ impl Grouping {
         let start = window.start_of(min);
         let fires_at = start.saturating_add(window.size_us).saturating_add(self.lateness_us);
         (start == window.start_of(max) && fires_at > batch.after).then_some(start)
-    }
-
-    /// Record by record: its window, and whether it is late for it.
-    fn assign(
-        &self,
-        batch: &Stamped,
-        mask: Option<&BooleanBuffer>,
-        by_slice: &mut Vec<(i64, Vec<u32>)>,
-    ) -> Dropped {
-        let mut dropped = Dropped::default();
-        by_slice.clear();
-        let (Some(window), Some(times)) = (&self.window, &batch.prepared.times) else {
-            return dropped;
-        };
-        let mut running = times.running(batch.stamp);
-        // The window of the record before: neighbours mostly share theirs.
-        let (mut slice, mut start, mut end) = (0, 0, i64::MIN);
-        for row in 0..times.times.len() {
-            // The watermark just before the record decides about it.
-            let before = running.watermark;
-            if let Some(watermark) = times.watermark(row) {
-                running.advance(watermark);
-            }
-            if mask.is_some_and(|m| !m.value(row)) {
-                continue;
-            }
-            let Some(time) = times.times.us(row) else {
-                match times.times.is_null(row) {
-                    true => dropped.null_time += 1,
-                    false => dropped.unusable_time += 1,
-                }
-                continue;
-            };
-            let known = (start..end).contains(&time);
-            if !known {
-                start = window.start_of(time);
-                end = start.saturating_add(window.size_us);
-            }
-            if end.saturating_add(self.lateness_us) <= before {
-                dropped.late += 1;
-                end = i64::MIN;
-                continue;
-            }
-            if !known {
-                slice = by_slice.iter().position(|(s, _)| *s == start).unwrap_or_else(|| {
-                    by_slice.push((start, Vec::new()));
-                    by_slice.len() - 1
-                });
-            }
-            by_slice[slice].1.push(row as u32);
-        }
-        dropped
     }
 
     fn update(

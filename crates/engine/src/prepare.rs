@@ -3,6 +3,8 @@
 //! A pure function of the chunk, run by any worker, several at a time; what depends on the order of
 //! chunks is left to stamping ([`crate::intake`]).
 
+use std::ops::Range;
+
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
@@ -59,6 +61,21 @@ impl BatchTimes {
         match &self.watermark {
             RecordWatermark::Delay(delay) => self.times.us(row).map(|t| t.saturating_sub(*delay)),
             RecordWatermark::Values(values) => values.us(row),
+        }
+    }
+
+    /// Least and greatest time of some rows, if all rows of the batch have a usable one.
+    pub(crate) fn bounds_of(&self, rows: Range<usize>) -> Option<(i64, i64)> {
+        self.bounds.map(|_| self.times.bounds_of(rows))
+    }
+
+    /// The watermark that a record of this time carries, if times alone decide and it is believed.
+    pub(crate) fn watermark_at(&self, time: i64) -> Option<i64> {
+        match &self.watermark {
+            RecordWatermark::Delay(delay) => {
+                Some(time.saturating_sub(*delay)).filter(|w| *w <= self.limit)
+            }
+            RecordWatermark::Values(_) => None,
         }
     }
 }

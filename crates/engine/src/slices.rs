@@ -10,6 +10,7 @@ use millstream_state::{
 use crate::budget::Usage;
 use crate::keys::{ColumnVars, KeyBlock};
 use crate::pipeline::{Grouping, Selected};
+use crate::routed::Routed;
 
 /// State of one window slice.
 struct Slice {
@@ -40,8 +41,12 @@ pub(crate) struct Slices {
     switches: u64,
 }
 
-/// Tables kept for later windows, at most.
-const SPARE_MAX: usize = 1;
+/// Windows of fewer keys each have their own index: they are small.
+const TAKE_OVER_KEYS_MIN: usize = 1 << 16;
+
+/// Tables and fragments that are kept for later windows: one of any size, and a few that are small.
+const SPARE_MAX: usize = 4;
+const SPARE_BYTES_MAX: usize = 1 << 20;
 
 /// Rows encoded at a time, for each leader: enough to keep memory busy, few enough for the second-level
 /// cache.
@@ -83,14 +88,21 @@ impl Slices {
         if self.slices.contains_key(&start) {
             return;
         }
-        // It will hold, most likely, about as many keys as the last one. While another is open it starts
-        // small all the same: it takes over that one's index when that has fired.
-        let alone = self.slices.is_empty() && !self.frugal;
-        let keys = if alone { self.expected_keys } else { 0 };
+        // It will hold, most likely, about as many keys as the last one. A large one starts small all the same
+        // where it may take over the index of another that is about to fire.
+        let small = self.frugal || self.takes_over() && !self.slices.is_empty();
+        let keys = if small { 0 } else { self.expected_keys };
         let primary = self.spare_tables.pop();
         let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
         self.slices.insert(start, Slice { primary, fragments });
+    }
+
+    /// Whether windows share one large index between them, the next going on in that of the one that has
+    /// fired. With a single worker they hardly overlap; with several, a window waits for what the others
+    /// hold of it, and the next would have grown its own by then.
+    fn takes_over(&self) -> bool {
+        self.leaders.count() == 1 && self.expected_keys > TAKE_OVER_KEYS_MIN
     }
 
     /// Updates the slice that begins at `start` with the selected rows of a batch; returns how many
@@ -147,21 +159,11 @@ impl Slices {
         deltas
     }
 
-    /// Merges a segment that another worker sealed; true if it was adopted where it stands.
+    /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
     pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return false };
-        let segment = if slice.primary.adopts(&segment) {
-            match slice.primary.adopt(segment, &mut self.scratch) {
-                Ok(_) => return true,
-                Err(segment) => segment,
-            }
-        } else {
-            segment
-        };
-        slice.primary.merge(&segment, &mut self.pool, &mut self.scratch);
-        segment.recycle(&mut self.pool);
-        false
+        slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
     }
 
     /// Starts of the slices that end at or before a watermark, in order.
@@ -177,7 +179,7 @@ impl Slices {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
             fragment.clear(&mut self.pool);
-            if self.spare_fragments[leader].len() < SPARE_MAX {
+            if keeps(&self.spare_fragments[leader], fragment.table()) {
                 self.spare_fragments[leader].push(fragment);
             } else {
                 self.growths += fragment.table().growths();
@@ -188,8 +190,8 @@ impl Slices {
         Some(slice.primary)
     }
 
-    /// Takes the memory of a fired slice back. The next window goes on in its table, if that is the
-    /// larger one: so there is one index of full size, not one for every window.
+    /// Takes the memory of a fired slice back. The next window may go on in its table, if that is the
+    /// larger one: so there is one large index, not one for every window.
     pub(crate) fn recycle(&mut self, mut table: Table) {
         if std::mem::take(&mut self.frugal) {
             // The budget is nearly used up: nothing is kept for later.
@@ -198,7 +200,7 @@ impl Slices {
             return;
         }
         table.clear(&mut self.pool);
-        let next = self.slices.values_mut().next();
+        let next = self.takes_over().then(|| self.slices.values_mut().next()).flatten();
         let smaller = |slice: &&mut Slice| slice.primary.index_bytes() < table.index_bytes();
         if let Some(slice) = next.filter(smaller) {
             let rows = slice.primary.seal();
@@ -206,7 +208,7 @@ impl Slices {
             rows.recycle(&mut self.pool);
             let small = std::mem::replace(&mut slice.primary, table);
             self.growths += small.growths();
-        } else if self.spare_tables.len() < SPARE_MAX {
+        } else if keeps(&self.spare_tables, &table) {
             self.spare_tables.push(table);
         } else {
             self.growths += table.growths();
@@ -236,8 +238,9 @@ impl Slices {
         let mut usage = Usage { bytes, spare_bytes, ..Usage::default() };
         for slice in self.slices.values() {
             let fragments = slice.fragments.iter().flatten();
+            usage.bytes += fragments.clone().map(Fragment::bytes).sum::<usize>() as u64;
+            usage.bytes += slice.primary.bytes() as u64;
             for table in fragments.clone().map(Fragment::table).chain([&slice.primary]) {
-                usage.bytes += table.bytes() as u64;
                 usage.live_bytes += table.live_bytes() as u64;
                 usage.keys += table.rows() as u64;
                 let growth_bytes = table.growth_bytes(batch_rows) as u64;
@@ -274,70 +277,9 @@ impl Slices {
     }
 }
 
-/// Rows with their keys, sorted by leader.
-#[derive(Default)]
-struct Routed {
-    rows: Vec<u32>,
-    words: Vec<u64>,
-    hashes: Vec<u64>,
-    /// Words of a key.
-    width: usize,
-    /// Where each leader's rows end.
-    ends: Vec<usize>,
-}
-
-impl Routed {
-    /// Sorts rows by leader, each leader's in the order in which they come.
-    fn sort(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
-        assert!(block.hashes.len() == rows.len() && block.words.len().is_multiple_of(rows.len()));
-        self.width = block.words.len() / rows.len();
-        self.rows.resize(rows.len(), 0);
-        self.hashes.resize(rows.len(), 0);
-        self.words.resize(block.words.len(), 0);
-        self.ends.clear();
-        self.ends.resize(leaders.count(), 0);
-        let ends = &mut self.ends[..];
-        for hash in &block.hashes {
-            ends[leaders.of(*hash)] += 1;
-        }
-        // From how many rows each has to where they begin; they end where the last one has gone.
-        let mut start = 0;
-        for end in ends.iter_mut() {
-            start += std::mem::replace(end, start);
-        }
-        if self.width == 1 {
-            let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
-            let to_hashes = self.hashes.as_mut_ptr();
-            for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
-                let end = &mut ends[leaders.of(*hash)];
-                // SAFETY: each row is counted once above and takes one place here, of as many as there
-                // are rows in each of the three.
-                unsafe {
-                    to_rows.add(*end).write(*row);
-                    to_words.add(*end).write(*word);
-                    to_hashes.add(*end).write(*hash);
-                }
-                *end += 1;
-            }
-            return;
-        }
-        let width = self.width;
-        for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
-            let end = &mut self.ends[leaders.of(*hash)];
-            self.rows[*end] = *row;
-            self.hashes[*end] = *hash;
-            let words = &block.words[i * width..(i + 1) * width];
-            self.words[*end * width..(*end + 1) * width].copy_from_slice(words);
-            *end += 1;
-        }
-    }
-
-    /// The rows of one leader, the words of their keys, and their hashes.
-    fn of(&self, leader: usize) -> (&[u32], &[u64], &[u64]) {
-        let start = if leader == 0 { 0 } else { self.ends[leader - 1] };
-        let (end, width) = (self.ends[leader], self.width);
-        (&self.rows[start..end], &self.words[start * width..end * width], &self.hashes[start..end])
-    }
+/// Whether an emptied table is to be kept beside those that are.
+fn keeps<T>(spare: &[T], table: &Table) -> bool {
+    spare.is_empty() || spare.len() < SPARE_MAX && table.index_bytes() <= SPARE_BYTES_MAX
 }
 
 /// One slice being updated from one batch.

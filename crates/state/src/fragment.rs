@@ -2,7 +2,9 @@
 //!
 //! With few keys, aggregating shrinks a fragment to almost nothing. With mostly unique keys it
 //! shrinks nothing, and the look-up is wasted: then rows are appended as they come and the leader
-//! does all the merging. A fragment finds out which by looking.
+//! does all the merging. A fragment finds out which by looking at how many of an epoch's rows are
+//! distinct: while it aggregates, it knows; while it passes rows through, it estimates it from those keys
+//! whose hashes fall into a sixteenth of their range.
 
 use std::sync::Arc;
 
@@ -13,8 +15,6 @@ use crate::segment::Segment;
 use crate::table::{Scratch, Table};
 use crate::value::Block;
 
-/// One batch in this many goes through the index while the fragment passes rows through.
-const SAMPLE_EVERY: u32 = 16;
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
 
@@ -33,10 +33,12 @@ pub struct Fragment {
     table: Table,
     mode: Mode,
     fixed: bool,
-    batches: u32,
-    /// Rows looked up since the last decision, and how many of them met a known key.
-    looked_up: usize,
-    repeated: usize,
+    /// No epoch has ended yet, so that a first impression has to do.
+    fresh: bool,
+    /// Rows since the last decision, and how many of them were distinct within their epochs.
+    seen: usize,
+    distinct: usize,
+    sample: Sample,
     switches: u64,
 }
 
@@ -47,43 +49,53 @@ impl Fragment {
             table: Table::new(layout),
             mode: mode.unwrap_or(Mode::Aggregate),
             fixed: mode.is_some(),
-            batches: 0,
-            looked_up: 0,
-            repeated: 0,
+            fresh: true,
+            seen: 0,
+            distinct: 0,
+            sample: Sample::default(),
             switches: 0,
         }
     }
 
-    /// Begins the next batch of input: in pass-through mode, every 16th is a sample.
+    /// Begins the next batch of input, for which the mode may change.
     pub fn begin_batch(&mut self) {
-        self.batches = self.batches.wrapping_add(1);
-        self.decide();
-    }
-
-    fn decide(&mut self) {
-        if self.fixed || self.looked_up < DECIDE_ROWS {
+        if self.fixed || self.seen < DECIDE_ROWS {
             return;
         }
-        let next = match self.mode {
-            // Fewer than one row in four met its key: the look-ups cost more than they save.
-            Mode::Aggregate if self.repeated * 4 < self.looked_up => Mode::PassThrough,
-            // A sample finds only keys of earlier samples, so a small share is a strong sign.
-            Mode::PassThrough if self.repeated * 8 > self.looked_up => Mode::Aggregate,
-            mode => mode,
-        };
-        self.switches += u64::from(next != self.mode);
-        (self.mode, self.looked_up, self.repeated) = (next, 0, 0);
+        match self.mode {
+            // The share of distinct rows only falls as an epoch goes on, unless the keys change: before one
+            // has ended, only a large share counts.
+            Mode::Aggregate if self.fresh && self.distinct * 4 > self.seen * 3 => {
+                self.switch(Mode::PassThrough);
+            }
+            Mode::PassThrough => self.decide(),
+            Mode::Aggregate => {}
+        }
     }
 
-    /// Whether this batch's keys are looked up: in pass-through mode, only a sample is.
-    fn looks_up(&self) -> bool {
-        let sample = !self.fixed && self.batches.is_multiple_of(SAMPLE_EVERY);
-        self.mode == Mode::Aggregate || sample
+    /// A row in two, or thereabouts, is what a look-up costs beside appending a row and merging it.
+    fn decide(&mut self) {
+        match self.mode {
+            Mode::Aggregate if self.distinct * 16 > self.seen * 9 => self.switch(Mode::PassThrough),
+            Mode::PassThrough if self.distinct * 16 < self.seen * 7 => self.switch(Mode::Aggregate),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.switches += 1;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        (self.seen, self.distinct) = (0, 0);
+        self.sample.clear();
     }
 
     /// Asks for the cache lines in which a block of keys will be looked for, if it will be.
     pub fn prefetch(&self, hashes: &[u64]) {
-        if self.looks_up() {
+        if self.mode == Mode::Aggregate {
             self.table.prefetch(hashes);
         }
     }
@@ -95,17 +107,27 @@ impl Fragment {
         pool: &mut ChunkPool,
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
-        if !self.looks_up() {
+        if self.mode == Mode::PassThrough {
+            if !self.fixed && !self.sample.is_full() {
+                self.seen += keys.hashes.len();
+                self.distinct += self.sample.estimate(keys.hashes);
+            }
             return self.table.append(keys, pool, scratch);
         }
         let block = self.table.update(keys, pool, scratch);
-        self.looked_up += keys.hashes.len();
-        self.repeated += keys.hashes.len() - block.new_rows();
+        self.seen += keys.hashes.len();
+        self.distinct += block.new_rows();
         block
     }
 
     /// Seals what has changed since the last time; the fragment starts again from empty.
     pub fn seal(&mut self) -> Segment {
+        if !self.fixed && self.seen >= DECIDE_ROWS {
+            self.decide();
+            self.forget();
+            self.fresh = false;
+        }
+        self.sample.clear();
         self.table.seal()
     }
 
@@ -116,7 +138,7 @@ impl Fragment {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        self.table.bytes()
+        self.table.bytes() + self.sample.bits.len() * 8
     }
 
     /// The present mode.
@@ -137,6 +159,46 @@ impl Fragment {
     /// Empties it for another window. It keeps its mode, until the new window shows better.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.table.clear(pool);
-        (self.looked_up, self.repeated) = (0, 0);
+        self.forget();
+    }
+}
+
+/// Which keys there have been of those whose hashes fall into one of [`SAMPLED`] parts of their range: a
+/// bit for each, which few share.
+#[derive(Debug, Default)]
+struct Sample {
+    bits: Vec<u64>,
+    set: usize,
+}
+
+/// One key in this many is sampled.
+const SAMPLED: u64 = 16;
+const SAMPLE_BITS: usize = 1 << 15;
+
+impl Sample {
+    /// Whether more keys would share bits too often.
+    fn is_full(&self) -> bool {
+        self.set >= SAMPLE_BITS / 4
+    }
+
+    /// About how many of these are the first with their key. It looks at bits that neither partitions nor
+    /// the index go by.
+    fn estimate(&mut self, hashes: &[u64]) -> usize {
+        self.bits.resize(SAMPLE_BITS / 64, 0);
+        let before = self.set;
+        for hash in hashes.iter().map(|hash| hash >> 8).filter(|hash| hash % SAMPLED == 0) {
+            let bit = (hash / SAMPLED) as usize % SAMPLE_BITS;
+            let word = &mut self.bits[bit / 64];
+            self.set += usize::from(*word >> (bit % 64) & 1 == 0);
+            *word |= 1 << (bit % 64);
+        }
+        (self.set - before) * SAMPLED as usize
+    }
+
+    fn clear(&mut self) {
+        if self.set > 0 {
+            self.bits.fill(0);
+            self.set = 0;
+        }
     }
 }

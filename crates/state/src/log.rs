@@ -285,10 +285,11 @@ impl Log {
         self.check_ids(rows);
         let end = (self.next - self.base()) as usize + rows;
         if self.partial() {
-            self.grow_first(end);
+            self.grow_first(end, pool);
         }
         while self.chunks.len() * CHUNK_ROWS < end {
-            let small = self.chunks.is_empty() && end <= CHUNK_ROWS / 2;
+            // A log may stay small, but what lies in the pool is there already.
+            let small = self.chunks.is_empty() && end <= CHUNK_ROWS / 2 && pool.free.is_empty();
             let memory = if small {
                 Memory::alone(end.max(FIRST_ROWS).next_power_of_two() * self.row_words)
             } else {
@@ -345,13 +346,17 @@ impl Log {
         start.wrapping_add(row * self.row_words)
     }
 
-    fn grow_first(&mut self, end: usize) {
+    fn grow_first(&mut self, end: usize, pool: &mut ChunkPool) {
         let chunk = &mut self.chunks[0];
         if chunk.memory.capacity() >= end.min(CHUNK_ROWS) * self.row_words {
             return;
         }
         let rows = end.next_power_of_two().min(CHUNK_ROWS);
-        let memory = Memory::alone(rows * self.row_words);
+        let memory = if rows == CHUNK_ROWS {
+            pool.take(false)
+        } else {
+            Memory::alone(rows * self.row_words)
+        };
         // SAFETY: the old memory holds `chunk.rows` written rows, the new one has room for more, and
         // they are different allocations.
         unsafe {

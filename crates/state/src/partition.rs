@@ -1,5 +1,7 @@
 //! Partitions of the key space and their leaders (paper, section 7.1.2).
 
+use std::ops::Range;
+
 /// Number of partitions, fixed for good: leaders own sets of them, so the number of workers can
 /// change while a key's partition cannot.
 pub const PARTITIONS: usize = 256;
@@ -37,6 +39,12 @@ impl Leaders {
         usize::from(self.leader[partition_of(hash)])
     }
 
+    /// The partitions that `leader` leads.
+    pub fn partitions(&self, leader: usize) -> Range<usize> {
+        let first = |leader: usize| (leader * PARTITIONS).div_ceil(self.workers);
+        first(leader)..first(leader + 1)
+    }
+
     /// Number of leaders.
     pub fn count(&self) -> usize {
         self.workers
@@ -53,6 +61,10 @@ mod tests {
             let leaders = Leaders::even(workers);
             let mut share = vec![0; workers];
             (0..256u64).for_each(|h| share[leaders.of(h)] += 1);
+            for hash in 0..256 {
+                let own = |leader: &usize| leaders.partitions(*leader).contains(&(hash as usize));
+                assert!((0..workers).filter(own).eq([leaders.of(hash)]));
+            }
             let (min, max) = (share.iter().min().unwrap(), share.iter().max().unwrap());
             assert!(max - min <= 1, "{share:?}");
         }

@@ -37,6 +37,30 @@ impl Segment {
 }
 
 impl Table {
+    /// Takes a segment in, in the way that costs least, and gives what memory it can to the pool; true if
+    /// some of it was adopted. That is worth it where nearly all keys are new, which the first chunk of a window
+    /// is merged to find out: rows with known keys become holes.
+    pub fn take_in(
+        &mut self,
+        segment: Segment,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let adoptable = segment.rows >= 4 * CHUNK_ROWS && self.can_adopt(&segment);
+        let Segment { chunks, arena, .. } = segment;
+        let mut adopted = false;
+        for chunk in chunks {
+            if adoptable && self.merges_mostly_new() {
+                self.adopt_chunk(chunk, scratch);
+                adopted = true;
+            } else {
+                self.merge_chunk(&chunk, &arena, pool, scratch);
+                pool.give(chunk);
+            }
+        }
+        adopted
+    }
+
     /// Merges a segment row by row (paper, section 7.2.2, step 4); returns how many keys were new.
     pub fn merge(
         &mut self,
@@ -45,45 +69,62 @@ impl Table {
         scratch: &mut Scratch,
     ) -> usize {
         let before = self.keys();
-        let layout = self.layout.clone();
         for chunk in &segment.chunks {
-            for run in chunk.live_runs(BLOCK_ROWS) {
-                let rows = Sources::new(chunk, run.start, &layout);
-                rows.gather_keys(run.len(), &layout, scratch);
-                let Scratch { places, hashes, words } = scratch;
-                let vars = SegmentVars { rows, segment, layout: &layout };
-                self.prefetch(hashes);
-                self.find_or_append(&Keys { hashes, ahead: &[], words, vars }, pool, places);
-                let mut block = Block::new(&layout, &mut self.arena, places, 0);
-                // SAFETY: the sources are rows of `segment`, which has this layout and which nobody
-                // changes; they do not overlap this table's rows.
-                unsafe { block.merge_rows(|k| rows.place(k), &segment.arena) };
-            }
+            self.merge_chunk(chunk, &segment.arena, pool, scratch);
         }
-        self.note_merged(segment.rows, self.keys() - before)
+        self.keys() - before
     }
 
-    /// Whether adopting a segment is worth more than merging it: it must be large, its keys fixed in
-    /// width, and most of what was merged before must have been new (rows that are not become holes).
-    pub fn adopts(&self, segment: &Segment) -> bool {
-        !self.layout.uses_arena() && segment.rows >= 4 * CHUNK_ROWS && self.merges_mostly_new()
+    fn merge_chunk(
+        &mut self,
+        chunk: &Chunk,
+        arena: &Arena,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) {
+        let (before, mut rows_in) = (self.keys(), 0);
+        let layout = self.layout.clone();
+        for run in chunk.live_runs(BLOCK_ROWS) {
+            rows_in += run.len();
+            let rows = Sources::new(chunk, run.start, &layout);
+            rows.gather_keys(run.len(), &layout, scratch);
+            let Scratch { places, hashes, words } = scratch;
+            let vars = SegmentVars { rows, arena, layout: &layout };
+            self.prefetch(hashes);
+            self.find_or_append(&Keys { hashes, ahead: &[], words, vars }, pool, places);
+            let mut block = Block::new(&layout, &mut self.arena, places, 0);
+            // SAFETY: the sources are rows of a segment, which has this layout and which nobody changes; they
+            // do not overlap this table's rows.
+            unsafe { block.merge_rows(|k| rows.place(k), arena) };
+        }
+        self.note_merged(rows_in, self.keys() - before);
+    }
+
+    /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a hole.
+    fn can_adopt(&self, segment: &Segment) -> bool {
+        !self.layout.uses_arena() && !segment.chunks.iter().any(Chunk::has_dead)
     }
 
     /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key is
     /// already known are merged, and left behind as holes (paper, section 7.2.1: one index over
     /// several logs). Refused, giving the segment back, when rows refer to an arena or have holes.
     pub fn adopt(&mut self, segment: Segment, scratch: &mut Scratch) -> Result<usize, Segment> {
-        if self.layout.uses_arena() || segment.chunks.iter().any(Chunk::has_dead) {
+        if !self.can_adopt(&segment) {
             return Err(segment);
         }
         let before = self.keys();
         for chunk in segment.chunks {
-            let (rows, first) = (chunk.rows(), self.log.adopt(chunk));
-            for start in (0..rows).step_by(BLOCK_ROWS) {
-                self.index_adopted(first, start..(start + BLOCK_ROWS).min(rows), scratch);
-            }
+            self.adopt_chunk(chunk, scratch);
         }
-        Ok(self.note_merged(segment.rows, self.keys() - before))
+        Ok(self.keys() - before)
+    }
+
+    fn adopt_chunk(&mut self, chunk: Chunk, scratch: &mut Scratch) {
+        let (before, rows, first) = (self.keys(), chunk.rows(), self.log.adopt(chunk));
+        for start in (0..rows).step_by(BLOCK_ROWS) {
+            self.index_adopted(first, start..(start + BLOCK_ROWS).min(rows), scratch);
+        }
+        self.note_merged(rows, self.keys() - before);
     }
 
     /// Enters rows of the chunk that begins at row `first` into the index.
@@ -249,7 +290,7 @@ impl Sources {
 
 struct SegmentVars<'a> {
     rows: Sources,
-    segment: &'a Segment,
+    arena: &'a Arena,
     layout: &'a RowLayout,
 }
 
@@ -257,6 +298,6 @@ impl VarKeys for SegmentVars<'_> {
     fn bytes(&self, row: usize, var: usize) -> &[u8] {
         // SAFETY: the rows are written rows of the segment, and var words lie within them.
         let reference = unsafe { *self.rows.place(row).add(self.layout.var_words()[var]) };
-        if packed_len(reference) == 0 { &[] } else { self.segment.arena.bytes(reference) }
+        if packed_len(reference) == 0 { &[] } else { self.arena.bytes(reference) }
     }
 }

@@ -11,7 +11,7 @@ use crate::find;
 use crate::index::Index;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
-use crate::log::{ChunkPool, Log};
+use crate::log::{CHUNK_ROWS, ChunkPool, Log};
 use crate::rows::RowsRef;
 use crate::segment::Segment;
 use crate::value::Block;
@@ -31,6 +31,8 @@ pub struct Table {
     /// Rows that came in segments, and how many of them had new keys.
     merged: usize,
     merged_new: usize,
+    /// The most keys that the index has held since the table was cleared, but for those it holds now.
+    keys_max: usize,
 }
 
 /// Buffers that block operations use again and again.
@@ -61,6 +63,7 @@ impl Table {
             live_rows: 0,
             merged: 0,
             merged_new: 0,
+            keys_max: 0,
         }
     }
 
@@ -117,6 +120,7 @@ impl Table {
         let rows = std::mem::take(&mut self.live_rows);
         let segment =
             Segment { chunks: self.log.seal(), arena: std::mem::take(&mut self.arena), rows };
+        self.keys_max = self.keys_max.max(self.keys());
         self.index.new_generation();
         if self.log.ids_left() < 1 << 30 {
             self.log = Log::new(self.layout.row_words());
@@ -128,9 +132,9 @@ impl Table {
     /// Empties the table for another window, keeping the index's memory: windows are much alike, so
     /// the next one need not grow step by step. An index far too large for what was in it goes.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
-        let keys = self.keys();
         self.seal().recycle(pool);
         (self.merged, self.merged_new) = (0, 0);
+        let keys = std::mem::take(&mut self.keys_max);
         if self.index.bytes() > 64 * keys + (64 << 10) {
             self.log = Log::new(self.layout.row_words());
             self.index.reset();
@@ -142,16 +146,15 @@ impl Table {
         self.index.len()
     }
 
-    pub(crate) fn note_merged(&mut self, rows: usize, new: usize) -> usize {
+    pub(crate) fn note_merged(&mut self, rows: usize, new: usize) {
         self.live_rows += new;
         self.merged += rows;
         self.merged_new += new;
-        new
     }
 
-    /// Whether at most one in eight of the rows merged so far had a known key.
+    /// Whether at most one in eight of the rows merged so far had a known key, as far as one can tell.
     pub(crate) fn merges_mostly_new(&self) -> bool {
-        self.merged_new * 8 >= self.merged * 7
+        self.merged >= CHUNK_ROWS && self.merged_new * 8 >= self.merged * 7
     }
 
     /// Keys held (with duplicates, if rows were appended without look-up).

@@ -127,7 +127,7 @@ fn read(table: &Table, shape: Shape) -> BTreeMap<Key, Totals> {
 
 #[test]
 fn state_is_that_of_a_sequential_run() {
-    let (mut adopted, mut merged, mut grown, mut cleared) = (0, 0, 0, 0);
+    let (mut adopted, mut merged, mut taken_over, mut grown, mut cleared) = (0, 0, 0, 0, 0);
     for seed in 1..120u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let shape = [Shape::Word, Shape::Words, Shape::Text][(seed % 3) as usize];
@@ -162,17 +162,21 @@ fn state_is_that_of_a_sequential_run() {
                     if random.below(2) == 0 {
                         let segment = helper.seal();
                         assert_eq!(helper.rows(), 0);
-                        match random.below(2) {
+                        match random.below(3) {
                             0 => match leader.adopt(segment, &mut scratch) {
                                 Ok(_) => adopted += 1,
                                 Err(segment) => {
                                     leader.merge(&segment, &mut pool, &mut scratch);
                                 }
                             },
-                            _ => {
+                            1 => {
                                 leader.merge(&segment, &mut pool, &mut scratch);
                                 segment.recycle(&mut pool);
                                 merged += 1;
+                            }
+                            _ => {
+                                let taken = leader.take_in(segment, &mut pool, &mut scratch);
+                                taken_over += u64::from(taken);
                             }
                         }
                     }
@@ -190,7 +194,7 @@ fn state_is_that_of_a_sequential_run() {
             cleared += 1;
         }
     }
-    assert!(adopted > 0 && merged > 0 && grown > 0 && cleared > 0);
+    assert!(adopted > 0 && merged > 0 && taken_over > 0 && grown > 0 && cleared > 0);
 }
 
 #[test]

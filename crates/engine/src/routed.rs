@@ -1,0 +1,181 @@
+//! Rows with their keys, sorted by leader: those of one leader follow each other, in the order in which
+//! they come.
+
+use millstream_state::{Leaders, PARTITIONS};
+
+use crate::keys::KeyBlock;
+
+/// Eight rows are written where fewer may count.
+const SLACK: usize = 8;
+
+/// Buffers that are used again and again.
+#[derive(Debug)]
+pub(crate) struct Routed {
+    rows: Vec<u32>,
+    words: Vec<u64>,
+    hashes: Vec<u64>,
+    /// Words of a key.
+    width: usize,
+    /// Where each leader's rows end. There are as many leaders as partitions, at most.
+    ends: Box<[usize; PARTITIONS]>,
+}
+
+impl Default for Routed {
+    fn default() -> Routed {
+        let (rows, words, hashes) = Default::default();
+        Routed { rows, words, hashes, width: 0, ends: Box::new([0; PARTITIONS]) }
+    }
+}
+
+impl Routed {
+    /// Sorts rows by leader.
+    pub(crate) fn sort(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+        assert!(block.hashes.len() == rows.len() && block.words.len().is_multiple_of(rows.len()));
+        self.width = block.words.len() / rows.len();
+        self.rows.resize(rows.len() + SLACK, 0);
+        self.hashes.resize(rows.len() + SLACK, 0);
+        self.words.resize(block.words.len() + SLACK, 0);
+        #[cfg(target_arch = "x86_64")]
+        if self.width == 1
+            && leaders.count() <= LEADERS_MAX
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("popcnt")
+        {
+            // SAFETY: the features have been detected; the outputs have just been made long enough.
+            unsafe { self.sort_words_avx512(leaders, rows, block) };
+            return;
+        }
+        self.sort_any(leaders, rows, block);
+    }
+
+    fn sort_any(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+        let ends = &mut *self.ends;
+        ends[..leaders.count()].fill(0);
+        for hash in &block.hashes {
+            ends[leaders.of(*hash)] += 1;
+        }
+        // From how many rows each has to where they begin; they end where the last one has gone.
+        let mut start = 0;
+        for end in &mut ends[..leaders.count()] {
+            start += std::mem::replace(end, start);
+        }
+        if self.width == 1 {
+            let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
+            let to_hashes = self.hashes.as_mut_ptr();
+            for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
+                let end = &mut ends[leaders.of(*hash)];
+                // SAFETY: each row is counted once above and takes one place here, of as many as there
+                // are rows in each of the three.
+                unsafe {
+                    to_rows.add(*end).write(*row);
+                    to_words.add(*end).write(*word);
+                    to_hashes.add(*end).write(*hash);
+                }
+                *end += 1;
+            }
+            return;
+        }
+        let width = self.width;
+        for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
+            let end = &mut ends[leaders.of(*hash)];
+            self.rows[*end] = *row;
+            self.hashes[*end] = *hash;
+            let words = &block.words[i * width..(i + 1) * width];
+            self.words[*end * width..(*end + 1) * width].copy_from_slice(words);
+            *end += 1;
+        }
+    }
+
+    /// One leader after the other, each picking its rows eight at a time.
+    ///
+    /// # Safety
+    /// The processor must have the features, and the outputs places for all rows and `SLACK` more.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vl,popcnt")]
+    unsafe fn sort_words_avx512(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+        use std::arch::x86_64::*;
+        let (row_eights, _) = rows.as_chunks::<8>();
+        let (hash_eights, hashes_rest) = block.hashes.as_chunks::<8>();
+        let (word_eights, _) = block.words.as_chunks::<8>();
+        let whole = rows.len() - hashes_rest.len();
+        let low = _mm512_set1_epi64(PARTITIONS as i64 - 1);
+        let mut end = 0;
+        for leader in 0..leaders.count() {
+            let partitions = leaders.partitions(leader);
+            let first = _mm512_set1_epi64(partitions.start as i64);
+            let count = _mm512_set1_epi64(partitions.len() as i64);
+            let eights = row_eights.iter().zip(hash_eights).zip(word_eights);
+            for ((rows, hashes), words) in eights {
+                // SAFETY: eight of each are read, and eight written, of which those count that belong to this
+                // leader. Each row belongs to one, so that at most all rows have been counted before.
+                unsafe {
+                    let hashes = _mm512_loadu_epi64(hashes.as_ptr().cast());
+                    let from_first = _mm512_sub_epi64(_mm512_and_epi64(hashes, low), first);
+                    let own = _mm512_cmplt_epu64_mask(from_first, count);
+                    let words = _mm512_loadu_epi64(words.as_ptr().cast());
+                    let rows = _mm256_loadu_epi32(rows.as_ptr().cast());
+                    let hashes = _mm512_maskz_compress_epi64(own, hashes);
+                    let words = _mm512_maskz_compress_epi64(own, words);
+                    let rows = _mm256_maskz_compress_epi32(own, rows);
+                    _mm512_storeu_epi64(self.hashes.as_mut_ptr().add(end).cast(), hashes);
+                    _mm512_storeu_epi64(self.words.as_mut_ptr().add(end).cast(), words);
+                    _mm256_storeu_epi32(self.rows.as_mut_ptr().add(end).cast(), rows);
+                    end += own.count_ones() as usize;
+                }
+            }
+            for i in (whole..rows.len()).filter(|i| leaders.of(block.hashes[*i]) == leader) {
+                self.rows[end] = rows[i];
+                self.hashes[end] = block.hashes[i];
+                self.words[end] = block.words[i];
+                end += 1;
+            }
+            self.ends[leader] = end;
+        }
+    }
+
+    /// The rows of one leader, the words of their keys, and their hashes.
+    pub(crate) fn of(&self, leader: usize) -> (&[u32], &[u64], &[u64]) {
+        let start = if leader == 0 { 0 } else { self.ends[leader - 1] };
+        let (end, width) = (self.ends[leader], self.width);
+        (&self.rows[start..end], &self.words[start * width..end * width], &self.hashes[start..end])
+    }
+}
+
+/// Up to so many leaders it is worth it that each looks at all rows, eight at a time.
+#[cfg(target_arch = "x86_64")]
+const LEADERS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use millstream_state::hash_each_word;
+
+    use super::*;
+
+    /// Every leader gets its own rows, in their order, with their keys; however wide those are.
+    #[test]
+    fn rows_go_to_their_leaders_in_order() {
+        let mut routed = Routed::default();
+        for (workers, width) in [(2, 1), (3, 1), (8, 1), (9, 1), (256, 1), (2, 2), (5, 3)] {
+            let leaders = Leaders::even(workers);
+            for count in [1u32, 7, 8, 9, 300, 1000] {
+                let rows: Vec<u32> = (0..count).map(|row| row * 3 + 1).collect();
+                let keys: Vec<u64> = rows.iter().map(|row| u64::from(row % 97)).collect();
+                let mut block = KeyBlock::default();
+                block.hashes.resize(rows.len(), 0);
+                hash_each_word(&keys, &mut block.hashes);
+                block.words = (0..rows.len() * width).map(|i| (i as u64) << 8).collect();
+                routed.sort(&leaders, &rows, &block);
+                for leader in 0..workers {
+                    let own = |i: &usize| leaders.of(block.hashes[*i]) == leader;
+                    let own: Vec<usize> = (0..rows.len()).filter(own).collect();
+                    let (got, words, hashes) = routed.of(leader);
+                    assert!(got.iter().copied().eq(own.iter().map(|i| rows[*i])));
+                    assert!(hashes.iter().copied().eq(own.iter().map(|i| block.hashes[*i])));
+                    let expected = own.iter().flat_map(|i| &block.words[i * width..][..width]);
+                    assert!(words.iter().eq(expected), "{workers} workers, {width} words");
+                }
+            }
+        }
+    }
+}
