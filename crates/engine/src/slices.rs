@@ -33,8 +33,8 @@ pub(crate) struct Slices {
     /// Emptied tables and fragments, per leader, for the next window.
     spare_tables: Vec<Table>,
     spare_fragments: Vec<Vec<Fragment>>,
-    /// Keys of the last complete window: the next one will have about as many.
-    expected_keys: usize,
+    /// Keys of the last complete window.
+    last_keys: usize,
     /// Memory is scarce: new tables start small.
     frugal: bool,
     growths: u64,
@@ -76,7 +76,7 @@ impl Slices {
             picks: Vec::new(),
             spare_tables: Vec::new(),
             spare_fragments,
-            expected_keys: 0,
+            last_keys: 0,
             frugal: false,
             growths: 0,
             switches: 0,
@@ -90,19 +90,31 @@ impl Slices {
         }
         // It will hold, most likely, about as many keys as the last one. A large one starts small all the same
         // where it may take over the index of another that is about to fire.
-        let small = self.frugal || self.takes_over() && !self.slices.is_empty();
-        let keys = if small { 0 } else { self.expected_keys };
+        let expected = self.expected_keys();
+        let small = self.frugal || self.takes_over(expected) && !self.slices.is_empty();
+        let keys = if small { 0 } else { expected };
         let primary = self.spare_tables.pop();
         let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
         self.slices.insert(start, Slice { primary, fragments });
     }
 
-    /// Whether windows share one large index between them, the next going on in that of the one that has
+    /// How many keys the next window will have, as the last complete one and those that are open tell.
+    fn expected_keys(&self) -> usize {
+        let open = self.slices.values().map(|slice| {
+            // What others pass through for this leader is about as much as the other way round.
+            let unmerged = slice.fragments.iter().flatten();
+            let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
+            slice.primary.rows() + unmerged.sum::<usize>()
+        });
+        open.max().unwrap_or(0).max(self.last_keys)
+    }
+
+    /// Whether windows of so many keys share one large index between them, the next going on in that of the one that has
     /// fired. With a single worker they hardly overlap; with several, a window waits for what the others
     /// hold of it, and the next would have grown its own by then.
-    fn takes_over(&self) -> bool {
-        self.leaders.count() == 1 && self.expected_keys > TAKE_OVER_KEYS_MIN
+    fn takes_over(&self, keys: usize) -> bool {
+        self.leaders.count() == 1 && keys > TAKE_OVER_KEYS_MIN
     }
 
     /// Updates the slice that begins at `start` with the selected rows of a batch; returns how many
@@ -186,7 +198,7 @@ impl Slices {
                 self.switches += fragment.switches();
             }
         }
-        self.expected_keys = slice.primary.rows();
+        self.last_keys = slice.primary.rows();
         Some(slice.primary)
     }
 
@@ -200,7 +212,7 @@ impl Slices {
             return;
         }
         table.clear(&mut self.pool);
-        let next = self.takes_over().then(|| self.slices.values_mut().next()).flatten();
+        let next = self.takes_over(self.last_keys).then(|| self.slices.values_mut().next()).flatten();
         let smaller = |slice: &&mut Slice| slice.primary.index_bytes() < table.index_bytes();
         if let Some(slice) = next.filter(smaller) {
             let rows = slice.primary.seal();
