@@ -212,7 +212,8 @@ impl Slices {
             return;
         }
         table.clear(&mut self.pool);
-        let next = self.takes_over(self.last_keys).then(|| self.slices.values_mut().next()).flatten();
+        let next =
+            self.takes_over(self.last_keys).then(|| self.slices.values_mut().next()).flatten();
         let smaller = |slice: &&mut Slice| slice.primary.index_bytes() < table.index_bytes();
         if let Some(slice) = next.filter(smaller) {
             let rows = slice.primary.seal();

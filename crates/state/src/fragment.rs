@@ -35,6 +35,8 @@ pub struct Fragment {
     fixed: bool,
     /// No epoch has ended yet, so that a first impression has to do.
     fresh: bool,
+    /// The mode has changed within this epoch.
+    changed: bool,
     /// Rows since the last decision, and how many of them were distinct within their epochs.
     seen: usize,
     distinct: usize,
@@ -50,6 +52,7 @@ impl Fragment {
             mode: mode.unwrap_or(Mode::Aggregate),
             fixed: mode.is_some(),
             fresh: true,
+            changed: false,
             seen: 0,
             distinct: 0,
             sample: Sample::default(),
@@ -62,28 +65,37 @@ impl Fragment {
         if self.fixed || self.seen < DECIDE_ROWS {
             return;
         }
+        let (seen, distinct) = (self.seen, self.distinct);
         match self.mode {
             // The share of distinct rows only falls as an epoch goes on, unless the keys change: before one
             // has ended, only a large share counts.
-            Mode::Aggregate if self.fresh && self.distinct * 4 > self.seen * 3 => {
+            Mode::Aggregate if self.fresh && distinct * 4 > seen * 3 => {
                 self.switch(Mode::PassThrough);
             }
-            Mode::PassThrough => self.decide(),
-            Mode::Aggregate => {}
-        }
-    }
-
-    /// A row in two, or thereabouts, is what a look-up costs beside appending a row and merging it.
-    fn decide(&mut self) {
-        match self.mode {
-            Mode::Aggregate if self.distinct * 16 > self.seen * 9 => self.switch(Mode::PassThrough),
-            Mode::PassThrough if self.distinct * 16 < self.seen * 7 => self.switch(Mode::Aggregate),
+            // What has been passed through will not be found: in the middle of an epoch, only a small one.
+            Mode::PassThrough if distinct * 4 < seen => self.switch(Mode::Aggregate),
             _ => {}
         }
     }
 
+    /// Decides at the end of an epoch, or of several small ones. A look-up costs as much as appending and
+    /// merging two rows, or thereabouts.
+    fn decide(&mut self) {
+        let (seen, distinct) = (self.seen, self.distinct);
+        match self.mode {
+            // After a change of mode this was half an epoch, which says little.
+            Mode::Aggregate if distinct * 16 > seen * 9 && !self.changed => {
+                self.switch(Mode::PassThrough);
+            }
+            Mode::PassThrough if distinct * 16 < seen * 7 => self.switch(Mode::Aggregate),
+            _ => {}
+        }
+        self.forget();
+        (self.fresh, self.changed) = (false, false);
+    }
+
     fn switch(&mut self, mode: Mode) {
-        self.mode = mode;
+        (self.mode, self.changed) = (mode, true);
         self.switches += 1;
         self.forget();
     }
@@ -124,8 +136,6 @@ impl Fragment {
     pub fn seal(&mut self) -> Segment {
         if !self.fixed && self.seen >= DECIDE_ROWS {
             self.decide();
-            self.forget();
-            self.fresh = false;
         }
         self.sample.clear();
         self.table.seal()

@@ -114,17 +114,13 @@ impl Chunk {
         dead[row / 64] |= 1 << (row % 64);
     }
 
-    /// The rows that are part of the state, as runs of at most `max`.
-    pub(crate) fn live_runs(&self, max: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+    /// The rows that are part of the state, as runs.
+    pub(crate) fn live_runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut next = 0;
         std::iter::from_fn(move || {
             let start = (next..self.rows()).find(|row| !self.is_dead(*row))?;
-            let end = (start + max).min(self.rows());
-            next = if self.has_dead() {
-                (start..end).find(|row| self.is_dead(*row)).unwrap_or(end)
-            } else {
-                end
-            };
+            let dead = |row: &usize| self.has_dead() && self.is_dead(*row);
+            next = (start..self.rows()).find(dead).unwrap_or(self.rows());
             Some(start..next)
         })
     }

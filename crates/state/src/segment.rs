@@ -84,18 +84,24 @@ impl Table {
     ) {
         let (before, mut rows_in) = (self.keys(), 0);
         let layout = self.layout.clone();
-        for run in chunk.live_runs(BLOCK_ROWS) {
+        let width = layout.key_words();
+        for run in chunk.live_runs() {
             rows_in += run.len();
-            let rows = Sources::new(chunk, run.start, &layout);
-            rows.gather_keys(run.len(), &layout, scratch);
+            let sources = Sources::new(chunk, run.start, &layout);
+            sources.gather_keys(run.len(), &layout, scratch);
             let Scratch { places, hashes, words } = scratch;
-            let vars = SegmentVars { rows, arena, layout: &layout };
-            self.prefetch(hashes);
-            self.find_or_append(&Keys { hashes, ahead: &[], words, vars }, pool, places);
-            let mut block = Block::new(&layout, &mut self.arena, places, 0);
-            // SAFETY: the sources are rows of a segment, which has this layout and which nobody changes; they
-            // do not overlap this table's rows.
-            unsafe { block.merge_rows(|k| rows.place(k), arena) };
+            self.prefetch(&hashes[..run.len().min(BLOCK_ROWS)]);
+            for block in blocks(run.len()) {
+                let rows = sources.from(block.start);
+                let vars = SegmentVars { rows, arena, layout: &layout };
+                let words = &words[block.start * width..block.end * width];
+                let (hashes, ahead) = with_ahead(hashes, &block);
+                self.find_or_append(&Keys { hashes, ahead, words, vars }, pool, places);
+                let mut block = Block::new(&layout, &mut self.arena, places, 0);
+                // SAFETY: the sources are rows of a segment, which has this layout and which nobody changes;
+                // they do not overlap this table's rows.
+                unsafe { block.merge_rows(|k| rows.place(k), arena) };
+            }
         }
         self.note_merged(rows_in, self.keys() - before);
     }
@@ -121,27 +127,37 @@ impl Table {
 
     fn adopt_chunk(&mut self, chunk: Chunk, scratch: &mut Scratch) {
         let (before, rows, first) = (self.keys(), chunk.rows(), self.log.adopt(chunk));
-        for start in (0..rows).step_by(BLOCK_ROWS) {
-            self.index_adopted(first, start..(start + BLOCK_ROWS).min(rows), scratch);
+        let sources = Sources::new(self.log.chunk(first).0, 0, &self.layout);
+        sources.gather_keys(rows, &self.layout, scratch);
+        let Scratch { places, hashes, words } = scratch;
+        self.index.prefetch(&hashes[..rows.min(BLOCK_ROWS)]);
+        for block in blocks(rows) {
+            let keys =
+                (with_ahead(hashes, &block), &words[block.start * self.layout.key_words()..]);
+            self.index_adopted(first, block, keys, sources, places);
         }
         self.note_merged(rows, self.keys() - before);
     }
 
-    /// Enters rows of the chunk that begins at row `first` into the index.
-    fn index_adopted(&mut self, first: RowId, rows: Range<usize>, scratch: &mut Scratch) {
+    /// Enters a block of rows of the chunk that begins at row `first`, and whose `sources` begin there, into
+    /// the index.
+    fn index_adopted(
+        &mut self,
+        first: RowId,
+        block: Range<usize>,
+        ((hashes, ahead), words): ((&[u64], &[u64]), &[u64]),
+        sources: Sources,
+        places: &mut Vec<*mut u64>,
+    ) {
         let base = self.log.base();
-        let sources = Sources::new(self.log.chunk(first).0, rows.start, &self.layout);
-        sources.gather_keys(rows.len(), &self.layout, scratch);
-        let Scratch { places, hashes, words } = scratch;
-        self.index.reserve(rows.len(), base);
-        self.index.prefetch(hashes);
+        self.index.reserve(block.len(), base);
         places.clear();
-        let first_id = first + rows.start as u32;
+        let first_id = first + block.start as u32;
         let rows_in = Adopted { words, layout: &self.layout, log: &self.log, first_id };
         let mut holes = Vec::new();
-        let count = rows.len();
+        let count = block.len();
         let adopting = Adopting { rows: rows_in, count, places, known: &mut holes };
-        self.index.enter(hashes, &[], base, adopting);
+        self.index.enter(hashes, ahead, base, adopting);
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
         while at < holes.len() {
@@ -161,14 +177,26 @@ impl Table {
                 }
             }
         }
-        let mut block = Block::new(&self.layout, &mut self.arena, places, 0);
+        let rows = sources.from(block.start);
+        let mut values = Block::new(&self.layout, &mut self.arena, places, 0);
         // SAFETY: sources and places are rows of this layout, and different rows: a source is not
         // indexed. Without an arena in use its contents do not matter.
-        unsafe { block.merge_rows(|k| sources.place(holes[k]), &Arena::default()) };
+        unsafe { values.merge_rows(|k| rows.place(holes[k]), &Arena::default()) };
         for hole in holes {
-            self.log.chunk_mut(first).0.kill(rows.start + hole);
+            self.log.chunk_mut(first).0.kill(block.start + hole);
         }
     }
+}
+
+/// Blocks of so many rows.
+fn blocks(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(BLOCK_ROWS).map(move |start| start..(start + BLOCK_ROWS).min(rows))
+}
+
+/// The hashes of a block of rows, and those of the next.
+fn with_ahead<'h>(hashes: &'h [u64], block: &Range<usize>) -> (&'h [u64], &'h [u64]) {
+    let next_end = (block.end + BLOCK_ROWS).min(hashes.len());
+    (&hashes[block.clone()], &hashes[block.end..next_end])
 }
 
 /// Rows that stand in the log from `first_id` on, with their keys' words.
@@ -255,6 +283,11 @@ impl Sources {
     fn new(chunk: &Chunk, start: usize, layout: &RowLayout) -> Sources {
         let row_words = layout.row_words();
         Sources { first: chunk.first().wrapping_add(start * row_words), row_words }
+    }
+
+    /// Those from row `start` on.
+    fn from(&self, start: usize) -> Sources {
+        Sources { first: self.place(start), ..*self }
     }
 
     #[inline(always)]
