@@ -115,6 +115,8 @@ struct WordKeys<'a, const N: usize, const DEFER: bool> {
 }
 
 impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
+    const FAR: bool = DEFER;
+
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
         // SAFETY: the index names rows of this log that are not absent; `i` is one of the keys, for
@@ -184,6 +186,8 @@ struct AnyKeys<'a, 'k, V> {
 }
 
 impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
+    const FAR: bool = true;
+
     #[inline]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
         // SAFETY: the index names written rows of this log that are not absent, and of this layout.

@@ -16,6 +16,8 @@ pub(crate) const EMPTY: [u64; 3] = [0, 0, 0];
 const WIDE_WORDS: usize = 35;
 /// Weight of the lowest bit of the wide form, and the lowest scale of the narrow one.
 const LOWEST: i32 = -1074;
+/// Highest scale of the narrow form: the exponents of infinities and NaN are 64 above.
+const HIGHEST: i32 = LOWEST + 0x7FE - 64;
 /// How far below the first input's lowest bit the narrow form's begins.
 const SLACK_BITS: i32 = 24;
 /// The narrow form leaves this many bits unused, so that adding one term cannot overflow.
@@ -52,33 +54,29 @@ fn set_narrow(sum: &mut [u64; 3], value: i128) {
 pub(crate) fn add(sum: &mut [u64; 3], arena: &mut Arena, value: f64) {
     let bits = value.to_bits();
     let exponent = (bits >> 52) as u32 & 0x7FF;
-    let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-    let sign = (bits as i64 >> 63) as u64;
+    let magnitude = (bits & ((1 << 52) - 1) | 1 << 52) as i64;
+    let sign = bits as i64 >> 63;
+    let mantissa = (magnitude ^ sign) - sign;
     let meta = sum[2];
     if meta & 0xFFFF == SCALED {
-        // The common case: narrow, and the input finite, normal and at or above the scale. Then the
-        // term is the mantissa shifted left by `exponent - 1075 - scale`.
+        // The common case: narrow, and the input finite, normal and above the scale. Then the term is the
+        // mantissa shifted left by `exponent - 1075 - scale`. What is not finite would be shifted farther,
+        // since scales are kept low enough for that.
         let raw_scale = (meta >> SCALE_SHIFT) as u32 & 0xFFFF;
         let shift = exponent.wrapping_sub(1).wrapping_sub(raw_scale);
-        if shift < 64 && exponent != 0x7FF {
-            let low = (mantissa << shift) ^ sign;
-            let high = (mantissa >> 1 >> (63 - shift)) ^ sign;
-            // Two's complement of a negative term: all bits flipped, plus one.
-            let (low, carry) = low.overflowing_add(sign & 1);
-            let high = high.wrapping_add(u64::from(carry));
-            let (low, carry) = sum[0].overflowing_add(low);
-            let high = sum[1].wrapping_add(high).wrapping_add(u64::from(carry));
+        if shift.wrapping_sub(1) < 63 {
+            let (low, carry) = sum[0].overflowing_add((mantissa as u64) << shift);
+            let high = mantissa >> (shift.wrapping_neg() & 63);
+            let high = sum[1].wrapping_add(high as u64).wrapping_add(u64::from(carry));
             // The two topmost bits agree while there is room for the next term.
             if (high ^ high << 1) >> 63 == 0 {
                 (sum[0], sum[1]) = (low, high);
                 return;
             }
         }
-    } else if meta == 0 && (SLACK_BITS as u32 + 1..0x7FF).contains(&exponent) {
+    } else if meta == 0 && (SLACK_BITS + 1..HIGHEST - LOWEST).contains(&(exponent as i32)) {
         // The first input, not near the subnormals: it sets the scale.
-        let term = i128::from(mantissa) << SLACK_BITS;
-        let sign = i128::from(sign as i64);
-        set_narrow(sum, (term ^ sign) - sign);
+        set_narrow(sum, i128::from(mantissa) << SLACK_BITS);
         sum[2] = SCALED | u64::from(exponent - 1 - SLACK_BITS as u32) << SCALE_SHIFT;
         return;
     }
@@ -116,7 +114,7 @@ fn add_scaled(sum: &mut [u64; 3], arena: &mut Arena, term: i128, scale: i32) {
     }
     if sum[2] & WIDE == 0 {
         if sum[2] & SCALED == 0 {
-            let own = (scale - SLACK_BITS).max(LOWEST);
+            let own = (scale - SLACK_BITS).clamp(LOWEST, HIGHEST);
             sum[2] |= SCALED | ((own - LOWEST) as u64) << SCALE_SHIFT;
         }
         if add_narrow(sum, term, scale) {

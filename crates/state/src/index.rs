@@ -49,6 +49,9 @@ pub(crate) struct Index {
 /// What [`Index::enter`] asks about the keys of a block. It is handed over for good, so that a loop can
 /// keep it in registers.
 pub(crate) trait Entrants {
+    /// Whether the index may lie so far away that lines are to be asked for ahead.
+    const FAR: bool;
+
     /// Whether row `id` is that of the `i`-th key.
     fn meets(&mut self, i: usize, id: RowId) -> bool;
 
@@ -231,17 +234,20 @@ impl Index {
         // Where the keys' homes stand, and those of the keys ahead (if there are fewer, the first bucket).
         let (mut homes, mut next_homes) = (UNKNOWN, UNKNOWN);
         offsets(&hashes[..count], buckets, &mut homes);
-        offsets(ahead, buckets, &mut next_homes);
-        next_homes[ahead.len()..count].fill(MaybeUninit::new(0));
+        if E::FAR {
+            offsets(ahead, buckets, &mut next_homes);
+            next_homes[ahead.len()..count].fill(MaybeUninit::new(0));
+        }
         let (mut full, mut full_count) = ([0u16; BLOCK_ROWS], 0);
         // In most cases a key's home settles it. Where the home is full the next bucket is asked for, and
         // looked at when it has come.
         for i in 0..count {
-            // SAFETY: the first `count` of both have been written.
-            let (home, next_home) =
-                unsafe { (homes[i].assume_init(), next_homes[i].assume_init()) };
-            prefetch(start.wrapping_byte_add(next_home).cast());
-            let home = start.wrapping_byte_add(home);
+            if E::FAR {
+                // SAFETY: the first `count` have been written.
+                prefetch(start.wrapping_byte_add(unsafe { next_homes[i].assume_init() }).cast());
+            }
+            // SAFETY: as above.
+            let home = start.wrapping_byte_add(unsafe { homes[i].assume_init() });
             // SAFETY: `home` is one of the buckets, a fraction of their count; the caller vouches for the
             // processor.
             match unsafe { settle::<L>(home, &hashes[i], base, i, &mut keys) } {
@@ -480,6 +486,8 @@ mod tests {
     }
 
     impl Entrants for Numbered<'_> {
+        const FAR: bool = true;
+
         fn meets(&mut self, i: usize, id: RowId) -> bool {
             let same = self.rows[(id - self.first) as usize] == self.highs[i];
             if same {

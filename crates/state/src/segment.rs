@@ -228,6 +228,8 @@ struct Adopting<'a> {
 }
 
 impl Entrants for Adopting<'_> {
+    const FAR: bool = true;
+
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
         let place = self.rows.log.row(id);
@@ -256,6 +258,8 @@ struct AdoptingOne<'a> {
 }
 
 impl Entrants for AdoptingOne<'_> {
+    const FAR: bool = false;
+
     fn meets(&mut self, _: usize, id: RowId) -> bool {
         let place = self.rows.log.row(id);
         let met = self.rows.has_key(self.i, place);

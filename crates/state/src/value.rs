@@ -202,6 +202,28 @@ impl<'t> Block<'t> {
         picks: Option<&[u32]>,
         value: impl Fn(usize) -> f64,
     ) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            /// With shifts by a variable count that are one operation, not three.
+            #[target_feature(enable = "bmi1,bmi2")]
+            fn with_bmi2(
+                block: &mut Block<'_>,
+                slot: ValueSlot,
+                picks: Option<&[u32]>,
+                value: impl Fn(usize) -> f64,
+            ) {
+                block.add_floats(slot, picks, value);
+            }
+            if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
+                // SAFETY: the processor has the features.
+                return unsafe { with_bmi2(self, slot, picks, value) };
+            }
+        }
+        self.add_floats(slot, picks, value);
+    }
+
+    #[inline(always)]
+    fn add_floats(&mut self, slot: ValueSlot, picks: Option<&[u32]>, value: impl Fn(usize) -> f64) {
         assert!(slot.word + slot.kind.words() <= self.layout.row_words());
         // SAFETY: see `count`; the slot has three words.
         let words =
