@@ -46,11 +46,11 @@ const TAKE_OVER_KEYS_MIN: usize = 1 << 16;
 
 /// Tables and fragments that are kept for later windows: one of any size, and a few that are small.
 const SPARE_MAX: usize = 4;
-const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// Rows encoded at a time, for each leader: enough to keep memory busy, few enough for the second-level
-/// cache.
-const GROUP_ROWS: usize = 16 * BLOCK_ROWS;
+/// Blocks of rows encoded at a time, for each leader: enough to keep memory busy, few enough for the
+/// second-level cache; or, where the table is in that, for the first.
+const GROUP_BLOCKS: usize = 16;
+const GROUP_BLOCKS_NEAR: usize = 6;
 const GROUP_ROWS_MAX: usize = 1 << 15;
 
 impl Slices {
@@ -140,7 +140,9 @@ impl Slices {
             fragment.begin_batch();
         }
         // Groups of about the same size, so that buffers keep theirs.
-        let groups = input.rows.len().div_ceil((GROUP_ROWS * leaders).min(GROUP_ROWS_MAX));
+        let near = update.slice.primary.is_near();
+        let blocks = leaders * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
+        let groups = input.rows.len().div_ceil((blocks * BLOCK_ROWS).min(GROUP_ROWS_MAX));
         for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
             grouping.codec.encode(&input.keys, rows, &mut self.block);
             if leaders == 1 {
@@ -292,7 +294,7 @@ impl Slices {
 
 /// Whether an emptied table is to be kept beside those that are.
 fn keeps<T>(spare: &[T], table: &Table) -> bool {
-    spare.is_empty() || spare.len() < SPARE_MAX && table.index_bytes() <= SPARE_BYTES_MAX
+    spare.is_empty() || spare.len() < SPARE_MAX && table.is_near()
 }
 
 /// One slice being updated from one batch.

@@ -1,7 +1,7 @@
 //! Finding or appending the rows of a block of keys: what every record runs through.
 
 use crate::arena::Arena;
-use crate::index::{Entrants, Index, NEAR_INDEX_BYTES, prefetch};
+use crate::index::{Entrants, Index, prefetch};
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::{ChunkPool, Cursor, Log, RowId};
@@ -52,7 +52,7 @@ fn find_words<const N: usize>(
     let cursor = log.cursor();
     let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
     let mut end = cursor.end();
-    if index.bytes() > NEAR_INDEX_BYTES {
+    if !index.is_near() {
         let met = &mut met;
         let keys = WordKeys::<N, true> { words, template, cursor, out, met, end: &mut end };
         index.enter(hashes, ahead, base, keys);

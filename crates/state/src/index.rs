@@ -24,7 +24,7 @@ const FIRST_BUCKETS: usize = 64;
 const SMALL_BUCKETS: usize = 1 << 13;
 
 /// An index up to this size, with its rows, is taken to fit the second-level cache.
-pub(crate) const NEAR_INDEX_BYTES: usize = 1 << 20;
+const NEAR_INDEX_BYTES: usize = 1 << 20;
 
 /// How many keys an index of this many buckets takes.
 fn capacity(buckets: usize) -> usize {
@@ -74,6 +74,11 @@ impl Index {
 
     pub(crate) fn bytes(&self) -> usize {
         self.lines.bytes()
+    }
+
+    /// Whether it is taken to lie in a near cache.
+    pub(crate) fn is_near(&self) -> bool {
+        self.bytes() <= NEAR_INDEX_BYTES
     }
 
     /// Makes room for `count` more keys; `base` tells which entries are present.

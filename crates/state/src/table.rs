@@ -183,6 +183,11 @@ impl Table {
         self.arena.trim();
     }
 
+    /// Whether the index is small enough for a near cache.
+    pub fn is_near(&self) -> bool {
+        self.index.is_near()
+    }
+
     /// Bytes of the index alone.
     pub fn index_bytes(&self) -> usize {
         self.index.bytes()
