@@ -193,6 +193,9 @@ fn add_wide(words: &mut [u64], term: i128, scale: i32) {
 /// Adds another sum, whose wide form, if it has one, stands in `other_arena`.
 #[inline]
 pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], other_arena: &Arena) {
+    if merge_narrow(sum, other) {
+        return;
+    }
     sum[2] |= other[2] & SPECIAL;
     if other[2] & WIDE == 0 {
         if other[2] & SCALED != 0 {
@@ -215,6 +218,33 @@ pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], oth
         *slot = total;
         carry = carry1 || carry2;
     }
+}
+
+/// The common case: the sum is empty, or both are narrow and their scales not far apart. False if it is
+/// not that.
+#[inline(always)]
+fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
+    if sum[2] == 0 && other[2] & WIDE == 0 {
+        *sum = *other;
+        return true;
+    }
+    if sum[2] & 0xFFFF != SCALED || other[2] & 0xFFFF != SCALED {
+        return false;
+    }
+    // Flags are the same, so that the lesser word has the lower scale.
+    let meta = sum[2].min(other[2]);
+    let raise = |number: &[u64; 3]| {
+        let left = (number[2] - meta) >> SCALE_SHIFT;
+        let (value, raised) = (narrow(number), narrow(number) << (left & 63));
+        (left < 64 && raised >> (left & 63) == value).then_some(raised)
+    };
+    let (Some(own), Some(term)) = (raise(sum), raise(other)) else { return false };
+    let Some(total) = own.checked_add(term).filter(|t| (-LIMIT..LIMIT).contains(t)) else {
+        return false;
+    };
+    set_narrow(sum, total);
+    sum[2] = meta;
+    true
 }
 
 /// The sum, rounded once to the nearest double (ties to even).
