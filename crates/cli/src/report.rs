@@ -8,23 +8,38 @@ use serde_json::{Map, Value, json};
 /// time is not real.
 pub(crate) fn closing_line(stats: &Stats, simulated: bool) -> String {
     let mut text = String::new();
-    for (count, what) in [
+    for (count, record, what, first) in [
         (
             stats.malformed_records,
-            "left out because they are malformed ('csv.ignore-parse-errors')",
+            "malformed record",
+            "left out ('csv.ignore-parse-errors')",
+            &stats.first_malformed,
         ),
-        (stats.null_time_records, "without an event time, which are in no window"),
+        (
+            stats.null_time_records,
+            "record",
+            "without an event time, which are in no window",
+            &stats.first_null_time,
+        ),
         (
             stats.unusable_time_records,
+            "record",
             "with an event time beyond the years that a window can have, which are in no window",
+            &stats.first_unusable_time,
         ),
         (
             stats.ahead_records,
+            "record",
             "so far ahead of the clock that the watermark does not follow ('watermark.max_ahead')",
+            &None,
         ),
     ] {
         if count > 0 {
-            text.push_str(&format!("{} {what}\n", counted(count, "record")));
+            text.push_str(&format!("{} {what}\n", counted(count, record)));
+        }
+        if let Some(first) = first {
+            let the_first = if count == 1 { "it is" } else { "the first is" };
+            text.push_str(&format!("  {the_first} {}\n", first.place));
         }
     }
     let seconds = stats.elapsed_us as f64 / 1e6;
@@ -137,7 +152,10 @@ mod tests {
         (stats.windows, stats.malformed_records, stats.null_time_records) = (2, 1, 3);
         let text = closing_line(&stats, false);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("1 record left out") && lines[1].starts_with("3 records "));
+        assert!(
+            lines[0].starts_with("1 malformed record left out")
+                && lines[1].starts_with("3 records ")
+        );
         assert!(lines[2].contains(", 2 windows, "), "{text}");
     }
 

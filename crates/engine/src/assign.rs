@@ -15,6 +15,21 @@ pub(crate) struct Dropped {
     pub(crate) late: u64,
     pub(crate) null_time: u64,
     pub(crate) unusable_time: u64,
+    /// The first rows of the last two kinds.
+    pub(crate) first_null_time: Option<usize>,
+    pub(crate) first_unusable_time: Option<usize>,
+}
+
+impl Dropped {
+    #[cold]
+    fn without_time(&mut self, row: usize, null: bool) {
+        let (count, first) = match null {
+            true => (&mut self.null_time, &mut self.first_null_time),
+            false => (&mut self.unusable_time, &mut self.first_unusable_time),
+        };
+        *count += 1;
+        first.get_or_insert(row);
+    }
 }
 
 /// Per window start: the positions of its records in the batch, ascending.
@@ -95,10 +110,7 @@ impl Assigner<'_> {
             selected = &selected[1..];
             let times = &self.times.times;
             let Some(time) = times.us(row) else {
-                match times.is_null(row) {
-                    true => self.dropped.null_time += 1,
-                    false => self.dropped.unusable_time += 1,
-                }
+                self.dropped.without_time(row, times.is_null(row));
                 continue;
             };
             self.enter(time);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::budget::{Budget, Kind, batch_bytes};
+use crate::budget::{Budget, Kind};
 use crate::env::Env;
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
@@ -27,6 +27,8 @@ pub(crate) struct Stamped {
     pub(crate) split: usize,
     /// Number of the batch within the split.
     pub(crate) sequence: u64,
+    /// Number of its first record within the split.
+    pub(crate) first_record: u64,
     /// The split's watermark before the batch's first record.
     pub(crate) stamp: i64,
     /// The split's watermark after its last record.
@@ -50,6 +52,8 @@ pub(crate) enum Taken {
 
 /// All splits of a job.
 pub(crate) struct Intake {
+    /// The splits' names.
+    names: Vec<String>,
     readers: Vec<Mutex<Reader>>,
     state: Mutex<State>,
     preparer: Preparer,
@@ -95,8 +99,9 @@ struct State {
 struct SplitState {
     /// Chunks read so far.
     read: u64,
-    /// Batches stamped so far.
+    /// Batches stamped so far, and their records.
     stamped: u64,
+    records: u64,
     /// The watermark after the last stamped batch.
     watermark: i64,
     prepared: BTreeMap<u64, Prepared>,
@@ -141,8 +146,11 @@ impl SplitState {
             let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
             self.watermark = self.watermark.max(greatest);
             let (sequence, after) = (self.stamped, self.watermark);
-            self.ready.push_back(Stamped { split, sequence, stamp, after, prepared });
+            let first_record = self.records;
             self.stamped += 1;
+            self.records += prepared.batch.num_rows() as u64;
+            let batch = Stamped { split, sequence, first_record, stamp, after, prepared };
+            self.ready.push_back(batch);
         }
     }
 }
@@ -173,6 +181,7 @@ impl Intake {
         let state = || SplitState {
             read: 0,
             stamped: 0,
+            records: 0,
             watermark: BEGINNING,
             prepared: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -190,6 +199,7 @@ impl Intake {
                 passed: BEGINNING,
                 reached: VecDeque::new(),
             }),
+            names: splits.iter().map(|split| split.name().to_string()).collect(),
             readers: splits
                 .into_iter()
                 .map(|split| Mutex::new(Reader { split, ended: false }))
@@ -202,6 +212,11 @@ impl Intake {
             window,
             budget,
         }
+    }
+
+    /// A split's name, for messages.
+    pub(crate) fn name(&self, split: usize) -> &str {
+        &self.names[split]
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -332,7 +347,7 @@ impl Intake {
                 // While it is decoded, the chunk and what comes of it.
                 let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
                 let mut prepared = self.preparer.prepare(chunk, now)?;
-                held.resize(batch_bytes(&prepared.batch));
+                held.resize(prepared.bytes());
                 prepared.held = Some(held);
                 self.stamp(split, sequence, prepared);
                 Ok(Read::Prepared)

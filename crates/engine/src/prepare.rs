@@ -8,12 +8,12 @@ use std::ops::Range;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
-use crate::budget::Held;
+use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
 use crate::plan::{EventTime, Query, Watermark};
-use crate::table::Chunk;
+use crate::table::{Chunk, Decoded, Places};
 
 /// A decoded batch that has no place in its split yet.
 #[derive(Debug)]
@@ -26,6 +26,10 @@ pub(crate) struct Prepared {
     pub(crate) held: Option<Held>,
     /// Malformed records that were left out.
     pub(crate) malformed_records: u64,
+    /// Where the first of them stands and what is wrong with it.
+    pub(crate) first_malformed: Option<String>,
+    /// Where the records stand, if some of them have no usable time.
+    pub(crate) places: Option<Box<dyn Places>>,
 }
 
 /// The event times of a batch.
@@ -47,6 +51,13 @@ pub(crate) struct BatchTimes {
 enum RecordWatermark {
     Delay(i64),
     Values(Times),
+}
+
+impl Prepared {
+    /// Bytes it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        batch_bytes(&self.batch) + self.places.as_ref().map_or(0, |places| places.bytes())
+    }
 }
 
 impl BatchTimes {
@@ -105,14 +116,23 @@ impl Preparer {
     /// Decodes and completes a chunk.
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
-        let (decoded, malformed_records) = chunk.decode_counting()?;
-        let batch = self.derive(decoded)?;
+        let Decoded { batch, left_out, first_left_out, places } = chunk.decode_reporting()?;
+        let batch = self.derive(batch)?;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
         let times = match &self.event_time {
             Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
             None => None,
         };
-        Ok(Prepared { batch, times, input_bytes, held: None, malformed_records })
+        let unusable = times.as_ref().is_some_and(|t| t.bounds.is_none() && t.times.len() > 0);
+        Ok(Prepared {
+            batch,
+            times,
+            input_bytes,
+            held: None,
+            malformed_records: left_out,
+            first_malformed: first_left_out,
+            places: places.filter(|_| unusable),
+        })
     }
 
     fn derive(&self, batch: RecordBatch) -> Result<RecordBatch> {

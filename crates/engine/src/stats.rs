@@ -1,5 +1,7 @@
 //! Counters of a job: what tests assert on and what the closing line and `--json` print.
 
+use crate::skipped::{Skipped, keep_first};
+
 /// What a job did. Counts are totals over all workers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stats {
@@ -16,11 +18,17 @@ pub struct Stats {
     /// Malformed records that were left out because the table's options say so; they are not among
     /// `records`.
     pub malformed_records: u64,
+    /// The first of them.
+    pub first_malformed: Option<Skipped>,
     /// Records without an event time, which belong to no window and were dropped.
     pub null_time_records: u64,
+    /// The first of them.
+    pub first_null_time: Option<Skipped>,
     /// Records whose event time is so far from 1970 (140,000 years) that no window can hold it, and
     /// which were dropped.
     pub unusable_time_records: u64,
+    /// The first of them.
+    pub first_unusable_time: Option<Skipped>,
     /// Records too far ahead of the clock to advance the watermark (they still count).
     pub ahead_records: u64,
     /// Epochs ended, over all workers.
@@ -79,6 +87,9 @@ impl Stats {
         self.null_time_records += other.null_time_records;
         self.unusable_time_records += other.unusable_time_records;
         self.ahead_records += other.ahead_records;
+        keep_first(&mut self.first_malformed, &other.first_malformed);
+        keep_first(&mut self.first_null_time, &other.first_null_time);
+        keep_first(&mut self.first_unusable_time, &other.first_unusable_time);
         self.epochs += other.epochs;
         self.empty_epochs += other.empty_epochs;
         self.fragment_rows_in += other.fragment_rows_in;

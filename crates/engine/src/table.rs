@@ -69,11 +69,31 @@ pub trait Chunk: Send {
     fn bytes(&self) -> usize;
     /// Decodes into the projected columns. Pure, may run on any worker and in any order.
     fn decode(self: Box<Self>) -> Result<RecordBatch>;
-    /// As [`Chunk::decode`], and how many malformed records were left out, where the table's options
-    /// ask for that.
-    fn decode_counting(self: Box<Self>) -> Result<(RecordBatch, u64)> {
-        Ok((self.decode()?, 0))
+    /// As [`Chunk::decode`], with what the closing report says of records that do not count.
+    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
+        Ok(Decoded { batch: self.decode()?, left_out: 0, first_left_out: None, places: None })
     }
+}
+
+/// A decoded chunk.
+#[derive(Debug)]
+pub struct Decoded {
+    /// Its records.
+    pub batch: RecordBatch,
+    /// Malformed records that were left out, where the table's options ask for that.
+    pub left_out: u64,
+    /// Where the first of them stands and what is wrong with it.
+    pub first_left_out: Option<String>,
+    /// Where the records of `batch` stand, if the source can say.
+    pub places: Option<Box<dyn Places>>,
+}
+
+/// Where the records of a batch stand in their source.
+pub trait Places: Send + Sync + Debug {
+    /// For people, for example `events.csv:17`. `row` is one of the batch's.
+    fn place(&self, row: usize) -> String;
+    /// Bytes it takes in memory.
+    fn bytes(&self) -> usize;
 }
 
 /// A batch already in memory is its own chunk.

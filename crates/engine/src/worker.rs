@@ -17,6 +17,7 @@ use crate::fire::Fire;
 use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
 use crate::pipeline::{Buffers, Grouping, WHOLE};
+use crate::skipped::{note_malformed, note_row};
 use crate::slices::Slices;
 use crate::stats::Stats;
 
@@ -335,6 +336,7 @@ impl Worker {
         self.stats.records += batch.prepared.batch.num_rows() as u64;
         self.stats.input_bytes += batch.prepared.input_bytes as u64;
         self.stats.malformed_records += batch.prepared.malformed_records;
+        note_malformed(&mut self.stats.first_malformed, batch);
         self.stats.batches_stolen +=
             u64::from(batch.split % self.shared.settings.workers != self.id);
         if let Some(times) = &batch.prepared.times {
@@ -349,6 +351,9 @@ impl Worker {
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
         self.stats.unusable_time_records += dropped.unusable_time;
+        let name = self.shared.intake.name(batch.split);
+        note_row(&mut self.stats.first_null_time, &batch, dropped.first_null_time, name);
+        note_row(&mut self.stats.first_unusable_time, &batch, dropped.first_unusable_time, name);
         self.stats.fragment_rows_in += fragment_rows;
         state.epoch_input_bytes += batch.prepared.input_bytes as u64;
         state.changed_at_us = Some(self.shared.env.now_us());

@@ -6,15 +6,15 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
-use millstream_engine::table::Chunk;
+use millstream_engine::table::{Chunk, Decoded, Places};
 use millstream_engine::{Error, Result};
 
 use super::decode::{Column, Decoder, Fault, Why};
 use super::dialect::Dialect;
 use super::header::Layout;
 use super::index::{Index, Misshapen, Shape, index};
-use super::place;
 use super::reader::Block;
+use super::{line, place};
 use crate::types::{integer_range, sql_name};
 
 /// Characters of a field that a message shows.
@@ -63,45 +63,58 @@ impl Plan {
         })
     }
 
-    /// The records of a block, and how many malformed ones were left out.
-    fn decode(&self, block: &Block) -> Result<(RecordBatch, u64)> {
+    /// The records of a block.
+    fn decode(&self, block: Block) -> Result<Decoded> {
         let skip = self.dialect.skip_errors;
         let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
         let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
         let mut first: Option<(usize, &Column, Why)> = None;
         for column in &self.columns {
-            match decoder.column(column)? {
-                Ok(array) => arrays.push(array),
-                Err(Fault { row, why }) => {
-                    let at = index.field(row, column.field).0;
-                    if first.is_none_or(|(other, _, _)| at < other) {
-                        first = Some((at, column, why));
-                    }
+            let fault = match decoder.column(column)? {
+                Ok(array) => {
+                    arrays.push(array);
+                    decoder.first_skipped.take()
+                }
+                Err(fault) => Some(fault),
+            };
+            if let Some(Fault { row, why }) = fault {
+                let at = index.field(row, column.field).0;
+                if first.is_none_or(|(other, _, _)| at < other) {
+                    first = Some((at, column, why));
                 }
             }
         }
-        // A misshapen record ends the index, so it comes after every field that was looked at.
-        if let Some((at, column, why)) = first {
-            return Err(self.field_error(block, &index, at, column, why));
-        }
-        if let (Some(wrong), false) = (wrong, skip) {
-            return Err(self.shape_error(block, wrong));
-        }
-        let skipped = decoder.skipped;
-        let options = RecordBatchOptions::new().with_row_count(Some(index.rows()));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+        let first_error = match (first, wrong) {
+            (Some((at, column, why)), _) if wrong.is_none_or(|wrong| at < wrong.at) => {
+                Some(self.field_error(&block, &index, at, column, why))
+            }
+            (_, Some(wrong)) => Some(self.shape_error(&block, wrong)),
+            _ => None,
+        };
+        let first_left_out = match first_error {
+            Some(Error::Data { place, message, .. }) if skip => Some(format!("{place}: {message}")),
+            Some(error) => return Err(error),
+            None => None,
+        };
+        let (rows, misshapen) = (index.rows(), index.misshapen());
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let mut batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map_err(internal)?;
-        if skipped.is_empty() {
-            return Ok((batch, index.misshapen() as u64));
+        let skipped = decoder.skipped;
+        let mut starts = index.into_starts();
+        if !skipped.is_empty() {
+            let mut keep = vec![true; rows];
+            for row in skipped {
+                keep[row] = false;
+            }
+            let mut kept = keep.iter();
+            starts.retain(|_| *kept.next().unwrap_or(&true));
+            batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
         }
-        let mut keep = vec![true; index.rows()];
-        for row in skipped {
-            keep[row] = false;
-        }
-        let batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
-        let left_out = index.rows() - batch.num_rows() + index.misshapen();
-        Ok((batch, left_out as u64))
+        let left_out = (rows - batch.num_rows() + misshapen) as u64;
+        let places = Box::new(Lines { path: self.path.clone(), block, starts });
+        Ok(Decoded { batch, left_out, first_left_out, places: Some(places) })
     }
 
     fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {
@@ -225,10 +238,30 @@ impl Chunk for CsvChunk {
     }
 
     fn decode(self: Box<Self>) -> Result<RecordBatch> {
-        Ok(self.decode_counting()?.0)
+        Ok(self.decode_reporting()?.batch)
     }
 
-    fn decode_counting(self: Box<Self>) -> Result<(RecordBatch, u64)> {
-        self.plan.decode(&self.block)
+    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
+        self.plan.decode(self.block)
+    }
+}
+
+/// The lines that a block's records begin on.
+#[derive(Debug)]
+struct Lines {
+    path: Arc<str>,
+    block: Block,
+    /// Per record, its offset in the block.
+    starts: Vec<u32>,
+}
+
+impl Places for Lines {
+    fn place(&self, row: usize) -> String {
+        let start = self.starts.get(row).map_or(0, |start| *start as usize);
+        format!("{}:{}", self.path, line(&self.block.data, self.block.line, start))
+    }
+
+    fn bytes(&self) -> usize {
+        self.block.data.capacity() + self.starts.capacity() * size_of::<u32>()
     }
 }

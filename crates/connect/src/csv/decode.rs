@@ -72,6 +72,8 @@ pub(crate) struct Decoder<'a> {
     dialect: &'a Dialect,
     /// Rows to leave out, if the dialect says so; may hold a row more than once.
     pub(crate) skipped: Vec<usize>,
+    /// The first of them in the column decoded last.
+    pub(crate) first_skipped: Option<Fault>,
 }
 
 /// A field's text.
@@ -108,7 +110,7 @@ pub(crate) fn supported(data_type: &DataType) -> bool {
 
 impl<'a> Decoder<'a> {
     pub(crate) fn new(data: &'a [u8], index: &'a Index, dialect: &'a Dialect) -> Decoder<'a> {
-        Decoder { data, index, dialect, skipped: Vec::new() }
+        Decoder { data, index, dialect, skipped: Vec::new(), first_skipped: None }
     }
 
     /// Decodes one column; the outer error is a bug, the inner one a field that does not fit.
@@ -195,6 +197,9 @@ impl<'a> Decoder<'a> {
             return Err(Fault { row, why });
         }
         self.skipped.push(row);
+        if self.first_skipped.is_none_or(|first| row < first.row) {
+            self.first_skipped = Some(Fault { row, why });
+        }
         Ok(())
     }
 

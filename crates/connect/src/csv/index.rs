@@ -57,6 +57,11 @@ impl Index {
         self.fields
     }
 
+    /// Per record, the offset of its first field.
+    pub(crate) fn into_starts(self) -> Vec<u32> {
+        self.starts
+    }
+
     /// How many misshapen records were left out.
     pub(crate) fn misshapen(&self) -> usize {
         self.misshapen

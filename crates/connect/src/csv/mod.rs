@@ -217,11 +217,17 @@ impl Split for CsvSplit {
     }
 }
 
+/// The line of offset `at` in `data`, which starts on `first_line`.
+fn line(data: &[u8], first_line: u64, at: usize) -> u64 {
+    let before = &data[..at.min(data.len())];
+    first_line + memchr::memchr_iter(b'\n', before).count() as u64
+}
+
 /// `path:line:column` of offset `at` in `data`, which starts on `first_line`. The column counts
 /// characters from 1.
 fn place(path: &str, data: &[u8], first_line: u64, at: usize) -> String {
     let before = &data[..at.min(data.len())];
-    let line = first_line + memchr::memchr_iter(b'\n', before).count() as u64;
+    let line = line(data, first_line, at);
     let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
     // Every byte that does not continue a character starts one.
     let column = before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1;

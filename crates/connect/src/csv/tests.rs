@@ -198,6 +198,45 @@ fn malformed_records_can_be_left_out() {
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), [1, 6]);
 }
 
+#[test]
+fn the_first_record_left_out_and_the_lines_of_the_others_are_known() {
+    let fields = [("a", DataType::Int64, false), ("b", DataType::Boolean, true)];
+    let dialect = Arc::new(Dialect { skip_errors: true, ..Dialect::default() });
+    for (text, left_out, first, lines) in [
+        ("1,t\n2,f\n", 0, None, vec![1, 2]),
+        ("1,t\n\n2,x\n\"3\n\",t\n4,f\n", 1, Some(":3:3: expected BOOLEAN"), vec![1, 4, 6]),
+        // The leftmost of a record's faults, the first of several records, shape or value.
+        ("1,t\nx,y\n3\n4,f\n", 2, Some(":2:1: expected BIGINT"), vec![1, 4]),
+        ("1,t\n3\nx,y\n,f\n", 3, Some(":2:1: expected 2 fields"), vec![1]),
+        ("1,t\n2,x\ny,t\n", 2, Some(":2:3: expected BOOLEAN"), vec![1]),
+    ] {
+        let table = CsvTable {
+            source: Source::Memory(text.as_bytes().into()),
+            path: "x.csv".into(),
+            schema: schema(&fields),
+            dialect: dialect.clone(),
+        };
+        let options = OpenOptions { batch_rows: 100, start_time_us: 0, workers: 1 };
+        let mut split = table.open(&[0, 1], &options).unwrap().remove(0);
+        let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() else {
+            panic!("{text}: no chunk")
+        };
+        let decoded = chunk.decode_reporting().unwrap();
+        assert_eq!(decoded.left_out, left_out, "{text}");
+        let said = decoded.first_left_out;
+        assert_eq!(said.is_some(), first.is_some(), "{text}: {said:?}");
+        assert!(
+            said.is_none_or(|said| said.starts_with(&format!("x.csv{}", first.unwrap()))),
+            "{text}"
+        );
+        let places = decoded.places.unwrap();
+        let found: Vec<String> =
+            (0..decoded.batch.num_rows()).map(|row| places.place(row)).collect();
+        let expected: Vec<String> = lines.iter().map(|line| format!("x.csv:{line}")).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
 /// A random field: sometimes NULL, sometimes what needs quotes.
 fn random_field(random: &mut Random) -> Option<String> {
     if random.below(6) == 0 {

@@ -1,0 +1,47 @@
+//! Records that did not count: where the first of them stands, for the closing report.
+
+use crate::intake::Stamped;
+
+/// A record that did not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Number of its split, of its batch within the split, and of the row within the batch.
+    position: (usize, u64, usize),
+    /// Where it stands, and what is wrong with it if that is not the same for all of its kind.
+    pub place: String,
+}
+
+/// Keeps the first of two in the order of splits and of their records.
+pub(crate) fn keep_first(first: &mut Option<Skipped>, other: &Option<Skipped>) {
+    let Some(other) = other else { return };
+    if first.as_ref().is_none_or(|first| other.position < first.position) {
+        *first = Some(other.clone());
+    }
+}
+
+/// Notes the first malformed record of a batch.
+pub(crate) fn note_malformed(first: &mut Option<Skipped>, batch: &Stamped) {
+    let Some(place) = &batch.prepared.first_malformed else { return };
+    let position = (batch.split, batch.sequence, 0);
+    keep_first(first, &Some(Skipped { position, place: place.clone() }));
+}
+
+/// Notes a row of a batch. Where its source cannot say where it stands, it is counted from 1 in the
+/// split `name`.
+pub(crate) fn note_row(
+    first: &mut Option<Skipped>,
+    batch: &Stamped,
+    row: Option<usize>,
+    name: &str,
+) {
+    let Some(row) = row else { return };
+    let position = (batch.split, batch.sequence, row);
+    if first.as_ref().is_some_and(|first| first.position <= position) {
+        return;
+    }
+    let place = match &batch.prepared.places {
+        Some(places) => places.place(row),
+        None => format!("{name}, record {}", batch.first_record + row as u64 + 1),
+    };
+    *first = Some(Skipped { position, place });
+}
