@@ -205,6 +205,20 @@ def test_a_time_that_no_window_can_hold_is_not_called_missing(script):
     assert "1 record with an event time beyond" in result.stderr
 
 
+def test_a_mean_may_fit_where_its_sum_does_not(script):
+    # 30,000 numbers of 34 nines: their sum takes more than 127 bits.
+    nines = "9" * 34
+    script.data("events.csv", "ts,d\n" + f"2024-01-01 00:00:01,{nines}\n" * 30_000)
+    table = events("d DECIMAL(34, 0)")
+    result = script.run(table + f"SELECT AVG(d) AS mean, AVG(-d) AS other {TUMBLE} {GROUP};")
+    assert (result.code, result.stdout) == (0, f"mean,other\n{nines}.0000,-{nines}.0000\n".encode()), result.stderr
+    result = script.run(events("d DECIMAL(38, 2)") + f"SELECT SUM(d) AS s {TUMBLE} {GROUP};")
+    assert result.code == 1
+    total = 30_000 * int(nines)
+    assert f"SUM(d) overflows: the value {total}.00 does not fit DECIMAL(38, 2)" in result.stderr, result.stderr
+    assert "CAST(x AS DOUBLE)" in result.stderr, result.stderr
+
+
 def test_an_undeclared_column_in_the_file_is_ignored_and_a_missing_one_is_not(script):
     script.data("events.csv", "extra,ts,k\nx,2024-01-01 00:00:01,1\n")
     table = events().replace("'format' = 'csv'", "'format' = 'csv', 'csv.header' = 'true'")

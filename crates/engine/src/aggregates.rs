@@ -18,6 +18,7 @@ use millstream_state::{
     float_to_ordered, read_bytes, read_decimal_sum, read_i128,
 };
 
+use crate::decimal;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::keys::{range_of, value_bytes};
@@ -144,10 +145,11 @@ impl Aggregates {
             }
             ValueKind::SumInt => finish_sum_int(call, word, nulls, rows)?,
             ValueKind::SumDecimal => {
-                let overflow = |value: String| overflow(call, value);
-                let values = (0..rows.len()).map(|row| decimal_sum(rows, row, word));
-                let values: Vec<i128> =
-                    values.collect::<std::result::Result<_, _>>().map_err(overflow)?;
+                let sum = |row| {
+                    let words = decimal_words(rows, row, word);
+                    read_decimal_sum(words).or_else(|_| narrow(call, decimal::wide(words)))
+                };
+                let values = (0..rows.len()).map(sum).collect::<Result<Vec<i128>>>()?;
                 decimal_array(call, values, nulls)?
             }
             ValueKind::SumFloat => {
@@ -425,9 +427,17 @@ fn float_total(rows: &RowsRef<'_>, row: usize, word: usize) -> f64 {
     float_sum::finish(words, rows.arena())
 }
 
-fn decimal_sum(rows: &RowsRef<'_>, row: usize, word: usize) -> std::result::Result<i128, String> {
-    let words = [rows.word(row, word), rows.word(row, word + 1), rows.word(row, word + 2)];
-    read_decimal_sum(words)
+fn decimal_words(rows: &RowsRef<'_>, row: usize, word: usize) -> [u64; 3] {
+    [rows.word(row, word), rows.word(row, word + 1), rows.word(row, word + 2)]
+}
+
+/// A decimal result in 128 bits.
+#[cold]
+fn narrow(call: &AggregateCall, value: i256) -> Result<i128> {
+    let DataType::Decimal128(_, scale) = call.result_type else {
+        return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
+    };
+    value.to_i128().ok_or_else(|| overflow(call, decimal::text(value, scale)))
 }
 
 fn decimal_array(
@@ -470,16 +480,21 @@ fn finish_avg(
                     call.name, call.result_type
                 )));
             };
-            let factor = 10i128.pow((to - from).max(0) as u32);
-            let average = |row: usize| -> std::result::Result<i128, String> {
-                let (sum, count) = (decimal_sum(rows, row, word)?, counts[row] as i128);
+            let digits = (to - from).max(0) as u32;
+            let factor = 10i128.pow(digits);
+            let average = |row: usize| {
+                let (words, count) = (decimal_words(rows, row, word), counts[row]);
                 if count == 0 {
                     return Ok(0);
                 }
-                decimal_average(sum, factor, count).ok_or_else(|| sum.to_string())
+                let sum = read_decimal_sum(words).ok();
+                match sum.and_then(|sum| decimal_average(sum, factor, count.into())) {
+                    Some(average) => Ok(average),
+                    None => narrow(call, decimal::average(decimal::wide(words), digits, count)),
+                }
             };
-            let values: std::result::Result<Vec<i128>, _> = (0..rows.len()).map(average).collect();
-            decimal_array(call, values.map_err(|value| overflow(call, value))?, nulls)
+            let values = (0..rows.len()).map(average).collect::<Result<Vec<i128>>>()?;
+            decimal_array(call, values, nulls)
         }
         kind => {
             let average = |row: usize| {

@@ -31,9 +31,9 @@ pub enum Error {
     },
     /// An aggregate's final value does not fit its result type.
     #[error(
-        "{aggregate} overflows: the value {value} does not fit {result_type}{}\n  \
-         help: cast the argument to a wider type, for example CAST(x AS DECIMAL(38, 0))",
-        Frame(frame)
+        "{aggregate} overflows: the value {value} does not fit {result_type}{}\n  help: {}",
+        Frame(frame),
+        wider(result_type)
     )]
     Overflow {
         /// The aggregate as SQL text.
@@ -92,6 +92,15 @@ pub enum Error {
     /// A broken promise inside Millstream itself.
     #[error("internal error (please report it): {0}")]
     Internal(String),
+}
+
+/// What to do about a result that does not fit its type.
+fn wider(result_type: &str) -> &'static str {
+    if result_type.starts_with("DECIMAL") {
+        "if about 15 digits are enough, cast the argument: CAST(x AS DOUBLE)"
+    } else {
+        "cast the argument to a wider type, for example CAST(x AS DECIMAL(38, 0))"
+    }
 }
 
 /// Renders as a `help:` line, or as nothing.

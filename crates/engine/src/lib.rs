@@ -16,6 +16,7 @@ mod aggregates;
 mod assign;
 mod budget;
 pub mod compare;
+mod decimal;
 mod env;
 pub mod error;
 mod event_time;

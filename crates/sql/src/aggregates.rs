@@ -54,18 +54,29 @@ fn result_type(function: AggregateFunction, argument: &DataType) -> Option<DataT
         (AggregateFunction::Avg, Null) => Float64,
         (AggregateFunction::Avg, t) if t.is_integer() || t.is_floating() => Float64,
         (AggregateFunction::Avg, Decimal128(p, s)) => {
-            Decimal128(wider(p, 4), s.saturating_add(4).min(DECIMAL128_MAX_SCALE))
+            Decimal128(wider(p, 4), mean_scale(*p as i8, *s))
         }
         (AggregateFunction::Min | AggregateFunction::Max, t) if is_ordered(t) => t.clone(),
         _ => return None,
     })
 }
 
+/// Digits after the point of the mean of decimals: four more than they have. Where 38 digits do not
+/// hold that, as many as leave room for those before the point, but at least six.
+fn mean_scale(precision: i8, scale: i8) -> i8 {
+    let wanted = scale.saturating_add(4);
+    if precision <= DECIMAL128_MAX_SCALE - 4 {
+        return wanted;
+    }
+    let room = DECIMAL128_MAX_SCALE - (precision - scale);
+    wanted.min(room.max(6)).max(scale)
+}
+
 fn is_ordered(t: &DataType) -> bool {
     use DataType::*;
     t.is_integer()
         || matches!(t, Float32 | Float64 | Decimal128(..) | Boolean | Null | Utf8 | Binary)
-        || matches!(t, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
+        || matches!(t, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_))
 }
 
 impl AggregateUDFImpl for Aggregate {
@@ -94,9 +105,13 @@ impl AggregateUDFImpl for Aggregate {
         };
         if result_type(self.function, &argument).is_none() {
             let error = format!("there is no {name} of {}", sql_type_name(&argument));
-            return refused(
-                SqlError::types(error).help("cast the argument, for example CAST(x AS DOUBLE)"),
-            );
+            let help = match argument {
+                DataType::Duration(_) | DataType::Interval(_) => {
+                    "aggregate its seconds: EXTRACT(EPOCH FROM x)"
+                }
+                _ => "cast the argument, for example CAST(x AS DOUBLE)",
+            };
+            return refused(SqlError::types(error).help(help));
         }
         Ok(vec![argument])
     }
