@@ -62,6 +62,9 @@ WRONG = [
     ("SELECT DATE_FORMAT(k, 'yyyy') FROM events", "DATE_FORMAT(k, 'yyyy')", "no DATE_FORMAT of BIGINT"),
     ("SELECT k + name FROM events", "k + name", "+ does not go with BIGINT and STRING"),
     ("SELECT ts - 5 FROM events", "ts - 5", "INTERVAL '5' SECOND"),
+    ("SELECT k * INTERVAL '1' DAY FROM events", "k * INTERVAL '1' DAY", "* does not go with BIGINT and INTERVAL"),
+    ("SELECT INTERVAL '1-2' YEAR TO MONTH FROM events", "'1-2'", "name the units"),
+    (f"SELECT SUM(ts - ts) AS s {TUMBLE} {GROUP}", "SUM(ts - ts)", "there is no SUM of INTERVAL"),
     ("SELECT k FROM events WHERE ts > 5", "ts > 5", "TIMESTAMP(3) cannot be compared with BIGINT"),
     ("SELECT k FROM events WHERE ts > 'yesterday'", "ts > 'yesterday'", "'yesterday' is no timestamp"),
     ("SELECT k FROM events WHERE k = 'abc'", "k = 'abc'", "cannot cast 'abc' to BIGINT"),
@@ -90,6 +93,8 @@ WRONG = [
     (f"SELECT k {TUMBLE} WHERE COUNT(*) > 1 {GROUP}, k", "COUNT(*)", "HAVING"),
     (f"SELECT SUM(COUNT(*)) AS s {TUMBLE} {GROUP}", "COUNT(*)", "within another one"),
     (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY k", "k", "GROUP BY window_start, window_end, …"),
+    (f"SELECT DISTINCT k, COUNT(*) AS n {TUMBLE} {GROUP}, k", "DISTINCT", "leave it out: a group has one row"),
+    (f"SELECT k FROM\n(SELECT DISTINCT\n k, COUNT(*) AS n {TUMBLE} {GROUP}, k)", "DISTINCT", "leave it out"),
     ("SELECT COUNT(k) FROM events GROUP BY 7", "7", "SELECT has only 1 columns"),
     # Windows.
     (window("INTERVAL '1' SECOND", time="DESCRIPTOR(tss)"), "tss", "did you mean 'ts'?"),
@@ -169,6 +174,18 @@ def check_place(result: harness.Run, text: str, underlined: str) -> None:
     carets = next(i for i, text in enumerate(shown) if re.fullmatch(r" +\| +\^+", text))
     run = re.search(r"\^+", shown[carets])
     assert shown[carets - 1][run.start() : run.end()] == underlined, result.stderr
+
+
+# What stands before the mistake, and the terminal columns that it takes.
+@pytest.mark.parametrize("before, columns", [("'日本語'", 8), ("'e\u0301'", 3), ("'\t'", 3), ("'🌊'", 4),
+                                             ("'\u001b[31m'", 7), ("'\u200b'", 2)])
+def test_carets_line_up_after_characters_of_any_width(script, before, columns):
+    script.data("events.csv", "ts,k,v,name\n")
+    result = script.run(TABLES + f"SELECT {before}, kk FROM events;\n")
+    assert result.code == 2, result.stderr
+    carets = next(line for line in result.stderr.splitlines() if re.fullmatch(r" +\| +\^+", line))
+    assert carets.split("|")[1] == " " * (len(" SELECT , ") + columns) + "^^", result.stderr
+    assert "\x1b" not in result.stderr and "\t" not in result.stderr
 
 
 # What fails on a value, and the part of the expression that does.

@@ -15,6 +15,7 @@ mod channel;
 mod csv;
 mod datagen;
 mod datetime;
+mod interval;
 mod memory;
 mod number;
 mod options;

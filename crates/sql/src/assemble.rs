@@ -321,6 +321,7 @@ fn is_groupable(data_type: &DataType) -> bool {
     data_type.is_integer()
         || matches!(data_type, Null | Boolean | Float32 | Float64 | Decimal128(..) | Utf8 | Binary)
         || matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
+        || matches!(data_type, Duration(_))
 }
 
 /// Whether NULL can come out. Says yes where it is not plain: DataFusion's functions are not all

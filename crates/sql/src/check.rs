@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    CastFormat, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr,
-    Interval, LimitClause, Query, Select, SetExpr, Spanned, TableFactor, Value, Visit, Visitor,
+    CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Interval, LimitClause, Query, Select, SetExpr, Spanned, TableFactor, Value, Visit,
+    Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -42,6 +43,10 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
             ControlFlow::Continue(())
         }
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            if let (Some(Distinct::Distinct), None) = (&select.distinct, self.0.distinct) {
+                let whole = Span::new(select.span());
+                self.0.distinct = whole.and_then(|s| self.0.texts.keyword("DISTINCT", s)).or(whole);
+            }
             if let GroupByExpr::Expressions(exprs, _) = &select.group_by {
                 self.0.group_by = self.0.group_by.or(union(exprs));
             }
@@ -328,6 +333,14 @@ fn check_unit(interval: &Interval) -> Flow {
         },
         _ => return ControlFlow::Continue(()),
     };
+    if interval.last_field.is_some() {
+        let error = SqlError::unsupported("an interval from one unit TO another does not run here");
+        return ControlFlow::Break(
+            error
+                .at(Span::new(interval.value.span()))
+                .help("name the units, for example INTERVAL '1 day 2 hours'"),
+        );
+    }
     if interval.leading_field.is_some() || number.parse::<f64>().is_err() {
         return ControlFlow::Continue(());
     }

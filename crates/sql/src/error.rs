@@ -1,10 +1,12 @@
 //! Errors with a place: what is wrong with a statement, where it stands and what to write instead.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::tokenizer;
+
+use crate::frame::frame;
 
 /// What kind of mistake it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,29 +92,6 @@ impl Source {
         });
         lines.collect::<Vec<_>>().join("\n")
     }
-
-    /// The name, line and column, and the line with the range underlined; see
-    /// [`SqlError::render`].
-    fn frame(&self, span: Span) -> String {
-        let line = self.text.lines().nth(span.line as usize - 1).unwrap_or("");
-        let chars: Vec<char> = line.chars().collect();
-        let start = (span.column as usize - 1).min(chars.len());
-        let end =
-            if span.end_line > span.line { chars.len() } else { span.end_column as usize - 1 };
-        // What follows the mark does not matter; what precedes it must be as wide.
-        let width = end.min(chars.len()).saturating_sub(start).max(1);
-        let shown: String = chars.iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect();
-        let (shown, start) = shorten(&shown, start);
-        let width = width.min(shown.chars().count().saturating_sub(start).max(1));
-        let number = span.line.to_string();
-        let gutter = " ".repeat(number.len());
-        let mut text = String::new();
-        let _ = writeln!(text, " {gutter}--> {}:{}:{}", self.name, span.line, span.column);
-        let _ = writeln!(text, " {gutter} |");
-        let _ = writeln!(text, " {number} | {shown}");
-        let _ = write!(text, " {gutter} | {}{}", " ".repeat(start), "^".repeat(width));
-        text
-    }
 }
 
 /// A range of a text, for messages about it while a query runs.
@@ -136,7 +115,7 @@ impl Place {
 
     /// The place underlined; see [`SqlError::render`].
     pub(crate) fn frame(&self) -> String {
-        self.source.frame(self.span)
+        frame(&self.source, self.span)
     }
 }
 
@@ -226,30 +205,15 @@ impl SqlError {
         format!("error: {self}")
     }
 
-    fn frame(&self) -> Option<String> {
-        Some(self.source.as_ref()?.frame(self.span?))
+    fn underlined(&self) -> Option<String> {
+        Some(frame(self.source.as_ref()?, self.span?))
     }
-}
-
-/// Cuts a very long line around the column of interest.
-fn shorten(line: &str, column: usize) -> (String, usize) {
-    const WIDTH: usize = 160;
-    let chars: Vec<char> = line.chars().collect();
-    if chars.len() <= WIDTH {
-        return (line.trim_end().to_string(), column);
-    }
-    let from = column.saturating_sub(WIDTH / 2);
-    let to = (from + WIDTH).min(chars.len());
-    let start = if from > 0 { "…" } else { "" };
-    let end = if to < chars.len() { "…" } else { "" };
-    let middle: String = chars[from..to].iter().collect();
-    (format!("{start}{middle}{end}"), column - from + usize::from(from > 0))
 }
 
 impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if let Some(frame) = self.frame() {
+        if let Some(frame) = self.underlined() {
             write!(f, "\n{frame}")?;
         }
         if let Some(help) = &self.help {

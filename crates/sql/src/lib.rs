@@ -30,6 +30,7 @@ mod dialect;
 mod error;
 mod evaluate;
 mod explain;
+mod frame;
 mod functions;
 mod fuzz;
 mod grammar;

@@ -74,6 +74,8 @@ pub(crate) struct Call {
 pub(crate) struct Places {
     pub(crate) group_by: Option<Span>,
     pub(crate) limit: Option<Span>,
+    /// The DISTINCT of a SELECT DISTINCT.
+    pub(crate) distinct: Option<Span>,
     pub(crate) statement: Option<Span>,
     pub(crate) texts: Texts,
 }
@@ -137,11 +139,9 @@ impl Stage {
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let stage = Stage::new(input, places)?;
                 if stage.grouped.is_some() {
-                    return Err(SqlError::unsupported(
-                        "SELECT DISTINCT over a GROUP BY does not run yet",
-                    )
-                    .at(places.statement)
-                    .help("leave DISTINCT out: a group has one row"));
+                    return Err(SqlError::unsupported("DISTINCT over a GROUP BY does not run yet")
+                        .at(places.distinct.or(places.statement))
+                        .help("leave it out: a group has one row"));
                 }
                 let keys = stage.columns.clone();
                 stage.group(keys, vec![], places)

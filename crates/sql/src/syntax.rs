@@ -92,6 +92,12 @@ impl Syntax {
     pub(crate) fn at_keyword(&self, mut error: SqlError) -> SqlError {
         let word = error.message.split(' ').next().unwrap_or_default().trim_end_matches('s');
         let Some(span) = error.span.filter(|_| word.len() > 1) else { return error };
+        error.span = self.keyword(word, span).or(error.span);
+        error
+    }
+
+    /// The first such keyword in a range.
+    pub(crate) fn keyword(&self, word: &str, span: Span) -> Option<Span> {
         let within = |t: &&TokenWithSpan| {
             (span.line.into(), span.column.into()) <= order(t.span.start)
                 && order(t.span.end) <= (span.end_line.into(), span.end_column.into())
@@ -99,8 +105,7 @@ impl Syntax {
         let found = self.tokens.iter().filter(within).find(|t| {
             matches!(&t.token, Token::Word(w) if w.keyword != Keyword::NoKeyword && w.value.to_uppercase() == word)
         });
-        error.span = found.and_then(|t| Span::new(t.span)).or(error.span);
-        error
+        found.and_then(|t| Span::new(t.span))
     }
 
     /// The first and the last token of an expression.
@@ -136,6 +141,10 @@ impl Syntax {
             | SqlExpr::Floor { expr, .. }
             | SqlExpr::Position { expr, .. }
             | SqlExpr::Overlay { expr, .. } => self.call(self.range(expr)?),
+            SqlExpr::Interval(interval) => {
+                let (from, to) = self.range(&interval.value)?;
+                Some((from.checked_sub(1)?, to + usize::from(interval.leading_field.is_some())))
+            }
             other => {
                 let span = other.span();
                 Some((self.at(span.start)?, self.ending(span.end)?))

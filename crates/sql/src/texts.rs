@@ -38,6 +38,11 @@ impl Texts {
         self.find(expr).map(|found| found.place)
     }
 
+    /// The first such keyword in a range of the statement.
+    pub(crate) fn keyword(&self, word: &str, within: Span) -> Option<Span> {
+        self.syntax.first()?.keyword(word, within)
+    }
+
     fn find(&self, expr: &Expr) -> Option<Found<'_>> {
         let mut best = None;
         for syntax in &self.syntax {

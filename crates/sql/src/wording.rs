@@ -120,6 +120,15 @@ fn operator(text: &str) -> Option<SqlError> {
             error.help(cast)
         });
     }
+    if let Some(rest) = text.strip_prefix("Cannot get result type for temporal operation ") {
+        let pair = with_sql_types(rest.split(':').next().unwrap_or(rest));
+        let (left, op, right) = split_operator(&pair)?;
+        let error = SqlError::types(format!("{op} does not go with {left} and {right}"));
+        return Some(error.help(
+            "an interval is a constant, or the difference of two times; compute with seconds, for \
+             example to_timestamp_seconds(x)",
+        ));
+    }
     if let Some(pair) = between(text, "common argument type for comparison operation ", "") {
         let pair = with_sql_types(pair);
         let (left, _, right) = split_operator(&pair)?;

@@ -2,7 +2,8 @@
 //!
 //! Timestamps are `2012-02-22 16:46:28.967` with all digits of their unit, with a `Z` if the type
 //! has a time zone (they are shown in UTC); floats are the shortest text that reads back as the
-//! same number; binary is base64, as the CSV source reads it.
+//! same number; binary is base64, as the CSV source reads it; intervals are `1 year 2 months` and
+//! `-3 days -12:00:01.5`.
 
 use std::io::Write;
 
@@ -11,18 +12,21 @@ use arrow::array::{
     LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
 };
 use arrow::datatypes::{
-    DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
-    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type, i256,
+    DataType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType,
+    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTime, IntervalDayTimeType,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type, i256,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_engine::{Error, Result};
 
-use crate::datetime::{write_date, write_time, write_timestamp};
+use crate::datetime::{per_second, write_date, write_time, write_timestamp};
+use crate::interval::{write_duration, write_interval};
 use crate::number::{
     write_decimal128, write_decimal256, write_f32, write_f64, write_i64, write_u64,
 };
@@ -54,6 +58,7 @@ pub(crate) fn class(data_type: &DataType) -> Class {
         D::Decimal128(_, _) | D::Decimal256(_, _) => Class::Number,
         integer if integer.is_integer() => Class::Number,
         D::Date32 | D::Date64 | D::Time32(_) | D::Time64(_) | D::Timestamp(_, _) => Class::Plain,
+        D::Duration(_) | D::Interval(_) => Class::Plain,
         _ => Class::Text,
     }
 }
@@ -94,6 +99,10 @@ enum Values<'a> {
     Time32(&'a [i32], TimeUnit),
     Time64(&'a [i64], TimeUnit),
     Timestamp(&'a [i64], TimeUnit, bool),
+    Duration(&'a [i64], TimeUnit),
+    Months(&'a [i32]),
+    DaysAndMs(&'a [IntervalDayTime]),
+    MonthsDaysAndNs(&'a [IntervalMonthDayNano]),
     /// Whatever else Arrow can show.
     Other(ArrayFormatter<'a>),
 }
@@ -153,6 +162,24 @@ impl<'a> Cells<'a> {
                 };
                 V::Timestamp(values, *unit, zone.is_some())
             }
+            D::Duration(unit) => {
+                let values: &[i64] = match unit {
+                    U::Second => array.as_primitive::<DurationSecondType>().values(),
+                    U::Millisecond => array.as_primitive::<DurationMillisecondType>().values(),
+                    U::Microsecond => array.as_primitive::<DurationMicrosecondType>().values(),
+                    U::Nanosecond => array.as_primitive::<DurationNanosecondType>().values(),
+                };
+                V::Duration(values, *unit)
+            }
+            D::Interval(IntervalUnit::YearMonth) => {
+                V::Months(array.as_primitive::<IntervalYearMonthType>().values())
+            }
+            D::Interval(IntervalUnit::DayTime) => {
+                V::DaysAndMs(array.as_primitive::<IntervalDayTimeType>().values())
+            }
+            D::Interval(IntervalUnit::MonthDayNano) => {
+                V::MonthsDaysAndNs(array.as_primitive::<IntervalMonthDayNanoType>().values())
+            }
             _ => V::Other(
                 ArrayFormatter::try_new(array, options)
                     .map_err(|error| Error::Internal(error.to_string()))?,
@@ -208,6 +235,29 @@ impl<'a> Cells<'a> {
             Values::Time64(values, unit) => write_time(values[row], *unit, out),
             Values::Timestamp(values, unit, zoned) => {
                 write_timestamp(values[row], *unit, *zoned, out);
+            }
+            Values::Duration(values, unit) => {
+                let nanos = 1_000_000_000 / per_second(*unit);
+                write_duration(i128::from(values[row]) * i128::from(nanos), out);
+            }
+            Values::Months(values) => write_interval(values[row].into(), 0, 0, out),
+            Values::DaysAndMs(values) => {
+                let value = values[row];
+                write_interval(
+                    0,
+                    value.days.into(),
+                    i128::from(value.milliseconds) * 1_000_000,
+                    out,
+                );
+            }
+            Values::MonthsDaysAndNs(values) => {
+                let value = values[row];
+                write_interval(
+                    value.months.into(),
+                    value.days.into(),
+                    value.nanoseconds.into(),
+                    out,
+                );
             }
             // Writing into memory cannot fail; a value that Arrow cannot show shows as nothing.
             Values::Other(formatter) => _ = write!(out, "{}", formatter.value(row)),

@@ -1,0 +1,8 @@
+-- answer: by hand. 2024 is a leap year: from the 28th of February 23:00 to the 1st of March 1:30 it is one day
+-- and two and a half hours. The text is PostgreSQL's and DuckDB's.
+CREATE TABLE spans (k INT, began TIMESTAMP(6), ended TIMESTAMP(6))
+WITH ('connector' = 'file', 'path' = 'data/spans.csv', 'format' = 'csv');
+
+SELECT k, ended - began AS took, INTERVAL '14' MONTH AS months, INTERVAL '-90' MINUTE AS minutes,
+       MIN(ended - began) AS low, MAX(ended - began) AS high, COUNT(*) AS n
+FROM spans GROUP BY k, ended - began;
