@@ -125,3 +125,23 @@ def test_generating_only_runs_no_query():
                          settings={"workers": 1}, stats=False)
     assert result.code == 0, result.stderr
     assert b"result_rows" not in result.stdout
+
+
+@pytest.mark.parametrize("words, says", [
+    (["latency", "--records", "5"], "--records does not go with the workload 'latency'"),
+    (["latency", "--generate-only"], "--generate-only does not go with"),
+    (["latency", "--engine", "handwritten"], "--engine handwritten does not go with"),
+    (["ysb", "--rate", "5"], "--rate does not go with the workload 'ysb'"),
+    (["ysb", "--seconds", "5"], "other workloads have --records"),
+    (["latency", "--rate", "0"], "0 is not in 1..=1000000000"),
+    (["latency", "--seconds", "0"], "0 is not in 1..=1000000"),
+    (["latency", "--rate", str(2**63), "--seconds", str(2**63)], "is not in 1..=1000000000"),
+    (["ysb", "--keys", "0"], "0 is not in 1..=4294967295"),
+    (["cm", "--keys", str(2**64 - 1)], "is not in 1..=4294967295"),
+    (["ysb", "--records", "-5"], "invalid value '-5'"),
+    (["ysb", "--workers", "-1"], "setting 'workers': '-1' does not fit"),
+])
+def test_arguments_that_make_no_sense_are_refused(words, says):
+    result = harness.run("bench", *words, stats=False)
+    assert (result.code, result.stdout) == (2, b""), result.stderr
+    assert says in result.stderr, result.stderr

@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     #[arg(value_name = "WORKLOAD")]
     workload: String,
     /// Records to generate [default: the workload's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     records: Option<u64>,
     /// What runs the query: this engine, or a single-purpose loop as the ceiling
     #[arg(long, value_enum, default_value = "millstream")]
@@ -37,14 +37,17 @@ pub(crate) struct Bench {
     #[arg(long)]
     json: bool,
     /// Keys to draw from instead of the workload's number (another modulus)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
     keys: Option<u64>,
-    /// `latency`: events per second
-    #[arg(long, value_name = "N", default_value = "100000")]
-    rate: u64,
-    /// `latency`: seconds to run
-    #[arg(long, value_name = "N", default_value = "10")]
-    seconds: u64,
+    /// `latency`: events per second [default: 100000]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rate: Option<u64>,
+    /// `latency`: seconds to run [default: 10]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seconds: Option<u64>,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -79,6 +82,7 @@ impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let mut settings = Settings::default();
         apply_settings(&self.settings, |key, value| settings.set(key, value))?;
+        self.refuse_what_does_not_apply()?;
         if self.workload == "latency" {
             return self.latency(settings);
         }
@@ -143,6 +147,27 @@ impl Bench {
         if ok == Some(false) { Err(fail(&"the answer is wrong")) } else { Ok(()) }
     }
 
+    /// Refuses arguments that would be ignored.
+    fn refuse_what_does_not_apply(&self) -> Result<(), Failure> {
+        let latency = self.workload == "latency";
+        let given = [
+            (latency, self.records.is_some(), "--records"),
+            (latency, self.generate_only, "--generate-only"),
+            (latency, self.engine == Engine::Handwritten, "--engine handwritten"),
+            (!latency, self.rate.is_some(), "--rate"),
+            (!latency, self.seconds.is_some(), "--seconds"),
+        ];
+        let Some((.., what)) = given.iter().find(|(ignored, given, _)| *ignored && *given) else {
+            return Ok(());
+        };
+        let help = match latency {
+            true => "its length is --rate times --seconds",
+            false => "they belong to `latency`; other workloads have --records",
+        };
+        let workload = &self.workload;
+        Err(usage(&format!("{what} does not go with the workload '{workload}'\n  help: {help}")))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "all that a line of output says, once")]
     fn print(
         &self,
@@ -205,7 +230,8 @@ impl Bench {
     /// Time from the watermark passing a window's end to its first row, on a paced stream.
     fn latency(&self, settings: Settings) -> Result<(), Failure> {
         let mut session = Session::new(".");
-        let rows = self.rate * self.seconds;
+        let rate = self.rate.unwrap_or(100_000);
+        let rows = rate * self.seconds.unwrap_or(10);
         let script = format!(
             "CREATE TABLE events (ts TIMESTAMP(3) NOT NULL, key BIGINT NOT NULL,
                  WATERMARK FOR ts AS ts)
@@ -214,7 +240,7 @@ impl Bench {
              SELECT window_start, key, COUNT(*) AS value
              FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '0.1' SECOND))
              GROUP BY window_start, window_end, key;",
-            self.rate,
+            rate,
             self.keys.unwrap_or(1000).max(1) - 1,
         );
         // Formatted like any output, then thrown away.
@@ -229,7 +255,7 @@ impl Bench {
             print(&format!(
                 "{} windows at {} events/s: first row after p50 {} us, p99 {} us, max {} us",
                 stats.windows,
-                self.rate,
+                rate,
                 counters["fire_latency_us_p50"],
                 counters["fire_latency_us_p99"],
                 counters["fire_latency_us_max"],

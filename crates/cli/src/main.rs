@@ -61,7 +61,7 @@ struct Script {
 #[derive(clap::Args)]
 struct SettingArguments {
     /// Worker threads [default: the number of processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     workers: Option<String>,
     /// A setting, for example --set memory=1GB; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]

@@ -20,6 +20,7 @@ use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
 use crate::located::within_mark;
 use crate::lower::{Call, FIRED, Grouped, Places, Stage};
+use crate::scalars::write_timestamps;
 use crate::text::sql_text;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::types::sql_type_name;
@@ -108,6 +109,14 @@ impl Assembler<'_> {
     ) -> Result<(Body, SchemaRef)> {
         if !grouped.windowed && !self.source.bounded() {
             return Err(self.unbounded(stage));
+        }
+        if grouped.keys.len() > KEYS_MAX {
+            return Err(SqlError::unsupported(format!(
+                "the query groups by {} values; at most {KEYS_MAX} are possible",
+                grouped.keys.len()
+            ))
+            .at(self.places.group_by.or(self.places.distinct))
+            .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
         }
         let mut keys = Vec::new();
         for expr in &grouped.keys {
@@ -215,12 +224,13 @@ impl Assembler<'_> {
 
     fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
         let before = expr.get_type(schema.as_ref())?;
+        let expr = write_timestamps(expr.clone(), schema)?;
         let context = SimplifyContext::builder()
             .with_schema(schema.clone())
             .with_query_execution_start_time(Some(self.start_time))
             .with_config_options(self.config.clone())
             .build();
-        let simplified = ExprSimplifier::new(context).simplify(expr.clone())?;
+        let simplified = ExprSimplifier::new(context).simplify(expr)?;
         let after = simplified.get_type(schema.as_ref())?;
         let wanted = plain_type(&before);
         if after == wanted {
@@ -302,6 +312,9 @@ fn conjunction(filters: &[Expr]) -> Option<Expr> {
     };
     filters.iter().filter(|e| !is_true(e)).cloned().reduce(|a, b| a.and(b))
 }
+
+/// Keys of a grouping; the engine has a bit for each.
+const KEYS_MAX: usize = 64;
 
 /// Types that only DataFusion's functions give, as the engine takes them.
 pub(crate) fn plain_type(data_type: &DataType) -> DataType {

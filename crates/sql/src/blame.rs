@@ -137,6 +137,9 @@ fn hint(error: SqlError, select: &Select, syntax: &Syntax) -> SqlError {
         let found = select.selection.as_ref().and_then(|s| aggregate_in(s, 1));
         return error.at(found.and_then(|e| syntax.span(e)));
     }
+    if starts("HAVING goes with") {
+        return error.at(select.having.as_ref().and_then(|h| syntax.span(h)));
+    }
     if starts("an aggregate cannot stand within") {
         let found = expressions(select).into_iter().find_map(|e| aggregate_in(e, 2));
         return SqlError { span: found.and_then(|e| syntax.span(e)).or(error.span), ..error };

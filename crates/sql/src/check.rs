@@ -371,7 +371,7 @@ impl Checker<'_> {
         }
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
-        if aggregate_named(&lower).is_some() && lower != "count" {
+        if aggregate_named(&lower).is_some() {
             check_one_argument(call, &name.to_uppercase())?;
         }
         if self.functions.knows(&lower) {
@@ -400,8 +400,12 @@ impl Checker<'_> {
 /// All aggregates but COUNT are of one thing.
 fn check_one_argument(call: &Function, name: &str) -> Flow {
     let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
-    let one = matches!(&list.args[..], [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))]);
-    if one {
+    let right = match &list.args[..] {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))] => true,
+        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "COUNT",
+        _ => false,
+    };
+    if right {
         return ControlFlow::Continue(());
     }
     let found = match &list.args[..] {

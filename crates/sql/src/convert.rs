@@ -7,7 +7,7 @@ use millstream_engine::settings::closest;
 use crate::catalog::INPUT;
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::tumble::WINDOW_COLUMNS;
-use crate::wording::reworded;
+use crate::wording::{reworded, value};
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> SqlError {
@@ -29,7 +29,9 @@ fn convert(error: DataFusionError, place: Option<Span>) -> SqlError {
         },
         DataFusionError::External(inner) => match inner.downcast::<SqlError>() {
             Ok(ours) => ours.at(place),
-            Err(other) => SqlError::internal(other).at(place),
+            Err(other) => {
+                value(&other.to_string()).unwrap_or_else(|| SqlError::internal(other)).at(place)
+            }
         },
         DataFusionError::Shared(inner) => match inner.find_root() {
             DataFusionError::External(inner) => match inner.downcast_ref::<SqlError>() {

@@ -231,7 +231,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
             }
             _ => {
                 return Err(SqlError::syntax(format!(
-                    "expected NOT NULL, , or ) after a column's type, found {token}"
+                    "expected NOT NULL, a comma or ) after a column's type, found {token}"
                 ))
                 .at(Span::new(token.span)));
             }

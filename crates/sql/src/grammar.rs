@@ -91,7 +91,7 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
             | Token::Number(..)
             | Token::SingleQuotedString(_)
     );
-    let lists = ["expected )", "expected , or )", "expected NOT NULL, , or )"];
+    let lists = ["expected )", "expected , or )", "expected NOT NULL, a comma or )"];
     let in_list = lists.iter().any(|l| error.message.starts_with(l))
         || (error.message.starts_with("expected the end") && in_select_list(&tokens[..at]));
     if value && in_list {

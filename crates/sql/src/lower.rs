@@ -349,9 +349,10 @@ impl Stage {
             .help("group the table itself by what you need"));
         }
         let windowed = keys.iter().any(is_window_column);
+        let aggregated = calls.iter().find_map(|call| Some(call.place.as_ref()?.span));
         if let (Some(window), false) = (self.window, windowed) {
             return Err(SqlError::unsupported("the query has a window, but does not group by it")
-                .at(places.group_by.or(places.statement))
+                .at(places.group_by.or(places.distinct).or(aggregated).or(places.statement))
                 .help(format!(
                     "add the window: GROUP BY window_start, window_end{}\n\
                  (or group the table without TUMBLE, if its input ends; the window is {})",

@@ -5,9 +5,10 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, DataType, DateTimeField, Expr, ExtractSyntax, Function,
-    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
+    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut,
+    VisitorMut, helpers,
 };
 
 use crate::error::{Result, Span, SqlError};
@@ -94,6 +95,28 @@ impl VisitorMut for Rewriter {
                 ..
             } => Ok(Some(plus_one(extract(DateTimeField::Dow, (**of).clone())))),
             Expr::Function(call) => rewrite_call(call),
+            Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
+                if *unit != DateTimeField::NoDateTime =>
+            {
+                let name = Ident { span: of.span(), ..Ident::new("") };
+                let unit = string(&unit.to_string().to_lowercase());
+                Ok(Some(function(&name, "date_trunc", vec![unit, (**of).clone()])))
+            }
+            Expr::Ceil { field: CeilFloorKind::DateTimeField(unit), .. }
+                if *unit != DateTimeField::NoDateTime =>
+            {
+                let help = format!("write FLOOR(x TO {unit}) + INTERVAL '1' {unit}");
+                Err(SqlError::unsupported("CEIL to a unit of time does not run here").help(help))
+            }
+            Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+                match escape_char.take() {
+                    Some(escape) => backslashed(pattern, &escape.value).map(|escaped| {
+                        **pattern = escaped;
+                        None
+                    }),
+                    None => Ok(None),
+                }
+            }
             _ => Ok(None),
         };
         match rewritten {
@@ -103,6 +126,39 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// A pattern of LIKE whose wildcards are escaped by `escape`, with backslashes instead, which is all that
+/// DataFusion knows.
+fn backslashed(pattern: &Expr, escape: &Value) -> Result<Expr> {
+    let refused = |message: &str, help: &str| {
+        Err(SqlError::unsupported(message).at(Span::new(pattern.span())).help(help))
+    };
+    let (Value::SingleQuotedString(escape), Some(text)) = (escape, string_literal(pattern)) else {
+        let help = "write for example LIKE 'a!%%' ESCAPE '!'";
+        return refused("the pattern of LIKE with ESCAPE must be a text in quotes", help);
+    };
+    let mut escapes = escape.chars();
+    let (Some(escape), None) = (escapes.next(), escapes.next()) else {
+        return refused("ESCAPE takes one character", "write for example ESCAPE '!'");
+    };
+    let (mut escaped, mut chars) = (String::new(), text.chars());
+    while let Some(c) = chars.next() {
+        let literal = match (c == escape).then(|| chars.next()) {
+            None if c == '\\' => c,
+            None => {
+                escaped.push(c);
+                continue;
+            }
+            Some(Some(next)) if next == escape || matches!(next, '%' | '_') => next,
+            Some(_) => {
+                let help = format!("write {escape}{escape} for the character itself");
+                return refused("what ESCAPE names must stand before %, _ or itself", &help);
+            }
+        };
+        escaped.extend(['\\', literal]);
+    }
+    Ok(string(&escaped))
 }
 
 /// The plain arguments of a call, if it has no others.

@@ -2,12 +2,14 @@
 
 mod strict;
 mod strings;
+mod time_text;
 mod window;
 
 use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
 
+pub(crate) use time_text::{write_timestamps, written_timestamp};
 pub(crate) use window::{WindowBound, window_bound};
 
 /// Those that queries may call by name.

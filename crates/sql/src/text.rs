@@ -8,6 +8,7 @@ use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
 use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
 
 use crate::located::within_mark;
+use crate::scalars::written_timestamp;
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
@@ -49,6 +50,9 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         }
         Expr::TryCast(TryCast { expr, field }) => {
             format!("TRY_CAST({} AS {})", sql_text(expr), sql_type_name(field.data_type()))
+        }
+        written if let Some(time) = written_timestamp(written) => {
+            format!("CAST({} AS STRING)", sql_text(time))
         }
         Expr::ScalarFunction(call) => {
             format!("{}({})", call.name().to_uppercase(), list_text(&call.args))

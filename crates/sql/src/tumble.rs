@@ -359,8 +359,21 @@ fn constant_interval(
     let Expr::Literal(value, _) = value else { return wrong("must be a constant interval") };
     match interval_us(&value) {
         Some(Some(us)) => Ok((us, place)),
-        Some(None) => wrong("cannot be given in months or years, which differ in length"),
+        Some(None) if has_months(&value) => {
+            wrong("cannot be given in months or years, which differ in length")
+        }
+        Some(None) => {
+            wrong("must be a whole number of milliseconds, and shorter than 290,000 years")
+        }
         None => wrong("must be an interval"),
+    }
+}
+
+fn has_months(value: &ScalarValue) -> bool {
+    match value {
+        ScalarValue::IntervalYearMonth(_) => true,
+        ScalarValue::IntervalMonthDayNano(Some(interval)) => interval.months != 0,
+        _ => false,
     }
 }
 

@@ -62,6 +62,7 @@ fn arguments(text: &str) -> Option<SqlError> {
         let forms = between(rest, "Candidate functions:", "").map(|list| {
             list.trim().lines().map(|l| form(l.trim())).take(4).collect::<Vec<_>>().join(" or ")
         });
+        let forms = forms.filter(|forms| !forms.contains("USERDEFINED"));
         return Some(error.maybe_help(forms.map(|forms| format!("it takes {forms}"))));
     }
     if let Some(rest) = text.strip_prefix("Function '") {
@@ -102,7 +103,7 @@ fn upper_types(text: &str) -> String {
             return ours.into();
         }
     }
-    text.replace("Time64(ns)", "TIME").replace("Time64(µs)", "TIME").to_uppercase()
+    text.replace("TIME(9)", "TIME").replace("TIME(6)", "TIME").to_uppercase()
 }
 
 /// An operator between types that it does not go with.
@@ -212,6 +213,12 @@ fn grouping(text: &str) -> Option<SqlError> {
                 .help(format!("add {name} to GROUP BY, or aggregate it, for example MAX({name})")),
         );
     }
+    if text.starts_with("HAVING clause references: ") {
+        return Some(
+            SqlError::unsupported("HAVING goes with a GROUP BY or an aggregate")
+                .help("write WHERE for a condition on single records"),
+        );
+    }
     if text.starts_with("Aggregate functions are not allowed in the WHERE clause") {
         return Some(
             SqlError::unsupported("an aggregate cannot stand in WHERE, which sees single records")
@@ -261,6 +268,32 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
                 .help("write for example INTERVAL '10' SECOND"),
         );
     }
+    if let Some((_, rest)) = text.split_once("regex parse error:") {
+        let first_line = |text: &str| text.trim().lines().next().unwrap_or_default().to_string();
+        let pattern = first_line(rest);
+        let why = rest.rsplit_once("error: ").map_or("it is malformed".into(), |r| first_line(r.1));
+        return Some(
+            SqlError::types(format!("'{pattern}' is no regular expression: {why}")).help(
+                "a backslash before ( ) [ ] { } . * + ? | ^ $ makes it an ordinary character",
+            ),
+        );
+    }
+    if text.contains("CompiledTooBig") {
+        return Some(
+            SqlError::types("the regular expression is too large").help("repeat less in it"),
+        );
+    }
+    if let Some(number) = between(text, " overflow on abs(", ")") {
+        return Some(
+            SqlError::types(format!("there is no {} of its type", number.replace('-', "")))
+                .help("cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))"),
+        );
+    }
+    if text.contains("ate arithmetic overflow") {
+        return Some(
+            SqlError::types("the date is out of range").help("dates reach to the year 5,881,580"),
+        );
+    }
     if let Some(rest) = text.strip_prefix("Unsupported CAST from ") {
         let (from, to) = rest.split_once(" to ")?;
         let (from, to) = (with_sql_types(from), with_sql_types(to));
@@ -283,6 +316,23 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
         let data_type = with_sql_types(data_type);
         let error = format!("a condition must be BOOLEAN, and '{predicate}' is {data_type}");
         return Some(SqlError::types(error).help("compare it with something, for example x <> 0"));
+    }
+    if text.starts_with("Cannot access field at argument") {
+        let data_type = with_sql_types(between(text, ": type ", " is not").unwrap_or("this type"));
+        return Some(
+            SqlError::types(format!("a value of type {data_type} has no parts"))
+                .help("before a point stands a table: table.column"),
+        );
+    }
+    if text.starts_with("Unsupported Value '") {
+        let error = SqlError::unsupported("this way to write a constant does not run here");
+        return Some(error.help("write 1, 1.5, 'text', X'00ff', TRUE or DATE '2024-01-31'"));
+    }
+    if let Some(found) = between(text, "nvalid HexStringLiteral '", "'") {
+        return Some(
+            SqlError::types(format!("X'{found}' is no constant of bytes"))
+                .help("write two hexadecimal digits for each byte: X'00ff'"),
+        );
     }
     if let Some(qualifier) = text.strip_prefix("Invalid qualifier ") {
         return Some(SqlError::name(format!("there is no table '{qualifier}' here")));

@@ -102,11 +102,7 @@ impl Patterns {
         group: i64,
     ) -> DfResult<Option<&'a str>> {
         if !self.0.contains_key(pattern) {
-            let regex = Regex::new(pattern).map_err(|e| {
-                let reason = e.to_string();
-                let reason = reason.lines().last().unwrap_or_default().trim();
-                exec_datafusion_err!("'{pattern}' is no regular expression: {reason}")
-            })?;
+            let regex = Regex::new(pattern).map_err(|e| exec_datafusion_err!("{e}"))?;
             self.0.insert(pattern.to_string(), regex);
         }
         let Ok(group) = usize::try_from(group) else { return Ok(None) };

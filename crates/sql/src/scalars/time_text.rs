@@ -1,0 +1,79 @@
+//! Timestamps as text the way results show them and Flink has it: `2024-01-31 12:30:00.000`, all digits
+//! of the type, and a `Z` for one with a zone. DataFusion's CAST writes ISO 8601, digits as needed.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, TimeUnit};
+use arrow::util::display::FormatOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchema, Result as DfResult, exec_err};
+use datafusion_expr::{
+    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, TryCast, Volatility,
+};
+
+/// Replaces the CASTs of timestamps to text in `expr`, which is over `schema`.
+pub(crate) fn write_timestamps(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let written = expr.transform_up(|e| {
+        let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = &e else {
+            return Ok(Transformed::no(e));
+        };
+        let from_time = matches!(expr.get_type(schema)?, DataType::Timestamp(..));
+        if from_time && *field.data_type() == DataType::Utf8 {
+            return Ok(Transformed::yes(FUNCTION.call(vec![expr.as_ref().clone()])));
+        }
+        Ok(Transformed::no(e))
+    })?;
+    Ok(written.data)
+}
+
+/// What is written as text, if `expr` is such a cast.
+pub(crate) fn written_timestamp(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    call.func.inner().is::<TimeText>().then(|| call.args.first()).flatten()
+}
+
+static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(ScalarUDF::from(TimeText(Signature::any(1, Volatility::Immutable)))));
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TimeText(Signature);
+
+impl ScalarUDFImpl for TimeText {
+    fn name(&self) -> &str {
+        "time_text"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [times] = &args.args[..] else { return exec_err!("time_text takes one argument") };
+        let times = times.to_array(args.number_rows)?;
+        let DataType::Timestamp(unit, _) = times.data_type() else {
+            return exec_err!("time_text takes a timestamp");
+        };
+        let (plain, zoned) = formats(unit);
+        let format_options = FormatOptions::new()
+            .with_timestamp_format(Some(plain))
+            .with_timestamp_tz_format(Some(zoned));
+        let options = CastOptions { safe: false, format_options };
+        Ok(ColumnarValue::Array(cast_with_options(&times, &DataType::Utf8, &options)?))
+    }
+}
+
+/// chrono's formats for timestamps without and with a zone.
+fn formats(unit: &TimeUnit) -> (&'static str, &'static str) {
+    match unit {
+        TimeUnit::Second => ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%SZ"),
+        TimeUnit::Millisecond => ("%Y-%m-%d %H:%M:%S%.3f", "%Y-%m-%d %H:%M:%S%.3fZ"),
+        TimeUnit::Microsecond => ("%Y-%m-%d %H:%M:%S%.6f", "%Y-%m-%d %H:%M:%S%.6fZ"),
+        TimeUnit::Nanosecond => ("%Y-%m-%d %H:%M:%S%.9f", "%Y-%m-%d %H:%M:%S%.9fZ"),
+    }
+}
