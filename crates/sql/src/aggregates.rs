@@ -79,6 +79,14 @@ fn is_ordered(t: &DataType) -> bool {
         || matches!(t, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_))
 }
 
+/// What to aggregate instead of a value of an SQL type that an aggregate does not take.
+pub(crate) fn other_argument(sql_type: &str) -> &'static str {
+    match sql_type {
+        "INTERVAL" => "aggregate its seconds: EXTRACT(EPOCH FROM x)",
+        _ => "cast the argument, for example CAST(x AS DOUBLE)",
+    }
+}
+
 impl AggregateUDFImpl for Aggregate {
     fn name(&self) -> &str {
         self.name
@@ -105,12 +113,7 @@ impl AggregateUDFImpl for Aggregate {
         };
         if result_type(self.function, &argument).is_none() {
             let error = format!("there is no {name} of {}", sql_type_name(&argument));
-            let help = match argument {
-                DataType::Duration(_) | DataType::Interval(_) => {
-                    "aggregate its seconds: EXTRACT(EPOCH FROM x)"
-                }
-                _ => "cast the argument, for example CAST(x AS DOUBLE)",
-            };
+            let help = other_argument(&sql_type_name(&argument));
             return refused(SqlError::types(error).help(help));
         }
         Ok(vec![argument])

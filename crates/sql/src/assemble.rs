@@ -20,7 +20,7 @@ use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
 use crate::located::within_mark;
 use crate::lower::{Call, FIRED, Grouped, Places, Stage};
-use crate::scalars::write_timestamps;
+use crate::scalars::{compare_intervals, write_timestamps};
 use crate::text::sql_text;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::types::sql_type_name;
@@ -224,7 +224,7 @@ impl Assembler<'_> {
 
     fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
         let before = expr.get_type(schema.as_ref())?;
-        let expr = write_timestamps(expr.clone(), schema)?;
+        let expr = compare_intervals(write_timestamps(expr.clone(), schema)?, schema)?;
         let context = SimplifyContext::builder()
             .with_schema(schema.clone())
             .with_query_execution_start_time(Some(self.start_time))

@@ -1,5 +1,6 @@
 //! Scalar functions that DataFusion lacks, or that mean something else there.
 
+mod interval_order;
 mod strict;
 mod strings;
 mod time_text;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
 
+pub(crate) use interval_order::{compare_intervals, measured_interval};
 pub(crate) use time_text::{write_timestamps, written_timestamp};
 pub(crate) use window::{WindowBound, window_bound};
 

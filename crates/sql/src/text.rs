@@ -8,7 +8,7 @@ use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
 use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
 
 use crate::located::within_mark;
-use crate::scalars::written_timestamp;
+use crate::scalars::{measured_interval, written_timestamp};
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
@@ -51,6 +51,7 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         Expr::TryCast(TryCast { expr, field }) => {
             format!("TRY_CAST({} AS {})", sql_text(expr), sql_type_name(field.data_type()))
         }
+        measured if let Some(interval) = measured_interval(measured) => sql_text(interval),
         written if let Some(time) = written_timestamp(written) => {
             format!("CAST({} AS STRING)", sql_text(time))
         }

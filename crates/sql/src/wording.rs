@@ -57,7 +57,7 @@ fn arguments(text: &str) -> Option<SqlError> {
         let types = with_sql_types(types.strip_suffix(')').unwrap_or(types));
         let error = wrong_arguments(name, &types);
         if aggregate_named(&name.to_lowercase()).is_some() {
-            return Some(error.help("cast the argument, for example CAST(x AS DOUBLE)"));
+            return Some(error.help(crate::aggregates::other_argument(&types)));
         }
         let forms = between(rest, "Candidate functions:", "").map(|list| {
             list.trim().lines().map(|l| form(l.trim())).take(4).collect::<Vec<_>>().join(" or ")

@@ -6,7 +6,7 @@ use arrow::array::{Array, BooleanArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::nullif;
 use arrow::datatypes::DataType;
-use datafusion_common::Result as DfResult;
+use datafusion_common::{Result as DfResult, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -31,6 +31,9 @@ impl ScalarUDFImpl for Strict {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        if types.iter().any(|t| matches!(t, DataType::Interval(_))) {
+            return plan_err!("Arrow's order of intervals is not that of their lengths");
+        }
         self.0.coerce_types(types)
     }
 

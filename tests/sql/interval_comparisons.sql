@@ -1,0 +1,13 @@
+-- answer: by hand. 36 hours are more than a day, and 2 days more than 47 hours; a month is 30 days when it is compared,
+-- as in PostgreSQL and DuckDB.
+CREATE TABLE spans (k INT, began TIMESTAMP(6), ended TIMESTAMP(6), took AS ended - began > INTERVAL '1' DAY)
+WITH ('connector' = 'file', 'path' = 'data/spans.csv', 'format' = 'csv');
+
+SELECT k, ended - began > INTERVAL '1' DAY AS day, took, ended - began < INTERVAL '-2159' MINUTE AS minutes,
+       ended - began BETWEEN INTERVAL '26' HOUR AND INTERVAL '27' HOUR AS hours,
+       ended - began IN (INTERVAL '0' SECOND, INTERVAL '-36' HOUR) AS listed,
+       INTERVAL '36' HOUR > INTERVAL '1' DAY AS constant, INTERVAL '30' DAY = INTERVAL '1' MONTH AS month
+FROM spans WHERE ended - began > INTERVAL '-2' DAY OR began IS NULL;
+
+SELECT k, MAX(ended) - MIN(began) AS length, COUNT(*) AS n
+FROM spans GROUP BY k HAVING MAX(ended) - MIN(began) > INTERVAL '1' DAY;
