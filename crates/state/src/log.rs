@@ -309,9 +309,10 @@ impl Log {
             let needed = end.max(FIRST_ROWS).next_power_of_two() * row_bytes;
             return if needed > room { needed } else { 0 };
         }
-        end.div_ceil(CHUNK_ROWS).saturating_sub(self.chunks.len()).max(usize::from(self.partial()))
-            * CHUNK_ROWS
-            * row_bytes
+        let chunks = end.div_ceil(CHUNK_ROWS).saturating_sub(self.chunks.len());
+        let bytes = chunks.max(usize::from(self.partial())) * CHUNK_ROWS * row_bytes;
+        // Whole slabs, unless the pool has something left.
+        if self.chunks.len() >= SLAB_CHUNKS { bytes.next_multiple_of(SLAB_BYTES) } else { bytes }
     }
 
     /// Whether the only chunk has not its full size yet.
