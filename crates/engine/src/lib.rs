@@ -24,6 +24,7 @@ mod explain;
 pub mod expr;
 mod fire;
 mod gather;
+mod inputs;
 mod intake;
 mod job;
 mod keys;

@@ -10,10 +10,11 @@ use arrow::datatypes::SchemaRef;
 
 use millstream_state::RowLayout;
 
-use crate::aggregates::{Aggregates, Input, true_mask};
+use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::inputs::{Input, true_mask};
 use crate::intake::Stamped;
 use crate::keys::KeyCodec;
 use crate::plan::{Aggregate, Query, Tumble};

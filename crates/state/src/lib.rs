@@ -40,6 +40,7 @@
 
 mod arena;
 mod clock;
+mod filling;
 mod find;
 pub mod float_sum;
 mod fragment;

@@ -1,0 +1,118 @@
+//! What feeds the values of aggregates from one batch: their arguments, and which rows take part.
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::buffer::{BooleanBuffer, ScalarBuffer};
+use arrow::compute::{cast, prep_null_mask_filter};
+use arrow::datatypes::*;
+
+use millstream_state::{ValueKind, float_to_ordered};
+
+use crate::aggregates::Value;
+use crate::error::{Error, Result};
+
+/// An argument's values for one batch, in the form in which its value takes them.
+#[derive(Debug)]
+pub(crate) enum Values {
+    None,
+    Signed(ScalarBuffer<i64>),
+    Unsigned(ScalarBuffer<u64>),
+    Float(ScalarBuffer<f64>),
+    Wide(ScalarBuffer<i128>),
+    Bytes(ArrayRef),
+}
+
+/// Everything that feeds one value from one batch.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) values: Values,
+    /// Which rows take part; `None`: all.
+    mask: Option<BooleanBuffer>,
+}
+
+impl Input {
+    pub(crate) fn new(value: &Value, batch: &RecordBatch) -> Result<Input> {
+        let mut mask = None;
+        if let Some(filter) = &value.filter {
+            mask = Some(true_mask(&filter.evaluate(batch)?)?);
+        }
+        let mut values = Values::None;
+        if let Some(argument) = &value.argument {
+            let array = argument.evaluate(batch)?;
+            if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
+                mask = Some(mask.map_or(nulls.inner().clone(), |m| &m & nulls.inner()));
+            }
+            if value.kind != ValueKind::Count {
+                values = Values::new(value, &array)?;
+            }
+        }
+        Ok(Input { values, mask })
+    }
+
+    /// The positions of the block that take part.
+    pub(crate) fn pick<'p>(&self, rows: &[u32], picks: &'p mut Vec<u32>) -> Option<&'p [u32]> {
+        let mask = self.mask.as_ref()?;
+        picks.clear();
+        for (k, row) in rows.iter().enumerate() {
+            if mask.value(*row as usize) {
+                picks.push(k as u32);
+            }
+        }
+        Some(picks)
+    }
+}
+
+/// A boolean column as a mask in which NULL is false.
+pub(crate) fn true_mask(array: &ArrayRef) -> Result<BooleanBuffer> {
+    let Some(booleans) = array.as_boolean_opt() else {
+        if *array.data_type() == DataType::Null {
+            return Ok(BooleanBuffer::new_unset(array.len()));
+        }
+        return Err(Error::Internal(format!("a filter of type {}", array.data_type())));
+    };
+    let mask = match booleans.null_count() {
+        0 => booleans.values().clone(),
+        _ => prep_null_mask_filter(booleans).values().clone(),
+    };
+    Ok(mask)
+}
+
+impl Values {
+    fn new(value: &Value, array: &ArrayRef) -> Result<Values> {
+        use ValueKind::*;
+        let data_type = &value.argument_type;
+        let as_type = |to: DataType| -> Result<ArrayRef> {
+            if *array.data_type() == to { Ok(array.clone()) } else { Ok(cast(array, &to)?) }
+        };
+        let signed = |array: ArrayRef| array.as_primitive::<Int64Type>().values().clone();
+        Ok(match value.kind {
+            Count => Values::None,
+            SumInt if *data_type == DataType::UInt64 => {
+                Values::Unsigned(array.as_primitive::<UInt64Type>().values().clone())
+            }
+            SumInt => Values::Signed(signed(as_type(DataType::Int64)?)),
+            SumFloat => {
+                let array = as_type(DataType::Float64)?;
+                Values::Float(array.as_primitive::<Float64Type>().values().clone())
+            }
+            SumDecimal | Min128 | Max128 => {
+                Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
+            }
+            MinBytes | MaxBytes => Values::Bytes(array.clone()),
+            Min64 | Max64 => Values::Signed(match data_type {
+                DataType::UInt64 => {
+                    let values = array.as_primitive::<UInt64Type>().values();
+                    values.iter().map(|v| (v ^ 1 << 63) as i64).collect()
+                }
+                DataType::Float32 | DataType::Float64 => {
+                    let array = as_type(DataType::Float64)?;
+                    let values = array.as_primitive::<Float64Type>().values();
+                    values.iter().map(|v| float_to_ordered(*v)).collect()
+                }
+                DataType::Date32 | DataType::Time32(_) => {
+                    signed(cast(&as_type(DataType::Int32)?, &DataType::Int64)?)
+                }
+                _ => signed(as_type(DataType::Int64)?),
+            }),
+        })
+    }
+}
