@@ -131,8 +131,9 @@ pub trait QueuePair: Send {
     fn connect(&mut self, peer: &Endpoint) -> Result<()>;
 
     /// The peer's region as memory of this process, where there is such a thing (`shm`) and the peer
-    /// allows writing. What is written there needs no posting to be in place, but only a posted write
-    /// that follows (of a footer, say) makes it visible in order.
+    /// allows writing. What is stored there is in place without posting; the peer sees it in order if
+    /// it is followed by an aligned word stored with release ordering, or by a posted write. It does
+    /// not wait for work that was posted before.
     fn window(&mut self, peer: &RemoteRegion) -> Result<Option<Region>> {
         let _ = peer;
         Ok(None)

@@ -3,7 +3,7 @@
 
 /// The words of a side's block that the hand-over is about.
 pub(crate) trait Words {
-    /// Stores how much this side has sent, where the peer can read it.
+    /// Stores how much this side has sent, where the peer can read it; in no order but the fence's.
     fn announce(&self, count: u64);
     /// Orders what was stored before with what is loaded after (sequentially consistent).
     fn fence(&self);

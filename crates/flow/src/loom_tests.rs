@@ -61,7 +61,7 @@ impl Ring {
 
 impl Words for Ring {
     fn announce(&self, count: u64) {
-        self.announced.store(count, SeqCst);
+        self.announced.store(count, Relaxed);
     }
 
     fn fence(&self) {
@@ -69,7 +69,7 @@ impl Words for Ring {
     }
 
     fn peer_parked(&self) -> bool {
-        self.parked.load(SeqCst) != 0
+        self.parked.load(Relaxed) != 0
     }
 }
 

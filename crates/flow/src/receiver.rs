@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_fabric::setup::Hello;
-use millstream_fabric::{Access, Events, Fabric, Operation, Region, Source, WorkRequest};
+use millstream_fabric::{Access, Events, Fabric, Region};
 
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::sender::{Position, check_parameters, hello, mismatch};
 use crate::settings::{Notification, Settings};
-use crate::side::{CREDIT, Fresh, HEARTBEAT, Side};
+use crate::side::{Fresh, HEARTBEAT, Side};
 use crate::stats::Stats;
 
 /// A receiver that has not met its sender yet.
@@ -216,13 +216,7 @@ impl<F: Fabric> Receiver<F> {
             return Ok(());
         }
         let asleep = self.side.announce(self.released);
-        let count = self.released.to_ne_bytes();
-        let write = WorkRequest::new(Operation::Write {
-            source: Source::Inline(&count),
-            to: self.side.peer_count_address()?,
-            immediate: asleep.then_some(CREDIT),
-        });
-        self.side.post(&mut [write], true)?;
+        self.side.tell_count(self.released, asleep)?;
         self.returned = self.released;
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! The producer's side.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_fabric::setup::Hello;
 use millstream_fabric::{
-    Access, Events, Fabric, QueuePair, Region, RemoteRegion, Source, WorkRequest,
+    Access, Events, Fabric, Operation, QueuePair, Region, RemoteRegion, Source, WorkRequest,
 };
 
 use crate::error::{Error, Result};
@@ -270,34 +271,51 @@ impl<F: Fabric> Sender<F> {
     #[inline]
     fn send(&mut self, footer: Footer, tag: u64) -> Result<()> {
         let settings = &self.side.settings;
-        let (offset, slot_bytes) = (self.position.offset, settings.slot_bytes);
-        let footer_at = offset + settings.payload_bytes();
+        let footer_at = self.position.offset + settings.payload_bytes();
         let always = settings.notification == Notification::Immediate;
-        let batch = settings.credit_batch();
         let word = footer.encode(self.position.lap());
-        self.ring.word(footer_at).store(tag, std::sync::atomic::Ordering::Relaxed);
+        self.ring.word(footer_at).store(tag, Ordering::Relaxed);
         let asleep = self.side.announce(self.sent + 1);
-        let immediate = (asleep || always).then_some(SLOT);
-
-        self.unsignalled += 1;
-        let signal = self.unsignalled >= batch;
-        let bytes = footer.bytes as usize;
         if self.in_place {
-            // Everything is there but the word that says so, which is released behind it.
-            let word = word.to_ne_bytes();
-            let last = WorkRequest::new(millstream_fabric::Operation::Write {
-                source: Source::Inline(&word),
-                to: self.peer_ring.at(footer_at as u64 + 8, 8)?,
-                immediate,
-            });
-            self.side.post(&mut [last], signal)?;
-            self.sent_slot(bytes, signal);
+            self.send_in_place(footer_at + 8, word, asleep)?;
+        } else {
+            self.ring.word(footer_at + 8).store(word, Ordering::Relaxed);
+            self.send_copy(footer.bytes as usize, (asleep || always).then_some(SLOT))?;
+        }
+        self.position.advance();
+        self.sent += 1;
+        self.side.stats.messages += 1;
+        self.side.stats.bytes += u64::from(footer.bytes);
+        Ok(())
+    }
+
+    /// Everything is in the peer's ring but the word that says so, which is released behind it.
+    #[inline]
+    fn send_in_place(&mut self, at: usize, word: u64, asleep: bool) -> Result<()> {
+        if !asleep && self.side.may_store()? {
+            self.ring.word(at).store(word, Ordering::Release);
             return Ok(());
         }
-        self.ring.word(footer_at + 8).store(word, std::sync::atomic::Ordering::Relaxed);
+        let word = word.to_ne_bytes();
+        let last = WorkRequest::new(Operation::Write {
+            source: Source::Inline(&word),
+            to: self.peer_ring.at(at as u64, 8)?,
+            immediate: asleep.then_some(SLOT),
+        });
+        self.side.post(&mut [last], true)
+    }
+
+    /// Writes the slot to the peer's ring: whole, or if it is less than half full as two chained writes.
+    #[inline]
+    fn send_copy(&mut self, bytes: usize, immediate: Option<u32>) -> Result<()> {
+        let settings = &self.side.settings;
+        let (offset, slot_bytes) = (self.position.offset, settings.slot_bytes);
+        self.unsignalled += 1;
+        let signal = self.unsignalled >= settings.credit_batch();
         let whole = bytes >= slot_bytes / 2;
+        let footer_at = offset + settings.payload_bytes();
         let (from, length) = if whole { (offset, slot_bytes) } else { (footer_at, FOOTER_BYTES) };
-        let last = WorkRequest::new(millstream_fabric::Operation::Write {
+        let last = WorkRequest::new(Operation::Write {
             source: Source::Region { region: &self.ring, offset: from, bytes: length },
             to: self.peer_ring.at(from as u64, length as u64)?,
             immediate,
@@ -306,23 +324,13 @@ impl<F: Fabric> Sender<F> {
             self.side.post(&mut [last], signal)?;
         } else {
             let source = Source::Region { region: &self.ring, offset, bytes };
-            let payload =
-                WorkRequest::write(source, self.peer_ring.at(offset as u64, bytes as u64)?);
-            self.side.post(&mut [payload, last], signal)?;
+            let to = self.peer_ring.at(offset as u64, bytes as u64)?;
+            self.side.post(&mut [WorkRequest::write(source, to), last], signal)?;
         }
-        self.sent_slot(bytes, signal);
-        Ok(())
-    }
-
-    #[inline]
-    fn sent_slot(&mut self, bytes: usize, signalled: bool) {
-        self.position.advance();
-        self.sent += 1;
-        self.side.stats.messages += 1;
-        self.side.stats.bytes += bytes as u64;
-        if signalled {
+        if signal {
             self.unsignalled = 0;
         }
+        Ok(())
     }
 
     /// One step of ending the stream in order. Returns whether the receiver has processed everything

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use millstream_fabric::{
     Access, Completion, CompletionQueue, Destination, Fabric, Kind, Operation, QueuePair, Receive,
-    Region, RemoteAddress, RemoteRegion, Source, State, Status, WorkRequest,
+    Region, RemoteRegion, Source, State, Status, WorkRequest,
 };
 
 use crate::error::{Error, Result};
@@ -56,6 +56,8 @@ pub(crate) struct Side<F: Fabric> {
     pub(crate) pair: F::QueuePair,
     control: Region,
     peer_control: RemoteRegion,
+    /// The peer's block, where this process can reach it.
+    window: Option<Region>,
     pub(crate) stats: Stats,
     /// Requests posted, and how many of them are known to be done.
     posted: u64,
@@ -77,7 +79,7 @@ struct Block<'a>(&'a Region);
 impl Words for Block<'_> {
     #[inline]
     fn announce(&self, count: u64) {
-        self.0.word(OWN_COUNT).store(count, Ordering::SeqCst);
+        self.0.word(OWN_COUNT).store(count, Ordering::Relaxed);
     }
 
     #[inline]
@@ -87,7 +89,7 @@ impl Words for Block<'_> {
 
     #[inline]
     fn peer_parked(&self) -> bool {
-        self.0.word(PEER_PARKED).load(Ordering::SeqCst) != 0
+        self.0.word(PEER_PARKED).load(Ordering::Relaxed) != 0
     }
 }
 
@@ -125,6 +127,7 @@ impl<F: Fabric> Fresh<F> {
             });
         }
         self.pair.connect(&peer.endpoint)?;
+        let window = self.pair.window(&peer_control)?;
         let answered = self.fabric.now();
         Ok(Side {
             fabric: self.fabric,
@@ -133,6 +136,7 @@ impl<F: Fabric> Fresh<F> {
             pair: self.pair,
             control: self.control,
             peer_control,
+            window,
             stats: Stats::default(),
             posted: 0,
             completed: 0,
@@ -158,9 +162,28 @@ impl<F: Fabric> Side<F> {
         self.control.word(PEER_COUNT)
     }
 
-    /// Where our counter stands in the peer's block.
-    pub(crate) fn peer_count_address(&self) -> Result<RemoteAddress> {
-        Ok(self.peer_control.at(PEER_COUNT as u64, 8)?)
+    /// Puts our counter into the peer's block; a peer that is asleep is woken.
+    pub(crate) fn tell_count(&mut self, count: u64, asleep: bool) -> Result<()> {
+        if !asleep && self.may_store()? && let Some(window) = &self.window {
+            window.word(PEER_COUNT).store(count, Ordering::Release);
+            return Ok(());
+        }
+        let count = count.to_ne_bytes();
+        let write = WorkRequest::new(Operation::Write {
+            source: Source::Inline(&count),
+            to: self.peer_control.at(PEER_COUNT as u64, 8)?,
+            immediate: asleep.then_some(CREDIT),
+        });
+        self.post(&mut [write], true)
+    }
+
+    /// Whether a store through a window comes in order: nothing that was posted is still to be done.
+    #[inline]
+    pub(crate) fn may_store(&mut self) -> Result<bool> {
+        if !self.is_quiet() {
+            self.poll()?;
+        }
+        Ok(self.is_quiet())
     }
 
     /// Announces the count and returns whether the peer has to be woken for it.

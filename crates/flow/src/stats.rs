@@ -13,7 +13,8 @@ pub struct Stats {
     pub polls: u64,
     /// How often this side was about to sleep.
     pub parks: u64,
-    /// Write requests posted (of slots, credit and flags).
+    /// Write requests posted (of slots, credit and flags). Over shared memory slots and credit are
+    /// stored and not posted, unless they wake the peer.
     pub writes: u64,
     /// Of them, those that woke the peer or told it with an immediate value.
     pub immediates: u64,

@@ -1,5 +1,6 @@
 //! What a reliable connection does when all is well.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::ends::{Ends, SIZES, into, receive, source};
@@ -384,6 +385,8 @@ fn window<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     ends.a.post(&[request.signalled(1)]).map_err(text)?;
     good(&bed.completions(&mut ends.a_queue, 1)?[0], 1, Kind::Write)?;
     ensure(bytes_of(&ends.remote, 100, 1000)? == data, || "the bytes differ".into())?;
+    window.word(16).store(77, Ordering::Release);
+    same("a word stored", ends.remote.word(16).load(Ordering::Acquire), 77)?;
     let closed = bed.b.allocate(4096, Access::LOCAL).map_err(text)?;
     let found = ends.a.window(&closed.remote()).map_err(text)?;
     ensure(found.is_none(), || "a window to a closed region".into())

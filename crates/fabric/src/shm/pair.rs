@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -414,6 +414,8 @@ impl Shared {
             }
             Operation::Send { source, .. } => send_into(engine, source, receive),
             Operation::Read { into, from } => {
+                // A processor may read before its own earlier writes are seen; a card does not.
+                fence(Ordering::SeqCst);
                 match resolve(engine, *from, into.bytes as u64, Need::Read) {
                     Some(start) => {
                         let to = into.region.as_ptr().wrapping_add(into.offset);
