@@ -65,6 +65,7 @@ impl<F: Fabric> ReceiverSetup<F> {
             position,
             released: 0,
             returned: 0,
+            credits: 0,
             empty_looks: 0,
             ended: false,
         })
@@ -82,9 +83,14 @@ pub struct Receiver<F: Fabric> {
     released: u64,
     /// Of them, those the sender has been told of.
     returned: u64,
+    /// How often since a completion was asked for.
+    credits: u32,
     empty_looks: u32,
     ended: bool,
 }
+
+/// So many credits are posted for one completion; a send queue has room for more.
+const CREDITS_PER_COMPLETION: u32 = 4;
 
 /// What a receiver found.
 pub enum Received<'a, F: Fabric> {
@@ -216,7 +222,10 @@ impl<F: Fabric> Receiver<F> {
             return Ok(());
         }
         let asleep = self.side.announce(self.released);
-        self.side.tell_count(self.released, asleep)?;
+        // Its completion frees the queue's entries; at the end it shows that the sender knows.
+        self.credits = (self.credits + 1) % CREDITS_PER_COMPLETION;
+        let confirm = self.ended || self.credits == 0;
+        self.side.tell_count(self.released, asleep, confirm)?;
         self.returned = self.released;
         Ok(())
     }
@@ -244,7 +253,7 @@ impl<F: Fabric> Receiver<F> {
                 self.side.unpark()?;
                 return Ok(Received::Empty);
             }
-            if waited < self.side.settings.spin {
+            if waited < self.side.spin() {
                 continue;
             }
             if self.park()? && !self.is_ready()? {

@@ -253,7 +253,7 @@ impl<F: Fabric> Sender<F> {
                 self.side.unpark()?;
                 return Err(Error::TimedOut { what });
             }
-            if waited >= self.side.settings.spin && self.park()? && !ready(self)? {
+            if waited >= self.side.spin() && self.park()? && !ready(self)? {
                 events.wait((timeout - waited).min(HEARTBEAT))?;
             }
         }

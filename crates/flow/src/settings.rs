@@ -26,14 +26,16 @@ pub struct Settings {
     pub slot_bytes: usize,
     /// How the consumer learns of slots.
     pub notification: Notification,
-    /// How long a blocking call looks again and again before it sleeps.
+    /// How long a blocking call looks again and again before it sleeps; ten times as long where that
+    /// does the network card's work
+    /// ([`Limits::progress_by_polling`](millstream_fabric::Limits::progress_by_polling)).
     pub spin: Duration,
     /// Patience of the connection.
     pub timing: Timing,
 }
 
 impl Default for Settings {
-    /// 8 slots of 64 KiB (paper, section 8.3.2), footers, 20 µs of spinning.
+    /// 8 slots of 64 KiB (paper, section 8.3.2), footers, spinning for 20 µs.
     fn default() -> Self {
         Settings {
             slots: 8,

@@ -39,6 +39,9 @@ const ASKING: u64 = 1 << 63;
 /// a network card notices a peer's end only when it waits for an answer.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);
 
+/// Where polling does the card's work a side spins so many times as long.
+const SPIN_BY_POLLING: u32 = 10;
+
 /// How far a side is on its way to sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parking {
@@ -162,10 +165,13 @@ impl<F: Fabric> Side<F> {
         self.control.word(PEER_COUNT)
     }
 
-    /// Puts our counter into the peer's block; a peer that is asleep is woken.
-    pub(crate) fn tell_count(&mut self, count: u64, asleep: bool) -> Result<()> {
-        if !asleep && self.may_store()? && let Some(window) = &self.window {
-            window.word(PEER_COUNT).store(count, Ordering::Release);
+    /// Puts our counter into the peer's block; a peer that is asleep is woken. With `confirm` its completion
+    /// will tell that it is there.
+    pub(crate) fn tell_count(&mut self, count: u64, asleep: bool, confirm: bool) -> Result<()> {
+        if self.window.is_some() && !asleep && self.may_store()? {
+            if let Some(window) = &self.window {
+                window.word(PEER_COUNT).store(count, Ordering::Release);
+            }
             return Ok(());
         }
         let count = count.to_ne_bytes();
@@ -174,7 +180,7 @@ impl<F: Fabric> Side<F> {
             to: self.peer_control.at(PEER_COUNT as u64, 8)?,
             immediate: asleep.then_some(CREDIT),
         });
-        self.post(&mut [write], true)
+        self.post(&mut [write], confirm || asleep || self.window.is_some())
     }
 
     /// Whether a store through a window comes in order: nothing that was posted is still to be done.
@@ -346,6 +352,13 @@ impl<F: Fabric> Side<F> {
         self.post(&mut [WorkRequest::write(Source::Inline(&zero), flag)], true)?;
         self.parking = Parking::Awake;
         Ok(())
+    }
+
+    /// How long to look again and again before sleeping. Where polling does the card's work, going to
+    /// sleep means to wait for a thread that does it.
+    pub(crate) fn spin(&self) -> Duration {
+        let by_polling = self.fabric.limits().progress_by_polling;
+        self.settings.spin * if by_polling { SPIN_BY_POLLING } else { 1 }
     }
 
     /// Looks between two polls of the completion queue, while there is nothing.

@@ -12,15 +12,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::frame::{FrameKind, GREETING_BYTES, Greeting, answer};
-use super::incoming::{Arriving, Brought, Incoming, Reader, status_of};
+use super::incoming::{Incoming, status_of};
 use super::pair::Shared;
-use super::{Device, PATIENCE};
+use super::reader::{Arriving, Brought, Reader};
+use super::{CLOSING, Device, PATIENCE};
 use crate::queue::lock;
 
 /// Connections that have not said who they are, or whose pair is not connected yet.
 const STRANGERS_MAX: usize = 256;
-/// Heartbeats and time-outs are looked at so often.
-const TICK: Duration = Duration::from_millis(10);
+/// Heartbeats and time-outs are looked at so often if nothing else happens.
+const TICK: Duration = Duration::from_millis(50);
 /// So long after a worker's last poll the thread takes over.
 const STEP_BACK: Duration = Duration::from_millis(1);
 
@@ -60,25 +61,29 @@ impl Outgoing {
     }
 
     fn turn(&mut self) {
-        loop {
+        let mut more = true;
+        while more && !self.gone {
             match self.reader.read(&self.socket) {
                 Brought::Nothing => return,
-                Brought::End => {
-                    self.gone = true;
-                    return;
+                Brought::End => self.gone = true,
+                Brought::Bytes { all, .. } => {
+                    self.process();
+                    more = !all;
                 }
-                Brought::Something => {}
             }
+        }
+    }
+
+    /// Takes the answers that have come.
+    fn process(&mut self) {
+        while !self.gone {
             if self.reader.message_complete() {
                 self.pair.acknowledged(self.answers);
             }
             match self.reader.take_header() {
-                None => {}
+                None => return,
                 Some(Some(frame)) if self.begin(&frame) => {}
-                Some(_) => {
-                    self.gone = true;
-                    return;
-                }
+                Some(_) => self.gone = true,
             }
         }
     }
@@ -160,10 +165,16 @@ impl Card {
         let now = Instant::now();
         let waits = self.strangers.iter().any(|stranger| stranger.known.is_some())
             || self.incoming.iter().any(|incoming| incoming.events() & libc::POLLIN == 0);
-        if now.saturating_duration_since(self.ticked) >= TICK || waits {
+        if now.saturating_duration_since(self.ticked) >= CLOSING || waits {
             self.ticked = now;
             self.tick(device, now);
         }
+    }
+
+    /// When the thread has to look even if nothing comes.
+    fn patience(&self) -> Duration {
+        let closing = self.outgoing.iter().any(|outgoing| outgoing.pair.is_closing());
+        if closing { CLOSING } else { TICK }
     }
 
     fn serve(&mut self, device: &Arc<Device>) {
@@ -313,7 +324,7 @@ pub(super) fn run(device: &Arc<Device>) {
             let mut card = lock(&device.card);
             card.list(device);
             polls.extend_from_slice(&card.polls);
-            TICK
+            card.patience()
         };
         let (count, wait_ms) = (polls.len() as libc::nfds_t, wait.as_millis() as i32);
         // SAFETY: the array has as many entries as are named.

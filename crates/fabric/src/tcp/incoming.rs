@@ -3,182 +3,21 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::MESSAGE_BYTES;
-use super::frame::{Frame, FrameKind, HEADER_BYTES};
+use super::frame::{Frame, FrameKind};
 use super::pair::Shared;
+use super::reader::{Arriving, Brought, Memory, Reader};
 use crate::keys::{KeyTable, Need, Target};
-use crate::memory::Region;
 use crate::work::Status;
 
 /// A peer that does not take its answers is not read from beyond this.
 const REPLIES_MAX: usize = 8 << 20;
-/// Most calls for one connection before the others have their turn.
-const CALLS: usize = 16;
-
-/// Memory that bytes are received into, kept mapped.
-enum Memory {
-    None,
-    Target(Target),
-    Region(Region, usize),
-}
-
-impl Memory {
-    fn start(&self) -> *mut u8 {
-        match self {
-            Memory::None => std::ptr::null_mut(),
-            Memory::Target(target) => target.start(),
-            Memory::Region(region, offset) => region.as_ptr().wrapping_add(*offset),
-        }
-    }
-}
-
-/// Bytes that go straight from the socket to where they belong, the last 8 of them held back until
-/// all others are there.
-pub(super) struct Arriving {
-    memory: Memory,
-    /// Bytes that go straight there.
-    body: usize,
-    /// Bytes in all.
-    total: usize,
-    got: usize,
-    tail: [u8; 8],
-}
-
-impl Arriving {
-    fn new(memory: Memory, total: usize) -> Arriving {
-        let end = (memory.start() as usize).wrapping_add(total);
-        let body = if total >= 8 && end.is_multiple_of(8) { total - 8 } else { total };
-        Arriving { memory, body, total, got: 0, tail: [0; 8] }
-    }
-
-    pub(super) fn into_region(region: Region, offset: usize, total: usize) -> Arriving {
-        Arriving::new(Memory::Region(region, offset), total)
-    }
-
-    fn is_complete(&self) -> bool {
-        self.got == self.total
-    }
-
-    /// Releases the held back bytes.
-    fn release(&self) {
-        if self.body < self.total {
-            let last = u64::from_ne_bytes(self.tail);
-            let word = self.memory.start().wrapping_add(self.body).cast::<u64>();
-            // SAFETY: the last 8 of the checked bytes, aligned since their end is, alive with `memory`.
-            unsafe { AtomicU64::from_ptr(word) }.store(last, Ordering::Release);
-        } else {
-            std::sync::atomic::fence(Ordering::Release);
-        }
-    }
-}
-
-/// Reads headers and bytes from a socket, as much per call as there is.
-pub(super) struct Reader {
-    header: [u8; HEADER_BYTES],
-    filled: usize,
-    arriving: Option<Arriving>,
-}
-
-/// What a call brought.
-pub(super) enum Brought {
-    /// Nothing is there now.
-    Nothing,
-    /// Something, perhaps a whole header or message.
-    Something,
-    /// The stream has ended.
-    End,
-}
-
-impl Reader {
-    pub(super) fn new() -> Reader {
-        Reader { header: [0; HEADER_BYTES], filled: 0, arriving: None }
-    }
-
-    /// One system call.
-    pub(super) fn read(&mut self, socket: &TcpStream) -> Brought {
-        let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 3];
-        let mut count = 0;
-        let mut add = |start: *mut u8, bytes: usize| {
-            if bytes > 0 {
-                parts[count] = libc::iovec { iov_base: start.cast(), iov_len: bytes };
-                count += 1;
-            }
-        };
-        if let Some(arriving) = &mut self.arriving {
-            let got = arriving.got.min(arriving.body);
-            add(arriving.memory.start().wrapping_add(got), arriving.body - got);
-            let held = arriving.got - got;
-            let tail = arriving.total - arriving.body;
-            add(arriving.tail.as_mut_ptr().wrapping_add(held), tail - held);
-        }
-        add(self.header.as_mut_ptr().wrapping_add(self.filled), HEADER_BYTES - self.filled);
-        // SAFETY: zeros are an empty message header.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = count;
-        // SAFETY: the parts lie in memory that was checked for this message, in the tail, and in the
-        // header; all are alive.
-        let got =
-            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        match usize::try_from(got) {
-            Ok(0) => Brought::End,
-            Ok(got) => {
-                self.count(got);
-                Brought::Something
-            }
-            Err(_) => match io::Error::last_os_error().kind() {
-                io::ErrorKind::WouldBlock => Brought::Nothing,
-                io::ErrorKind::Interrupted => Brought::Something,
-                _ => Brought::End,
-            },
-        }
-    }
-
-    fn count(&mut self, mut got: usize) {
-        if let Some(arriving) = &mut self.arriving {
-            let taken = got.min(arriving.total - arriving.got);
-            arriving.got += taken;
-            got -= taken;
-        }
-        self.filled += got;
-    }
-
-    /// Whether a message's bytes have all come; they are released then.
-    pub(super) fn message_complete(&mut self) -> bool {
-        match &self.arriving {
-            Some(arriving) if arriving.is_complete() => {
-                arriving.release();
-                self.arriving = None;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether bytes of a message are still to come.
-    pub(super) fn is_arriving(&self) -> bool {
-        self.arriving.is_some()
-    }
-
-    /// A whole header: `Some(None)` if it is impossible.
-    pub(super) fn take_header(&mut self) -> Option<Option<Frame>> {
-        if self.filled < HEADER_BYTES || self.is_arriving() {
-            return None;
-        }
-        self.filled = 0;
-        Some(Frame::decode(&self.header, MESSAGE_BYTES))
-    }
-
-    /// The bytes that follow go here.
-    pub(super) fn expect(&mut self, arriving: Arriving) {
-        self.arriving = Some(arriving);
-    }
-}
+/// So much is read from one connection before the others have their turn, and before a worker that does
+/// the card's work sees what has come.
+const TURN_BYTES: usize = 128 * 1024;
 
 /// A peer's connection, joined to the pair it called.
 pub(super) struct Incoming {
@@ -221,9 +60,10 @@ impl Incoming {
         }
     }
 
-    /// What to poll its socket for.
+    /// What to poll its socket for. Nothing is read while something that has come waits.
     pub(super) fn events(&self) -> i16 {
-        let reads = self.waiting.is_none() && self.replies.len() < REPLIES_MAX;
+        let reads =
+            self.waiting.is_none() && self.replies.len() < REPLIES_MAX && !self.reader.has_header();
         let writes = self.replied < self.replies.len();
         (if reads { libc::POLLIN } else { 0 }) | (if writes { libc::POLLOUT } else { 0 })
     }
@@ -234,23 +74,20 @@ impl Incoming {
             self.gone = true;
             return;
         }
-        for _ in 0..CALLS {
-            if let Some(frame) = self.waiting.take() {
-                self.begin(frame, keys);
-                if self.waiting.is_some() {
-                    break;
-                }
-            }
-            if self.gone || self.replies.len() >= REPLIES_MAX {
-                break;
-            }
+        self.process(keys);
+        let mut bytes = 0;
+        while bytes < TURN_BYTES
+            && !self.gone
+            && self.waiting.is_none()
+            && self.replies.len() < REPLIES_MAX
+        {
             match self.reader.read(&self.socket) {
                 Brought::Nothing => break,
-                Brought::End => {
-                    self.gone = true;
-                    break;
+                Brought::End => self.gone = true,
+                Brought::Bytes { got, all } => {
+                    self.process(keys);
+                    bytes += if all { TURN_BYTES } else { got };
                 }
-                Brought::Something => self.process(keys),
             }
         }
         if self.owes {
@@ -271,23 +108,29 @@ impl Incoming {
         }
     }
 
+    /// Executes what has come, until something is missing or has to wait.
     fn process(&mut self, keys: &KeyTable) {
-        if self.reader.message_complete()
-            && let Some(frame) = self.current.take()
-        {
-            self.complete(&frame);
+        if let Some(frame) = self.waiting.take() {
+            self.begin(frame, true, keys);
         }
-        match self.reader.take_header() {
-            None => {}
-            Some(_) if self.draining.is_some() => {}
-            Some(Some(frame)) => self.begin(frame, keys),
-            // Not our protocol: nothing more can be understood.
-            Some(None) => self.gone = true,
+        while !self.gone && self.waiting.is_none() && self.replies.len() < REPLIES_MAX {
+            if self.reader.message_complete()
+                && let Some(frame) = self.current.take()
+            {
+                self.complete(&frame);
+            }
+            match self.reader.take_header() {
+                None => return,
+                Some(_) if self.draining.is_some() => {}
+                Some(Some(frame)) => self.begin(frame, false, keys),
+                // Not our protocol: nothing more can be understood.
+                Some(None) => self.gone = true,
+            }
         }
     }
 
-    /// A request's header is there.
-    fn begin(&mut self, frame: Frame, keys: &KeyTable) {
+    /// A request's header is there; `again` if it has waited for a receive.
+    fn begin(&mut self, frame: Frame, again: bool, keys: &KeyTable) {
         let bytes = frame.bytes as usize;
         let takes_receive = frame.kind == FrameKind::Send || frame.immediate.is_some();
         let mut receive = None;
@@ -298,7 +141,7 @@ impl Incoming {
                     self.gone = true;
                     return;
                 }
-                self.wait(frame);
+                self.wait(frame, again);
                 return;
             }
         }
@@ -338,8 +181,8 @@ impl Incoming {
         }
     }
 
-    fn wait(&mut self, frame: Frame) {
-        if self.waiting.is_none() {
+    fn wait(&mut self, frame: Frame, again: bool) {
+        if !again {
             self.told_waiting = Instant::now();
             self.replies.extend_from_slice(&Frame::new(FrameKind::NotReady).encode());
         }

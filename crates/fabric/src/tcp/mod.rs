@@ -14,6 +14,7 @@ mod card;
 mod frame;
 mod incoming;
 mod pair;
+mod reader;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

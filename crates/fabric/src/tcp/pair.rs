@@ -467,6 +467,10 @@ impl Shared {
         lock(&self.engine).closing.get_or_insert_with(Instant::now);
     }
 
+    pub(super) fn is_closing(&self) -> bool {
+        lock(&self.engine).closing.is_some()
+    }
+
     /// The connection is gone.
     pub(super) fn lost(&self) {
         self.fail(&mut lock(&self.engine), Status::PeerLost);

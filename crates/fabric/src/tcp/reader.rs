@@ -1,0 +1,206 @@
+//! Reading a stream: bytes of messages go straight to where they belong, headers and small messages through
+//! a buffer, many with one call.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::MESSAGE_BYTES;
+use super::frame::{Frame, HEADER_BYTES};
+use crate::keys::Target;
+use crate::memory::Region;
+
+/// Bytes that are read ahead.
+const AHEAD_BYTES: usize = 32 * 1024;
+/// After a message of up to this length more is read ahead than a header: copying what follows, if it
+/// is like it, costs less than a call for each.
+const SMALL_BYTES: usize = 8 * 1024;
+
+/// Memory that bytes are received into, kept mapped.
+pub(super) enum Memory {
+    None,
+    Target(Target),
+    Region(Region, usize),
+}
+
+impl Memory {
+    fn start(&self) -> *mut u8 {
+        match self {
+            Memory::None => std::ptr::null_mut(),
+            Memory::Target(target) => target.start(),
+            Memory::Region(region, offset) => region.as_ptr().wrapping_add(*offset),
+        }
+    }
+}
+
+/// Bytes that go straight from the socket to where they belong, the last 8 of them held back until
+/// all others are there.
+pub(super) struct Arriving {
+    memory: Memory,
+    /// Bytes that go straight there.
+    body: usize,
+    /// Bytes in all.
+    total: usize,
+    got: usize,
+    tail: [u8; 8],
+}
+
+impl Arriving {
+    pub(super) fn new(memory: Memory, total: usize) -> Arriving {
+        let end = (memory.start() as usize).wrapping_add(total);
+        let body = if total >= 8 && end.is_multiple_of(8) { total - 8 } else { total };
+        Arriving { memory, body, total, got: 0, tail: [0; 8] }
+    }
+
+    pub(super) fn into_region(region: Region, offset: usize, total: usize) -> Arriving {
+        Arriving::new(Memory::Region(region, offset), total)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.got == self.total
+    }
+
+    /// Where the next bytes go: first those that go straight there, then those held back.
+    fn room(&mut self) -> [(*mut u8, usize); 2] {
+        let straight = self.got.min(self.body);
+        let held = self.got - straight;
+        let body = self.memory.start().wrapping_add(straight);
+        let tail = self.tail.as_mut_ptr().wrapping_add(held);
+        // What has no memory has no body.
+        [(body, self.body - straight), (tail, self.total - self.body - held)]
+    }
+
+    /// Takes what it can of bytes that came ahead of it; returns how many.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        for (start, room) in self.room() {
+            let part = &bytes[taken..][..room.min(bytes.len() - taken)];
+            // SAFETY: the room is checked memory that is alive, or the tail; `bytes` is the reader's.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), start, part.len()) };
+            taken += part.len();
+        }
+        self.got += taken;
+        taken
+    }
+
+    /// Releases the held back bytes.
+    fn release(&self) {
+        if self.body < self.total {
+            let last = u64::from_ne_bytes(self.tail);
+            let word = self.memory.start().wrapping_add(self.body).cast::<u64>();
+            // SAFETY: the last 8 of the checked bytes, aligned since their end is, alive with `memory`.
+            unsafe { AtomicU64::from_ptr(word) }.store(last, Ordering::Release);
+        } else {
+            std::sync::atomic::fence(Ordering::Release);
+        }
+    }
+}
+
+/// Reads headers and bytes from a socket, as much per call as there is.
+pub(super) struct Reader {
+    ahead: Box<[u8]>,
+    /// What of it has been read and not been used.
+    from: usize,
+    to: usize,
+    arriving: Option<Arriving>,
+    /// Whether the last message was small.
+    small: bool,
+}
+
+/// What a call brought.
+pub(super) enum Brought {
+    /// Nothing is there now.
+    Nothing,
+    /// So many bytes, perhaps 0; `all` if that was all there is.
+    Bytes { got: usize, all: bool },
+    /// The stream has ended.
+    End,
+}
+
+impl Reader {
+    pub(super) fn new() -> Reader {
+        let ahead = vec![0; AHEAD_BYTES].into();
+        Reader { ahead, from: 0, to: 0, arriving: None, small: true }
+    }
+
+    /// One system call. Only when all that has come is used, but for a part of a header.
+    pub(super) fn read(&mut self, socket: &TcpStream) -> Brought {
+        self.ahead.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+        let ahead = if self.small { AHEAD_BYTES } else { HEADER_BYTES.max(self.to) };
+        let [body, tail] = match &mut self.arriving {
+            Some(arriving) => arriving.room(),
+            None => [(std::ptr::null_mut(), 0); 2],
+        };
+        let header = (self.ahead[self.to..].as_mut_ptr(), ahead - self.to);
+        let room = [body, tail, header];
+        let mut parts =
+            room.map(|(start, bytes)| libc::iovec { iov_base: start.cast(), iov_len: bytes });
+        // SAFETY: zeros are an empty message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len();
+        // SAFETY: the parts lie in memory that was checked for this message, in the tail, and in the
+        // buffer; all are alive.
+        let got =
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        match usize::try_from(got) {
+            Ok(0) => Brought::End,
+            Ok(got) => {
+                self.count(got);
+                let asked = room.iter().map(|(_, bytes)| bytes).sum::<usize>();
+                Brought::Bytes { got, all: got < asked }
+            }
+            Err(_) => match io::Error::last_os_error().kind() {
+                io::ErrorKind::WouldBlock => Brought::Nothing,
+                io::ErrorKind::Interrupted => Brought::Bytes { got: 0, all: false },
+                _ => Brought::End,
+            },
+        }
+    }
+
+    fn count(&mut self, mut got: usize) {
+        if let Some(arriving) = &mut self.arriving {
+            let taken = got.min(arriving.total - arriving.got);
+            arriving.got += taken;
+            got -= taken;
+        }
+        self.to += got;
+    }
+
+    /// Whether a message's bytes have all come; they are released then.
+    pub(super) fn message_complete(&mut self) -> bool {
+        match &self.arriving {
+            Some(arriving) if arriving.is_complete() => {
+                arriving.release();
+                self.arriving = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a whole header has come and was not taken.
+    pub(super) fn has_header(&self) -> bool {
+        self.arriving.is_none() && self.to - self.from >= HEADER_BYTES
+    }
+
+    /// A whole header: `Some(None)` if it is impossible.
+    pub(super) fn take_header(&mut self) -> Option<Option<Frame>> {
+        if self.arriving.is_some() {
+            return None;
+        }
+        let header = self.ahead[self.from..self.to].first_chunk()?;
+        let frame = Frame::decode(header, MESSAGE_BYTES);
+        self.from += HEADER_BYTES;
+        Some(frame)
+    }
+
+    /// The bytes that follow go here.
+    pub(super) fn expect(&mut self, mut arriving: Arriving) {
+        self.small = arriving.total <= SMALL_BYTES;
+        self.from += arriving.take(&self.ahead[self.from..self.to]);
+        self.arriving = Some(arriving);
+    }
+}
