@@ -21,7 +21,7 @@ use crate::{Failure, SettingArguments, report};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream; or `channel`, between two threads
     #[arg(value_name = "WORKLOAD")]
     workload: String,
     /// Records to generate [default: the workload's]
@@ -48,6 +48,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: Option<u64>,
+    #[command(flatten)]
+    channel: crate::channel::Channel,
     #[command(flatten)]
     settings: SettingArguments,
 }
@@ -80,6 +82,9 @@ impl Sink for VerifySink {
 
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if self.workload == "channel" {
+            return self.channel.run(self.json);
+        }
         let mut settings = Settings::default();
         apply_settings(&self.settings, |key, value| settings.set(key, value))?;
         self.refuse_what_does_not_apply()?;
@@ -88,14 +93,17 @@ impl Bench {
         }
         let workload = Workload::from_name(&self.workload).ok_or_else(|| {
             let names = Workload::names();
-            let like = millstream::closest(&self.workload, names.into_iter().chain(["latency"]));
+            let like = millstream::closest(
+                &self.workload,
+                names.into_iter().chain(["latency", "channel"]),
+            );
             usage(&match like {
                 Some(name) => format!(
                     "there is no workload '{}'\n  help: did you mean '{name}'?",
                     self.workload
                 ),
                 None => format!(
-                    "there is no workload '{}'\n  help: use one of {}, latency",
+                    "there is no workload '{}'\n  help: use one of {}, latency, channel",
                     self.workload,
                     names.join(", ")
                 ),

@@ -4,6 +4,8 @@
 //! failed, 2 wrong usage or SQL, 130 interrupted.
 
 mod bench;
+mod channel;
+mod fabric;
 mod report;
 mod run;
 
@@ -45,6 +47,8 @@ enum Command {
     },
     /// Run a benchmark workload on data generated in memory, and check the answer
     Bench(bench::Bench),
+    /// List fabrics (shared memory, TCP, RDMA), their devices and limits
+    Fabric,
 }
 
 #[derive(clap::Args)]
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Bench(bench) => bench.run(),
+        Command::Fabric => fabric::list(),
     });
     match result.unwrap_or_else(|panic| Err(run::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,

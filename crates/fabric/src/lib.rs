@@ -25,6 +25,7 @@ mod queue;
 pub mod setup;
 pub mod shm;
 pub mod sim;
+pub mod survey;
 pub mod tcp;
 pub mod verbs;
 mod words;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use millstream_fabric::conformance::{Bed, Skip, run};
+use millstream_fabric::survey::survey;
 use millstream_fabric::verbs::{Options, Verbs, devices};
 use millstream_fabric::{Error, Fabric, Provider};
 
@@ -74,4 +75,25 @@ fn what_is_asked_for_is_opened_or_the_reason_said() {
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
         assert!(error.to_string().starts_with(reason), "{error}");
     }
+}
+
+/// What `millstream fabric` says of RDMA.
+fn listed() -> String {
+    let found = survey().into_iter().rfind(|found| found.provider == Provider::Verbs);
+    found.expect("verbs are always listed").to_string()
+}
+
+#[test]
+#[ignore = "needs an RDMA device: make test-rdma"]
+fn the_device_is_listed() {
+    let text = listed();
+    let start = "verbs: available (rxe0 port 1, RoCE v2, GID ::ffff:10.77.0.1";
+    assert!(text.starts_with(start), "{text}");
+}
+
+#[test]
+#[ignore = "needs the driver and no device: make test-rdma"]
+fn no_device_is_listed() {
+    let text = listed();
+    assert!(text.starts_with("verbs: RDMA: not available: no device"), "{text}");
 }

@@ -96,6 +96,21 @@ struct Failures {
 }
 
 impl Verbs {
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.0.context.name().name
+    }
+
+    /// The port in use.
+    pub fn port(&self) -> u8 {
+        self.0.port_number
+    }
+
+    /// Place of its address in the port's GID table; InfiniBand may do without.
+    pub fn gid_index(&self) -> Option<u8> {
+        self.0.gid_index()
+    }
+
     /// Opens a device.
     pub fn open(options: &Options) -> Result<Verbs> {
         let names = match &options.device {

@@ -1,0 +1,20 @@
+//! `millstream fabric`: which fabrics this machine has, and what they can do.
+
+use millstream_fabric::survey::survey;
+
+use crate::Failure;
+use crate::run::{fail, print};
+
+/// Lists providers, devices and their limits. RDMA may be missing; nothing else may.
+pub(crate) fn list() -> Result<(), Failure> {
+    let found = survey();
+    for one in &found {
+        print(&one.to_string())?;
+    }
+    match found.iter().filter(|one| one.is_missing()).count() {
+        0 => Ok(()),
+        missing => {
+            Err(fail(&format!("{missing} of the fabrics that every machine has cannot be used")))
+        }
+    }
+}
