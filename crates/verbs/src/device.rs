@@ -1,4 +1,4 @@
-//! Devices: what there is, what they can do, what happens to them.
+//! Devices: what there is, and what they can do.
 
 use std::ffi::CStr;
 use std::fs::OpenOptions;
@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{check, non_null};
+use crate::event::AsyncEvent;
 use crate::library::Library;
+use crate::port::{GidEntry, Port};
 use crate::raw::*;
 use crate::wait::{set_nonblocking, wait_readable};
 use crate::{Error, Unavailable};
@@ -293,191 +295,6 @@ impl DeviceLimits {
     }
 }
 
-/// A port: its state and limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// The state as in the InfiniBand standard: 1 down, 2 initialising, 3 armed, 4 active.
-    pub state: u32,
-    /// The largest payload of a packet in use.
-    pub mtu: Mtu,
-    /// The largest message, in bytes.
-    pub message_bytes_max: u32,
-    /// The local identifier (InfiniBand); 0 on Ethernet.
-    pub lid: u16,
-    /// Whether the link is Ethernet (RoCE), which needs a GID in every address.
-    pub ethernet: bool,
-}
-
-impl Port {
-    /// Whether traffic can flow.
-    pub fn is_active(&self) -> bool {
-        self.state == 4
-    }
-
-    fn from_raw(raw: &ibv_port_attr) -> Port {
-        Port {
-            state: raw.state,
-            mtu: Mtu::from_raw(raw.active_mtu),
-            message_bytes_max: raw.max_msg_sz,
-            lid: raw.lid,
-            ethernet: raw.link_layer == 2,
-        }
-    }
-}
-
-/// The largest payload of a packet. UD messages are one packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mtu {
-    /// 256 bytes.
-    B256 = 1,
-    /// 512 bytes.
-    B512 = 2,
-    /// 1024 bytes.
-    B1024 = 3,
-    /// 2048 bytes.
-    B2048 = 4,
-    /// 4096 bytes.
-    B4096 = 5,
-}
-
-impl Mtu {
-    /// In bytes.
-    pub fn bytes(self) -> usize {
-        128 << self as usize
-    }
-
-    /// What the library's number means; a number it should not give is the smallest.
-    pub(crate) fn from_raw(raw: u32) -> Mtu {
-        match raw {
-            5.. => Mtu::B4096,
-            4 => Mtu::B2048,
-            3 => Mtu::B1024,
-            2 => Mtu::B512,
-            _ => Mtu::B256,
-        }
-    }
-}
-
-/// A global identifier: an InfiniBand port's, or on Ethernet an IPv6 address or a mapped IPv4 one.
-pub type Gid = [u8; 16];
-
-/// An entry of a port's GID table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GidEntry {
-    /// The identifier.
-    pub gid: Gid,
-    /// Its place in the port's table.
-    pub index: u8,
-    /// The port.
-    pub port: u8,
-    /// The protocol it is for.
-    pub kind: GidKind,
-}
-
-/// The protocol that a GID is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GidKind {
-    /// InfiniBand.
-    InfiniBand,
-    /// RoCE version 1: on Ethernet, not routable.
-    RoceV1,
-    /// RoCE version 2: on UDP.
-    RoceV2,
-}
-
-impl GidEntry {
-    fn from_raw(raw: &ibv_gid_entry) -> GidEntry {
-        GidEntry {
-            gid: raw.gid.raw,
-            index: raw.gid_index as u8,
-            port: raw.port_num as u8,
-            kind: match raw.gid_type {
-                0 => GidKind::InfiniBand,
-                1 => GidKind::RoceV1,
-                _ => GidKind::RoceV2,
-            },
-        }
-    }
-}
-
-/// Something that happened to a device, not to one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AsyncEvent {
-    /// What it happened to.
-    pub source: EventSource,
-    /// Its number in `enum ibv_event_type`.
-    pub number: u32,
-    /// The library's words for it.
-    pub description: String,
-}
-
-/// What an event happened to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventSource {
-    /// The queue pair of that number.
-    QueuePair(u32),
-    /// The completion queue of that tag.
-    CompletionQueue(usize),
-    /// The shared receive queue of that tag.
-    SharedReceiveQueue(usize),
-    /// The port of that number.
-    Port(u8),
-    /// The whole device.
-    Device,
-}
-
-impl AsyncEvent {
-    /// A completion queue overflowed, or is broken.
-    pub const COMPLETION_QUEUE_ERROR: u32 = 0;
-    /// A queue pair failed in a way that no completion can report.
-    pub const QUEUE_PAIR_FATAL: u32 = 1;
-    /// A request that came from the peer was invalid.
-    pub const QUEUE_PAIR_REQUEST_ERROR: u32 = 2;
-    /// A request that came from the peer violated access rights.
-    pub const QUEUE_PAIR_ACCESS_ERROR: u32 = 3;
-    /// A port came up.
-    pub const PORT_ACTIVE: u32 = 9;
-    /// A port went down.
-    pub const PORT_ERROR: u32 = 10;
-    /// A shared receive queue holds fewer requests than its limit.
-    pub const SHARED_RECEIVE_QUEUE_LIMIT: u32 = 15;
-    /// A queue pair in the error state will take no more from its shared receive queue.
-    pub const LAST_REQUEST_REACHED: u32 = 16;
-
-    /// # Safety
-    ///
-    /// `raw` was filled by `ibv_get_async_event` and not acknowledged yet.
-    unsafe fn from_raw(library: &Library, raw: &ibv_async_event) -> AsyncEvent {
-        // SAFETY: as the caller promises.
-        let source = unsafe { EventSource::from_raw(raw) };
-        // SAFETY: the library returns a C string that lives forever, for any number.
-        let description = unsafe { CStr::from_ptr((library.ibv_event_type_str)(raw.event_type)) };
-        AsyncEvent {
-            source,
-            number: raw.event_type,
-            description: description.to_string_lossy().into_owned(),
-        }
-    }
-}
-
-impl EventSource {
-    /// # Safety
-    ///
-    /// The member that belongs to the event's type is set, and what it points to is alive.
-    unsafe fn from_raw(raw: &ibv_async_event) -> EventSource {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match raw.event_type {
-                1..=7 | 16 => EventSource::QueuePair((*raw.element.qp).qp_num),
-                0 => EventSource::CompletionQueue((*raw.element.cq).cq_context as usize),
-                14 | 15 => EventSource::SharedReceiveQueue((*raw.element.srq).srq_context as usize),
-                9..=13 | 17 | 18 => EventSource::Port(raw.element.port_num as u8),
-                _ => EventSource::Device,
-            }
-        }
-    }
-}
-
 impl std::os::fd::AsFd for Context {
     /// [`Context::async_fd`].
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -488,31 +305,5 @@ impl std::os::fd::AsFd for Context {
 impl AsRawFd for Context {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.async_fd().as_raw_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_of_queue_pairs_name_them() {
-        // Soft-RoCE sends none of these, so the library's part is played here.
-        // SAFETY: all zero is a value of this plain structure of numbers and pointers.
-        let mut pair = unsafe { std::mem::zeroed::<ibv_qp>() };
-        pair.qp_num = 77;
-        for event_type in [AsyncEvent::QUEUE_PAIR_FATAL, AsyncEvent::LAST_REQUEST_REACHED] {
-            let raw = ibv_async_event { element: ibv_async_element { qp: &mut pair }, event_type };
-            // SAFETY: the member for these types is set to a queue pair that is alive.
-            assert_eq!(unsafe { EventSource::from_raw(&raw) }, EventSource::QueuePair(77));
-        }
-    }
-
-    #[test]
-    fn mtu_in_bytes() {
-        // The InfiniBand standard's five sizes.
-        let sizes = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096].map(Mtu::bytes);
-        assert_eq!(sizes, [256, 512, 1024, 2048, 4096]);
-        assert_eq!((1..=5).map(|n| Mtu::from_raw(n).bytes()).collect::<Vec<_>>(), sizes);
     }
 }

@@ -56,25 +56,27 @@
 mod completion;
 mod device;
 mod error;
+mod event;
 #[cfg(test)]
 mod layout;
 mod library;
 mod memory;
+mod path;
+mod port;
 mod queue_pair;
 mod raw;
+mod shared_receives;
 mod wait;
 mod work;
 
 pub use completion::{Completion, CompletionChannel, CompletionQueue, Operation, Status};
-pub use device::{
-    AsyncEvent, Atomics, Context, DeviceLimits, DeviceName, EventSource, Gid, GidEntry, GidKind,
-    Mtu, Port, devices,
-};
+pub use device::{Atomics, Context, DeviceLimits, DeviceName, devices};
 pub use error::{Error, PostError, Unavailable};
+pub use event::{AsyncEvent, EventSource};
 pub use memory::{Access, Memory, MemoryRegion, Pages, ProtectionDomain, RemoteAddress};
-pub use queue_pair::{
-    AddressHandle, Capacity, Path, Peer, QueuePair, QueuePairOptions, Retries, SharedReceiveQueue,
-    State, Transport,
-};
+pub use path::{AddressHandle, Path};
+pub use port::{Gid, GidEntry, GidKind, Mtu, Port};
+pub use queue_pair::{Capacity, Peer, QueuePair, QueuePairOptions, Retries, State, Transport};
+pub use shared_receives::SharedReceiveQueue;
 pub use wait::wait_readable;
 pub use work::{InlineData, ReceiveRequest, SendRequest, Sge};

@@ -1,6 +1,6 @@
-//! Queue pairs, shared receive queues, address handles.
+//! Queue pairs.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::error::{check, non_null};
 use crate::raw::*;
 use crate::work::{link_receives, link_sends, place_of};
 use crate::{
-    Access, CompletionQueue, Context, Error, Gid, Mtu, PostError, ProtectionDomain, ReceiveRequest,
-    SendRequest,
+    Access, CompletionQueue, Context, Error, Mtu, Path, PostError, ProtectionDomain,
+    ReceiveRequest, SendRequest, SharedReceiveQueue,
 };
 
 /// The room of a queue pair.
@@ -384,40 +384,6 @@ impl State {
     }
 }
 
-/// How packets get to a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Path {
-    /// This side's port.
-    pub port: u8,
-    /// The place of this side's GID in its port's table.
-    pub gid_index: u8,
-    /// The peer's GID; needed on Ethernet, and across InfiniBand subnets.
-    pub gid: Option<Gid>,
-    /// The peer's local identifier (InfiniBand); 0 on Ethernet.
-    pub lid: u16,
-    /// The service level: a class of traffic.
-    pub service_level: u8,
-}
-
-impl Path {
-    fn to_raw(self) -> ibv_ah_attr {
-        let grh = self.gid.map(|raw| ibv_global_route {
-            dgid: ibv_gid { raw },
-            sgid_index: self.gid_index,
-            hop_limit: 64,
-            ..Default::default()
-        });
-        ibv_ah_attr {
-            is_global: u8::from(grh.is_some()),
-            grh: grh.unwrap_or_default(),
-            dlid: self.lid,
-            sl: self.service_level,
-            port_num: self.port,
-            ..Default::default()
-        }
-    }
-}
-
 /// The other end of a reliable connection, for [`QueuePair::connect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -449,112 +415,4 @@ pub struct Retries {
     pub count: u8,
     /// How often to try again when no receive was posted, 0 to 6; 7 is forever.
     pub receiver_not_ready: u8,
-}
-
-/// A receive queue that several queue pairs take from.
-pub struct SharedReceiveQueue {
-    raw: NonNull<ibv_srq>,
-    domain: Arc<ProtectionDomain>,
-}
-
-// SAFETY: libibverbs' objects may be used from any thread, several at a time.
-unsafe impl Send for SharedReceiveQueue {}
-// SAFETY: as above.
-unsafe impl Sync for SharedReceiveQueue {}
-
-impl SharedReceiveQueue {
-    /// A queue with room for that many receives of that many pieces. `tag` names it in events.
-    pub fn new(
-        domain: &Arc<ProtectionDomain>,
-        receives: u32,
-        pieces: u32,
-        tag: usize,
-    ) -> Result<Arc<SharedReceiveQueue>, Error> {
-        let mut attributes = ibv_srq_init_attr {
-            srq_context: tag as *mut c_void,
-            attr: ibv_srq_attr { max_wr: receives, max_sge: pieces, srq_limit: 0 },
-        };
-        // SAFETY: the domain is alive; the tag is never followed as a pointer.
-        let raw = unsafe {
-            (domain.context.library.ibv_create_srq)(domain.raw.as_ptr(), &mut attributes)
-        };
-        let raw = non_null("ibv_create_srq", raw)?;
-        Ok(Arc::new(SharedReceiveQueue { raw, domain: domain.clone() }))
-    }
-
-    /// Asks for one event when fewer than that many receives are left.
-    pub fn set_limit(&self, receives: u32) -> Result<(), Error> {
-        let mut attributes = ibv_srq_attr { srq_limit: receives, ..Default::default() };
-        // SAFETY: the queue is alive, the attributes are readable.
-        let code = unsafe {
-            let modify = self.domain.context.library.ibv_modify_srq;
-            modify(self.raw.as_ptr(), &mut attributes, IBV_SRQ_LIMIT)
-        };
-        check("ibv_modify_srq", code)
-    }
-
-    /// The room it has, in receives, and the limit that is set; 0 if none.
-    pub fn capacity_and_limit(&self) -> Result<(u32, u32), Error> {
-        let mut attributes = ibv_srq_attr::default();
-        // SAFETY: the queue is alive, the attributes are writable.
-        let code = unsafe {
-            (self.domain.context.library.ibv_query_srq)(self.raw.as_ptr(), &mut attributes)
-        };
-        check("ibv_query_srq", code)?;
-        Ok((attributes.max_wr, attributes.srq_limit))
-    }
-
-    /// Posts a list of receives.
-    #[inline]
-    pub fn post_receive(&self, requests: &mut [ReceiveRequest<'_>]) -> Result<(), PostError> {
-        let first = link_receives(requests);
-        if first.is_null() {
-            return Ok(());
-        }
-        let mut bad = null_mut();
-        // SAFETY: as for `QueuePair::post_send`.
-        let code = unsafe {
-            let ops = &(*self.raw.as_ref().context).ops;
-            (ops.post_srq_recv)(self.raw.as_ptr(), first, &mut bad)
-        };
-        check("ibv_post_srq_recv", code)
-            .map_err(|error| PostError { posted: place_of(requests, bad), error })
-    }
-}
-
-impl Drop for SharedReceiveQueue {
-    fn drop(&mut self) {
-        // SAFETY: queue pairs hold an `Arc` to their shared queue, so none is left.
-        unsafe { (self.domain.context.library.ibv_destroy_srq)(self.raw.as_ptr()) };
-    }
-}
-
-/// The address of a peer's port, for UD sends.
-pub struct AddressHandle {
-    pub(crate) raw: NonNull<ibv_ah>,
-    domain: Arc<ProtectionDomain>,
-}
-
-// SAFETY: libibverbs' objects may be used from any thread, several at a time.
-unsafe impl Send for AddressHandle {}
-// SAFETY: as above.
-unsafe impl Sync for AddressHandle {}
-
-impl AddressHandle {
-    /// A handle for that path.
-    pub fn new(domain: &Arc<ProtectionDomain>, path: &Path) -> Result<AddressHandle, Error> {
-        let mut attributes = path.to_raw();
-        // SAFETY: the domain is alive, the attributes are readable.
-        let raw =
-            unsafe { (domain.context.library.ibv_create_ah)(domain.raw.as_ptr(), &mut attributes) };
-        Ok(AddressHandle { raw: non_null("ibv_create_ah", raw)?, domain: domain.clone() })
-    }
-}
-
-impl Drop for AddressHandle {
-    fn drop(&mut self) {
-        // SAFETY: made once, destroyed once. The user answers for sends under way, which may then
-        // be lost.
-        unsafe { (self.domain.context.library.ibv_destroy_ah)(self.raw.as_ptr()) };
-    }
 }

@@ -13,6 +13,7 @@
 mod layout;
 mod link;
 mod pair;
+mod pending;
 mod service;
 
 use std::os::fd::AsRawFd;

@@ -39,6 +39,8 @@
 
 mod model;
 mod pair;
+mod request;
+mod target;
 mod ud;
 mod world;
 

@@ -15,6 +15,7 @@ mod frame;
 mod incoming;
 mod pair;
 mod reader;
+mod request;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

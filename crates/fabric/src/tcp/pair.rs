@@ -10,17 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::frame::{Frame, FrameKind, HEADER_BYTES};
-use super::{Device, INLINE_BYTES};
+use super::Device;
+use super::frame::{Frame, FrameKind};
+use super::request::Work;
 use crate::contract::State;
 use crate::error::{Error, Result};
 use crate::memory::Region;
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
-use crate::work::{
-    Completion, Destination, Kind, Operation, QueueSizes, Receive, Rejected, Source, Status,
-    Timing, WorkRequest,
-};
+use crate::work::{Completion, Kind, QueueSizes, Receive, Rejected, Status, Timing, WorkRequest};
 
 /// Parts of one system call: header and bytes of so many requests.
 const PARTS: usize = 32;
@@ -76,104 +74,6 @@ pub(super) struct PostedReceive {
 impl PostedReceive {
     fn room(&self) -> usize {
         self.buffer.as_ref().map_or(0, |(_, _, bytes)| *bytes)
-    }
-}
-
-struct Work {
-    id: u64,
-    signalled: bool,
-    /// `None`: a question whether the peer is there.
-    kind: Option<Kind>,
-    header: [u8; HEADER_BYTES],
-    payload: Payload,
-    into: Option<(Region, usize, usize)>,
-}
-
-enum Payload {
-    None,
-    Region(Region, usize, usize),
-    Inline([u8; INLINE_BYTES], usize),
-}
-
-impl Payload {
-    fn new(source: &Source<'_>) -> Payload {
-        match *source {
-            Source::Region { region, offset, bytes } => {
-                Payload::Region(region.clone(), offset, bytes)
-            }
-            Source::Inline(slice) => {
-                let mut bytes = [0; INLINE_BYTES];
-                bytes[..slice.len()].copy_from_slice(slice);
-                Payload::Inline(bytes, slice.len())
-            }
-        }
-    }
-
-    fn part(&self) -> (*const u8, usize) {
-        match self {
-            Payload::None => (std::ptr::null(), 0),
-            Payload::Region(region, offset, bytes) => {
-                (region.as_ptr().wrapping_add(*offset), *bytes)
-            }
-            Payload::Inline(bytes, length) => (bytes.as_ptr(), *length),
-        }
-    }
-}
-
-impl Work {
-    fn new(request: &WorkRequest<'_>) -> Work {
-        let keep = |into: &Destination<'_>| Some((into.region.clone(), into.offset, into.bytes));
-        let length = |source: &Source<'_>| source.bytes() as u32;
-        let (mut frame, payload, into) = match &request.operation {
-            Operation::Write { source, to, immediate } => {
-                let mut frame = Frame::new(FrameKind::Write);
-                frame.bytes = length(source);
-                frame.immediate = *immediate;
-                (frame.key, frame.address) = (to.key, to.address);
-                (frame, Payload::new(source), None)
-            }
-            Operation::Send { source, immediate } => {
-                let mut frame = Frame::new(FrameKind::Send);
-                frame.bytes = length(source);
-                frame.immediate = *immediate;
-                (frame, Payload::new(source), None)
-            }
-            Operation::Read { into, from } => {
-                let mut frame = Frame::new(FrameKind::Read);
-                frame.bytes = into.bytes as u32;
-                (frame.key, frame.address) = (from.key, from.address);
-                (frame, Payload::None, keep(into))
-            }
-            Operation::FetchAdd { into, at, add } => {
-                let mut frame = Frame::new(FrameKind::FetchAdd);
-                (frame.key, frame.address, frame.first) = (at.key, at.address, *add);
-                (frame, Payload::None, keep(into))
-            }
-            Operation::CompareSwap { into, at, expected, new } => {
-                let mut frame = Frame::new(FrameKind::CompareSwap);
-                (frame.key, frame.address) = (at.key, at.address);
-                (frame.first, frame.second) = (*expected, *new);
-                (frame, Payload::None, keep(into))
-            }
-        };
-        frame.signalled = request.signalled;
-        Work {
-            id: request.id,
-            signalled: request.signalled,
-            kind: Some(request.operation.kind()),
-            header: frame.encode(),
-            payload,
-            into,
-        }
-    }
-
-    fn ping() -> Work {
-        let header = Frame::new(FrameKind::Ping).encode();
-        Work { id: 0, signalled: false, kind: None, header, payload: Payload::None, into: None }
-    }
-
-    fn bytes(&self) -> usize {
-        HEADER_BYTES + self.payload.part().1
     }
 }
 
@@ -555,8 +455,7 @@ fn send_some(socket: &OwnedFd, engine: &Engine) -> io::Result<usize> {
     let mut count = 0;
     let mut skip = engine.sent_bytes;
     for work in engine.work.iter().skip(engine.sent).take(PARTS / 2) {
-        let header = (work.header.as_ptr(), HEADER_BYTES);
-        for (start, bytes) in [header, work.payload.part()] {
+        for (start, bytes) in work.parts() {
             let skipped = skip.min(bytes);
             skip -= skipped;
             if bytes > skipped {
