@@ -24,6 +24,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     type QueuePair: QueuePair;
     /// An unreliable datagram queue pair (UD).
     type Datagram: Datagram;
+    /// Receives that several reliable connections take from (a shared receive queue).
+    type SharedReceives: SharedReceives;
 
     /// Which provider it is.
     fn provider(&self) -> Provider;
@@ -67,6 +69,21 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         &self,
         send: &Self::CompletionQueue,
         receive: &Self::CompletionQueue,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<Self::QueuePair>;
+
+    /// A shared receive queue of at least `entries` entries.
+    fn shared_receives(&self, entries: u32) -> Result<Self::SharedReceives>;
+
+    /// A reliable connection that takes its receives from `shared`, as its sends and writes with
+    /// immediate values arrive; `sizes.receive` means nothing, and posting receives at the pair itself is
+    /// refused. If it fails, receives that nobody has taken stay for the others.
+    fn queue_pair_sharing(
+        &self,
+        send: &Self::CompletionQueue,
+        receive: &Self::CompletionQueue,
+        shared: &Self::SharedReceives,
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<Self::QueuePair>;
@@ -153,6 +170,13 @@ pub trait QueuePair: Send {
     /// Ends the connection: outstanding work is flushed, and the peer's side fails, with `verbs` and `sim`
     /// when it next waits for an answer.
     fn fail(&mut self);
+}
+
+/// Receives that several reliable connections take from, in the order of posting; completions say
+/// which connection took one. Used by one thread at a time. Its pairs keep it alive.
+pub trait SharedReceives: Send {
+    /// Posts buffers.
+    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected>;
 }
 
 /// An unreliable datagram queue pair: messages may be lost, repeated and reordered, but not

@@ -13,6 +13,7 @@ use crate::memory::Region;
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
 use crate::setup::Token;
+use crate::soft::SocketAddress;
 use crate::work::{
     Completion, DATAGRAM_HEADER_BYTES, Kind, Limits, Outgoing, QueueSizes, Receive, Source, Status,
     check_source,
@@ -86,13 +87,8 @@ impl<P: Member> SharedDatagram<P> {
         self.used.fetch_sub(entries, Ordering::AcqRel);
     }
 
-    /// Sends one datagram to the socket address of this length.
-    pub(crate) fn post<A>(
-        &self,
-        address: *const libc::sockaddr,
-        length: libc::socklen_t,
-        request: &Outgoing<'_, A>,
-    ) -> Result<()> {
+    /// Sends one datagram.
+    pub(crate) fn post<A>(&self, to: &SocketAddress, request: &Outgoing<'_, A>) -> Result<()> {
         check_source(&request.source, self.device, &self.limits)?;
         let bytes = request.source.bytes();
         if bytes > self.limits.datagram_bytes {
@@ -106,7 +102,7 @@ impl<P: Member> SharedDatagram<P> {
             return Err(Error::QueueFull);
         }
         self.used.fetch_add(1, Ordering::AcqRel);
-        self.send(address, length, request);
+        self.send(to, request);
         let mut inner = lock(&self.inner);
         if !request.signalled {
             inner.unsignalled += 1;
@@ -124,12 +120,8 @@ impl<P: Member> SharedDatagram<P> {
     }
 
     /// Whatever goes wrong, the datagram is lost, as datagrams may be.
-    fn send<A>(
-        &self,
-        address: *const libc::sockaddr,
-        length: libc::socklen_t,
-        request: &Outgoing<'_, A>,
-    ) {
+    fn send<A>(&self, to: &SocketAddress, request: &Outgoing<'_, A>) {
+        let (address, length) = to.parts();
         let mut header = [0; WIRE_HEADER_BYTES];
         header[..32].copy_from_slice(self.token.bytes());
         header[32..36].copy_from_slice(&self.number.to_le_bytes());

@@ -25,13 +25,14 @@ mod queue;
 pub mod setup;
 pub mod shm;
 pub mod sim;
+mod soft;
 pub mod survey;
 pub mod tcp;
 pub mod verbs;
 mod words;
 mod work;
 
-pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
+pub use contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, SharedReceives, State};
 pub use endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 pub use error::{Error, Result};
 pub use memory::{Access, Region, RemoteAddress, RemoteRegion};

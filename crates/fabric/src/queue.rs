@@ -12,7 +12,7 @@ use crate::words::Bell;
 use crate::work::Completion;
 
 /// A queue pair, as its completion queues see it.
-pub(crate) trait Member: Sized {
+pub trait Member: Send + Sync + Sized + 'static {
     /// Its number.
     fn number(&self) -> u32;
     /// Called when a queue is polled: does what the owner has to do.
@@ -127,7 +127,7 @@ impl Sleep {
 }
 
 /// A completion queue; a pair may keep completions of receives to itself until they are polled.
-pub(crate) struct Queue<P> {
+pub struct Queue<P> {
     entries: Mutex<Entries>,
     attached: Mutex<Attached<P>>,
     pub(crate) sleep: Option<Arc<Sleep>>,

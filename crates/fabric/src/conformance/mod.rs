@@ -8,6 +8,7 @@ mod datagram;
 mod ends;
 mod errors;
 mod reliable;
+mod shared;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -82,6 +83,7 @@ fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     let mut all: Vec<(&'static str, Check<F>)> = Vec::new();
     all.extend(reliable::checks::<F>());
     all.extend(errors::checks::<F>());
+    all.extend(shared::checks::<F>());
     all.extend(datagram::checks::<F>());
     all
 }

@@ -23,6 +23,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
         ("a read brings the peer's bytes", read::<F>),
         ("a send fills the next receive", send::<F>),
         ("a send waits for a receive", send_waits::<F>),
+        ("a write behind one that waits for a receive waits too", waits_behind::<F>),
         ("fetch-and-add returns the old value", fetch_add::<F>),
         ("compare-and-swap swaps only what it expected", compare_swap::<F>),
         ("operations of all kinds keep their order", mixed_order::<F>),
@@ -242,6 +243,24 @@ fn send_waits<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
     good(&bed.completions(&mut ends.a_queue, 1)?[0], 1, Kind::Send)?;
     good(&bed.completions(&mut ends.b_queue, 1)?[0], 2, Kind::Receive)?;
     same("bytes", bytes_of(&ends.remote, 0, 4)?, b"late".to_vec())
+}
+
+fn waits_behind<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
+    let mut ends = Ends::new(bed)?;
+    let to = ends.remote.remote();
+    let (first, second) = (to.at(0, 5).map_err(text)?, to.at(64, 6).map_err(text)?);
+    ends.a
+        .post(&[
+            WorkRequest::write_immediate(Source::Inline(b"first"), first, 1),
+            WorkRequest::write(Source::Inline(b"second"), second).signalled(2),
+        ])
+        .map_err(text)?;
+    bed.nothing(&mut ends.a_queue)?;
+    same("bytes of the second", bytes_of(&ends.remote, 64, 6)?, vec![0; 6])?;
+    ends.b.post_receive(&[Receive { id: 3, buffer: None }]).map_err(text)?;
+    good(&bed.completions(&mut ends.a_queue, 1)?[0], 2, Kind::Write)?;
+    good(&bed.completions(&mut ends.b_queue, 1)?[0], 3, Kind::ReceiveWrite)?;
+    same("bytes of the second", bytes_of(&ends.remote, 64, 6)?, b"second".to_vec())
 }
 
 fn fetch_add<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {

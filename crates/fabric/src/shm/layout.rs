@@ -5,8 +5,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::words::{LINE_BYTES, Words, map_words, new_words};
+use crate::work::{Destination, Receive};
 
 /// Which of a device's regions exist: a word per region, holding its key while it lives. A peer that
 /// has a region mapped looks here before every use.
@@ -58,16 +59,43 @@ pub(super) struct SharedReceive {
     pub(super) bytes: u64,
 }
 
+impl SharedReceive {
+    /// A receive as peers see it. Its buffer has to belong to device `device`, and to have been allocated
+    /// there: peers map nothing else.
+    pub(super) fn new(receive: &Receive<'_>, device: u32) -> Result<SharedReceive> {
+        let Some(buffer) = &receive.buffer else {
+            return Ok(SharedReceive { key: 0, offset: 0, bytes: 0 });
+        };
+        buffer.check(device)?;
+        check_own(buffer)?;
+        let Destination { region, offset, bytes } = *buffer;
+        Ok(SharedReceive { key: region.local_key(), offset: offset as u64, bytes: bytes as u64 })
+    }
+}
+
+/// That peers and we write into memory that was allocated here: other memory has no file.
+pub(super) fn check_own(destination: &Destination<'_>) -> Result<()> {
+    if destination.region.remote().key == 0 {
+        return Err(Error::Unsupported {
+            what: "receiving or reading into memory that the fabric did not allocate",
+        });
+    }
+    Ok(())
+}
+
 /// What a peer says of a receive that it took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
+    /// Place of a shared receive; else its number.
+    pub(super) receive: u64,
     pub(super) kind: u8,
     pub(super) bytes: u32,
     pub(super) immediate: Option<u32>,
 }
 
-/// A queue pair's control block: its state, and the ring of its receives. Receive number `n` stands in
-/// entry `n % capacity`; the owner posts, the only peer takes in order and leaves the result there.
+/// A queue pair's control block: its state, and the ring of its receives. The owner posts receive number
+/// `n` in entry `n % capacity`; the only peer takes in order and leaves the result in the same entry. Of
+/// a pair that takes shared receives there are only results.
 #[derive(Debug)]
 pub(super) struct Control {
     words: Words,
@@ -161,22 +189,24 @@ impl Control {
         })
     }
 
-    /// The peer has taken receive `number`; its bytes are placed.
+    /// The peer has taken a receive, the `number`th in all; its bytes are placed.
     pub(super) fn take(&self, number: u64, taken: Taken) {
         let entry = self.entry(number);
         let flags = u64::from(taken.kind) | u64::from(taken.immediate.is_some()) << 8;
         let values = u64::from(taken.bytes) | u64::from(taken.immediate.unwrap_or(0)) << 32;
         self.words.at(entry + 24).store(flags, Ordering::Relaxed);
         self.words.at(entry + 32).store(values, Ordering::Relaxed);
+        self.words.at(entry + 40).store(taken.receive, Ordering::Relaxed);
         self.words.at(Self::TAKEN).store(number + 1, Ordering::Release);
     }
 
-    /// What the peer said of receive `number`, which it has taken. The caller checks it.
+    /// What the peer said of the `number`th receive that it has taken. The caller checks it.
     pub(super) fn result(&self, number: u64) -> Taken {
         let entry = self.entry(number);
         let flags = self.words.at(entry + 24).load(Ordering::Relaxed);
         let values = self.words.at(entry + 32).load(Ordering::Relaxed);
         Taken {
+            receive: self.words.at(entry + 40).load(Ordering::Relaxed),
             kind: flags as u8,
             bytes: values as u32,
             immediate: (flags >> 8 & 1 == 1).then_some((values >> 32) as u32),
@@ -198,7 +228,8 @@ mod tests {
             owner.post(number, receive);
             assert_eq!(peer.posted(number), Some(receive));
             assert_eq!(owner.taken(), number);
-            let taken = Taken { kind: 1, bytes: 4, immediate: Some(u32::MAX - number as u32) };
+            let taken =
+                Taken { receive: 90, kind: 1, bytes: 4, immediate: Some(u32::MAX - number as u32) };
             peer.take(number, taken);
             assert_eq!((owner.taken(), owner.result(number)), (number + 1, taken));
         }

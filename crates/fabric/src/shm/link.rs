@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::layout::{Control, RegionTable};
 use super::pair::Shared;
+use super::receives::ReceiveRing;
 use super::service::{
     ANSWER_BYTES, ASK_PAIR, ASK_REGION, GREETING_BYTES, PATIENCE, address, check_greeting,
     check_user, greeting, receive, send, unix_socket,
@@ -133,28 +134,30 @@ impl Link {
         self.table.lives(key)
     }
 
-    /// The control block of a peer's queue pair, and where its owner sleeps.
-    pub(super) fn pair(&self, number: u32) -> Result<(Control, Option<Bell>)> {
-        let ([found, capacity, with_bell], files) = self.ask(ASK_PAIR, number)?;
+    /// A peer's queue pair: its control block, where its owner sleeps, the shared receives that it takes.
+    pub(super) fn pair(&self, number: u32) -> Result<(Control, Option<Bell>, Option<ReceiveRing>)> {
+        let ([found, capacity, extras], files) = self.ask(ASK_PAIR, number)?;
         if found != 1 {
             return Err(Error::BadEndpoint { reason: "there is no such queue pair" });
         }
         if !capacity.is_power_of_two() || capacity > 1 << 20 {
             return Err(SetupError::Field { what: "an impossible receive queue" }.into());
         }
-        let missing = SetupError::Field { what: "a descriptor is missing" };
         let mut files = files.iter();
-        let control = files.next().ok_or(missing)?;
-        let control = check_length(control, Control::bytes(capacity) as u64)?;
-        let control = Control::map(control, capacity)?;
-        let bell = match (with_bell, files.next()) {
-            (0, _) => None,
-            (_, Some(bell)) => Some(Bell::map(check_length(bell, Bell::BYTES as u64)?)?),
-            (_, None) => {
-                return Err(SetupError::Field { what: "a descriptor is missing" }.into());
-            }
+        let mut next = |bytes: usize| {
+            let missing = SetupError::Field { what: "a descriptor is missing" };
+            check_length(files.next().ok_or(missing)?, bytes as u64)
         };
-        Ok((control, bell))
+        let control = Control::map(next(Control::bytes(capacity))?, capacity)?;
+        let bell = match extras & 1 {
+            0 => None,
+            _ => Some(Bell::map(next(Bell::BYTES)?)?),
+        };
+        let receives = match extras & 2 {
+            0 => None,
+            _ => Some(ReceiveRing::map(next(ReceiveRing::bytes(capacity))?, capacity)?),
+        };
+        Ok((control, bell, receives))
     }
 
     /// Maps a peer's region; `None` if there is no such region.

@@ -13,7 +13,9 @@
 mod layout;
 mod link;
 mod pair;
+mod peer;
 mod pending;
+mod receives;
 mod service;
 
 use std::os::fd::AsRawFd;
@@ -21,23 +23,22 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use self::layout::RegionTable;
 use self::link::Link;
 use self::pair::Shared;
-use self::service::{Directory, PairEntry, RegionEntry, address, bind, unix_socket};
-use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
-use crate::datagram::SharedDatagram;
+pub use self::receives::ShmReceives;
+pub use self::service::fuzz;
+use self::service::{Directory, RegionEntry, address, bind, unix_socket};
+use crate::contract::Fabric;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result, last_os_error};
 use crate::mapping::{Mapping, memory_file};
-use crate::memory::{Access, Region, Registration, RemoteRegion, device_number};
-use crate::queue::{Queue, Sleep, check_limit, lock, random_id};
+use crate::memory::{Access, Region, Registration, device_number};
+use crate::queue::{check_limit, lock, random_id};
 use crate::setup::Token;
-use crate::work::{
-    Completion, Limits, Outgoing, QueueSizes, Receive, Rejected, Timing, WorkRequest,
-};
+use crate::soft::{SocketAddress, SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
+use crate::work::{Limits, QueueSizes, Timing};
 
 /// Longest inline source.
 const INLINE_BYTES: usize = 128;
@@ -137,27 +138,6 @@ impl ShmDevice {
             service: Mutex::new(Some(thread)),
         })))
     }
-
-    fn endpoint(&self, number: u32) -> Endpoint {
-        let mut detail = [0; ENDPOINT_DETAIL_BYTES];
-        detail[..8].copy_from_slice(&self.0.id.to_le_bytes());
-        detail[8..12].copy_from_slice(&number.to_le_bytes());
-        Endpoint { provider: Provider::Shm, detail }
-    }
-
-    fn check_queues(&self, queues: [&ShmQueue; 2]) -> Result<()> {
-        match queues.iter().all(|queue| Arc::ptr_eq(&queue.device, &self.0)) {
-            true => Ok(()),
-            false => Err(Error::ForeignObject { what: "completion queue" }),
-        }
-    }
-
-    fn check_sizes(&self, sizes: QueueSizes) -> Result<()> {
-        for asked in [sizes.send, sizes.receive] {
-            check_limit("queue entries", asked, self.0.limits.queue_entries)?;
-        }
-        Ok(())
-    }
 }
 
 /// Device id and queue pair number of a peer's endpoint.
@@ -186,6 +166,7 @@ impl Fabric for ShmDevice {
     type CompletionQueue = ShmQueue;
     type QueuePair = ShmPair;
     type Datagram = ShmDatagram;
+    type SharedReceives = ShmReceives;
 
     fn provider(&self) -> Provider {
         Provider::Shm
@@ -249,14 +230,11 @@ impl Fabric for ShmDevice {
     }
 
     fn events(&self) -> Result<ShmEvents> {
-        Ok(ShmEvents { sleep: Arc::new(Sleep::new()?), seen: 0 })
+        SoftEvents::new(self)
     }
 
     fn completion_queue(&self, entries: u32, events: Option<&ShmEvents>) -> Result<ShmQueue> {
-        check_limit("completion queue entries", entries, self.0.limits.completion_entries)?;
-        let sleep = events.map(|events| events.sleep.clone());
-        let queue = Arc::new(Queue::new(entries as usize, sleep));
-        Ok(ShmQueue { device: self.0.clone(), queue })
+        SoftQueue::new(self, entries, events)
     }
 
     fn queue_pair(
@@ -266,18 +244,26 @@ impl Fabric for ShmDevice {
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<ShmPair> {
-        self.check_sizes(sizes)?;
-        self.check_queues([send, receive])?;
-        let number = self.0.last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let queues = (&send.queue, &receive.queue);
-        let (control, capacity, shared) = Shared::new(number, &self.0, queues, sizes, timing)?;
-        let shared = Arc::new(shared);
-        let bell = receive.queue.sleep.as_ref().map(|sleep| sleep.file.clone());
-        let entry = PairEntry { control, capacity, bell };
-        lock(&self.0.directory.entries).pairs.insert(number, entry);
-        Queue::attach_pair(queues, &shared);
-        let queues = [send.queue.clone(), receive.queue.clone()];
-        Ok(ShmPair { device: self.clone(), shared, queues })
+        self.pair([send, receive], None, sizes, timing)
+    }
+
+    fn shared_receives(&self, entries: u32) -> Result<ShmReceives> {
+        check_limit("queue entries", entries, self.0.limits.queue_entries)?;
+        ShmReceives::new(self, entries)
+    }
+
+    fn queue_pair_sharing(
+        &self,
+        send: &ShmQueue,
+        receive: &ShmQueue,
+        shared: &ShmReceives,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<ShmPair> {
+        if shared.device() != self.0.number {
+            return Err(Error::ForeignObject { what: "shared receive queue" });
+        }
+        self.pair([send, receive], Some(shared), QueueSizes { receive: 0, ..sizes }, timing)
     }
 
     fn datagram(
@@ -286,155 +272,76 @@ impl Fabric for ShmDevice {
         receive: &ShmQueue,
         sizes: QueueSizes,
     ) -> Result<ShmDatagram> {
-        self.check_sizes(sizes)?;
-        self.check_queues([send, receive])?;
-        let number = self.0.last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let queues = (&send.queue, &receive.queue);
-        let socket = unix_socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK)?;
-        bind(&socket, &datagram_name(self.0.id, number))?;
-        let of = (self.0.number, self.0.limits, *self.0.token());
-        let shared = Arc::new(SharedDatagram::new(number, of, queues, sizes, socket));
-        Queue::attach_datagrams(queues, &shared);
-        let queues = [send.queue.clone(), receive.queue.clone()];
-        Ok(ShmDatagram { device: self.clone(), shared, queues })
+        SoftDatagram::new(self, [send, receive], sizes, |number| {
+            let socket = unix_socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK)?;
+            bind(&socket, &datagram_name(self.0.id, number))?;
+            Ok((socket, self.pair_endpoint(number)))
+        })
     }
 }
 
 /// Where a thread sleeps.
-pub struct ShmEvents {
-    sleep: Arc<Sleep>,
-    seen: u32,
-}
-
-impl Events for ShmEvents {
-    fn wait(&mut self, timeout: Duration) -> Result<bool> {
-        let (seen, something) = self.sleep.wait(self.seen, timeout);
-        self.seen = seen;
-        Ok(something)
-    }
-}
-
+pub type ShmEvents = SoftEvents<ShmDevice>;
 /// A completion queue.
-pub struct ShmQueue {
-    device: Arc<Device>,
-    queue: Arc<Queue<Shared>>,
-}
-
-impl CompletionQueue for ShmQueue {
-    #[inline]
-    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
-        self.queue.poll(out)
-    }
-
-    fn arm(&mut self) -> Result<()> {
-        self.queue.arm()
-    }
-}
-
+pub type ShmQueue = SoftQueue<ShmDevice>;
 /// A reliable connection.
-pub struct ShmPair {
-    device: ShmDevice,
-    shared: Arc<Shared>,
-    queues: [Arc<Queue<Shared>>; 2],
-}
-
-impl QueuePair for ShmPair {
-    fn number(&self) -> u32 {
-        self.shared.number
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        self.device.endpoint(self.shared.number)
-    }
-
-    fn connect(&mut self, peer: &Endpoint) -> Result<()> {
-        let (id, number) = parse(peer)?;
-        let link = self.device.0.link(id)?;
-        let identity = id ^ u64::from(number).rotate_left(32);
-        self.shared.connect(link, identity, number)
-    }
-
-    fn window(&mut self, peer: &RemoteRegion) -> Result<Option<Region>> {
-        self.shared.window(peer)
-    }
-
-    #[inline]
-    fn post(&mut self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
-        self.shared.post(requests)
-    }
-
-    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        self.shared.post_receive(receives)
-    }
-
-    fn state(&self) -> State {
-        self.shared.state()
-    }
-
-    fn fail(&mut self) {
-        use crate::queue::Member;
-        self.shared.end();
-    }
-}
-
-impl Drop for ShmPair {
-    fn drop(&mut self) {
-        use crate::queue::Member;
-        self.shared.end();
-        lock(&self.device.0.directory.entries).pairs.remove(&self.shared.number);
-        for queue in &self.queues {
-            queue.detach(self.shared.number);
-        }
-    }
-}
-
+pub type ShmPair = SoftPair<ShmDevice>;
 /// A datagram queue pair.
-pub struct ShmDatagram {
-    device: ShmDevice,
-    shared: Arc<SharedDatagram<Shared>>,
-    queues: [Arc<Queue<Shared>>; 2],
+pub type ShmDatagram = SoftDatagram<ShmDevice>;
+
+impl ShmDevice {
+    fn pair(
+        &self,
+        queues: [&ShmQueue; 2],
+        receives: Option<&ShmReceives>,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<ShmPair> {
+        SoftPair::new(self, queues, sizes, |number, queues| {
+            let (pair, entry) = Shared::new(number, &self.0, queues, receives, sizes, timing)?;
+            lock(&self.0.directory.entries).pairs.insert(number, entry);
+            Ok(Arc::new(pair))
+        })
+    }
 }
 
-/// A datagram queue pair that was resolved: the name of its socket.
-#[derive(Debug, Clone)]
-pub struct ShmAddress(Vec<u8>);
+impl SoftDevice for ShmDevice {
+    type Pair = Shared;
 
-impl Datagram for ShmDatagram {
-    type Address = ShmAddress;
-
-    fn number(&self) -> u32 {
-        self.shared.number
+    fn identity(&self) -> (u32, &Token) {
+        (self.0.number, self.0.token())
     }
 
-    fn endpoint(&self) -> Endpoint {
-        self.device.endpoint(self.shared.number)
+    fn is(&self, other: &ShmDevice) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn resolve(&mut self, peer: &Endpoint) -> Result<ShmAddress> {
+    fn next_number(&self) -> u32 {
+        self.0.last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    fn pair_endpoint(&self, number: u32) -> Endpoint {
+        let mut detail = [0; ENDPOINT_DETAIL_BYTES];
+        detail[..8].copy_from_slice(&self.0.id.to_le_bytes());
+        detail[8..12].copy_from_slice(&number.to_le_bytes());
+        Endpoint { provider: Provider::Shm, detail }
+    }
+
+    fn connect(&self, pair: &Arc<Shared>, peer: &Endpoint) -> Result<()> {
         let (id, number) = parse(peer)?;
-        Ok(ShmAddress(datagram_name(id, number)))
+        let link = self.0.link(id)?;
+        let identity = id ^ u64::from(number).rotate_left(32);
+        pair.connect(link, identity, number)
     }
 
-    fn post(&mut self, requests: &[Outgoing<'_, ShmAddress>]) -> std::result::Result<(), Rejected> {
-        for (posted, request) in requests.iter().enumerate() {
-            let (address, length) = address(&request.to.0);
-            self.shared
-                .post((&raw const address).cast(), length, request)
-                .map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
+    fn forget(&self, number: u32) {
+        lock(&self.0.directory.entries).pairs.remove(&number);
     }
 
-    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        for (posted, receive) in receives.iter().enumerate() {
-            self.shared.post_receive(receive).map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for ShmDatagram {
-    fn drop(&mut self) {
-        SharedDatagram::detach(&self.queues, self.shared.number);
+    fn datagram_socket(&self, peer: &Endpoint) -> Result<SocketAddress> {
+        let (id, number) = parse(peer)?;
+        let (address, length) = address(&datagram_name(id, number));
+        // SAFETY: a structure of the system's, of two fields without padding.
+        Ok(unsafe { SocketAddress::new(&address, length) })
     }
 }

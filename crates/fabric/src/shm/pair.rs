@@ -5,33 +5,33 @@
 //! its owner posts or polls.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::Device;
-use super::layout::{Control, SharedReceive, Taken};
-use super::link::{Link, PeerRegion};
+use super::layout::{Control, SharedReceive, Taken, check_own};
+use super::link::Link;
+use super::peer::{Peer, start_of};
 use super::pending::Pending;
+use super::receives::{Owner, ShmReceives};
+use super::service::PairEntry;
 use crate::contract::State;
 use crate::error::{Error, Result};
 use crate::keys::Need;
 use crate::memory::{Access, Region, Registration, RemoteAddress, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
-use crate::words::Bell;
+use crate::soft::{Connection, NO_OWN_RECEIVES};
 use crate::work::{
-    Completion, Destination, Kind, Operation, QueueSizes, Receive, Source, Status, Timing,
+    Completion, Kind, Operation, QueueSizes, Receive, Rejected, Source, Status, Timing,
     WorkRequest, check_source,
 };
 
-/// Peer regions that a connection remembers; a channel uses two or three.
-const REMEMBERED_MAX: usize = 64;
-
 /// A connection, known to its owner, its completion queues, and the service.
-pub(super) struct Shared {
-    pub(super) number: u32,
+pub struct Shared {
+    number: u32,
     /// What peers know this pair by.
     identity: u64,
     device: Arc<Device>,
@@ -40,6 +40,8 @@ pub(super) struct Shared {
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
     control: Control,
+    /// Receives that it shares with others, in place of its own.
+    receives: Option<Arc<Owner>>,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Receives whose completion was polled.
@@ -65,20 +67,8 @@ struct Engine {
     receives: VecDeque<(u64, u64)>,
     /// Receives posted since the beginning.
     posted: u64,
-    /// Receives of the peer's that we have taken.
-    taken: u64,
     /// Since when the oldest pending work waits.
     waits_since: Option<Instant>,
-    regions: Vec<PeerRegion>,
-    last_region: usize,
-}
-
-struct Peer {
-    link: Arc<Link>,
-    control: Control,
-    bell: Option<Bell>,
-    /// Whether the peer is known to be connected to us.
-    ready: bool,
 }
 
 /// What became of an attempt.
@@ -134,76 +124,14 @@ impl Member for Shared {
     }
 }
 
-impl Shared {
-    pub(super) fn new(
-        number: u32,
-        device: &Arc<Device>,
-        queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
-        sizes: QueueSizes,
-        timing: Timing,
-    ) -> Result<(OwnedFd, u64, Shared)> {
-        let capacity = u64::from(sizes.receive.max(1)).next_power_of_two();
-        let (file, control) = Control::new(capacity)?;
-        let engine = Engine {
-            state: State::Fresh,
-            peer: None,
-            pending: VecDeque::with_capacity(sizes.send as usize),
-            unsignalled: 0,
-            receives: VecDeque::with_capacity(sizes.receive as usize),
-            posted: 0,
-            taken: 0,
-            waits_since: None,
-            regions: Vec::new(),
-            last_region: 0,
-        };
-        let shared = Shared {
-            number,
-            identity: device.identity(number),
-            device: device.clone(),
-            sizes,
-            timing,
-            send_queue: queues.0.clone(),
-            receive_queue: queues.1.clone(),
-            control,
-            used: AtomicU32::new(0),
-            polled: AtomicU64::new(0),
-            peer_gone: AtomicBool::new(false),
-            waiting: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
-            engine: Mutex::new(engine),
-        };
-        Ok((file, capacity, shared))
-    }
-
-    pub(super) fn connect(
-        self: &Arc<Self>,
-        link: Arc<Link>,
-        identity: u64,
-        number: u32,
-    ) -> Result<()> {
-        let mut engine = lock(&self.engine);
-        match engine.state {
-            State::Fresh => {}
-            State::Connected => return Err(Error::AlreadyConnected),
-            State::Failed => return Err(Error::Failed),
-        }
-        let (control, bell) = link.pair(number)?;
-        engine.peer = Some(Peer { link: link.clone(), control, bell, ready: false });
-        engine.state = State::Connected;
-        self.control.connect(identity);
-        drop(engine);
-        link.watch(self);
-        Ok(())
-    }
-
+impl Connection for Shared {
     /// A mapping of its own of a peer's region.
-    pub(super) fn window(&self, remote: &RemoteRegion) -> Result<Option<Region>> {
+    fn window(&self, remote: &RemoteRegion) -> Result<Option<Region>> {
         let engine = lock(&self.engine);
         let Some(peer) = &engine.peer else { return Err(Error::NotConnected) };
         let Some(region) = peer.link.region(remote.key)? else { return Ok(None) };
-        let Some(start) = region
-            .resolve(remote.address, remote.bytes, Need::Write)
-            .and_then(std::ptr::NonNull::new)
+        let Some(start) =
+            region.resolve(remote.address, remote.bytes, Need::Write).and_then(NonNull::new)
         else {
             return Ok(None);
         };
@@ -218,6 +146,112 @@ impl Shared {
         };
         // SAFETY: the owner keeps the mapping, inside of which the range was found to lie.
         Ok(Some(unsafe { Region::new(registration) }))
+    }
+
+    fn post(&self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
+        let mut engine = lock(&self.engine);
+        self.look_after(&mut engine);
+        let mut ready = self.is_ready(&mut engine);
+        for (posted, request) in requests.iter().enumerate() {
+            let result = match &request.operation {
+                Operation::Write { source, to, immediate: None } if ready => {
+                    self.write(&mut engine, request, source, *to)
+                }
+                _ => {
+                    let result = self.post_one(&mut engine, request);
+                    // It may have to wait, and what follows behind it.
+                    ready = self.is_ready(&mut engine);
+                    result
+                }
+            };
+            result.map_err(|reason| Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+
+    fn post_receives(&self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        if self.receives.is_some() {
+            return Err(Rejected { posted: 0, reason: NO_OWN_RECEIVES });
+        }
+        let mut engine = lock(&self.engine);
+        self.look_after(&mut engine);
+        for (posted, receive) in receives.iter().enumerate() {
+            self.post_one_receive(&mut engine, receive)
+                .map_err(|reason| Rejected { posted, reason })?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        let mut engine = lock(&self.engine);
+        self.look_after(&mut engine);
+        engine.state
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        number: u32,
+        device: &Arc<Device>,
+        queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
+        receives: Option<&ShmReceives>,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<(Shared, PairEntry)> {
+        let receives = receives.map(|shared| shared.0.clone());
+        // Every shared receive may be taken by this pair's peer.
+        let own = || u64::from(sizes.receive.max(1)).next_power_of_two();
+        let capacity = receives.as_ref().map_or_else(own, |shared| shared.capacity());
+        let (file, control) = Control::new(capacity)?;
+        let bell = queues.1.sleep.as_ref().map(|sleep| sleep.file.clone());
+        let entry = PairEntry { control: file, capacity, bell, receives: receives.clone() };
+        let engine = Engine {
+            state: State::Fresh,
+            peer: None,
+            pending: VecDeque::with_capacity(sizes.send as usize),
+            unsignalled: 0,
+            receives: VecDeque::with_capacity(sizes.receive as usize),
+            posted: 0,
+            waits_since: None,
+        };
+        let shared = Shared {
+            number,
+            identity: device.identity(number),
+            device: device.clone(),
+            sizes,
+            timing,
+            send_queue: queues.0.clone(),
+            receive_queue: queues.1.clone(),
+            control,
+            receives,
+            used: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
+            peer_gone: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            engine: Mutex::new(engine),
+        };
+        Ok((shared, entry))
+    }
+
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        link: Arc<Link>,
+        identity: u64,
+        number: u32,
+    ) -> Result<()> {
+        let mut engine = lock(&self.engine);
+        match engine.state {
+            State::Fresh => {}
+            State::Connected => return Err(Error::AlreadyConnected),
+            State::Failed => return Err(Error::Failed),
+        }
+        engine.peer = Some(Peer::new(link.clone(), number)?);
+        engine.state = State::Connected;
+        self.control.connect(identity);
+        drop(engine);
+        link.watch(self);
+        Ok(())
     }
 
     /// Posts one request; `engine` is this pair's.
@@ -261,25 +295,6 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) fn post(
-        &self,
-        requests: &[WorkRequest<'_>],
-    ) -> std::result::Result<(), crate::Rejected> {
-        let mut engine = lock(&self.engine);
-        self.look_after(&mut engine);
-        let ready = self.is_ready(&mut engine);
-        for (posted, request) in requests.iter().enumerate() {
-            let result = match &request.operation {
-                Operation::Write { source, to, immediate: None } if ready => {
-                    self.write(&mut engine, request, source, *to)
-                }
-                _ => self.post_one(&mut engine, request),
-            };
-            result.map_err(|reason| crate::Rejected { posted, reason })?;
-        }
-        Ok(())
-    }
-
     /// Whether plain writes can be done at once.
     #[inline]
     fn is_ready(&self, engine: &mut Engine) -> bool {
@@ -309,7 +324,8 @@ impl Shared {
         }
         self.used.fetch_add(1, Ordering::AcqRel);
         let bytes = source.bytes();
-        match resolve(engine, to, bytes as u64, Need::Write) {
+        let peer = engine.peer.as_mut();
+        match peer.and_then(|peer| peer.resolve(to, bytes as u64, Need::Write)) {
             Some(start) => {
                 // SAFETY: the source was checked; the target is mapped and has the room.
                 unsafe { place(start, start_of(source), bytes) }
@@ -323,38 +339,14 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) fn post_receive(
-        &self,
-        receives: &[Receive<'_>],
-    ) -> std::result::Result<(), crate::Rejected> {
-        let mut engine = lock(&self.engine);
-        self.look_after(&mut engine);
-        for (posted, receive) in receives.iter().enumerate() {
-            self.post_one_receive(&mut engine, receive)
-                .map_err(|reason| crate::Rejected { posted, reason })?;
-        }
-        Ok(())
-    }
-
     fn post_one_receive(&self, engine: &mut Engine, receive: &Receive<'_>) -> Result<()> {
         if engine.state == State::Failed {
             return Err(Error::Failed);
         }
-        if let Some(buffer) = &receive.buffer {
-            buffer.check(self.device.number)?;
-            check_own(buffer)?;
-        }
+        let shared = SharedReceive::new(receive, self.device.number)?;
         if engine.receives.len() >= self.sizes.receive as usize {
             return Err(Error::QueueFull);
         }
-        let shared = match &receive.buffer {
-            Some(Destination { region, offset, bytes }) => SharedReceive {
-                key: region.local_key(),
-                offset: *offset as u64,
-                bytes: *bytes as u64,
-            },
-            None => SharedReceive { key: 0, offset: 0, bytes: 0 },
-        };
         engine.receives.push_back((receive.id, shared.bytes));
         self.control.post(engine.posted, shared);
         engine.posted += 1;
@@ -370,18 +362,23 @@ impl Shared {
             Some(false) if !peer.ready => return Attempt::NotConnected,
             Some(false) | None => return Attempt::Failed(Status::PeerLost),
         }
-        let receive = if operation.takes_receive() {
-            match peer.control.posted(engine.taken) {
-                Some(receive) => Some(receive),
-                None => return Attempt::NotReady,
+        let mut claimed = None;
+        if operation.takes_receive() {
+            // Before a receive is taken for it.
+            if let Operation::Write { source, to, .. } = operation
+                && peer.resolve(*to, source.bytes() as u64, Need::Write).is_none()
+            {
+                return Attempt::Failed(Status::RemoteAccess);
             }
-        } else {
-            None
-        };
+            claimed = peer.claim();
+            if claimed.is_none() {
+                return Attempt::NotReady;
+            }
+        }
         let status = match operation {
             Operation::Write { source, to, .. } => {
                 let bytes = source.bytes();
-                match resolve(engine, *to, bytes as u64, Need::Write) {
+                match peer.resolve(*to, bytes as u64, Need::Write) {
                     Some(start) => {
                         // SAFETY: the source was checked; the target is mapped and has the room.
                         unsafe { place(start, start_of(source), bytes) }
@@ -390,11 +387,11 @@ impl Shared {
                     None => Status::RemoteAccess,
                 }
             }
-            Operation::Send { source, .. } => send_into(engine, source, receive),
+            Operation::Send { source, .. } => peer.send_into(source, claimed),
             Operation::Read { into, from } => {
                 // A processor may read before its own earlier writes are seen; a card does not.
                 fence(Ordering::SeqCst);
-                match resolve(engine, *from, into.bytes as u64, Need::Read) {
+                match peer.resolve(*from, into.bytes as u64, Need::Read) {
                     Some(start) => {
                         let to = into.region.as_ptr().wrapping_add(into.offset);
                         // SAFETY: the destination was checked; the peer's range is mapped.
@@ -405,17 +402,15 @@ impl Shared {
                 }
             }
             Operation::FetchAdd { into, at, add } => {
-                atomic(engine, into, *at, |word| word.fetch_add(*add, Ordering::SeqCst))
+                peer.atomic(into, *at, |word| word.fetch_add(*add, Ordering::SeqCst))
             }
-            Operation::CompareSwap { into, at, expected, new } => {
-                atomic(engine, into, *at, |word| {
-                    let order = Ordering::SeqCst;
-                    word.compare_exchange(*expected, *new, order, order).unwrap_or_else(|old| old)
-                })
-            }
+            Operation::CompareSwap { into, at, expected, new } => peer.atomic(into, *at, |word| {
+                let order = Ordering::SeqCst;
+                word.compare_exchange(*expected, *new, order, order).unwrap_or_else(|old| old)
+            }),
         };
-        if receive.is_some() && status != Status::RemoteAccess {
-            take_receive(engine, operation, status);
+        if let Some(claimed) = claimed {
+            peer.take(claimed, operation, status);
         }
         match status {
             Status::Success => Attempt::Done,
@@ -527,12 +522,6 @@ impl Shared {
         self.receive_queue.wake();
     }
 
-    pub(super) fn state(&self) -> State {
-        let mut engine = lock(&self.engine);
-        self.look_after(&mut engine);
-        engine.state
-    }
-
     fn next_receive(&self, engine: &mut MutexGuard<'_, Engine>) -> Option<Completion> {
         let number = self.polled.load(Ordering::Relaxed);
         let taken = self.control.taken();
@@ -546,18 +535,15 @@ impl Shared {
             };
             return Some(Completion { id, status: Status::Flushed, kind: Kind::Receive, ..base });
         }
-        let (id, room) = match engine.receives.front() {
-            Some(first) if taken.wrapping_sub(number) <= engine.receives.len() as u64 => *first,
-            // The peer claims more receives than there are.
-            _ => {
-                self.polled.store(taken, Ordering::Relaxed);
-                self.fail(engine, Status::Flushed);
-                return None;
-            }
+        let Taken { receive, kind, bytes, immediate } = self.control.result(number);
+        let Some((id, room)) = self.take_receive(engine, receive, taken.wrapping_sub(number))
+        else {
+            // The peer claims receives that there are not.
+            self.polled.store(taken, Ordering::Relaxed);
+            self.fail(engine, Status::Flushed);
+            return None;
         };
-        engine.receives.pop_front();
         self.polled.store(number + 1, Ordering::Relaxed);
-        let Taken { kind, bytes, immediate } = self.control.result(number);
         let (status, kind) = match kind {
             0 if u64::from(bytes) <= room => (Status::Success, Kind::Receive),
             1 => (Status::Success, Kind::ReceiveWrite),
@@ -568,107 +554,14 @@ impl Shared {
         }
         Some(Completion { id, status, kind, bytes, immediate, ..base })
     }
-}
 
-/// That peers and we write into memory that was allocated here: other memory has no file.
-fn check_own(destination: &Destination<'_>) -> Result<()> {
-    if destination.region.remote().key == 0 {
-        return Err(Error::Unsupported {
-            what: "receiving or reading into memory that the fabric did not allocate",
-        });
-    }
-    Ok(())
-}
-
-#[inline]
-fn start_of(source: &Source<'_>) -> *const u8 {
-    match source {
-        Source::Region { region, offset, .. } => region.as_ptr().wrapping_add(*offset),
-        Source::Inline(slice) => slice.as_ptr(),
-    }
-}
-
-/// Where a peer's memory is here.
-#[inline]
-fn resolve(engine: &mut Engine, at: RemoteAddress, bytes: u64, need: Need) -> Option<*mut u8> {
-    region(engine, at.key)?.resolve(at.address, bytes, need)
-}
-
-/// A peer's region, if it lives. Asks the peer's service the first time.
-#[inline]
-fn region(engine: &mut Engine, key: u32) -> Option<&PeerRegion> {
-    // Most often it is the one that was used last.
-    let last = engine.last_region;
-    if engine.regions.get(last).is_none_or(|region| region.key != key) {
-        engine.last_region = find_region(engine, key)?;
-    }
-    let region = engine.regions.get(engine.last_region)?;
-    if engine.peer.as_ref()?.link.lives(key) { Some(region) } else { None }
-}
-
-/// Where a peer's region is in the list. Asks the peer's service the first time.
-#[cold]
-fn find_region(engine: &mut Engine, key: u32) -> Option<usize> {
-    if let Some(index) = engine.regions.iter().position(|region| region.key == key) {
-        return Some(index);
-    }
-    let peer = engine.peer.as_ref()?;
-    engine.regions.retain(|region| peer.link.lives(region.key));
-    // Whatever goes wrong here, the region can not be reached.
-    let region = peer.link.region(key).ok()??;
-    if engine.regions.len() == REMEMBERED_MAX {
-        engine.regions.remove(0);
-    }
-    engine.regions.push(region);
-    Some(engine.regions.len() - 1)
-}
-
-fn atomic(
-    engine: &mut Engine,
-    into: &Destination<'_>,
-    at: RemoteAddress,
-    change: impl Fn(&AtomicU64) -> u64,
-) -> Status {
-    let Some(start) = resolve(engine, at, 8, Need::Atomic) else { return Status::RemoteAccess };
-    // SAFETY: resolved for an atomic: 8 bytes, mapped; the mapping begins at a page as the peer's does.
-    let old = change(unsafe { AtomicU64::from_ptr(start.cast()) }).to_ne_bytes();
-    let to = into.region.as_ptr().wrapping_add(into.offset);
-    // SAFETY: the destination was checked and has 8 bytes.
-    unsafe { place(to, old.as_ptr(), 8) }
-    Status::Success
-}
-
-/// Copies a send's bytes into the peer's receive.
-fn send_into(engine: &mut Engine, source: &Source<'_>, receive: Option<SharedReceive>) -> Status {
-    let Some(receive) = receive else { return Status::InvalidRequest };
-    let bytes = source.bytes();
-    if bytes as u64 > receive.bytes {
-        return Status::InvalidRequest;
-    }
-    if bytes == 0 {
-        return Status::Success;
-    }
-    let room =
-        region(engine, receive.key).and_then(|region| region.inside(receive.offset, receive.bytes));
-    let Some(start) = room else { return Status::RemoteOperation };
-    // SAFETY: the source was checked; the receive's range is mapped and has the room.
-    unsafe { place(start, start_of(source), bytes) }
-    Status::Success
-}
-
-/// Tells the peer that its oldest receive was taken.
-fn take_receive(engine: &mut Engine, operation: &Operation<'_>, status: Status) {
-    let Some(peer) = &engine.peer else { return };
-    let (kind, bytes, immediate) = match operation {
-        Operation::Send { source, immediate } => (0, source.bytes(), *immediate),
-        Operation::Write { source, immediate, .. } => (1, source.bytes(), *immediate),
-        _ => return,
-    };
-    let kind = if status == Status::Success { kind } else { u8::MAX };
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    peer.control.take(engine.taken, Taken { kind, bytes, immediate });
-    engine.taken += 1;
-    if let Some(bell) = &peer.bell {
-        bell.event();
+    /// Id and room of a receive that the peer took, `many` with those after it: its oldest, or the shared
+    /// one at this place. `None` if that cannot be.
+    fn take_receive(&self, engine: &mut Engine, place: u64, many: u64) -> Option<(u64, u64)> {
+        match &self.receives {
+            Some(shared) => shared.done(place),
+            None if many <= engine.receives.len() as u64 => engine.receives.pop_front(),
+            None => None,
+        }
     }
 }

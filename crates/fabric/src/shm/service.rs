@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::link::Link;
+use super::receives::Owner;
 use crate::error::{Error, Result, last_os_error};
 use crate::memory::Access;
 use crate::queue::{Waker, lock};
@@ -55,6 +56,8 @@ pub(super) struct PairEntry {
     pub(super) control: OwnedFd,
     pub(super) capacity: u64,
     pub(super) bell: Option<Arc<OwnedFd>>,
+    /// Shared receives that it takes.
+    pub(super) receives: Option<Arc<Owner>>,
 }
 
 /// What a peer gets to know of a region.
@@ -215,19 +218,21 @@ fn serve_client(directory: &Directory, client: &mut Client) -> Result<()> {
 }
 
 fn answer(directory: &Directory, socket: &OwnedFd, question: [u8; QUESTION_BYTES]) -> Result<()> {
-    let word = |at| u32::from_le_bytes(std::array::from_fn(|i| question[at + i]));
+    let (kind, number) = decode_question(&question);
     let entries = lock(&directory.entries);
-    match word(0) {
-        ASK_PAIR => match entries.pairs.get(&word(4)) {
+    match kind {
+        Some(ASK_PAIR) => match entries.pairs.get(&number) {
             Some(entry) => {
-                let answer = encode_answer([1, entry.capacity, entry.bell.is_some().into()]);
+                let extras = [entry.bell.is_some(), entry.receives.is_some()].map(u64::from);
+                let answer = encode_answer([1, entry.capacity, extras[0] | extras[1] << 1]);
                 let mut files = vec![entry.control.as_raw_fd()];
                 files.extend(entry.bell.as_ref().map(|bell| bell.as_raw_fd()));
+                files.extend(entry.receives.as_ref().map(|shared| shared.file.as_raw_fd()));
                 send(socket, &answer, &files)
             }
             None => send(socket, &encode_answer([0; 3]), &[]),
         },
-        ASK_REGION => match entries.regions.get(&word(4)) {
+        Some(ASK_REGION) => match entries.regions.get(&number) {
             Some(entry) => {
                 let access = u64::from(entry.access.remote_read)
                     | u64::from(entry.access.remote_write) << 1
@@ -274,11 +279,33 @@ pub(super) fn check_greeting(message: &[u8], token: &Token) -> std::result::Resu
     Ok(())
 }
 
-/// Room for the control message of up to two descriptors, aligned as the system wants it.
+/// Fuzz target: any greeting is refused, or is the one that this token makes; any question is answered.
+///
+/// # Panics
+/// If a greeting is taken that is not the right one.
+pub fn fuzz(data: &[u8]) {
+    let token = Token::new([7; 32]);
+    if check_greeting(data, &token).is_ok() {
+        assert_eq!(data, greeting(&token));
+    }
+    if let Some(question) = data.first_chunk::<QUESTION_BYTES>() {
+        let (kind, _) = decode_question(question);
+        assert!(matches!(kind, None | Some(ASK_PAIR | ASK_REGION)));
+    }
+}
+
+/// Kind and number; no kind if it is none that there is.
+fn decode_question(question: &[u8; QUESTION_BYTES]) -> (Option<u32>, u32) {
+    let word = |at| u32::from_le_bytes(std::array::from_fn(|i| question[at + i]));
+    let kind = word(0);
+    (matches!(kind, ASK_PAIR | ASK_REGION).then_some(kind), word(4))
+}
+
+/// Room for the control message of up to three descriptors, aligned as the system wants it.
 #[repr(align(8))]
 struct ControlBuffer([u8; 64]);
 
-const FILES_MAX: usize = 2;
+const FILES_MAX: usize = 3;
 
 /// Sends one message with descriptors.
 pub(super) fn send(socket: &OwnedFd, bytes: &[u8], files: &[RawFd]) -> Result<()> {

@@ -53,13 +53,17 @@ pub use model::{Model, Placement};
 
 use self::pair::{Pair, number_of};
 use self::ud::{FIRST_NUMBER, Ud};
-use self::world::{Buffer, Entry, Posted, Queue, World, nanoseconds};
-use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
+use self::world::{Buffer, Entry, Posted, Queue, Receives, World, nanoseconds};
+use crate::contract::{
+    CompletionQueue, Datagram, Events, Fabric, QueuePair, SharedReceives, State,
+};
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
 use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
+use crate::queue::check_limit;
+use crate::soft::NO_OWN_RECEIVES;
 use crate::work::{
     Completion, Limits, Outgoing, QueueSizes, Receive, Rejected, Timing, WorkRequest, check_source,
 };
@@ -192,18 +196,12 @@ impl SimDevice {
     }
 }
 
-fn check_limit(what: &'static str, asked: u32, max: u32) -> Result<()> {
-    if asked <= max {
-        return Ok(());
-    }
-    Err(Error::Limit { what, asked: asked.into(), max: max.into() })
-}
-
 impl Fabric for SimDevice {
     type Events = SimEvents;
     type CompletionQueue = SimQueue;
     type QueuePair = SimPair;
     type Datagram = SimDatagram;
+    type SharedReceives = SimReceives;
 
     fn provider(&self) -> Provider {
         Provider::Sim
@@ -262,6 +260,29 @@ impl Fabric for SimDevice {
         let mut world = self.world();
         world.pairs.push(Pair::new(self.0.node, send, receive, sizes, timing));
         Ok(SimPair { device: self.clone(), index: world.pairs.len() - 1 })
+    }
+
+    fn shared_receives(&self, entries: u32) -> Result<SimReceives> {
+        check_limit("queue entries", entries, self.0.limits.queue_entries)?;
+        let mut world = self.world();
+        world.shared.push(Receives { posted: VecDeque::new(), capacity: entries as usize });
+        Ok(SimReceives { device: self.clone(), index: world.shared.len() - 1 })
+    }
+
+    fn queue_pair_sharing(
+        &self,
+        send: &SimQueue,
+        receive: &SimQueue,
+        shared: &SimReceives,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<SimPair> {
+        if !Arc::ptr_eq(&shared.device.0, &self.0) {
+            return Err(Error::ForeignObject { what: "shared receive queue" });
+        }
+        let pair = self.queue_pair(send, receive, QueueSizes { receive: 0, ..sizes }, timing)?;
+        self.world().pairs[pair.index].shared = Some(shared.index);
+        Ok(pair)
     }
 
     fn datagram(
@@ -360,12 +381,36 @@ impl SimPair {
         if pair.state == State::Failed {
             return Err(Error::Failed);
         }
+        if pair.shared.is_some() {
+            return Err(NO_OWN_RECEIVES);
+        }
         let posted = self.device.receive(receive)?;
         if pair.receives.len() == pair.sizes.receive as usize {
             return Err(Error::QueueFull);
         }
         pair.receives.push_back(posted);
         Ok(())
+    }
+}
+
+/// Receives that several connections of a node take from.
+pub struct SimReceives {
+    device: SimDevice,
+    index: usize,
+}
+
+impl SharedReceives for SimReceives {
+    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        let mut world = self.device.world();
+        post_all(receives, |receive| {
+            let posted = self.device.receive(receive)?;
+            let queue = &mut world.shared[self.index];
+            if queue.posted.len() == queue.capacity {
+                return Err(Error::QueueFull);
+            }
+            queue.posted.push_back(posted);
+            Ok(())
+        })
     }
 }
 

@@ -37,6 +37,10 @@ pub(super) struct Pair {
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
     pub(super) receives: VecDeque<Posted>,
+    /// The queue that it takes receives from in place of its own.
+    pub(super) shared: Option<usize>,
+    /// The receive that the peer's request takes which is being executed.
+    pub(super) reserved: Option<Posted>,
     /// Whether a timer for the peer's silence runs.
     timer: bool,
     /// When the peer was heard of last.
@@ -84,6 +88,8 @@ impl Pair {
             used: 0,
             unsignalled: 0,
             receives: VecDeque::new(),
+            shared: None,
+            reserved: None,
             timer: false,
             heard: 0,
             not_ready: None,
@@ -100,6 +106,7 @@ impl Pair {
         self.state = State::Failed;
         self.outstanding.clear();
         self.receives.clear();
+        self.reserved = None;
     }
 
     pub(super) fn work(&mut self, number: u64) -> Option<&mut Work> {
@@ -196,7 +203,7 @@ impl World {
         };
         if status == Status::Success
             && let Some(immediate) = immediate
-            && let Some(receive) = self.pairs[peer].receives.pop_front()
+            && let Some(receive) = self.pairs[peer].reserved.take()
         {
             let kind = if kind == Kind::Send { Kind::Receive } else { Kind::ReceiveWrite };
             self.complete_receive(peer, receive.id, status, kind, bytes, immediate);
@@ -301,7 +308,9 @@ impl World {
             self.complete_send(index, &work, status);
             status = Status::Flushed;
         }
-        for receive in std::mem::take(&mut self.pairs[index].receives) {
+        let reserved = self.pairs[index].reserved.take();
+        let own = std::mem::take(&mut self.pairs[index].receives);
+        for receive in reserved.into_iter().chain(own) {
             self.complete_receive(index, receive.id, Status::Flushed, Kind::Receive, 0, None);
         }
         self.signal(send);

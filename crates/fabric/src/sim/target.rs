@@ -29,7 +29,7 @@ impl World {
                 self.schedule(self.now + RETRANSMIT_NS, Event::Pair(index, PairEvent::Retry));
                 return;
             };
-            if self.takes_receive(index, number) && self.pairs[peer].receives.is_empty() {
+            if self.takes_receive(index, number) && !self.reserve(peer) {
                 self.receiver_not_ready(index);
                 return;
             }
@@ -39,6 +39,17 @@ impl World {
                 None => return,
             }
         }
+    }
+
+    /// Sets the peer's oldest receive aside for the request that begins. Returns whether there is one.
+    fn reserve(&mut self, peer: usize) -> bool {
+        let pair = &mut self.pairs[peer];
+        let queue = match pair.shared {
+            Some(shared) => &mut self.shared[shared].posted,
+            None => &mut pair.receives,
+        };
+        pair.reserved = queue.pop_front();
+        pair.reserved.is_some()
     }
 
     fn takes_receive(&mut self, index: usize, number: u64) -> bool {
@@ -87,11 +98,11 @@ impl World {
             }
             Action::Send { bytes, .. } => {
                 let (start, length) = (bytes.start(), bytes.len());
-                let room = self.pairs[peer].receives.front().map_or(0, Posted::room);
+                let room = self.pairs[peer].reserved.as_ref().map_or(0, Posted::room);
                 if length > room {
                     return Some(self.refuse(peer, Status::InvalidRequest));
                 }
-                if let Some(buffer) = self.pairs[peer].receives.front()?.buffer.as_ref() {
+                if let Some(buffer) = self.pairs[peer].reserved.as_ref()?.buffer.as_ref() {
                     // SAFETY: the source as above; the buffer has room and its region is alive.
                     unsafe { place(buffer.start(), start, length) };
                 }
@@ -124,7 +135,7 @@ impl World {
     /// The peer finds a request wrong: its own end fails too.
     fn refuse(&mut self, peer: usize, status: Status) -> Status {
         if status == Status::InvalidRequest
-            && let Some(receive) = self.pairs[peer].receives.pop_front()
+            && let Some(receive) = self.pairs[peer].reserved.take()
         {
             self.complete_receive(peer, receive.id, Status::Length, Kind::Receive, 0, None);
         }

@@ -133,9 +133,14 @@ impl Incoming {
     fn begin(&mut self, frame: Frame, again: bool, keys: &KeyTable) {
         let bytes = frame.bytes as usize;
         let takes_receive = frame.kind == FrameKind::Send || frame.immediate.is_some();
+        let resolve = |bytes: u64, need| keys.resolve(frame.key, frame.address, bytes, need);
         let mut receive = None;
         if takes_receive {
-            receive = self.pair.next_receive();
+            // Before a receive is taken for it.
+            if frame.kind == FrameKind::Write && resolve(bytes as u64, Need::Write).is_none() {
+                return self.refuse(Status::RemoteAccess);
+            }
+            receive = self.pair.reserve();
             if receive.is_none() {
                 if self.pair.is_failed() {
                     self.gone = true;
@@ -145,7 +150,6 @@ impl Incoming {
                 return;
             }
         }
-        let resolve = |bytes: u64, need| keys.resolve(frame.key, frame.address, bytes, need);
         match frame.kind {
             FrameKind::Write => match resolve(bytes as u64, Need::Write) {
                 Some(target) => self.expect(frame, Memory::Target(target)),

@@ -15,6 +15,7 @@ mod frame;
 mod incoming;
 mod pair;
 mod reader;
+mod receives;
 mod request;
 
 use std::collections::HashMap;
@@ -32,19 +33,17 @@ pub use self::frame::fuzz;
 use self::card::{Card, Outgoing};
 use self::frame::{ANSWER_BYTES, Greeting, check_answer};
 use self::pair::Shared;
-use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
-use crate::datagram::SharedDatagram;
+use self::receives::ReceiveQueue;
+use crate::contract::{Fabric, SharedReceives};
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
 use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
-use crate::queue::{Queue, Sleep, Waker, check_limit, lock, random_id};
+use crate::queue::{Member, Waker, check_limit, lock, random_id};
 use crate::setup::{SetupError, Token};
-use crate::work::{
-    Completion, Limits, Outgoing as OutgoingDatagram, QueueSizes, Receive, Rejected, Timing,
-    WorkRequest,
-};
+use crate::soft::{SocketAddress, SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
+use crate::work::{Limits, QueueSizes, Receive, Rejected, Timing};
 
 /// Longest inline source.
 const INLINE_BYTES: usize = 128;
@@ -238,20 +237,6 @@ impl TcpDevice {
     fn device(&self) -> &Arc<Device> {
         &self.0.device
     }
-
-    fn check(&self, sizes: QueueSizes, queues: [&TcpQueue; 2]) -> Result<()> {
-        for asked in [sizes.send, sizes.receive] {
-            check_limit("queue entries", asked, self.device().limits.queue_entries)?;
-        }
-        match queues.iter().all(|queue| Arc::ptr_eq(&queue.device.0, &self.0)) {
-            true => Ok(()),
-            false => Err(Error::ForeignObject { what: "completion queue" }),
-        }
-    }
-
-    fn next_number(&self) -> u32 {
-        self.device().last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
-    }
 }
 
 impl Fabric for TcpDevice {
@@ -259,6 +244,7 @@ impl Fabric for TcpDevice {
     type CompletionQueue = TcpQueue;
     type QueuePair = TcpPair;
     type Datagram = TcpDatagram;
+    type SharedReceives = TcpReceives;
 
     fn provider(&self) -> Provider {
         Provider::Tcp
@@ -281,15 +267,11 @@ impl Fabric for TcpDevice {
     }
 
     fn events(&self) -> Result<TcpEvents> {
-        Ok(TcpEvents { device: self.clone(), sleep: Arc::new(Sleep::new()?), seen: 0 })
+        SoftEvents::new(self)
     }
 
     fn completion_queue(&self, entries: u32, events: Option<&TcpEvents>) -> Result<TcpQueue> {
-        let max = self.device().limits.completion_entries;
-        check_limit("completion queue entries", entries, max)?;
-        let sleep = events.map(|events| events.sleep.clone());
-        let queue = Arc::new(Queue::new(entries as usize, sleep));
-        Ok(TcpQueue { device: self.clone(), queue })
+        SoftQueue::new(self, entries, events)
     }
 
     fn queue_pair(
@@ -299,14 +281,28 @@ impl Fabric for TcpDevice {
         sizes: QueueSizes,
         timing: Timing,
     ) -> Result<TcpPair> {
-        self.check(sizes, [send, receive])?;
-        let number = self.next_number();
-        let queues = (&send.queue, &receive.queue);
-        let shared = Arc::new(Shared::new(number, self.device(), queues, sizes, timing));
-        lock(&self.device().pairs).insert(number, Arc::downgrade(&shared));
-        Queue::attach_pair(queues, &shared);
-        let queues = [send.queue.clone(), receive.queue.clone()];
-        Ok(TcpPair { device: self.clone(), shared, queues })
+        let receives = ReceiveQueue::new(sizes.receive);
+        self.pair([send, receive], receives, false, sizes, timing)
+    }
+
+    fn shared_receives(&self, entries: u32) -> Result<TcpReceives> {
+        check_limit("queue entries", entries, self.device().limits.queue_entries)?;
+        Ok(TcpReceives { device: self.clone(), queue: ReceiveQueue::new(entries) })
+    }
+
+    fn queue_pair_sharing(
+        &self,
+        send: &TcpQueue,
+        receive: &TcpQueue,
+        shared: &TcpReceives,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<TcpPair> {
+        if !shared.device.is(self) {
+            return Err(Error::ForeignObject { what: "shared receive queue" });
+        }
+        let sizes = QueueSizes { receive: 0, ..sizes };
+        self.pair([send, receive], shared.queue.clone(), true, sizes, timing)
     }
 
     fn datagram(
@@ -315,166 +311,112 @@ impl Fabric for TcpDevice {
         receive: &TcpQueue,
         sizes: QueueSizes,
     ) -> Result<TcpDatagram> {
-        self.check(sizes, [send, receive])?;
-        let number = self.next_number();
-        let io = |call| move |source| Error::Os { call, source };
-        let socket = UdpSocket::bind((self.device().address.ip(), 0)).map_err(io("bind"))?;
-        socket.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
-        let address = socket.local_addr().map_err(io("getsockname"))?;
-        let Device { number: device, limits, token, .. } = &**self.device();
-        let queues = (&send.queue, &receive.queue);
-        let socket = OwnedFd::from(socket);
-        let shared = SharedDatagram::new(number, (*device, *limits, *token), queues, sizes, socket);
-        let shared = Arc::new(shared);
-        Queue::attach_datagrams(queues, &shared);
-        let queues = [send.queue.clone(), receive.queue.clone()];
-        Ok(TcpDatagram { device: self.clone(), shared, queues, address })
+        SoftDatagram::new(self, [send, receive], sizes, |number| {
+            let io = |call| move |source| Error::Os { call, source };
+            let socket = UdpSocket::bind((self.device().address.ip(), 0)).map_err(io("bind"))?;
+            socket.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
+            let address = socket.local_addr().map_err(io("getsockname"))?;
+            Ok((OwnedFd::from(socket), encode(self.device().id, number, address)))
+        })
     }
 }
 
 /// Where a thread sleeps.
-pub struct TcpEvents {
-    device: TcpDevice,
-    sleep: Arc<Sleep>,
-    seen: u32,
-}
-
-impl Events for TcpEvents {
-    fn wait(&mut self, timeout: Duration) -> Result<bool> {
-        self.device.device().hand_back();
-        let (seen, something) = self.sleep.wait(self.seen, timeout);
-        self.seen = seen;
-        Ok(something)
-    }
-}
-
+pub type TcpEvents = SoftEvents<TcpDevice>;
 /// A completion queue.
-pub struct TcpQueue {
-    device: TcpDevice,
-    queue: Arc<Queue<Shared>>,
-}
-
-impl CompletionQueue for TcpQueue {
-    fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
-        self.device.device().drive();
-        self.queue.poll(out)
-    }
-
-    fn arm(&mut self) -> Result<()> {
-        self.queue.arm()
-    }
-}
-
+pub type TcpQueue = SoftQueue<TcpDevice>;
 /// A reliable connection.
-pub struct TcpPair {
+pub type TcpPair = SoftPair<TcpDevice>;
+/// A datagram queue pair.
+pub type TcpDatagram = SoftDatagram<TcpDevice>;
+
+/// Receives that several connections take from.
+pub struct TcpReceives {
     device: TcpDevice,
-    shared: Arc<Shared>,
-    queues: [Arc<Queue<Shared>>; 2],
+    queue: ReceiveQueue,
 }
 
-impl QueuePair for TcpPair {
-    fn number(&self) -> u32 {
-        self.shared.number
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        encode(self.device.device().id, self.shared.number, self.device.address())
-    }
-
-    fn connect(&mut self, peer: &Endpoint) -> Result<()> {
-        let peer = parse(peer)?;
-        self.shared.check_fresh()?;
+impl SharedReceives for TcpReceives {
+    fn post(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
         let device = self.device.device();
-        let stream = device.open(self.shared.number, &peer)?;
+        let starved = self.queue.is_empty();
+        let result = self.queue.post(device.number, receives);
+        if starved {
+            // Somebody may be waiting for it.
+            device.wake();
+        }
+        result
+    }
+}
+
+impl TcpDevice {
+    fn pair(
+        &self,
+        queues: [&TcpQueue; 2],
+        receives: ReceiveQueue,
+        shares: bool,
+        sizes: QueueSizes,
+        timing: Timing,
+    ) -> Result<TcpPair> {
+        SoftPair::new(self, queues, sizes, |number, queues| {
+            let receives = (receives, shares);
+            let pair = Shared::new(number, self.device(), queues, receives, sizes, timing);
+            let pair = Arc::new(pair);
+            lock(&self.device().pairs).insert(number, Arc::downgrade(&pair));
+            Ok(pair)
+        })
+    }
+}
+
+impl SoftDevice for TcpDevice {
+    type Pair = Shared;
+
+    fn identity(&self) -> (u32, &Token) {
+        (self.device().number, &self.device().token)
+    }
+
+    fn is(&self, other: &TcpDevice) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn next_number(&self) -> u32 {
+        self.device().last_pair.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    fn pair_endpoint(&self, number: u32) -> Endpoint {
+        encode(self.device().id, number, self.address())
+    }
+
+    fn connect(&self, pair: &Arc<Shared>, peer: &Endpoint) -> Result<()> {
+        let peer = parse(peer)?;
+        pair.check_fresh()?;
+        let device = self.device();
+        let stream = device.open(pair.number(), &peer)?;
         let writer = stream
             .try_clone()
             .map_err(|source| Error::Os { call: "duplicating a descriptor", source })?;
-        self.shared.connected((peer.device, peer.number), Arc::new(OwnedFd::from(writer)));
-        lock(&device.fresh).push(Outgoing::new(stream, self.shared.clone()));
+        pair.connected((peer.device, peer.number), Arc::new(OwnedFd::from(writer)));
+        lock(&device.fresh).push(Outgoing::new(stream, pair.clone()));
         device.wake();
         Ok(())
     }
 
-    fn post(&mut self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
-        self.shared.post(requests)
+    fn forget(&self, number: u32) {
+        lock(&self.device().pairs).remove(&number);
     }
 
-    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        self.shared.post_receive(receives)
+    fn datagram_socket(&self, peer: &Endpoint) -> Result<SocketAddress> {
+        let (address, length) = internet(&parse(peer)?.address);
+        // SAFETY: a structure of the system's, of fields without padding.
+        Ok(unsafe { SocketAddress::new(&address, length) })
     }
 
-    fn state(&self) -> State {
-        self.shared.state()
+    fn drive(&self) {
+        self.device().drive();
     }
 
-    fn fail(&mut self) {
-        use crate::queue::Member;
-        self.shared.end();
-    }
-}
-
-impl Drop for TcpPair {
-    fn drop(&mut self) {
-        use crate::queue::Member;
-        self.shared.end();
-        lock(&self.device.device().pairs).remove(&self.shared.number);
-        for queue in &self.queues {
-            queue.detach(self.shared.number);
-        }
-    }
-}
-
-/// A datagram queue pair.
-pub struct TcpDatagram {
-    device: TcpDevice,
-    shared: Arc<SharedDatagram<Shared>>,
-    queues: [Arc<Queue<Shared>>; 2],
-    address: SocketAddr,
-}
-
-/// A datagram queue pair that was resolved.
-#[derive(Debug, Clone, Copy)]
-pub struct TcpAddress(SocketAddr);
-
-impl Datagram for TcpDatagram {
-    type Address = TcpAddress;
-
-    fn number(&self) -> u32 {
-        self.shared.number
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        encode(self.device.device().id, self.shared.number, self.address)
-    }
-
-    fn resolve(&mut self, peer: &Endpoint) -> Result<TcpAddress> {
-        Ok(TcpAddress(parse(peer)?.address))
-    }
-
-    fn post(
-        &mut self,
-        requests: &[OutgoingDatagram<'_, TcpAddress>],
-    ) -> std::result::Result<(), Rejected> {
-        for (posted, request) in requests.iter().enumerate() {
-            let (address, length) = internet(&request.to.0);
-            self.shared
-                .post((&raw const address).cast(), length, request)
-                .map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
-    }
-
-    fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        for (posted, receive) in receives.iter().enumerate() {
-            self.shared.post_receive(receive).map_err(|reason| Rejected { posted, reason })?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for TcpDatagram {
-    fn drop(&mut self) {
-        SharedDatagram::detach(&self.queues, self.shared.number);
+    fn rest(&self) {
+        self.device().hand_back();
     }
 }
 

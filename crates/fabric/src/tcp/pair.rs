@@ -12,25 +12,30 @@ use std::time::Instant;
 
 use super::Device;
 use super::frame::{Frame, FrameKind};
+use super::receives::{PostedReceive, ReceiveQueue};
 use super::request::Work;
 use crate::contract::State;
 use crate::error::{Error, Result};
-use crate::memory::Region;
+use crate::memory::{Region, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
+use crate::soft::{Connection, NO_OWN_RECEIVES};
 use crate::work::{Completion, Kind, QueueSizes, Receive, Rejected, Status, Timing, WorkRequest};
 
 /// Parts of one system call: header and bytes of so many requests.
 const PARTS: usize = 32;
 
 /// A connection, known to its owner, its completion queues, and the card.
-pub(super) struct Shared {
-    pub(super) number: u32,
+pub struct Shared {
+    number: u32,
     device: Arc<Device>,
     sizes: QueueSizes,
     pub(super) timing: Timing,
     send_queue: Arc<Queue<Shared>>,
     receive_queue: Arc<Queue<Shared>>,
+    receives: ReceiveQueue,
+    /// Whether other connections take from them too.
+    shares: bool,
     /// Send queue entries that no polled completion has freed.
     used: AtomicU32,
     /// Whether the socket has no room for what is to be sent.
@@ -53,7 +58,8 @@ struct Engine {
     sent_bytes: usize,
     /// Entries that the next completion frees besides its own.
     unsignalled: u32,
-    receives: VecDeque<PostedReceive>,
+    /// The receive that the peer's request takes which is being executed.
+    reserved: Option<PostedReceive>,
     /// The peer has taken up our connection.
     open: bool,
     /// When the peer was heard of, and when we said something.
@@ -63,18 +69,6 @@ struct Engine {
     not_ready: Option<Instant>,
     /// Since when the peer's connection has been closed.
     closing: Option<Instant>,
-}
-
-/// A receive that was posted.
-pub(super) struct PostedReceive {
-    id: u64,
-    buffer: Option<(Region, usize, usize)>,
-}
-
-impl PostedReceive {
-    fn room(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |(_, _, bytes)| *bytes)
-    }
 }
 
 impl Member for Shared {
@@ -97,11 +91,55 @@ impl Member for Shared {
     }
 }
 
+impl Connection for Shared {
+    /// There is no memory in common.
+    fn window(&self, _peer: &RemoteRegion) -> Result<Option<Region>> {
+        Ok(None)
+    }
+
+    fn post(&self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
+        let mut engine = lock(&self.engine);
+        let mut result = Ok(());
+        for (posted, request) in requests.iter().enumerate() {
+            if let Err(reason) = self.post_one(&mut engine, request) {
+                result = Err(Rejected { posted, reason });
+                break;
+            }
+        }
+        self.flush(&mut engine);
+        result
+    }
+
+    fn post_receives(&self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
+        // The lock keeps a failure from flushing before these are there.
+        let engine = lock(&self.engine);
+        if self.shares {
+            return Err(Rejected { posted: 0, reason: NO_OWN_RECEIVES });
+        }
+        if engine.state == State::Failed {
+            return Err(Rejected { posted: 0, reason: Error::Failed });
+        }
+        let starved = self.receives.is_empty();
+        let result = self.receives.post(self.device.number, receives);
+        drop(engine);
+        if starved {
+            // Somebody may be waiting for it.
+            self.device.wake();
+        }
+        result
+    }
+
+    fn state(&self) -> State {
+        if self.is_failed() { State::Failed } else { lock(&self.engine).state }
+    }
+}
+
 impl Shared {
     pub(super) fn new(
         number: u32,
         device: &Arc<Device>,
         queues: (&Arc<Queue<Shared>>, &Arc<Queue<Shared>>),
+        (receives, shares): (ReceiveQueue, bool),
         sizes: QueueSizes,
         timing: Timing,
     ) -> Shared {
@@ -115,7 +153,7 @@ impl Shared {
             sent: 0,
             sent_bytes: 0,
             unsignalled: 0,
-            receives: VecDeque::with_capacity(sizes.receive as usize),
+            reserved: None,
             open: false,
             heard: now,
             spoke: now,
@@ -129,6 +167,8 @@ impl Shared {
             timing,
             send_queue: queues.0.clone(),
             receive_queue: queues.1.clone(),
+            receives,
+            shares,
             used: AtomicU32::new(0),
             congested: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -164,10 +204,6 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> State {
-        if self.is_failed() { State::Failed } else { lock(&self.engine).state }
-    }
-
     #[inline]
     pub(super) fn is_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
@@ -176,19 +212,6 @@ impl Shared {
     /// Whether the card should tell when the socket has room.
     pub(super) fn is_congested(&self) -> bool {
         self.congested.load(Ordering::Acquire)
-    }
-
-    pub(super) fn post(&self, requests: &[WorkRequest<'_>]) -> std::result::Result<(), Rejected> {
-        let mut engine = lock(&self.engine);
-        let mut result = Ok(());
-        for (posted, request) in requests.iter().enumerate() {
-            if let Err(reason) = self.post_one(&mut engine, request) {
-                result = Err(Rejected { posted, reason });
-                break;
-            }
-        }
-        self.flush(&mut engine);
-        result
     }
 
     fn post_one(&self, engine: &mut Engine, request: &WorkRequest<'_>) -> Result<()> {
@@ -237,53 +260,22 @@ impl Shared {
         self.flush(&mut lock(&self.engine));
     }
 
-    pub(super) fn post_receive(
-        &self,
-        receives: &[Receive<'_>],
-    ) -> std::result::Result<(), Rejected> {
+    /// Sets the oldest receive aside for a request of the peer's that begins: its room, and where it is.
+    /// `None` if there is none.
+    pub(super) fn reserve(&self) -> Option<(usize, Option<(Region, usize)>)> {
         let mut engine = lock(&self.engine);
-        let starved = engine.receives.is_empty();
-        let mut result = Ok(());
-        for (posted, receive) in receives.iter().enumerate() {
-            if let Err(reason) = self.post_one_receive(&mut engine, receive) {
-                result = Err(Rejected { posted, reason });
-                break;
-            }
-        }
-        drop(engine);
-        if starved {
-            // Somebody may be waiting for it.
-            self.device.wake();
-        }
-        result
-    }
-
-    fn post_one_receive(&self, engine: &mut Engine, receive: &Receive<'_>) -> Result<()> {
         if engine.state == State::Failed {
-            return Err(Error::Failed);
+            return None;
         }
-        if let Some(buffer) = &receive.buffer {
-            buffer.check(self.device.number)?;
-        }
-        if engine.receives.len() >= self.sizes.receive as usize {
-            return Err(Error::QueueFull);
-        }
-        let buffer = receive.buffer.map(|into| (into.region.clone(), into.offset, into.bytes));
-        engine.receives.push_back(PostedReceive { id: receive.id, buffer });
-        Ok(())
+        let receive = self.receives.take()?;
+        let found = (receive.room(), receive.place());
+        engine.reserved = Some(receive);
+        Some(found)
     }
 
-    /// The oldest receive: room and where it is. `None` if there is none.
-    pub(super) fn next_receive(&self) -> Option<(usize, Option<(Region, usize)>)> {
-        let engine = lock(&self.engine);
-        let first = engine.receives.front()?;
-        let start = first.buffer.as_ref().map(|(region, offset, _)| (region.clone(), *offset));
-        Some((first.room(), start))
-    }
-
-    /// The peer's request has taken the oldest receive.
+    /// The peer's request has taken the receive that was set aside.
     pub(super) fn take_receive(&self, frame: &Frame, status: Status) {
-        let Some(receive) = lock(&self.engine).receives.pop_front() else { return };
+        let Some(receive) = lock(&self.engine).reserved.take() else { return };
         let kind = if frame.kind == FrameKind::Send { Kind::Receive } else { Kind::ReceiveWrite };
         let completion = Completion {
             id: receive.id,
@@ -432,7 +424,21 @@ impl Shared {
                 status = Status::Flushed;
             }
         }
-        for receive in std::mem::take(&mut engine.receives) {
+        self.flush_receives(engine);
+        self.failed.store(true, Ordering::Release);
+        self.send_queue.wake();
+        self.receive_queue.wake();
+        self.device.wake();
+    }
+
+    /// Receives that are this connection's alone are flushed.
+    fn flush_receives(&self, engine: &mut Engine) {
+        let mut next = engine.reserved.take();
+        loop {
+            if next.is_none() && !self.shares {
+                next = self.receives.take();
+            }
+            let Some(receive) = next.take() else { return };
             let completion = Completion {
                 id: receive.id,
                 status: Status::Flushed,
@@ -442,10 +448,6 @@ impl Shared {
             };
             self.receive_queue.push(completion, 0);
         }
-        self.failed.store(true, Ordering::Release);
-        self.send_queue.wake();
-        self.receive_queue.wake();
-        self.device.wake();
     }
 }
 

@@ -204,3 +204,95 @@ impl Reader {
         self.arriving = Some(arriving);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use super::super::frame::FrameKind;
+    use super::*;
+    use crate::keys::KeyTable;
+    use crate::mapping::Mapping;
+    use crate::memory::Access;
+
+    /// Lengths around the limits between small and other messages, and of the buffer.
+    const LENGTHS: [usize; 9] =
+        [0, 5, 8, 100, SMALL_BYTES, SMALL_BYTES + 1, AHEAD_BYTES, AHEAD_BYTES + 8, 100_000];
+
+    fn streams() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let out = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        out.set_nodelay(true).unwrap();
+        (out, listener.accept().unwrap().0)
+    }
+
+    fn payload(number: usize, bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|i| (i * 7 + number) as u8).collect()
+    }
+
+    #[test]
+    fn messages_arrive_whole_however_the_stream_is_cut() {
+        let mut state = 5_u64;
+        let mut below = |end: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % end
+        };
+        for _ in 0..20 {
+            let lengths: Vec<usize> = (0..30).map(|_| LENGTHS[below(LENGTHS.len())]).collect();
+            let mut stream = Vec::new();
+            for (number, bytes) in lengths.iter().enumerate() {
+                let frame = Frame { bytes: *bytes as u32, ..Frame::new(FrameKind::Write) };
+                stream.extend(frame.encode());
+                stream.extend(payload(number, *bytes));
+            }
+            let mut cuts: Vec<usize> = (0..40).map(|_| below(stream.len())).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let (mut out, into) = streams();
+            let writer = std::thread::spawn(move || {
+                for cut in cuts.windows(2) {
+                    out.write_all(&stream[cut[0]..cut[1]]).unwrap();
+                    std::thread::yield_now();
+                }
+            });
+            read_all(&into, &lengths);
+            writer.join().unwrap();
+        }
+    }
+
+    fn read_all(stream: &TcpStream, lengths: &[usize]) {
+        let memory = Arc::new(Mapping::anonymous(1 << 17).unwrap());
+        let region = Arc::new(KeyTable::default()).add(1, memory, 1 << 17, Access::LOCAL);
+        let mut reader = Reader::new();
+        let (mut whole, mut begun) = (0, 0);
+        let offset = |number: usize| number % 16 * 8 + number % 3;
+        while whole < lengths.len() {
+            loop {
+                if reader.message_complete() {
+                    let mut found = vec![0; lengths[whole]];
+                    region.read(offset(whole), &mut found).unwrap();
+                    assert!(found == payload(whole, found.len()), "message {whole}");
+                    whole += 1;
+                }
+                let Some(frame) = reader.take_header() else { break };
+                let bytes = frame.expect("a good header").bytes as usize;
+                assert_eq!(bytes, lengths[begun]);
+                if bytes == 0 {
+                    whole += 1;
+                } else {
+                    reader.expect(Arriving::into_region(region.clone(), offset(begun), bytes));
+                }
+                begun += 1;
+            }
+            if whole < lengths.len() {
+                match reader.read(stream) {
+                    Brought::Nothing => std::thread::yield_now(),
+                    Brought::Bytes { .. } => {}
+                    Brought::End => panic!("the stream ended after {whole} messages"),
+                }
+            }
+        }
+    }
+}

@@ -143,6 +143,25 @@ pub(super) fn receive_retries(patience: Option<Duration>) -> Result<(u8, u8)> {
     Ok((COUNT, code))
 }
 
+/// Fuzz target: any address is refused or makes sense, whichever provider it names.
+///
+/// # Panics
+/// If an address is taken whose numbers are out of range.
+pub fn fuzz(data: &[u8]) {
+    let Some(bytes) = data.first_chunk() else { return };
+    let Ok(endpoint) = Endpoint::decode(bytes) else { return };
+    assert_eq!(endpoint.encode(), *bytes);
+    for kind in [Kind::Reliable, Kind::Datagram] {
+        let Ok(address) = Address::of(&endpoint, kind) else { continue };
+        assert!(address.number < 1 << 24 && address.first_packet < 1 << 24);
+        assert!(address.receive_timer < 32);
+        for gid_index in [None, Some(3)] {
+            // Refused if the networks do not fit.
+            drop(address.path(1, gid_index, 0));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use millstream_verbs::SendRequest;
 
 use super::address::{Address, Kind};
 use super::pair::{create_on, post_good};
-use super::request::{BATCH, Parts, post_receives};
+use super::request::{BATCH, Parts, check_receive, post_receives};
 use super::{Device, VerbsCompletionQueue, os, random};
 use crate::contract::Datagram;
 use crate::endpoint::Endpoint;
@@ -47,7 +47,7 @@ impl VerbsDatagram {
         receive: &VerbsCompletionQueue,
         sizes: QueueSizes,
     ) -> Result<VerbsDatagram> {
-        let pair = create_on(device, ibv::Transport::Datagram, send, receive, sizes)?;
+        let pair = create_on(device, ibv::Transport::Datagram, send, receive, None, sizes)?;
         pair.initialize_datagram(device.port_number, device.key).map_err(os)?;
         pair.start_datagram(random() & 0x00ff_ffff).map_err(os)?;
         let address = Address {
@@ -141,10 +141,8 @@ impl Datagram for VerbsDatagram {
     }
 
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected> {
-        let check = |receive: &Receive<'_>| match &receive.buffer {
-            Some(buffer) => buffer.check(self.device.number),
-            None => Ok(()),
-        };
-        post_good(receives, check, |good| post_receives(&self.pair, good).map_err(rejected))
+        post_good(receives, check_receive(self.device.number), |good| {
+            post_receives(|list| self.pair.post_receive(list), good).map_err(rejected)
+        })
     }
 }

@@ -3,6 +3,7 @@
 use millstream_verbs as ibv;
 use millstream_verbs::{InlineData, ReceiveRequest, SendRequest, Sge};
 
+use crate::error::Result;
 use crate::memory::RemoteAddress;
 use crate::work::{Destination, Operation, Receive, Source, WorkRequest};
 
@@ -98,9 +99,17 @@ fn destination_piece(into: &Destination<'_>) -> Sge {
     }
 }
 
+/// That a receive's buffer belongs to device `device`.
+pub(super) fn check_receive(device: u32) -> impl Fn(&Receive<'_>) -> Result<()> {
+    move |receive| match &receive.buffer {
+        Some(buffer) => buffer.check(device),
+        None => Ok(()),
+    }
+}
+
 /// Posts receives that were checked, a batch at a time; how many were posted, and why not all.
 pub(super) fn post_receives(
-    pair: &ibv::QueuePair,
+    post: impl Fn(&mut [ReceiveRequest<'_>]) -> std::result::Result<(), ibv::PostError>,
     receives: &[Receive<'_>],
 ) -> std::result::Result<(), ibv::PostError> {
     for (number, batch) in receives.chunks(BATCH).enumerate() {
@@ -113,7 +122,7 @@ pub(super) fn post_receives(
             // As in `Parts::pieces`.
             ReceiveRequest::new(id, if pieces[i][0].bytes == 0 { &[] } else { &pieces[i] })
         });
-        pair.post_receive(&mut list[..batch.len()])
+        post(&mut list[..batch.len()])
             .map_err(|error| ibv::PostError { posted: number * BATCH + error.posted, ..error })?;
     }
     Ok(())

@@ -1,0 +1,160 @@
+//! The other end of a connection: its memory, as it is mapped here, and its receives.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::layout::{Control, SharedReceive, Taken};
+use super::link::{Link, PeerRegion};
+use super::receives::ReceiveRing;
+use crate::error::Result;
+use crate::keys::Need;
+use crate::memory::RemoteAddress;
+use crate::place::place;
+use crate::words::Bell;
+use crate::work::{Destination, Operation, Source, Status};
+
+/// Peer regions that a connection remembers; a channel uses two or three.
+const REMEMBERED_MAX: usize = 64;
+
+/// A peer's queue pair.
+pub(super) struct Peer {
+    pub(super) link: Arc<Link>,
+    pub(super) control: Control,
+    pub(super) bell: Option<Bell>,
+    /// Whether the peer is known to be connected to us.
+    pub(super) ready: bool,
+    /// Its receives, if it shares them with others.
+    receives: Option<ReceiveRing>,
+    /// Receives of the peer's that we have taken.
+    taken: u64,
+    regions: Vec<PeerRegion>,
+    last_region: usize,
+}
+
+/// A receive of the peer's, for one request.
+#[derive(Clone, Copy)]
+pub(super) struct Claimed {
+    /// Place of a shared receive; else its number.
+    place: u64,
+    receive: SharedReceive,
+}
+
+impl Peer {
+    /// Asks for everything that is needed of pair `number` at the other end of the link.
+    pub(super) fn new(link: Arc<Link>, number: u32) -> Result<Peer> {
+        let (control, bell, receives) = link.pair(number)?;
+        Ok(Peer {
+            link,
+            control,
+            bell,
+            ready: false,
+            receives,
+            taken: 0,
+            regions: Vec::new(),
+            last_region: 0,
+        })
+    }
+
+    /// Where a peer's memory is here.
+    #[inline]
+    pub(super) fn resolve(&mut self, at: RemoteAddress, bytes: u64, need: Need) -> Option<*mut u8> {
+        self.region(at.key)?.resolve(at.address, bytes, need)
+    }
+
+    /// A peer's region, if it lives. Asks the peer's service the first time.
+    #[inline]
+    fn region(&mut self, key: u32) -> Option<&PeerRegion> {
+        // Most often it is the one that was used last.
+        if self.regions.get(self.last_region).is_none_or(|region| region.key != key) {
+            self.last_region = self.find_region(key)?;
+        }
+        let region = self.regions.get(self.last_region)?;
+        if self.link.lives(key) { Some(region) } else { None }
+    }
+
+    /// Where a peer's region is in the list. Asks the peer's service the first time.
+    #[cold]
+    fn find_region(&mut self, key: u32) -> Option<usize> {
+        if let Some(index) = self.regions.iter().position(|region| region.key == key) {
+            return Some(index);
+        }
+        self.regions.retain(|region| self.link.lives(region.key));
+        // Whatever goes wrong here, the region can not be reached.
+        let region = self.link.region(key).ok()??;
+        if self.regions.len() == REMEMBERED_MAX {
+            self.regions.remove(0);
+        }
+        self.regions.push(region);
+        Some(self.regions.len() - 1)
+    }
+
+    /// Changes an aligned word of the peer's and returns the old value to `into`.
+    pub(super) fn atomic(
+        &mut self,
+        into: &Destination<'_>,
+        at: RemoteAddress,
+        change: impl Fn(&AtomicU64) -> u64,
+    ) -> Status {
+        let Some(start) = self.resolve(at, 8, Need::Atomic) else { return Status::RemoteAccess };
+        // SAFETY: resolved for an atomic: 8 bytes, mapped; the mapping begins at a page as the peer's does.
+        let old = change(unsafe { AtomicU64::from_ptr(start.cast()) }).to_ne_bytes();
+        let to = into.region.as_ptr().wrapping_add(into.offset);
+        // SAFETY: the destination was checked and has 8 bytes.
+        unsafe { place(to, old.as_ptr(), 8) }
+        Status::Success
+    }
+
+    /// The peer's next receive, if one is posted; a shared one is nobody else's from now on.
+    pub(super) fn claim(&self) -> Option<Claimed> {
+        match &self.receives {
+            Some(ring) => ring.claim().map(|(place, receive)| Claimed { place, receive }),
+            None => {
+                let receive = self.control.posted(self.taken)?;
+                Some(Claimed { place: self.taken, receive })
+            }
+        }
+    }
+
+    /// Copies a send's bytes into the receive claimed for it.
+    pub(super) fn send_into(&mut self, source: &Source<'_>, claimed: Option<Claimed>) -> Status {
+        let Some(Claimed { receive, .. }) = claimed else { return Status::InvalidRequest };
+        let bytes = source.bytes();
+        if bytes as u64 > receive.bytes {
+            return Status::InvalidRequest;
+        }
+        if bytes == 0 {
+            return Status::Success;
+        }
+        let region = self.region(receive.key);
+        let room = region.and_then(|region| region.inside(receive.offset, receive.bytes));
+        let Some(start) = room else { return Status::RemoteOperation };
+        // SAFETY: the source was checked; the receive's range is mapped and has the room.
+        unsafe { place(start, start_of(source), bytes) }
+        Status::Success
+    }
+
+    /// Tells the peer what became of the receive claimed for a request.
+    pub(super) fn take(&mut self, claimed: Claimed, operation: &Operation<'_>, status: Status) {
+        let (kind, bytes, immediate) = match operation {
+            Operation::Send { source, immediate } => (0, source.bytes(), *immediate),
+            Operation::Write { source, immediate, .. } => (1, source.bytes(), *immediate),
+            _ => return,
+        };
+        let kind = if status == Status::Success { kind } else { u8::MAX };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.control.take(self.taken, Taken { receive: claimed.place, kind, bytes, immediate });
+        self.taken += 1;
+        if let Some(bell) = &self.bell {
+            bell.event();
+        }
+    }
+}
+
+/// First byte of a source that was checked.
+#[inline]
+pub(super) fn start_of(source: &Source<'_>) -> *const u8 {
+    match source {
+        Source::Region { region, offset, .. } => region.as_ptr().wrapping_add(*offset),
+        Source::Inline(slice) => slice.as_ptr(),
+    }
+}
