@@ -47,7 +47,10 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     stock = kernel.get(arguments.kernel)
     initrd = work / "initrd.gz"
-    build_image(stock, test_programs()).write(initrd)
+    programs = test_programs()
+    if arguments.bench:
+        programs["millstream"] = program(work)
+    build_image(stock, programs).write(initrd)
     machine, end = Machine(stock, initrd, work), time.monotonic() + arguments.seconds
     print(f"Booting {stock.package} in QEMU, emulated", flush=True)
     if arguments.two:
@@ -89,6 +92,20 @@ def test_programs():
             crate = re.search(r"/crates/(\w+)", message["manifest_path"]).group(1)
             programs[f"{crate}-{message['target']['name']}"] = message["executable"]
     return programs
+
+
+def program(work):
+    """Builds the command-line program, without what only a debugger needs."""
+    command = ["cargo", "build", "--profile", "ci", "--locked", "-p", "millstream-cli"]
+    command += ["--message-format=json-render-diagnostics"]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        raise SystemExit("error: the program cannot be built")
+    messages = map(json.loads, run.stdout.splitlines())
+    (built,) = [message["executable"] for message in messages if message.get("executable")]
+    stripped = work / "millstream"
+    subprocess.run(["strip", "-o", stripped, built], check=True)
+    return stripped
 
 
 def build_image(stock, programs):
