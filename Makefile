@@ -74,9 +74,11 @@ fuzz: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace
 	$(PYTHON) tests/fuzz.py --first $$RANDOM --seconds $${FUZZ_SECONDS:-600}
+	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
+		cargo test --profile ci --locked -p millstream-flow --test fuzz
 
 memcheck:
-	@.ci/setup cc rust
+	@.ci/setup cc rust memcheck
 	tests/memcheck.sh
 
 .venv/ready: tests/requirements.txt

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Runs the tests of the fabric and of channels under valgrind's memcheck. Not those that model-check (they
-# switch stacks, which confuses it) or start processes (they are about time).
+# memcheck.sh [--short]: runs the tests of the verbs binding, the fabric and channels under valgrind's memcheck.
+# Not those that model-check (they switch stacks, which confuses it) or start processes (they are about
+# time). The short form leaves out what tries many seeds.
 set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; exit 1; }
-binaries=$(cargo test --profile ci --locked -p millstream-fabric -p millstream-flow --lib \
+skips=(--skip loom_tests)
+[ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_ --skip limits_move)
+binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow --lib \
     --test conformance --test sim --no-run --message-format=json 2>/dev/null |
     sed -n 's|.*"executable":"\([^"]*/deps/[^"]*\)".*|\1|p' | sort -u)
 [ -n "$binaries" ] || { echo "memcheck: the tests do not build"; exit 1; }
 for binary in $binaries; do
     echo "==> memcheck $(basename "$binary")"
-    valgrind --quiet --error-exitcode=1 --leak-check=full \
-        --show-leak-kinds=definite --errors-for-leak-kinds=definite "$binary" --skip loom_tests --test-threads=1
+    valgrind --quiet --error-exitcode=1 --fair-sched=yes --leak-check=full \
+        --show-leak-kinds=definite --errors-for-leak-kinds=definite "$binary" "${skips[@]}" --test-threads=1
 done
