@@ -39,6 +39,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--two", action="store_true", help="two guests, joined by a network")
     parser.add_argument("--bench", action="store_true", help="channels beside ib_write_bw")
+    parser.add_argument("--grid", action="store_true", help="the same for all sizes, three pairs each")
     parser.add_argument("--kernel", help="a linux-image package; default: Debian's newest")
     parser.add_argument("--seconds", type=int, default=SECONDS_MAX, help="when to give up")
     arguments = parser.parse_args()
@@ -48,7 +49,7 @@ def main():
     stock = kernel.get(arguments.kernel)
     initrd = work / "initrd.gz"
     programs = test_programs()
-    if arguments.bench:
+    if arguments.bench or arguments.grid:
         programs["millstream"] = program(work)
     build_image(stock, programs).write(initrd)
     machine, end = Machine(stock, initrd, work), time.monotonic() + arguments.seconds
@@ -56,7 +57,8 @@ def main():
     if arguments.two:
         passed = two_guests(machine, end)
     else:
-        passed = Guest(machine, "bench" if arguments.bench else "one").wait(end)
+        suite = "bench" if arguments.bench else "grid" if arguments.grid else "one"
+        passed = Guest(machine, suite).wait(end)
     sys.exit(0 if passed else 1)
 
 

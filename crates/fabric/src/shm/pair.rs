@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::Device;
 use super::layout::{Control, SharedReceive, Taken, check_own};
 use super::link::Link;
-use super::peer::{Peer, start_of};
+use super::peer::{Attempt, Peer, start_of};
 use super::pending::Pending;
 use super::receives::{Owner, ShmReceives};
 use super::service::PairEntry;
@@ -69,16 +69,6 @@ struct Engine {
     posted: u64,
     /// Since when the oldest pending work waits.
     waits_since: Option<Instant>,
-}
-
-/// What became of an attempt.
-enum Attempt {
-    Done,
-    /// The peer is not connected to us yet.
-    NotConnected,
-    /// The peer has posted no receive.
-    NotReady,
-    Failed(Status),
 }
 
 impl Member for Shared {
@@ -353,68 +343,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Does one operation on the peer's memory.
     #[inline]
     fn attempt(&self, engine: &mut Engine, operation: &Operation<'_>) -> Attempt {
-        let Some(peer) = engine.peer.as_mut() else { return Attempt::NotConnected };
-        match peer.control.connected_to(self.identity) {
-            Some(true) => peer.ready = true,
-            Some(false) if !peer.ready => return Attempt::NotConnected,
-            Some(false) | None => return Attempt::Failed(Status::PeerLost),
-        }
-        let mut claimed = None;
-        if operation.takes_receive() {
-            // Before a receive is taken for it.
-            if let Operation::Write { source, to, .. } = operation
-                && peer.resolve(*to, source.bytes() as u64, Need::Write).is_none()
-            {
-                return Attempt::Failed(Status::RemoteAccess);
-            }
-            claimed = peer.claim();
-            if claimed.is_none() {
-                return Attempt::NotReady;
-            }
-        }
-        let status = match operation {
-            Operation::Write { source, to, .. } => {
-                let bytes = source.bytes();
-                match peer.resolve(*to, bytes as u64, Need::Write) {
-                    Some(start) => {
-                        // SAFETY: the source was checked; the target is mapped and has the room.
-                        unsafe { place(start, start_of(source), bytes) }
-                        Status::Success
-                    }
-                    None => Status::RemoteAccess,
-                }
-            }
-            Operation::Send { source, .. } => peer.send_into(source, claimed),
-            Operation::Read { into, from } => {
-                // A processor may read before its own earlier writes are seen; a card does not.
-                fence(Ordering::SeqCst);
-                match peer.resolve(*from, into.bytes as u64, Need::Read) {
-                    Some(start) => {
-                        let to = into.region.as_ptr().wrapping_add(into.offset);
-                        // SAFETY: the destination was checked; the peer's range is mapped.
-                        unsafe { place(to, start, into.bytes) }
-                        Status::Success
-                    }
-                    None => Status::RemoteAccess,
-                }
-            }
-            Operation::FetchAdd { into, at, add } => {
-                peer.atomic(into, *at, |word| word.fetch_add(*add, Ordering::SeqCst))
-            }
-            Operation::CompareSwap { into, at, expected, new } => peer.atomic(into, *at, |word| {
-                let order = Ordering::SeqCst;
-                word.compare_exchange(*expected, *new, order, order).unwrap_or_else(|old| old)
-            }),
-        };
-        if let Some(claimed) = claimed {
-            peer.take(claimed, operation, status);
-        }
-        match status {
-            Status::Success => Attempt::Done,
-            status => Attempt::Failed(status),
+        match engine.peer.as_mut() {
+            Some(peer) => peer.attempt(self.identity, operation),
+            None => Attempt::NotConnected,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The other end of a connection: its memory, as it is mapped here, and its receives.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::layout::{Control, SharedReceive, Taken};
 use super::link::{Link, PeerRegion};
@@ -22,7 +22,7 @@ pub(super) struct Peer {
     pub(super) control: Control,
     pub(super) bell: Option<Bell>,
     /// Whether the peer is known to be connected to us.
-    pub(super) ready: bool,
+    ready: bool,
     /// Its receives, if it shares them with others.
     receives: Option<ReceiveRing>,
     /// Receives of the peer's that we have taken.
@@ -31,9 +31,19 @@ pub(super) struct Peer {
     last_region: usize,
 }
 
+/// What became of an attempt.
+pub(super) enum Attempt {
+    Done,
+    /// The peer is not connected to us yet.
+    NotConnected,
+    /// The peer has posted no receive.
+    NotReady,
+    Failed(Status),
+}
+
 /// A receive of the peer's, for one request.
 #[derive(Clone, Copy)]
-pub(super) struct Claimed {
+struct Claimed {
     /// Place of a shared receive; else its number.
     place: u64,
     receive: SharedReceive,
@@ -53,6 +63,70 @@ impl Peer {
             regions: Vec::new(),
             last_region: 0,
         })
+    }
+
+    /// Does one operation on the peer's memory, for the pair of this identity.
+    #[inline]
+    pub(super) fn attempt(&mut self, identity: u64, operation: &Operation<'_>) -> Attempt {
+        match self.control.connected_to(identity) {
+            Some(true) => self.ready = true,
+            Some(false) if !self.ready => return Attempt::NotConnected,
+            Some(false) | None => return Attempt::Failed(Status::PeerLost),
+        }
+        let mut claimed = None;
+        if operation.takes_receive() {
+            // Before a receive is taken for it.
+            if let Operation::Write { source, to, .. } = operation
+                && self.resolve(*to, source.bytes() as u64, Need::Write).is_none()
+            {
+                return Attempt::Failed(Status::RemoteAccess);
+            }
+            claimed = self.claim();
+            if claimed.is_none() {
+                return Attempt::NotReady;
+            }
+        }
+        let status = match operation {
+            Operation::Write { source, to, .. } => {
+                let bytes = source.bytes();
+                match self.resolve(*to, bytes as u64, Need::Write) {
+                    Some(start) => {
+                        // SAFETY: the source was checked; the target is mapped and has the room.
+                        unsafe { place(start, start_of(source), bytes) }
+                        Status::Success
+                    }
+                    None => Status::RemoteAccess,
+                }
+            }
+            Operation::Send { source, .. } => self.send_into(source, claimed),
+            Operation::Read { into, from } => {
+                // A processor may read before its own earlier writes are seen; a card does not.
+                fence(Ordering::SeqCst);
+                match self.resolve(*from, into.bytes as u64, Need::Read) {
+                    Some(start) => {
+                        let to = into.region.as_ptr().wrapping_add(into.offset);
+                        // SAFETY: the destination was checked; the peer's range is mapped.
+                        unsafe { place(to, start, into.bytes) }
+                        Status::Success
+                    }
+                    None => Status::RemoteAccess,
+                }
+            }
+            Operation::FetchAdd { into, at, add } => {
+                self.atomic(into, *at, |word| word.fetch_add(*add, Ordering::SeqCst))
+            }
+            Operation::CompareSwap { into, at, expected, new } => self.atomic(into, *at, |word| {
+                let order = Ordering::SeqCst;
+                word.compare_exchange(*expected, *new, order, order).unwrap_or_else(|old| old)
+            }),
+        };
+        if let Some(claimed) = claimed {
+            self.take(claimed, operation, status);
+        }
+        match status {
+            Status::Success => Attempt::Done,
+            status => Attempt::Failed(status),
+        }
     }
 
     /// Where a peer's memory is here.
@@ -89,7 +163,7 @@ impl Peer {
     }
 
     /// Changes an aligned word of the peer's and returns the old value to `into`.
-    pub(super) fn atomic(
+    fn atomic(
         &mut self,
         into: &Destination<'_>,
         at: RemoteAddress,
@@ -105,7 +179,7 @@ impl Peer {
     }
 
     /// The peer's next receive, if one is posted; a shared one is nobody else's from now on.
-    pub(super) fn claim(&self) -> Option<Claimed> {
+    fn claim(&self) -> Option<Claimed> {
         match &self.receives {
             Some(ring) => ring.claim().map(|(place, receive)| Claimed { place, receive }),
             None => {
@@ -116,7 +190,7 @@ impl Peer {
     }
 
     /// Copies a send's bytes into the receive claimed for it.
-    pub(super) fn send_into(&mut self, source: &Source<'_>, claimed: Option<Claimed>) -> Status {
+    fn send_into(&mut self, source: &Source<'_>, claimed: Option<Claimed>) -> Status {
         let Some(Claimed { receive, .. }) = claimed else { return Status::InvalidRequest };
         let bytes = source.bytes();
         if bytes as u64 > receive.bytes {
@@ -134,7 +208,7 @@ impl Peer {
     }
 
     /// Tells the peer what became of the receive claimed for a request.
-    pub(super) fn take(&mut self, claimed: Claimed, operation: &Operation<'_>, status: Status) {
+    fn take(&mut self, claimed: Claimed, operation: &Operation<'_>, status: Status) {
         let (kind, bytes, immediate) = match operation {
             Operation::Send { source, immediate } => (0, source.bytes(), *immediate),
             Operation::Write { source, immediate, .. } => (1, source.bytes(), *immediate),
