@@ -22,6 +22,8 @@ use crate::queue::lock;
 const STRANGERS_MAX: usize = 256;
 /// Heartbeats and time-outs are looked at so often if nothing else happens.
 const TICK: Duration = Duration::from_millis(50);
+/// After so long without a look this process was kept from running: no peer was silent meanwhile.
+const PAUSED: Duration = Duration::from_millis(300);
 /// So long after a worker's last poll the thread takes over.
 const STEP_BACK: Duration = Duration::from_millis(1);
 
@@ -165,8 +167,12 @@ impl Card {
         let now = Instant::now();
         let waits = self.strangers.iter().any(|stranger| stranger.known.is_some())
             || self.incoming.iter().any(|incoming| incoming.events() & libc::POLLIN == 0);
-        if now.saturating_duration_since(self.ticked) >= CLOSING || waits {
+        let unheard = now.saturating_duration_since(self.ticked);
+        if unheard >= CLOSING || waits {
             self.ticked = now;
+            if unheard >= PAUSED {
+                self.outgoing.iter().for_each(|outgoing| outgoing.pair.excuse(unheard));
+            }
             self.tick(device, now);
         }
     }

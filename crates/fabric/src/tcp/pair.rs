@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Device;
 use super::frame::{Frame, FrameKind};
@@ -361,6 +361,12 @@ impl Shared {
 
     pub(super) fn is_closing(&self) -> bool {
         lock(&self.engine).closing.is_some()
+    }
+
+    /// Nobody listened for so long: that was not the peer's silence.
+    pub(super) fn excuse(&self, time: Duration) {
+        let mut engine = lock(&self.engine);
+        engine.heard = (engine.heard + time).min(Instant::now());
     }
 
     /// The connection is gone.

@@ -131,7 +131,13 @@ fn both<A: Send, B>(
         let thread = scope.spawn(first);
         let second = second();
         let first = thread.join().unwrap_or(Err(Error::TimedOut { what: "a thread that died" }));
-        Ok((first?, second?))
+        match (first, second) {
+            // The other side's loss follows from it.
+            (Err(Error::PeerLost { .. }), Err(cause)) | (Err(cause), _) | (Ok(_), Err(cause)) => {
+                Err(cause)
+            }
+            (Ok(first), Ok(second)) => Ok((first, second)),
+        }
     })
 }
 
