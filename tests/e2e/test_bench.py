@@ -114,9 +114,10 @@ def test_the_published_answers(workload):
 
 def test_the_counters_show_that_state_was_merged_late():
     found = bench("ysb_small", 1_000_000, workers=2, **{"epoch.bytes": "256KB"})
-    text = json.dumps(found)
-    for name in ("epochs", "rows_shipped", "mode_switches", "merges"):
-        assert name in text, found
+    for name in ("epochs", "rows_shipped", "merges"):
+        assert found[name] > 0, found
+    # Whether a fragment changes its mode depends on which worker takes which batch.
+    assert "mode_switches" in found
     assert found["ok"] is True
 
 

@@ -99,15 +99,15 @@ impl Slices {
         self.slices.insert(start, Slice { primary, fragments });
     }
 
-    /// How many keys the next window will have, as the last complete one and those that are open tell.
+    /// How many keys the next window may have, as the last complete one and the latest that is open tell.
     fn expected_keys(&self) -> usize {
-        let open = self.slices.values().map(|slice| {
+        let open = self.slices.values().next_back().map_or(0, |slice| {
             // What others pass through for this leader is about as much as the other way round.
             let unmerged = slice.fragments.iter().flatten();
             let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
             slice.primary.rows() + unmerged.sum::<usize>()
         });
-        open.max().unwrap_or(0).max(self.last_keys)
+        open.max(self.last_keys)
     }
 
     /// Whether windows of so many keys share one large index between them, the next going on in that of the one that has
@@ -180,10 +180,9 @@ impl Slices {
         slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
     }
 
-    /// Starts of the slices that end at or before a watermark, in order.
-    pub(crate) fn complete(&self, watermark: i64, end_of: impl Fn(i64) -> i64) -> Vec<i64> {
-        let complete = self.slices.keys().take_while(|start| end_of(**start) <= watermark);
-        complete.copied().collect()
+    /// Start of the first slice, if it ends at or before a watermark.
+    pub(crate) fn complete(&self, watermark: i64, end_of: impl Fn(i64) -> i64) -> Option<i64> {
+        self.slices.keys().next().copied().filter(|start| end_of(*start) <= watermark)
     }
 
     /// Takes a complete slice out; its fragments have been sealed.

@@ -414,21 +414,21 @@ impl Worker {
         if complete <= state.frontier {
             return Ok(false);
         }
-        let starts = state.slices.complete(complete, |start| self.shared.fires_at(start));
-        if starts.is_empty() {
+        let first = state.slices.complete(complete, |start| self.shared.fires_at(start));
+        let Some(start) = first else {
             state.frontier = complete;
             self.fired_up_to(complete)?;
             self.note_usage(state);
             return Ok(true);
-        }
+        };
         if complete > state.rested {
             // Once for all windows that this lets go: now there is the most of it.
             state.rested = complete;
             self.note_usage(state);
             self.shared.budget.note_rest();
         }
-        if let Some(table) = state.slices.remove(starts[0]) {
-            state.firing = Some(Fire::new(starts[0], table, grouping));
+        if let Some(table) = state.slices.remove(start) {
+            state.firing = Some(Fire::new(start, table, grouping));
         }
         Ok(true)
     }

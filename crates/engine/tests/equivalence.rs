@@ -35,9 +35,11 @@ fn simulate(seed: u64) -> Stats {
     settings.fragment_mode = modes[random.below(3) as usize];
     let (expected, late, null_time) = oracle(&data, window, delay_us, lateness);
     let (stats, rows) = run(&query(source, window, delay_us), &settings);
-    let again = "repeat it with: cargo test -p millstream-engine --test equivalence simulated";
-    let rows = rows.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{again} MILLSTREAM_SEED={seed}"));
-    let what = format!("seed {seed}: {settings:?}\nMILLSTREAM_SEED={seed} {again}");
+    let what = format!(
+        "seed {seed}: {settings:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci \
+         -p millstream-engine --test equivalence simulated\n"
+    );
+    let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
     similar_asserts(&rows, &expected, &what);
     assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
     assert_eq!(stats.records, (splits * per_split) as u64, "{what}");

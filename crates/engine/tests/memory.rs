@@ -196,3 +196,32 @@ fn rows_of_a_fast_split_do_not_pile_up() {
         assert!(stats.memory_stalls > 0, "{stats:?}");
     }
 }
+
+/// A busy window makes nobody expect that the many small ones after it, open all at once, will be as large.
+#[test]
+fn small_windows_after_a_large_one_stay_small() {
+    let mut records = unique(60_000, 0);
+    records.iter_mut().for_each(|record| record.ts_ms = Some(0));
+    records.extend(
+        unique(2_000, 0)
+            .into_iter()
+            .map(|record| Record { ts_ms: record.ts_ms.map(|ms| (ms + 1) * 1_000), ..record }),
+    );
+    let data = [records];
+    let delay_us = 3_000 * 1_000_000;
+    let (expected, ..) = oracle(&data, Some(1_000), delay_us, 0);
+    for workers in [1, 2] {
+        let source = table(&data, &mut Random::new(3), 16_384);
+        let settings = Settings {
+            workers,
+            simulate: Some(workers as u64),
+            memory_bytes: 256 * MIB,
+            ..Settings::default()
+        };
+        let (stats, rows) = run(&query(source, Some(1_000), delay_us), &settings);
+        assert_eq!(rows.expect("it fits").len(), expected.len(), "{workers} workers");
+        assert_eq!(stats.windows, 2_001);
+        let live_bytes = stats.state_live_bytes_at_peak;
+        assert!(stats.state_bytes_peak < 64 * MIB, "{} for {live_bytes}", stats.state_bytes_peak);
+    }
+}

@@ -27,6 +27,9 @@ const SMALL_BUCKETS: usize = 1 << 13;
 /// An index up to this size, with its rows, is taken to fit the second-level cache.
 const NEAR_INDEX_BYTES: usize = 1 << 20;
 
+/// This part of the expected keys must have come before there is room for all.
+const EXPECTED_SHARE: usize = 8;
+
 /// How many keys an index of this many buckets takes.
 fn capacity(buckets: usize) -> usize {
     if buckets <= SMALL_BUCKETS { buckets * 5 } else { buckets * 27 / 4 }
@@ -42,7 +45,7 @@ pub(crate) struct Index {
     /// Entries of the present generation.
     len: usize,
     grow_at: usize,
-    /// Keys to make room for at once when the first come.
+    /// Keys to make room for at once, as soon as an eighth of them has come: what is expected need not.
     expected: usize,
     pub(crate) growths: u64,
 }
@@ -100,7 +103,10 @@ impl Index {
 
     /// How many buckets it takes to make room for `count` more keys.
     fn buckets_for(&self, count: usize) -> usize {
-        let needed = (self.len + count).max(self.expected);
+        let mut needed = self.len + count;
+        if needed >= self.expected / EXPECTED_SHARE {
+            needed = needed.max(self.expected);
+        }
         let mut buckets = self.lines.count().max(FIRST_BUCKETS);
         while capacity(buckets) < needed {
             buckets = next_size(buckets);

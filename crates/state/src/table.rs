@@ -52,7 +52,8 @@ impl Table {
         Table::expecting(layout, 0)
     }
 
-    /// An empty table that is likely to hold `keys` keys: its index will not grow on the way there.
+    /// An empty table that is likely to hold `keys` keys: when it has an eighth of them, its index makes
+    /// room for all.
     pub fn expecting(layout: Arc<RowLayout>, keys: usize) -> Table {
         let log = Log::new(layout.row_words());
         Table {
