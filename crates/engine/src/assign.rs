@@ -147,3 +147,88 @@ impl Assigner<'_> {
         &mut self.by_slice[self.slice].1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use arrow::array::{RecordBatch, TimestampMicrosecondArray};
+
+    use super::*;
+    use crate::plan::{EventTime, Watermark};
+    use crate::prepare::batch_times;
+
+    const DELAY_US: i64 = 30;
+
+    fn times_of(times: &[Option<i64>]) -> BatchTimes {
+        let column: TimestampMicrosecondArray = times.iter().copied().collect();
+        let batch = RecordBatch::try_from_iter_with_nullable([("ts", Arc::new(column) as _, true)]);
+        let watermark = Watermark::Delay(DELAY_US);
+        let event_time = EventTime { column: 0, watermark, idle_timeout_us: None };
+        batch_times(&event_time, &batch.unwrap(), i64::MAX - 1).unwrap()
+    }
+
+    /// However many records are looked at together, each is judged by the watermark just before it, which
+    /// those move on too that a filter has taken out.
+    #[test]
+    fn every_record_is_judged_by_the_watermark_before_it() {
+        let mut state = 7u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            ((state >> 33) % bound) as i64
+        };
+        let (mut late, mut null, mut by_slice) = (0, 0, BySlice::new());
+        for round in 0..4000 {
+            let window = Tumble { size_us: [40, 300, 1000][round % 3], offset_us: below(10) };
+            let lateness_us = [0, 0, 25][below(3) as usize];
+            let (step, behind) =
+                ([2, 4, 20][below(3) as usize], [20, 200, 1500][below(3) as usize]);
+            let (nulls, passing) = (round % 4 == 0, [1, 2, 10][below(3) as usize]);
+            let seldom = [8, 64][below(2) as usize];
+            let mut now = below(1000);
+            let times: Vec<Option<i64>> = (0..below(300))
+                .map(|_| {
+                    now += below(step);
+                    let back = if below(seldom) == 0 { below(behind) } else { 0 };
+                    (!nulls || below(30) > 0).then_some(now - back)
+                })
+                .collect();
+            let selected: Vec<u32> =
+                (0..times.len() as u32).filter(|_| below(passing) == 0).collect();
+            // The stamp: nothing yet, far behind, or at the very time when a window fires.
+            let first = times.iter().flatten().next().map_or(0, |t| *t);
+            let fires_at = window.start_of(first) + window.size_us + lateness_us;
+            let stamp = [i64::MIN, first - 100, fires_at][below(3) as usize];
+            let mut expected: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+            let (mut dropped, mut watermark) = (Dropped::default(), stamp);
+            for (row, time) in times.iter().enumerate() {
+                let before = watermark;
+                watermark = time.map_or(watermark, |t| watermark.max(t - DELAY_US));
+                if selected.binary_search(&(row as u32)).is_err() {
+                    continue;
+                }
+                let Some(time) = time else {
+                    dropped.null_time += 1;
+                    dropped.first_null_time.get_or_insert(row);
+                    continue;
+                };
+                let start = (time - window.offset_us).div_euclid(window.size_us) * window.size_us
+                    + window.offset_us;
+                if start + window.size_us + lateness_us <= before {
+                    dropped.late += 1;
+                } else {
+                    expected.entry(start).or_default().push(row as u32);
+                }
+            }
+            let times = times_of(&times);
+            let got = assign(&window, lateness_us, &times, stamp, &selected, &mut by_slice);
+            assert_eq!(got, dropped, "round {round}");
+            let slices: BTreeMap<i64, Vec<u32>> = by_slice.iter().cloned().collect();
+            assert_eq!((slices, by_slice.len()), (expected.clone(), expected.len()));
+            late += dropped.late;
+            null += dropped.null_time;
+        }
+        assert!(late > 1000 && null > 1000, "{late} late, {null} without a time");
+    }
+}

@@ -186,7 +186,10 @@ mod tests {
             }
             expected.sort();
             let Some(schema) = schema else { continue };
+            let run_bytes: usize = sorted_runs.iter().map(|run| batch_bytes(&run.rows)).sum();
             let mut merge = Merge::new(&schema, sorted_runs).unwrap();
+            // Rows that are looked at ahead count beside those of the runs.
+            assert!(expected.is_empty() || budget.held(Kind::Output) > run_bytes as u64);
             let (mut merged, mut ended) = (Vec::new(), expected.is_empty());
             while let Some((rows, last)) = merge.next().unwrap() {
                 assert!(!ended && rows.num_rows() > 0, "{runs} runs");

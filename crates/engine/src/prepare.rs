@@ -150,7 +150,11 @@ impl Preparer {
     }
 }
 
-fn batch_times(event_time: &EventTime, batch: &RecordBatch, limit: i64) -> Result<BatchTimes> {
+pub(crate) fn batch_times(
+    event_time: &EventTime,
+    batch: &RecordBatch,
+    limit: i64,
+) -> Result<BatchTimes> {
     let times = Times::new(batch.column(event_time.column))?;
     let bounds = times.bounds();
     let watermark = match &event_time.watermark {

@@ -4,9 +4,8 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-
-use millstream_engine::plan::Body;
+use millstream_engine::expr::Expr;
+use millstream_engine::plan::{Body, Query};
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::{Settings, Stats};
 use support::*;
@@ -132,34 +131,52 @@ fn fragments_change_their_mode() {
     assert!(stats.mode_switches >= 2, "{stats:?}");
 }
 
+/// A query by `key` alone, since keys of variable length are not adopted, and what it must return if all
+/// names are the same: window_start (if any), key, COUNT(*), SUM(amount), MIN(amount).
+fn by_key(
+    data: &[Vec<Record>],
+    random: &mut Random,
+    window_ms: Option<i64>,
+    delay_us: i64,
+) -> (Query, Vec<String>) {
+    let source = table(data, random, 4000);
+    let mut query = query(source, window_ms, delay_us);
+    let Body::Aggregate(aggregate) = &mut query.body else { panic!("a grouped query") };
+    aggregate.keys.truncate(1);
+    aggregate.aggregates.truncate(3);
+    let window: Vec<usize> = if window_ms.is_some() { vec![0, 1, 2] } else { vec![] };
+    let key = window.len();
+    let fired: Vec<usize> =
+        window.iter().copied().chain([key, key + 2, key + 3, key + 4]).collect();
+    aggregate.fired = aggregate.fired.project(&fired).unwrap().into();
+    let shown: Vec<usize> = window.first().copied().into_iter().chain(key..key + 4).collect();
+    query.output = aggregate.fired.project(&shown).unwrap().into();
+    aggregate.project = shown.into_iter().map(Expr::Column).collect();
+    // The same without the columns that were left out: name, MAX(name) and AVG(price).
+    let (expected, ..) = oracle(data, window_ms, delay_us, 0);
+    let first = usize::from(window_ms.is_some());
+    let without = |line: &String| {
+        let cells: Vec<&str> = line.split('|').collect();
+        [&cells[..first + 1], &cells[first + 2..first + 5]].concat().join("|")
+    };
+    let expected = expected.iter().map(without).collect();
+    (query, expected)
+}
+
+/// Random records that all have the same name.
+fn unnamed(random: &mut Random, splits: usize, per_split: usize, keys: u64) -> Vec<Vec<Record>> {
+    let mut data = records(random, splits, per_split, keys);
+    data.iter_mut().flatten().for_each(|record| record.name = String::from("x"));
+    data
+}
+
 /// Large segments of mostly new keys are indexed where they stand; keys that the leader knows already
 /// are merged, and their rows left behind.
 #[test]
 fn segments_are_adopted() {
     let mut random = Random::new(6);
-    let data = records(&mut random, 2, 100_000, 1 << 22);
-    let source = table(&data, &mut random, 4000);
-    let mut query = query(source, None, 0);
-    // By `key` alone, since keys of variable length are not adopted: COUNT(*), SUM(amount), MIN(amount).
-    let Body::Aggregate(aggregate) = &mut query.body else { panic!("a grouped query") };
-    aggregate.keys.truncate(1);
-    aggregate.aggregates.truncate(3);
-    let fired = aggregate.fired.project(&[0, 2, 3, 4]).unwrap();
-    query.output = fired.into();
-    aggregate.fired = query.output.clone();
-    aggregate.project.truncate(4);
-    let mut groups: BTreeMap<(bool, Option<i64>), Vec<Option<i64>>> = BTreeMap::new();
-    for record in data.iter().flatten() {
-        groups.entry((record.key.is_none(), record.key)).or_default().push(record.amount);
-    }
-    let show = |v: Option<i64>| v.map_or(String::new(), |v| v.to_string());
-    let line = |((_, key), amounts): (&(bool, Option<i64>), &Vec<Option<i64>>)| {
-        let known: Vec<i64> = amounts.iter().flatten().copied().collect();
-        let sum = (!known.is_empty()).then(|| known.iter().sum());
-        let least = known.iter().min().copied();
-        format!("{}|{}|{}|{}", show(*key), amounts.len(), show(sum), show(least))
-    };
-    let expected: Vec<String> = groups.iter().map(line).collect();
+    let data = unnamed(&mut random, 2, 100_000, 1 << 22);
+    let (query, expected) = by_key(&data, &mut random, None, 0);
     for seed in 0..3 {
         let workers = 2 + seed as usize % 2;
         let settings = Settings {
@@ -172,5 +189,32 @@ fn segments_are_adopted() {
         let (stats, rows) = run(&query, &settings);
         similar_asserts(&rows.unwrap(), &expected, &format!("seed {seed}"));
         assert!(stats.adoptions > 0, "seed {seed}: {stats:?}");
+    }
+}
+
+/// Several large windows are open at a time, and tables go from fired windows to later ones: also tables
+/// that have adopted segments, and ones into which rows of the next window are taken over.
+#[test]
+fn tables_go_from_window_to_window() {
+    const WINDOWS: usize = 3;
+    // A record every 7 ms in each split, 120,000 in a window of both; the next window has begun by the
+    // time that one fires.
+    let (per_window, window_ms) = (60_000, 420_000);
+    let mut random = Random::new(8);
+    let data = unnamed(&mut random, 2, WINDOWS * per_window, 1 << 30);
+    let (query, expected) = by_key(&data, &mut random, Some(window_ms), window_ms * 100);
+    for workers in [1, 2] {
+        let settings = Settings {
+            workers,
+            simulate: Some(4),
+            fragment_mode: FragmentMode::PassThrough,
+            ..Settings::default()
+        };
+        let (stats, rows) = run(&query, &settings);
+        similar_asserts(&rows.unwrap(), &expected, &format!("{workers} workers"));
+        assert!(stats.windows_fired_early > 1, "{workers} workers: {stats:?}");
+        assert_eq!(stats.adoptions > 0, workers > 1, "{workers} workers: {stats:?}");
+        // With one worker every window goes on in the index of the last: it grows to full size once.
+        assert!(workers > 1 || stats.index_growths < 16, "{stats:?}");
     }
 }

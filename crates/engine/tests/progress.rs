@@ -227,3 +227,24 @@ fn an_offset_shifts_all_windows() {
     assert_eq!(count("1970-01-01T00:00:01.250"), 1);
     assert_eq!(starts.len(), 6);
 }
+
+/// A window that ends where the watermark stands has fired, also for a batch that lies in it as a whole;
+/// one that ends a millisecond later has not.
+#[test]
+fn late_begins_at_the_very_end() {
+    let mut random = Random::new(3);
+    for lateness_ms in [0, 500] {
+        for (reached, late) in [(999, 0), (1000, 1), (1001, 1)] {
+            let records = [record(0), record(reached + lateness_ms), record(990)];
+            let batches = batches_of(&records, &mut random, 1).into_iter().map(|b| (0, b));
+            let scripts = vec![Script { batches: batches.collect() }];
+            let settings = Settings {
+                workers: 1,
+                allowed_lateness_us: lateness_ms * 1000,
+                ..Settings::default()
+            };
+            let (stats, _) = run(scripts, 1000, 0, None, &settings);
+            assert_eq!(stats.late_records, late, "at {reached} and {lateness_ms} ms");
+        }
+    }
+}

@@ -403,6 +403,60 @@ mod tests {
         assert!(sum_of(&[f64::NAN, 1.0]).is_nan());
     }
 
+    /// Far more terms than the narrow form has room for, none of which is too large by itself.
+    #[test]
+    fn a_sum_that_outgrows_the_narrow_form_is_still_exact() {
+        for sign in [1.0, -1.0] {
+            let mut values = vec![sign * 2f64.powi(39); 5001];
+            // The first input sets the scale, as low as the others can just be added to.
+            values[0] = sign;
+            assert_eq!(sum_of(&values), sign * (5000.0 * 2f64.powi(39) + 1.0));
+        }
+    }
+
+    /// Halfway between two doubles, the least speck decides, wherever the words of a wide sum begin.
+    #[test]
+    fn a_speck_anywhere_below_decides_a_tie() {
+        for top in 246..310 {
+            for speck in [60, 70, 100, 130, 200, 600].map(|below| 2f64.powi(top - below)) {
+                let (value, half) = (2f64.powi(top), 2f64.powi(top - 53));
+                for (speck, expected) in [(0.0, value), (speck, value + 2.0 * half)] {
+                    for sign in [1.0, -1.0] {
+                        let (mut sum, mut arena) = (EMPTY, Arena::default());
+                        [1e300, value, half, speck, -1e300]
+                            .iter()
+                            .for_each(|v| add(&mut sum, &mut arena, sign * v));
+                        assert!(sum[2] & WIDE != 0);
+                        let (total, mean) = (finish(sum, &arena), mean(sum, &arena, 1));
+                        assert_eq!((total, mean), (sign * expected, sign * expected), "2^{top}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is not finite stays so, whatever the scale it is added to and whichever side it comes from.
+    #[test]
+    fn infinities_and_nan_outlast_updates_and_merges() {
+        let (inf, minus_inf) = (f64::INFINITY, f64::NEG_INFINITY);
+        for finite in [5e-324, 1e-300, 1.0, -1e290, 1e300, f64::MAX] {
+            for (special, expected) in [(inf, inf), (minus_inf, minus_inf), (f64::NAN, f64::NAN)] {
+                let same = |got: f64| got == expected || got.is_nan() && expected.is_nan();
+                assert!(same(sum_of(&[finite, special])), "{finite:e}, then {special}");
+                assert!(same(sum_of(&[special, finite])), "{special}, then {finite:e}");
+                for order in [[finite, special], [special, finite]] {
+                    let [(mut sum, mut arena), (other, other_arena)] = order.map(|value| {
+                        let (mut sum, mut arena) = (EMPTY, Arena::default());
+                        add(&mut sum, &mut arena, value);
+                        (sum, arena)
+                    });
+                    merge(&mut sum, &mut arena, &other, &other_arena);
+                    assert!(same(finish(sum, &arena)), "{order:?} merged");
+                }
+            }
+        }
+    }
+
     /// Sums of integers times a power of two, checked against integer arithmetic.
     #[test]
     fn sums_agree_with_integers() {
@@ -446,6 +500,10 @@ mod tests {
             }
         }
         assert_eq!(mean_of_integers(-13, 5), -2.6);
+        // Halfway between two doubles but for the remainder of the division.
+        let (tie, count) = ((1 << 53) + 1, 1 << 63);
+        assert_eq!(mean_of_integers(tie * i128::from(count), count), 2f64.powi(53));
+        assert_eq!(mean_of_integers(tie * i128::from(count) + 1, count), 2f64.powi(53) + 2.0);
         // As doubles, the sum would lose its last digit first.
         assert_eq!(mean_of_integers((1 << 53) + 1, 3), 3_002_399_751_580_331.0);
     }

@@ -417,6 +417,16 @@ mod tests {
         }
     }
 
+    /// Finds or enters a block of keys for which room has been reserved.
+    fn find(index: &mut Index, highs: &[u32], rows: &mut Vec<u32>, first: RowId) -> Vec<RowId> {
+        let hashes: Vec<u64> = highs.iter().map(|high| u64::from(*high) << 32).collect();
+        index.prefetch(&hashes);
+        let mut found = vec![0; highs.len()];
+        let keys = Numbered { highs, rows, first, found: &mut found, entered: 0 };
+        index.enter(&hashes, &[], first, keys);
+        found
+    }
+
     /// Whatever the hashes and however it grows, an index finds each key once entered, and only that.
     #[test]
     fn every_key_is_found_again_over_growth_and_generations() {
@@ -436,18 +446,18 @@ mod tests {
                         0 | 1 => numbers.map(spread).collect(),
                         _ => numbers.map(|n| n as u32).collect(),
                     };
-                    let hashes: Vec<u64> = highs.iter().map(|h| u64::from(*h) << 32).collect();
-                    index.reserve(hashes.len(), first);
-                    index.prefetch(&hashes);
-                    let mut found = [0; 256];
-                    let keys = Numbered {
-                        highs: &highs,
-                        rows: &mut rows,
-                        first,
-                        found: &mut found,
-                        entered: 0,
-                    };
-                    index.enter(&hashes, &[], first, keys);
+                    let growths = index.growths;
+                    index.reserve(highs.len(), first);
+                    if index.growths > growths {
+                        // All that was there is found before anything new can fill a gap.
+                        let known: Vec<u32> = expected.keys().copied().collect();
+                        for known in known.chunks(BLOCK_ROWS) {
+                            let found = find(&mut index, known, &mut rows, first);
+                            assert!(known.iter().zip(found).all(|(high, id)| expected[high] == id));
+                        }
+                        assert_eq!(index.len(), expected.len());
+                    }
+                    let found = find(&mut index, &highs, &mut rows, first);
                     for (high, id) in highs.iter().zip(found) {
                         assert_eq!(*expected.entry(*high).or_insert(id), id);
                     }
@@ -457,6 +467,19 @@ mod tests {
                 index.new_generation();
                 first += rows.len() as u32 + generation * 1000;
             }
+        }
+    }
+
+    /// A table that is told how many keys will come does not grow on the way there.
+    #[test]
+    fn what_is_expected_is_made_room_for_at_once() {
+        for expected in [0, 321, 5000, 41_000, 100_000] {
+            let mut index = Index::new(expected);
+            let foretold = index.growth_bytes(1);
+            index.reserve(1, 4096);
+            assert_eq!(index.bytes(), foretold);
+            assert!(index.grow_at >= expected);
+            assert_eq!(index.growth_bytes(expected), 0);
         }
     }
 }

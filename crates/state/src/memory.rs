@@ -236,4 +236,17 @@ mod tests {
             }
         }
     }
+
+    /// Small memory is copied when it grows, so that for a moment both are held; mapped memory is not.
+    #[test]
+    fn growth_counts_what_is_held_meanwhile() {
+        let (mut lines, line) = (Lines::empty(), size_of::<Line>());
+        for (bytes, growth) in
+            [(8 << 10, 8 << 10), (3 << 20, 3 << 20), (5 << 20, 6 << 20), (7 << 20, 2 << 20)]
+        {
+            assert_eq!(lines.growth_bytes(bytes / line), growth, "to {bytes} bytes");
+            lines.grow(bytes / line);
+        }
+        assert_eq!(lines.bytes(), 8 << 20);
+    }
 }

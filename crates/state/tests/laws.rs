@@ -223,12 +223,104 @@ fn fragments_find_out_whether_keys_repeat() {
     assert_eq!(fragment.switches(), 2);
 }
 
+/// Takes these keys in as one batch.
+fn feed(fragment: &mut Fragment, words: impl Iterator<Item = u64>, pool: &mut ChunkPool) {
+    let (words, mut scratch): (Vec<u64>, _) = (words.collect(), Scratch::default());
+    fragment.begin_batch();
+    for words in words.chunks(BLOCK_ROWS) {
+        let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
+        let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
+        fragment.update(&keys, pool, &mut scratch);
+    }
+}
+
+/// What counts is whether keys repeat within an epoch; and each epoch is judged by itself.
+#[test]
+fn fragments_judge_every_epoch_by_itself() {
+    let layout = layout(Shape::Word);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let fragment = &mut Fragment::new(layout, None);
+    let few = || (0..20_000).map(|i| i % 7);
+    feed(fragment, few(), pool);
+    fragment.seal();
+    // Distinct keys so far may still repeat before the epoch is over.
+    feed(fragment, 0..8_000, pool);
+    feed(fragment, 8_000..8_001, pool);
+    assert_eq!(fragment.mode(), Mode::Aggregate);
+    fragment.seal();
+    assert_eq!(fragment.mode(), Mode::PassThrough);
+    // Small epochs with the same keys each: within none of them do they repeat.
+    for _ in 0..20 {
+        feed(fragment, 0..1_000, pool);
+        fragment.seal();
+    }
+    assert_eq!(fragment.mode(), Mode::PassThrough);
+    // A change in the middle of an epoch: what is left of it says little.
+    feed(fragment, few(), pool);
+    feed(fragment, 0..8_000, pool);
+    assert_eq!(fragment.mode(), Mode::Aggregate);
+    fragment.seal();
+    assert_eq!(fragment.mode(), Mode::Aggregate);
+    feed(fragment, 0..8_000, pool);
+    fragment.seal();
+    assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 3));
+}
+
+#[test]
+fn a_given_mode_is_kept() {
+    let layout = layout(Shape::Word);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    for mode in [Mode::Aggregate, Mode::PassThrough] {
+        let fragment = &mut Fragment::new(layout.clone(), Some(mode));
+        for _ in 0..3 {
+            feed(fragment, 0..10_000, pool);
+            fragment.seal();
+            feed(fragment, (0..10_000).map(|i| i % 7), pool);
+            fragment.seal();
+        }
+        assert_eq!((fragment.mode(), fragment.switches()), (mode, 0));
+    }
+}
+
+#[test]
+fn a_pool_keeps_no_more_than_it_may() {
+    let (layout, limit) = (layout(Shape::Word), 4 << 20);
+    let mut pool = ChunkPool::new(layout.row_words(), limit);
+    let mut table = Table::new(layout.clone());
+    let words: Vec<u64> = (0..150_000).collect();
+    count(&mut table, &words, layout.values()[0], &mut pool);
+    let before = table.bytes();
+    table.clear(&mut pool);
+    assert!(before - table.bytes() > limit, "there was more to keep");
+    assert!(pool.bytes() <= limit && pool.bytes() > limit / 2, "{} bytes", pool.bytes());
+}
+
+/// Row numbers run out in the end; then they start over, and nothing of before may be found again.
+#[test]
+fn row_numbers_start_over() {
+    let layout = layout(Shape::Word);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut table = Table::new(layout.clone());
+    let words: Vec<u64> = (0..5_001).collect();
+    // A sealed table goes on with the numbers of the next chunk: 2^31 of them last for 2^19 seals.
+    for _ in 0..10 {
+        count(&mut table, &words, layout.values()[0], &mut pool);
+        let counts = counts_of(&table, &layout);
+        assert_eq!(counts.len(), words.len());
+        assert!(counts.values().all(|n| *n == 1));
+        for _ in 0..100_000 {
+            table.seal();
+        }
+    }
+}
+
 /// How often each one-word key has been counted.
 fn counts_of(table: &Table, layout: &RowLayout) -> BTreeMap<u64, u64> {
     let (mut buffer, mut counts) = (Vec::new(), BTreeMap::new());
     let word = layout.values()[0].word;
     for block in 0..table.scan_blocks() {
         let rows = table.scan(block, &mut buffer);
+        assert!(rows.words(0).eq(rows.collect(0, |word| word)));
         for row in 0..rows.len() {
             let seen = counts.insert(rows.word(row, 0), rows.word(row, word));
             assert!(seen.is_none(), "{} stands twice", rows.word(row, 0));
@@ -296,6 +388,7 @@ fn growth_is_foretold() {
             let rows: Vec<(Key, i64)> = (0..ROWS).map(|i| (key(block * ROWS + i), 1)).collect();
             let (before, growth) = (table.bytes(), table.growth_bytes(ROWS as usize));
             write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
+            assert_eq!(pool.bytes(), 0, "nothing for later while memory is scarce");
             // How long keys are it knows from the first block on.
             if block > 0 {
                 assert!(table.bytes() <= before + growth, "{shape:?}, block {block}");
