@@ -93,8 +93,9 @@ impl Slices {
         let expected = self.expected_keys();
         let small = self.frugal || self.takes_over(expected) && !self.slices.is_empty();
         let keys = if small { 0 } else { expected };
-        let primary = self.spare_tables.pop();
-        let primary = primary.unwrap_or_else(|| Table::expecting(self.layout.clone(), keys));
+        let spare = self.spare_tables.pop();
+        let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
+        primary.expect(keys);
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
         self.slices.insert(start, Slice { primary, fragments });
     }

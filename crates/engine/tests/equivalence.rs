@@ -214,7 +214,8 @@ fn tables_go_from_window_to_window() {
         similar_asserts(&rows.unwrap(), &expected, &format!("{workers} workers"));
         assert!(stats.windows_fired_early > 1, "{workers} workers: {stats:?}");
         assert_eq!(stats.adoptions > 0, workers > 1, "{workers} workers: {stats:?}");
-        // With one worker every window goes on in the index of the last: it grows to full size once.
-        assert!(workers > 1 || stats.index_growths < 16, "{stats:?}");
+        // Growing to full size takes nine steps. With one worker only the first window takes all of them; the
+        // others are small until they go on in its index.
+        assert!(workers > 1 || stats.index_growths < 4 * 9 - 6, "{stats:?}");
     }
 }

@@ -68,6 +68,11 @@ impl Table {
         }
     }
 
+    /// Expects so many keys from now on; see [`Table::expecting`].
+    pub fn expect(&mut self, keys: usize) {
+        self.index.expect(keys);
+    }
+
     /// Asks for the cache lines in which a block of keys will be looked for.
     pub fn prefetch(&self, hashes: &[u64]) {
         self.index.prefetch(hashes);
