@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Int64Array,
-    LargeBinaryBuilder, LargeStringBuilder, NullArray, PrimitiveArray, StringBuilder,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, GenericByteArray,
+    Int64Array, LargeBinaryBuilder, LargeStringBuilder, NullArray, PrimitiveArray, StringBuilder,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::*;
@@ -218,18 +218,73 @@ pub(crate) fn range_of(rows: &[u32]) -> Option<Range<usize>> {
     (last - first + 1 == rows.len()).then_some(first..last + 1)
 }
 
+/// A string or binary column, its type looked at once.
+#[derive(Debug)]
+pub(crate) struct VarColumn<'a> {
+    offsets: Offsets<'a>,
+    values: &'a [u8],
+    nulls: Option<&'a NullBuffer>,
+}
+
+#[derive(Debug)]
+enum Offsets<'a> {
+    Short(&'a [i32]),
+    Long(&'a [i64]),
+}
+
+impl<'a> VarColumn<'a> {
+    /// `None` if the column's values are of fixed length.
+    fn new(column: &'a ArrayRef) -> Option<VarColumn<'a>> {
+        fn short<T: ByteArrayType<Offset = i32>>(
+            array: &GenericByteArray<T>,
+        ) -> (Offsets<'_>, &[u8]) {
+            (Offsets::Short(array.value_offsets()), array.value_data())
+        }
+        fn long<T: ByteArrayType<Offset = i64>>(
+            array: &GenericByteArray<T>,
+        ) -> (Offsets<'_>, &[u8]) {
+            (Offsets::Long(array.value_offsets()), array.value_data())
+        }
+        let (offsets, values) = match column.data_type() {
+            DataType::Utf8 => short(column.as_string::<i32>()),
+            DataType::Binary => short(column.as_binary::<i32>()),
+            DataType::LargeUtf8 => long(column.as_string::<i64>()),
+            DataType::LargeBinary => long(column.as_binary::<i64>()),
+            _ => return None,
+        };
+        Some(VarColumn { offsets, values, nulls: column.nulls() })
+    }
+
+    /// Those of some columns that have values of variable length.
+    pub(crate) fn of(columns: &'a [ArrayRef]) -> Vec<VarColumn<'a>> {
+        columns.iter().filter_map(VarColumn::new).collect()
+    }
+
+    /// The bytes of a row; none for NULL.
+    #[inline]
+    fn bytes(&self, row: usize) -> &'a [u8] {
+        if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            return &[];
+        }
+        // Arrow's arrays check their offsets when they are made: none is negative.
+        let (start, end) = match self.offsets {
+            Offsets::Short(offsets) => (offsets[row] as usize, offsets[row + 1] as usize),
+            Offsets::Long(offsets) => (offsets[row] as usize, offsets[row + 1] as usize),
+        };
+        &self.values[start..end]
+    }
+}
+
 /// The contents of variable-length key columns, for a block of rows.
 pub(crate) struct ColumnVars<'a> {
-    pub(crate) columns: &'a [ArrayRef],
+    pub(crate) columns: &'a [VarColumn<'a>],
     pub(crate) rows: &'a [u32],
 }
 
 impl VarKeys for ColumnVars<'_> {
+    #[inline]
     fn bytes(&self, row: usize, var: usize) -> &[u8] {
-        let mut variable = self.columns.iter().filter(|c| is_variable(c.data_type()));
-        let Some(column) = variable.nth(var) else { return &[] };
-        let row = self.rows[row] as usize;
-        if column.is_null(row) { &[] } else { value_bytes(column, row) }
+        self.columns.get(var).map_or(&[], |column| column.bytes(self.rows[row] as usize))
     }
 }
 
@@ -271,14 +326,15 @@ fn encode_column(column: &ArrayRef, rows: &[u32], out: &mut [u64], width: usize)
                 out[i * width + 1] = (value >> 64) as u64;
             }
         }
-        t if is_variable(t) => {
-            for (i, r) in rows.iter().enumerate() {
-                let bytes = value_bytes(column, *r as usize);
-                out[i * width] = hash_bytes(bytes);
-                out[i * width + 1] = (bytes.len() as u64) << 32;
+        t => match VarColumn::new(column) {
+            Some(column) => {
+                for (r, out) in rows.iter().zip(out.chunks_mut(width)) {
+                    let bytes = column.bytes(*r as usize);
+                    (out[0], out[1]) = (hash_bytes(bytes), (bytes.len() as u64) << 32);
+                }
             }
-        }
-        t => encode_integers(column, t, rows, put),
+            None => encode_integers(column, t, rows, put),
+        },
     }
 }
 

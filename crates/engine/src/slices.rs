@@ -8,7 +8,7 @@ use millstream_state::{
 };
 
 use crate::budget::Usage;
-use crate::keys::{ColumnVars, KeyBlock};
+use crate::keys::{ColumnVars, KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
 
@@ -135,6 +135,7 @@ impl Slices {
             spare_fragments: &mut self.spare_fragments,
             grouping,
             input,
+            vars: VarColumn::of(&input.keys),
             fragment_rows: 0,
         };
         for fragment in update.slice.fragments.iter_mut().flatten() {
@@ -309,6 +310,8 @@ struct Update<'a> {
     spare_fragments: &'a mut [Vec<Fragment>],
     grouping: &'a Grouping,
     input: &'a Selected<'a>,
+    /// The key columns of variable length.
+    vars: Vec<VarColumn<'a>>,
     fragment_rows: u64,
 }
 
@@ -334,7 +337,7 @@ impl Update<'_> {
                 hashes: &hashes[start..end],
                 ahead: &hashes[end..(end + BLOCK_ROWS).min(hashes.len())],
                 words: &words[start * width..end * width],
-                vars: ColumnVars { columns: &self.input.keys, rows },
+                vars: ColumnVars { columns: &self.vars, rows },
             };
             let mut block = match &mut self.slice.fragments[leader] {
                 Some(fragment) => fragment.update(&keys, self.pool, self.scratch),
