@@ -36,7 +36,7 @@ test:
 
 test-long: .venv/ready
 	@.ci/setup cc rust
-	cargo build --profile ci --locked --workspace
+	cargo build --profile ci --locked --workspace --all-targets
 	$(PYTHON) tests/run_sql.py --seeds 1000
 	$(PYTHON) tests/oracle/run.py --count 2000
 	$(MAKE) simulate
@@ -63,7 +63,7 @@ simulate:
 
 soak: .venv/ready
 	@.ci/setup cc rust
-	cargo build --profile ci --locked --workspace
+	cargo build --profile ci --locked --workspace --all-targets
 	@first=1000000; end=$$((SECONDS + 60 * $${SOAK_MINUTES:-60})); \
 	while [ $$SECONDS -lt $$end ]; do \
 		$(PYTHON) tests/oracle/run.py --first $$first --count 200 || exit 1; \
@@ -72,7 +72,7 @@ soak: .venv/ready
 
 fuzz: .venv/ready
 	@.ci/setup cc rust
-	cargo build --profile ci --locked --workspace
+	cargo build --profile ci --locked --workspace --all-targets
 	$(PYTHON) tests/fuzz.py --first $$RANDOM --seconds $${FUZZ_SECONDS:-600}
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
 		cargo test --profile ci --locked -p millstream-flow --test fuzz
