@@ -281,7 +281,7 @@ fn record_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+pub(crate) fn round(value: f64, digits: i32) -> f64 {
     let factor = 10f64.powi(digits);
     (value * factor).round() / factor
 }

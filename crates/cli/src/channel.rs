@@ -11,6 +11,7 @@ use millstream_flow::{Notification, SLOT_BYTES_MAX, SLOTS_MAX, Settings};
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::bench::round;
 use crate::run::{fail, print, usage};
 
 #[derive(clap::Args)]
@@ -202,10 +203,10 @@ fn cell_json(cell: &Cell) -> Value {
         "messages": cell.messages,
         "bytes_per_s": cell.bytes_per_s.round(),
         "limit_bytes_per_s": cell.limit_bytes_per_s.round(),
-        "ratio": round(cell.ratios[1]),
-        "ratio_min": round(cell.ratios[0]),
-        "ratio_max": round(cell.ratios[2]),
-        "one_way_us": round(micros(cell.one_way)),
+        "ratio": round(cell.ratios[1], 4),
+        "ratio_min": round(cell.ratios[0], 4),
+        "ratio_max": round(cell.ratios[2], 4),
+        "one_way_us": round(micros(cell.one_way), 4),
         "credit_stalls": out.credit_stalls,
         "parks": [out.parks, into.parks],
         "polls": [out.polls, into.polls],
@@ -216,24 +217,20 @@ fn small_json(small: &SmallMessage) -> Value {
     json!({
         "one_way_ns": small.one_way.as_nanos() as u64,
         "line_ns": small.line.as_nanos() as u64,
-        "ratio": round(small.ratios[1]),
-        "ratio_min": round(small.ratios[0]),
-        "ratio_max": round(small.ratios[2]),
+        "ratio": round(small.ratios[1], 4),
+        "ratio_min": round(small.ratios[0], 4),
+        "ratio_max": round(small.ratios[2], 4),
     })
 }
 
 fn waiting_json(waiting: &Waiting) -> Value {
     json!({
-        "core_share": round(waiting.share),
-        "wake_us_p50": round(micros(waiting.wake[0])),
-        "wake_us_max": round(micros(waiting.wake[1])),
+        "core_share": round(waiting.share, 4),
+        "wake_us_p50": round(micros(waiting.wake[0]), 4),
+        "wake_us_max": round(micros(waiting.wake[1]), 4),
     })
 }
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-fn round(value: f64) -> f64 {
-    (value * 10_000.0).round() / 10_000.0
 }

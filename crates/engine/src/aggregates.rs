@@ -22,7 +22,7 @@ use crate::decimal;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::inputs::{Input, Values};
-use crate::keys::{range_of, value_bytes};
+use crate::keys::{VarColumn, range_of};
 use crate::plan::{AggregateCall, AggregateFunction};
 
 /// One mergeable value with what feeds it.
@@ -268,7 +268,11 @@ fn update_value(
         (Values::Float(v), _) => feed!(sum_float, v, |v| v),
         (Values::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
         (Values::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
-        (Values::Bytes(v), _) => block.extreme_bytes(slot, picks, |k| value_bytes(v, row(k))),
+        (Values::Bytes(v), _) => {
+            if let Some(column) = VarColumn::new(v) {
+                block.extreme_bytes(slot, picks, |k| column.bytes(row(k)));
+            }
+        }
         (Values::None, _) => {}
     }
 }

@@ -234,7 +234,7 @@ enum Offsets<'a> {
 
 impl<'a> VarColumn<'a> {
     /// `None` if the column's values are of fixed length.
-    fn new(column: &'a ArrayRef) -> Option<VarColumn<'a>> {
+    pub(crate) fn new(column: &'a ArrayRef) -> Option<VarColumn<'a>> {
         fn short<T: ByteArrayType<Offset = i32>>(
             array: &GenericByteArray<T>,
         ) -> (Offsets<'_>, &[u8]) {
@@ -262,7 +262,7 @@ impl<'a> VarColumn<'a> {
 
     /// The bytes of a row; none for NULL.
     #[inline]
-    fn bytes(&self, row: usize) -> &'a [u8] {
+    pub(crate) fn bytes(&self, row: usize) -> &'a [u8] {
         if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
             return &[];
         }
@@ -285,17 +285,6 @@ impl VarKeys for ColumnVars<'_> {
     #[inline]
     fn bytes(&self, row: usize, var: usize) -> &[u8] {
         self.columns.get(var).map_or(&[], |column| column.bytes(self.rows[row] as usize))
-    }
-}
-
-/// The bytes of a string or binary value.
-pub(crate) fn value_bytes(column: &ArrayRef, row: usize) -> &[u8] {
-    match column.data_type() {
-        DataType::Utf8 => column.as_string::<i32>().value(row).as_bytes(),
-        DataType::LargeUtf8 => column.as_string::<i64>().value(row).as_bytes(),
-        DataType::Binary => column.as_binary::<i32>().value(row),
-        DataType::LargeBinary => column.as_binary::<i64>().value(row),
-        _ => &[],
     }
 }
 

@@ -111,9 +111,9 @@ impl Slices {
         open.max(self.last_keys)
     }
 
-    /// Whether windows of so many keys share one large index between them, the next going on in that of the one that has
-    /// fired. With a single worker they hardly overlap; with several, a window waits for what the others
-    /// hold of it, and the next would have grown its own by then.
+    /// Whether windows of so many keys share one large index between them, the next going on in that of
+    /// the one that has fired. With a single worker they hardly overlap; with several, a window waits for
+    /// what the others hold of it, and the next would have grown its own by then.
     fn takes_over(&self, keys: usize) -> bool {
         self.leaders.count() == 1 && keys > TAKE_OVER_KEYS_MIN
     }

@@ -233,11 +233,8 @@ fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
     }
     // Flags are the same, so that the lesser word has the lower scale.
     let meta = sum[2].min(other[2]);
-    let raise = |number: &[u64; 3]| {
-        let left = (number[2] - meta) >> SCALE_SHIFT;
-        let (value, raised) = (narrow(number), narrow(number) << (left & 63));
-        (left < 64 && raised >> (left & 63) == value).then_some(raised)
-    };
+    let raise =
+        |number: &[u64; 3]| shift_exact(narrow(number), ((number[2] - meta) >> SCALE_SHIFT) as i32);
     let (Some(own), Some(term)) = (raise(sum), raise(other)) else { return false };
     let Some(total) = own.checked_add(term).filter(|t| (-LIMIT..LIMIT).contains(t)) else {
         return false;

@@ -49,16 +49,10 @@ unsafe impl Send for Scratch {}
 impl Table {
     /// An empty table; it allocates nothing until it is used.
     pub fn new(layout: Arc<RowLayout>) -> Table {
-        Table::expecting(layout, 0)
-    }
-
-    /// An empty table that is likely to hold `keys` keys: when it has an eighth of them, its index makes
-    /// room for all.
-    pub fn expecting(layout: Arc<RowLayout>, keys: usize) -> Table {
         let log = Log::new(layout.row_words());
         Table {
             layout,
-            index: Index::new(keys),
+            index: Index::new(0),
             log,
             arena: Arena::default(),
             live_rows: 0,
@@ -68,7 +62,7 @@ impl Table {
         }
     }
 
-    /// Expects so many keys from now on; see [`Table::expecting`].
+    /// Expects so many keys from now on: when it has an eighth of them, its index makes room for all.
     pub fn expect(&mut self, keys: usize) {
         self.index.expect(keys);
     }

@@ -135,7 +135,8 @@ fn state_is_that_of_a_sequential_run() {
         let row_words = layout(shape).row_words();
         let mut pool = ChunkPool::new(row_words, 1 << 20);
         let mut scratch = Scratch::default();
-        let mut leader = Table::expecting(layout(shape), random.below(1000) as usize);
+        let mut leader = Table::new(layout(shape));
+        leader.expect(random.below(1000) as usize);
         let mut helpers = [Table::new(layout(shape)), Table::new(layout(shape))];
         // Two windows one after the other in the same tables.
         for _window in 0..2 {
