@@ -162,10 +162,11 @@ impl Slices {
         update.fragment_rows
     }
 
-    /// Seals everything held for other leaders: per leader, its segments by slice.
-    pub(crate) fn seal(&mut self) -> Vec<Vec<(i64, Segment)>> {
+    /// Seals what is held for other leaders, of those slices that are `wanted` by their start: per leader,
+    /// its segments by slice.
+    pub(crate) fn seal(&mut self, wanted: impl Fn(i64) -> bool) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        for (start, slice) in &mut self.slices {
+        for (start, slice) in self.slices.iter_mut().filter(|(start, _)| wanted(**start)) {
             for (leader, fragment) in slice.fragments.iter_mut().enumerate() {
                 if let Some(fragment) = fragment.as_mut().filter(|f| f.rows() > 0) {
                     deltas[leader].push((*start, fragment.seal()));

@@ -49,6 +49,16 @@ pub(crate) struct Delta {
     held: Option<Held>,
 }
 
+/// What is sealed at the end of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seal {
+    /// All there is.
+    Everything,
+    /// Windows that the watermark has passed. What later windows have so far would be shipped in two parts, and
+    /// merged twice, for nothing: it stays until its own window is complete, or the epoch long enough.
+    Complete,
+}
+
 /// What a step came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -231,8 +241,8 @@ impl Worker {
             return Ok(Step::Busy);
         }
         let low = shared.intake.finish(self.id);
-        if self.epoch_is_over(state, low) {
-            self.end_epoch(state, low)?;
+        if let Some(seal) = self.epoch_is_over(state, low) {
+            self.end_epoch(state, low, seal)?;
             return Ok(Step::Busy);
         }
         if state.announced == END && state.clock.min() == END {
@@ -247,7 +257,7 @@ impl Worker {
         }
         if tight && state.slices.fragment_rows() > 0 {
             // What leaders have merged takes less room than what waits in fragments.
-            self.end_epoch(state, low)?;
+            self.end_epoch(state, low, Seal::Everything)?;
             return Ok(Step::Busy);
         }
         if tight && (!shared.settled(low) || self.others_can_give()) {
@@ -442,31 +452,33 @@ impl Worker {
         Ok(())
     }
 
-    fn epoch_is_over(&mut self, state: &State, low: i64) -> bool {
+    /// Whether the epoch is over, and what is to be sealed then.
+    fn epoch_is_over(&mut self, state: &State, low: i64) -> Option<Seal> {
         let settings = &self.shared.settings;
         let intake = &self.shared.intake;
         if low == END {
-            return state.announced != END;
+            return (state.announced != END).then_some(Seal::Everything);
+        }
+        let changed = state.changed_at_us.is_some_and(|at| {
+            let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
+            state.epoch_input_bytes >= settings.epoch_bytes
+                || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
+                || self.shared.env.now_us() >= at + idle_us
+                || self.shared.env.choose(16) == Some(0)
+        });
+        if changed {
+            return Some(Seal::Everything);
         }
         // A window may fire.
-        if intake.passed(low) > intake.passed(state.announced) {
-            return true;
-        }
-        if state.changed_at_us.is_none() {
-            return false;
-        }
-        let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
-        state.epoch_input_bytes >= settings.epoch_bytes
-            || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
-            || state.changed_at_us.is_some_and(|at| self.shared.env.now_us() >= at + idle_us)
-            || self.shared.env.choose(16) == Some(0)
+        (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
     }
 
-    /// Ends the epoch: seals every fragment and ships it to its leader, with the watermark that it
-    /// brings the leader up to. Leaders without changes get the header alone.
-    fn end_epoch(&mut self, state: &mut State, watermark: i64) -> Result<()> {
+    /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that this
+    /// brings the leaders up to. Leaders without changes get the header alone.
+    fn end_epoch(&mut self, state: &mut State, watermark: i64, seal: Seal) -> Result<()> {
+        let fires = |start| seal == Seal::Everything || self.shared.fires_at(start) <= watermark;
         let mut shipped = 0;
-        for (leader, segments) in state.slices.seal().into_iter().enumerate() {
+        for (leader, segments) in state.slices.seal(fires).into_iter().enumerate() {
             if leader == self.id {
                 continue;
             }
@@ -493,8 +505,10 @@ impl Worker {
         state.clock.advance(self.id, watermark);
         state.epoch += 1;
         state.announced = state.announced.max(watermark);
-        state.epoch_input_bytes = 0;
-        state.changed_at_us = None;
+        if seal == Seal::Everything || state.slices.fragment_rows() == 0 {
+            state.epoch_input_bytes = 0;
+            state.changed_at_us = None;
+        }
         self.note_usage(state);
         Ok(())
     }

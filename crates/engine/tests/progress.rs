@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_engine::plan::{Body, Query, Tumble};
+use millstream_engine::settings::FragmentMode;
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::{Job, Result, Settings, Stats};
 use support::script::{Script, Scripted, batches_of};
@@ -133,6 +134,33 @@ fn a_window_is_complete_at_its_end_and_not_before() {
         let latency_us = stats.fire_latency_us.iter().max();
         assert!(latency_us.is_some_and(|us| *us < 1_000), "seed {seed}: {latency_us:?} us");
     }
+}
+
+/// When a window fires, what later windows have so far stays where it is: a worker ships a key's row once a
+/// window, however the epochs, which end whenever a window is complete, fall between the windows.
+#[test]
+fn a_key_is_shipped_once_a_window_if_epochs_end_only_for_windows() {
+    const KEYS: i64 = 50;
+    const WINDOWS: u64 = 30;
+    let (mut fragment_rows, mut shipped) = (0, 0);
+    for seed in 1..=8 {
+        let records: Vec<Record> = (0..WINDOWS as i64 * 5_000)
+            .map(|i| Record { key: Some(i % KEYS), ..record(i / 5) })
+            .collect();
+        let source = table(&[records], &mut Random::new(seed), 700);
+        let settings = Settings {
+            workers: 2,
+            epoch_max_idle_ms: 3_600_000,
+            fragment_mode: FragmentMode::Aggregate,
+            ..Settings::default()
+        };
+        let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
+        assert_eq!(rows.unwrap().len() as u64, WINDOWS * KEYS as u64);
+        assert!(stats.rows_shipped <= WINDOWS * KEYS as u64, "seed {seed}: {stats:?}");
+        fragment_rows += stats.fragment_rows_in;
+        shipped += stats.rows_shipped;
+    }
+    assert!(fragment_rows > 10 * shipped && shipped > WINDOWS * KEYS as u64, "{shipped}");
 }
 
 /// Nanoseconds are floored to microseconds: -1 ns belongs to the window that ends at 0.
