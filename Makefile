@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build test test-long bench simulate soak fuzz memcheck test-rdma test-rdma-two clean
+.PHONY: help demo build test test-long bench simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -18,6 +18,7 @@ help:
 	@echo "make soak       the oracle suite, new seeds, until it fails or SOAK_MINUTES (60) have passed"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
 	@echo "make memcheck   tests of the fabric and of channels under valgrind"
+	@echo "make sanitize   tests of state, fabric and channels with AddressSanitizer"
 	@echo "make clean      remove what was built"
 
 demo:
@@ -80,6 +81,10 @@ fuzz: .venv/ready
 memcheck:
 	@.ci/setup cc rust memcheck
 	tests/memcheck.sh
+
+sanitize:
+	@.ci/setup cc rust
+	tests/sanitize.sh
 
 .venv/ready: tests/requirements.txt
 	@.ci/setup python

@@ -1,7 +1,7 @@
 //! Providers between processes: this test's binary runs itself as the peer.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::Token;
@@ -90,6 +90,8 @@ fn as_peer() {
 
 /// A peer process, connected to `end`.
 struct Peer {
+    /// Kept open: nobody reads on.
+    _output: Lines<BufReader<ChildStdout>>,
     process: Child,
     memory: millstream_fabric::RemoteRegion,
 }
@@ -117,9 +119,7 @@ fn start<F: Fabric>(provider: &str, end: &mut End<F>) -> Peer {
         drop(end.queue.poll(&mut [Completion::default()]));
         std::thread::yield_now();
     }
-    // Reading on would only wait for the end.
-    std::mem::forget(output);
-    Peer { process, memory }
+    Peer { process, memory, _output: output }
 }
 
 impl Drop for Peer {

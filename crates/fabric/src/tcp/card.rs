@@ -133,6 +133,13 @@ impl Card {
         }
     }
 
+    /// Closes all connections.
+    pub(super) fn disconnect(&mut self) {
+        self.strangers.clear();
+        self.incoming.clear();
+        self.outgoing.clear();
+    }
+
     /// Lists all sockets and what to poll them for, in the order: listener, strangers, incoming,
     /// outgoing.
     fn list(&mut self, device: &Device) {

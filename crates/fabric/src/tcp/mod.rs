@@ -73,6 +73,9 @@ impl Drop for Handle {
         if let Some(thread) = lock(&self.thread).take() {
             drop(thread.join());
         }
+        // Connections hold their pairs, and those the device.
+        lock(&self.device.card).disconnect();
+        lock(&self.device.fresh).clear();
     }
 }
 
