@@ -66,6 +66,12 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len) }
     }
 
+    /// Where the bytes behind a packed reference begin, to ask for their cache line.
+    #[inline]
+    pub(crate) fn place(&self, reference: u64) -> *const u64 {
+        self.words.as_ptr().wrapping_add(reference as u32 as usize)
+    }
+
     /// Overwrites the value behind `reference` if the new one fits in its place; otherwise appends.
     pub fn replace_bytes(&mut self, reference: u64, bytes: &[u8]) -> u64 {
         if bytes.len().div_ceil(8) <= packed_len(reference).div_ceil(8) {

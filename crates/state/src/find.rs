@@ -167,37 +167,111 @@ fn find_any<V: VarKeys>(
     places: &mut Vec<*mut u64>,
 ) {
     places.resize(keys.hashes.len(), std::ptr::null_mut());
-    let cursor = log.cursor();
-    let mut end = cursor.end();
-    let any = AnyKeys { keys, layout, arena, cursor, places, end: &mut end };
-    index.enter(keys.hashes, keys.ahead, log.base(), any);
-    log.commit(end);
+    let met = enter_any::<_, true>(keys, layout, index, log, arena, places);
+    let met = met.keys[..met.count].iter().map(|i| usize::from(*i));
+    // The rows' lines have been asked for, now for what they refer to.
+    if !layout.var_words().is_empty() {
+        for i in met.clone() {
+            // SAFETY: all places are written rows of this layout.
+            let row = unsafe { std::slice::from_raw_parts(places[i], layout.key_words()) };
+            layout.var_words().iter().for_each(|word| prefetch(arena.place(row[*word])));
+        }
+    }
+    for i in met {
+        // SAFETY: all places are written rows of this layout, which refer to this arena.
+        if unsafe { !keys.is_at(i, places[i], layout, arena) } {
+            places[i] = find_another_any(i, keys, layout, index, log, arena);
+        }
+    }
 }
 
-struct AnyKeys<'a, 'k, V> {
+/// Looks for the rows of the keys and appends those that are new. With `DEFER`, it returns the keys that
+/// have yet to be compared.
+fn enter_any<V: VarKeys, const DEFER: bool>(
+    keys: &Keys<'_, V>,
+    layout: &RowLayout,
+    index: &mut Index,
+    log: &mut Log,
+    arena: &mut Arena,
+    places: &mut [*mut u64],
+) -> Met {
+    let cursor = log.cursor();
+    let mut end = cursor.end();
+    let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
+    let any =
+        AnyKeys::<_, DEFER> { keys, layout, arena, cursor, places, met: &mut met, end: &mut end };
+    index.enter(keys.hashes, keys.ahead, log.base(), any);
+    log.commit(end);
+    met
+}
+
+/// As [`find_another`], for keys of any shape.
+#[cold]
+#[inline(never)]
+fn find_another_any<V: VarKeys>(
+    i: usize,
+    keys: &Keys<'_, V>,
+    layout: &RowLayout,
+    index: &mut Index,
+    log: &mut Log,
+    arena: &mut Arena,
+) -> *mut u64 {
+    let width = layout.key_words();
+    let key = Keys {
+        hashes: &keys.hashes[i..=i],
+        ahead: &[],
+        words: &keys.words[i * width..(i + 1) * width],
+        vars: RowVars { vars: &keys.vars, row: i },
+    };
+    let mut place = [std::ptr::null_mut()];
+    enter_any::<_, false>(&key, layout, index, log, arena, &mut place);
+    place[0]
+}
+
+/// The variable-length parts of one key of a block.
+struct RowVars<'a, V> {
+    vars: &'a V,
+    row: usize,
+}
+
+impl<V: VarKeys> VarKeys for RowVars<'_, V> {
+    fn bytes(&self, _: usize, var: usize) -> &[u8] {
+        self.vars.bytes(self.row, var)
+    }
+}
+
+/// Keys of any shape; `DEFER` as with [`WordKeys`].
+struct AnyKeys<'a, 'k, V, const DEFER: bool> {
     keys: &'a Keys<'k, V>,
     layout: &'a RowLayout,
     arena: &'a mut Arena,
     cursor: Cursor<'a>,
     /// One for each key.
     places: &'a mut [*mut u64],
+    met: &'a mut Met,
     /// Where the cursor starts; when all is done, where it ends.
     end: &'a mut RowId,
 }
 
-impl<V: VarKeys> Entrants for AnyKeys<'_, '_, V> {
-    const FAR: bool = true;
+impl<V: VarKeys, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, DEFER> {
+    const FAR: bool = DEFER;
 
     #[inline]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
+        let row_words = self.layout.row_words();
         // SAFETY: the index names written rows of this log that are not absent, and of this layout.
         unsafe {
-            let place = self.cursor.row(id, self.layout.row_words());
-            let met = self.keys.is_at(i, place, self.layout, self.arena);
-            if met {
-                self.places[i] = place;
+            let place = self.cursor.row(id, row_words);
+            if DEFER {
+                prefetch(place);
+                prefetch(place.wrapping_add(row_words - 1));
+                self.met.keys[self.met.count] = i as u16;
+                self.met.count += 1;
+            } else if !self.keys.is_at(i, place, self.layout, self.arena) {
+                return false;
             }
-            met
+            self.places[i] = place;
+            true
         }
     }
 

@@ -17,12 +17,14 @@ impl Random {
     }
 }
 
-/// A key of two fixed words, or of one variable-length string, or of both.
+/// A key of one fixed word or two, or of one and a variable-length string.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Word,
     Words,
     Text,
+    /// Text whose hash many others share.
+    Alike,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +44,7 @@ fn layout(shape: Shape) -> Arc<RowLayout> {
     let (words, var) = match shape {
         Shape::Word => (1, vec![]),
         Shape::Words => (2, vec![]),
-        Shape::Text => (3, vec![2]),
+        Shape::Text | Shape::Alike => (3, vec![2]),
     };
     let values = [
         (ValueKind::Count, false),
@@ -60,6 +62,9 @@ fn words_of(shape: Shape, key: &Key) -> Vec<u64> {
         Shape::Text => {
             vec![key.0, hash_bytes(key.2.as_bytes()), (key.2.len() as u64) << 32]
         }
+        Shape::Alike => {
+            vec![key.0, key.2.bytes().map(u64::from).sum(), (key.2.len() as u64) << 32]
+        }
     }
 }
 
@@ -70,6 +75,7 @@ fn random_key(random: &mut Random, shape: Shape, keys: u64) -> Key {
         Shape::Words => Key(n % 10, n, String::new()),
         // Also the empty string, and some that differ in the last place only.
         Shape::Text => Key(n % 3, 0, "x".repeat((n % 20) as usize) + &"y".repeat((n % 2) as usize)),
+        Shape::Alike => Key(n % 3, 0, format!("{:03}", n % 1000)),
     }
 }
 
@@ -113,7 +119,7 @@ fn read(table: &Table, shape: Shape) -> BTreeMap<Key, Totals> {
             let key = match shape {
                 Shape::Word => Key(at(0), 0, String::new()),
                 Shape::Words => Key(at(0), at(1), String::new()),
-                Shape::Text => {
+                Shape::Text | Shape::Alike => {
                     Key(at(0), 0, String::from_utf8(rows.bytes(at(2)).to_vec()).unwrap())
                 }
             };
@@ -130,7 +136,8 @@ fn state_is_that_of_a_sequential_run() {
     let (mut adopted, mut merged, mut taken_over, mut grown, mut cleared) = (0, 0, 0, 0, 0);
     for seed in 1..120u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let shape = [Shape::Word, Shape::Words, Shape::Text][(seed % 3) as usize];
+        let shapes = [Shape::Word, Shape::Words, Shape::Text, Shape::Alike];
+        let shape = shapes[(seed % 4) as usize];
         let keys = [3, 200, 30_000][random.below(3) as usize];
         let row_words = layout(shape).row_words();
         let mut pool = ChunkPool::new(row_words, 1 << 20);
@@ -352,7 +359,7 @@ fn keys_whose_hashes_collide_keep_apart() {
     words.iter().for_each(|w| by_half.entry(hash_word(*w) >> 32).or_default().push(*w));
     let colliding: Vec<u64> = by_half.into_values().filter(|w| w.len() > 1).flatten().collect();
     assert!(colliding.len() > 10, "{} keys that collide", colliding.len());
-    for sums in 0..4 {
+    for sums in 0..5 {
         let mut values = vec![(ValueKind::Count, false)];
         values.resize(1 + sums, (ValueKind::Max64, false));
         let layout = Arc::new(RowLayout::new(1, vec![], &values));
