@@ -12,7 +12,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from conftest import WINDOW, generated
+from conftest import WINDOW, events, generated
 
 MIB = 1 << 20
 WORKERS = [1, 2, 4]
@@ -179,3 +179,21 @@ def test_a_reader_that_waits_stops_the_job(script, base, capsys, workers, query)
         process.kill()
         process.stderr.close()
         process.wait()
+
+
+def test_long_texts_are_made_a_few_rows_at_a_time(script):
+    script.data("events.csv", "ts,k,name\n" + "".join(f"2024-01-01 00:00:01,{k},{name}\n"
+                                                     for k, name in [(1, "ab"), (2, "xaa"), (3, "z")]))
+    result = script.run(events("k BIGINT, name STRING") + """
+        SELECT LENGTH(LPAD(name, 10000000, 'é')) AS padded, RIGHT(LPAD(name, 10000000, 'é'), 3) AS padded_end,
+               OCTET_LENGTH(REPEAT(name, 5000000)) AS repeated,
+               LENGTH(REPLACE(REPEAT(name, 200000), 'a', 'bcdefghijk')) AS replaced,
+               LENGTH(REGEXP_REPLACE(REPEAT(name, 400000), '[a]', REPEAT('y', 20))) AS matched,
+               LENGTH(REPEAT('x', 9000000) || name) AS joined, SUBSTR(REPEAT('xy', 15000000), k * 2, 2) AS part
+        FROM events;""", workers=1)
+    assert result.code == 0, result.stderr
+    assert result.stdout.decode().splitlines()[1:] == [
+        "10000000,éab,10000000,2200000,8400000,9000002,yx",
+        "10000000,xaa,15000000,4200000,16400000,9000003,yx",
+        "10000000,ééz,5000000,200000,400000,9000001,yx",
+    ]

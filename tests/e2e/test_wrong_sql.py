@@ -221,6 +221,14 @@ FAILING = [
     ("SELECT CAST(ts AS DATE) + INTERVAL '2147483647' DAY AS x FROM events",
      "CAST(ts AS DATE) + INTERVAL '2147483647' DAY", "out of range"),
     ("SELECT k FROM events WHERE v > 3 AND CAST(name AS BIGINT) = 1", "CAST(name AS BIGINT)", "'ann'"),
+    ("SELECT LENGTH(REPEAT('x', 2000000000)) AS x FROM events", "REPEAT('x', 2000000000)", "longer than 64 MB"),
+    ("SELECT LENGTH(REPEAT(name, big)) AS x FROM events", "REPEAT(name, big)", "longer than 64 MB"),
+    ("SELECT LENGTH(LPAD(name, v * 10000000)) AS x FROM events", "LPAD(name, v * 10000000)", "longer than 64 MB"),
+    ("SELECT LENGTH(RPAD(name, 70000000, 'ab')) AS x FROM events", "RPAD(name, 70000000, 'ab')", "longer than 64 MB"),
+    ("SELECT LENGTH(REPLACE(REPEAT(name, 10000), 'n', REPEAT(name, 10000))) AS x FROM events",
+     "REPLACE(REPEAT(name, 10000), 'n', REPEAT(name, 10000))", "longer than 64 MB"),
+    ("SELECT LENGTH(REPEAT('x', 40000000) || REPEAT('x', 40000000)) AS x FROM events",
+     "REPEAT('x', 40000000) || REPEAT('x', 40000000)", "longer than 64 MB"),
     ("SELECT UPPER(name), CASE WHEN k = 1 THEN CAST(name AS DATE) END FROM events", "CAST(name AS DATE)",
      "cannot cast 'ann' to DATE"),
     ("CREATE VIEW w AS\n  SELECT k, v / (k - 1) AS x FROM events;\nSELECT x + 1 FROM w", "v / (k - 1)",
@@ -248,6 +256,16 @@ def test_what_fails_on_a_value_is_underlined(script, sql, underlined, words, set
     assert result.code == 1, result.stderr
     assert words in result.stderr, result.stderr
     check_place(result, text, underlined)
+
+
+@pytest.mark.parametrize("sql", ["REPEAT('x', 1000000)", "CASE WHEN k > 0 THEN REPEAT('x', 1000000) END",
+                                 "NULLIF(REPEAT('x', 1000000), name)", "COALESCE(name, REPEAT('x', 1000000))"])
+def test_a_long_constant_is_not_written_out_for_every_row(script, sql):
+    script.data("events.csv", "ts,k,v,name\n" + "2024-01-01 00:00:01,1,10,\n" * 3000)
+    result = script.run(events("k BIGINT, v BIGINT, name STRING") + f"SELECT {sql} AS x FROM events;\n")
+    assert result.code == 1, result.stderr
+    assert "longer than 64 MB together" in result.stderr and "'batch.rows'" in result.stderr, result.stderr
+    assert len(result.stderr) < 2000
 
 
 @pytest.mark.parametrize("start, end", [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])

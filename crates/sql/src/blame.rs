@@ -22,6 +22,7 @@ use crate::error::{ErrorKind, Result, Span, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
 use crate::planner::parser_options;
+use crate::scalars::bound_texts;
 use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
 use crate::texts::Texts;
@@ -290,7 +291,10 @@ impl Blame<'_> {
             SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),
         );
         let typed = expr.get_type(schema).map(drop);
-        let simplified = simplifier.coerce(expr, schema).and_then(|e| simplifier.simplify(e));
+        let simplified = simplifier
+            .coerce(expr, schema)
+            .and_then(|e| bound_texts(e, schema))
+            .and_then(|e| simplifier.simplify(e));
         let config = &self.context.functions.config;
         let compiled = simplified.map_err(SqlError::from).and_then(|e| {
             // Aggregates are not evaluated.

@@ -23,6 +23,7 @@ use millstream_engine::expr::{Evaluate, Expr as EngineExpr};
 use crate::error::{Place, Result};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
+use crate::scalars::{TooMuchText, bounded_array};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
 
@@ -148,7 +149,7 @@ impl Evaluate for Compiled {
     fn evaluate(&self, batch: &RecordBatch) -> millstream_engine::Result<ArrayRef> {
         let evaluated = self.physical.evaluate(batch);
         let array = evaluated
-            .and_then(|value| value.into_array(batch.num_rows()))
+            .and_then(|value| bounded_array(value, batch.num_rows()))
             .map_err(|e| self.failed(&e))?;
         if *array.data_type() == self.data_type {
             return Ok(array);
@@ -169,7 +170,15 @@ impl fmt::Display for Compiled {
 
 impl Compiled {
     fn failed(&self, error: &DataFusionError) -> Error {
-        evaluation_error(error, &self.data_type, self.text.clone(), None)
+        evaluation_error(error, &self.data_type, shortened(&self.text), None)
+    }
+}
+
+/// An expression's text as far as a message needs it: constants may be long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
     }
 }
 
@@ -193,6 +202,11 @@ pub(crate) fn evaluation_error(
 fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {
     let wider = "cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))";
     match error.find_root() {
+        DataFusionError::External(inner)
+            if let Some(text) = inner.downcast_ref::<TooMuchText>() =>
+        {
+            (text.to_string(), text.help())
+        }
         DataFusionError::ArrowError(error, _) => match &**error {
             ArrowError::DivideByZero => {
                 ("division by zero".into(), "write NULLIF(divisor, 0) to get NULL instead".into())

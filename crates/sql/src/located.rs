@@ -20,6 +20,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::error::Place;
 use crate::evaluate::evaluation_error;
+use crate::scalars::Constant;
 
 /// The mark.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -34,11 +35,12 @@ pub(crate) fn located(expr: Expr, place: Place) -> Expr {
     Arc::new(ScalarUDF::from(Located { place, signature })).call(vec![expr])
 }
 
-/// What is marked, if `expr` is a mark or a cast with a name.
+/// What is marked, if `expr` is a mark, a cast with a name or a bounded constant.
 pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let function = call.func.inner();
-    (function.is::<Located>() || function.is::<NamedCast>()).then(|| call.args.first()).flatten()
+    let mark = function.is::<Located>() || function.is::<NamedCast>() || function.is::<Constant>();
+    mark.then(|| call.args.first()).flatten()
 }
 
 impl ScalarUDFImpl for Located {

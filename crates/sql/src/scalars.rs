@@ -1,5 +1,6 @@
 //! Scalar functions that DataFusion lacks, or that mean something else there.
 
+mod bounded;
 mod interval_order;
 mod strict;
 mod strings;
@@ -10,6 +11,9 @@ use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
 
+pub(crate) use bounded::{
+    Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
+};
 pub(crate) use interval_order::{compare_intervals, measured_interval};
 pub(crate) use time_text::{write_timestamps, written_timestamp};
 pub(crate) use window::{WindowBound, window_bound};

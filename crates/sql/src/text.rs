@@ -8,7 +8,7 @@ use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
 use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
 
 use crate::located::within_mark;
-use crate::scalars::{measured_interval, written_timestamp};
+use crate::scalars::{joined_texts, measured_interval, written_timestamp};
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
@@ -23,6 +23,9 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         Expr::Literal(value, _) => literal(value),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             format!("{} {} {}", operand(left, op), operator(op), operand(right, op))
+        }
+        joined if let Some((left, right)) = joined_texts(joined) => {
+            format!("{} || {}", t(left), t(right))
         }
         Expr::Not(e) => format!("NOT {}", t(e)),
         Expr::Negative(e) => format!("-{}", t(e)),
@@ -85,6 +88,7 @@ fn nested(expr: &Expr) -> String {
     let text = sql_text(expr);
     match expr {
         Expr::Alias(alias) => nested(&alias.expr),
+        joined if joined_texts(joined).is_some() => format!("({text})"),
         Expr::Column(_)
         | Expr::Cast(_)
         | Expr::TryCast(_)

@@ -180,10 +180,10 @@ fn is_worth_a_mark(expr: &Expr, sql: &SqlExpr, schema: &DFSchema) -> bool {
 
 /// Whether evaluating the outermost operation of an expression may fail for some values.
 fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
-    use Operator::{Divide, Minus, Modulo, Multiply, Plus};
+    use Operator::{Divide, Minus, Modulo, Multiply, Plus, StringConcat};
     match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => {
-            matches!(op, Plus | Minus | Multiply | Divide | Modulo)
+            matches!(op, Plus | Minus | Multiply | Divide | Modulo | StringConcat)
         }
         Expr::Negative(_) => true,
         Expr::Cast(cast) => match cast.expr.get_type(schema) {
