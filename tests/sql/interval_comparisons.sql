@@ -11,3 +11,13 @@ FROM spans WHERE ended - began > INTERVAL '-2' DAY OR began IS NULL;
 
 SELECT k, MAX(ended) - MIN(began) AS length, COUNT(*) AS n
 FROM spans GROUP BY k HAVING MAX(ended) - MIN(began) > INTERVAL '1' DAY;
+
+SELECT k, NULLIF(ended - began, INTERVAL '-36' HOUR) IS NULL AS nothing, NULLIF(INTERVAL '24' HOUR, INTERVAL '1' DAY) AS day,
+       CASE ended - began WHEN INTERVAL '-36' HOUR THEN 'same' ELSE 'other' END AS found,
+       CASE INTERVAL '1' MONTH WHEN INTERVAL '720' HOUR THEN 1 ELSE 2 END AS month,
+       NULLIF(INTERVAL '36' HOUR, INTERVAL '1' DAY) AS kept
+FROM spans;
+
+SELECT k, MAX(CAST(CASE WHEN k > 0 THEN INTERVAL '24' HOUR END AS STRING)) AS hours,
+       MAX(CAST(CASE WHEN k > 0 THEN INTERVAL '1' DAY END AS STRING)) AS day
+FROM spans GROUP BY k HAVING COUNT(*) > 0;

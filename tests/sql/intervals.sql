@@ -6,3 +6,7 @@ WITH ('connector' = 'file', 'path' = 'data/spans.csv', 'format' = 'csv');
 SELECT k, ended - began AS took, INTERVAL '14' MONTH AS months, INTERVAL '-90' MINUTE AS minutes,
        MIN(ended - began) AS low, MAX(ended - began) AS high, COUNT(*) AS n
 FROM spans GROUP BY k, ended - began;
+
+SELECT k, CAST(ended - began AS STRING) AS took, CAST(INTERVAL '36' HOUR AS STRING) AS hours,
+       CONCAT(INTERVAL '14' MONTH, '!') AS months, TRY_CAST(INTERVAL '-90' MINUTE AS STRING) AS minutes
+FROM spans WHERE k < 3;

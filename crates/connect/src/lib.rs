@@ -15,7 +15,6 @@ mod channel;
 mod csv;
 mod datagen;
 mod datetime;
-mod interval;
 mod memory;
 mod number;
 mod options;

@@ -26,6 +26,7 @@ mod fire;
 mod gather;
 mod inputs;
 mod intake;
+pub mod interval;
 mod job;
 mod keys;
 mod order;

@@ -20,7 +20,7 @@ use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
 use crate::located::within_mark;
 use crate::lower::{Call, FIRED, Grouped, Places, Stage};
-use crate::scalars::{bound_constants, bound_texts, compare_intervals, write_timestamps};
+use crate::scalars::{bound_constants, bound_texts, compare_intervals, write_times};
 use crate::text::sql_text;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::types::sql_type_name;
@@ -224,7 +224,7 @@ impl Assembler<'_> {
 
     fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
         let before = expr.get_type(schema.as_ref())?;
-        let expr = compare_intervals(write_timestamps(expr.clone(), schema)?, schema)?;
+        let expr = compare_intervals(write_times(expr.clone(), schema)?, schema)?;
         let expr = bound_texts(expr, schema)?;
         let context = SimplifyContext::builder()
             .with_schema(schema.clone())

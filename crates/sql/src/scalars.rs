@@ -15,7 +15,7 @@ pub(crate) use bounded::{
     Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
 };
 pub(crate) use interval_order::{compare_intervals, measured_interval};
-pub(crate) use time_text::{write_timestamps, written_timestamp};
+pub(crate) use time_text::{write_times, written_time};
 pub(crate) use window::{WindowBound, window_bound};
 
 /// Those that queries may call by name.

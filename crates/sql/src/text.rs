@@ -6,9 +6,10 @@
 use datafusion_common::ScalarValue;
 use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
 use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
+use millstream_engine::interval::write_interval;
 
 use crate::located::within_mark;
-use crate::scalars::{joined_texts, measured_interval, written_timestamp};
+use crate::scalars::{joined_texts, measured_interval, written_time};
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
@@ -55,7 +56,7 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
             format!("TRY_CAST({} AS {})", sql_text(expr), sql_type_name(field.data_type()))
         }
         measured if let Some(interval) = measured_interval(measured) => sql_text(interval),
-        written if let Some(time) = written_timestamp(written) => {
+        written if let Some(time) = written_time(written) => {
             format!("CAST({} AS STRING)", sql_text(time))
         }
         Expr::ScalarFunction(call) => {
@@ -185,6 +186,13 @@ fn literal(value: &ScalarValue) -> String {
         | TimestampMicrosecond(..)
         | TimestampNanosecond(..) => {
             format!("TIMESTAMP '{}'", shown(value).replace('T', " "))
+        }
+        // Days are written as such: 24 hours are another value.
+        IntervalMonthDayNano(Some(value)) if value.months != 0 || value.days != 0 => {
+            let mut text = Vec::new();
+            let (months, days) = (value.months.into(), value.days.into());
+            write_interval(months, days, value.nanoseconds.into(), &mut text);
+            format!("INTERVAL '{}'", String::from_utf8_lossy(&text))
         }
         IntervalYearMonth(_) | IntervalDayTime(_) | IntervalMonthDayNano(_) => {
             match crate::tumble::interval_us(value) {

@@ -23,10 +23,10 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_engine::interval::{write_duration, write_interval};
 use millstream_engine::{Error, Result};
 
 use crate::datetime::{per_second, write_date, write_time, write_timestamp};
-use crate::interval::{write_duration, write_interval};
 use crate::number::{
     write_decimal128, write_decimal256, write_f32, write_f64, write_i64, write_u64,
 };

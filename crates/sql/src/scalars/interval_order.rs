@@ -7,11 +7,11 @@ use arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, Result as DfResult, exec_err};
+use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::expr::InList;
 use datafusion_expr::{
-    Between, BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::located::within_mark;
@@ -30,6 +30,10 @@ pub(crate) fn compare_intervals(expr: Expr, schema: &DFSchema) -> DfResult<Expr>
             Expr::InList(InList { expr, list, .. }) => {
                 std::iter::once(&**expr).chain(list).collect()
             }
+            Expr::Case(Case { expr: Some(expr), when_then_expr, .. }) => {
+                std::iter::once(&**expr).chain(when_then_expr.iter().map(|(w, _)| &**w)).collect()
+            }
+            Expr::ScalarFunction(call) if call.name() == "nullif" => call.args.iter().collect(),
             _ => return Ok(Transformed::no(e)),
         };
         for operand in operands {
@@ -37,9 +41,32 @@ pub(crate) fn compare_intervals(expr: Expr, schema: &DFSchema) -> DfResult<Expr>
                 return Ok(Transformed::no(e));
             }
         }
-        e.map_children(|operand| Ok(Transformed::yes(length(operand, schema)?)))
+        match e {
+            Expr::Case(case) => by_length(case, schema).map(Transformed::yes),
+            Expr::ScalarFunction(call) => null_if(call.args, schema).map(Transformed::yes),
+            e => e.map_children(|operand| Ok(Transformed::yes(length(operand, schema)?))),
+        }
     })?;
     Ok(compared.data)
+}
+
+/// `CASE x WHEN y THEN …` of intervals.
+fn by_length(case: Case, schema: &DFSchema) -> DfResult<Expr> {
+    let measured = |expr: Box<Expr>| length(*expr, schema).map(Box::new);
+    let when_then = case.when_then_expr.into_iter();
+    let when_then = when_then.map(|(when, then)| Ok((measured(when)?, then)));
+    let when_then = when_then.collect::<DfResult<_>>()?;
+    Ok(Expr::Case(Case::new(case.expr.map(measured).transpose()?, when_then, case.else_expr)))
+}
+
+/// `NULLIF(x, y)` of intervals.
+fn null_if(args: Vec<Expr>, schema: &DFSchema) -> DfResult<Expr> {
+    let Ok([x, y]) = <[Expr; 2]>::try_from(args) else {
+        return exec_err!("NULLIF takes two arguments");
+    };
+    let null = Expr::Literal(ScalarValue::try_from(&x.get_type(schema)?)?, None);
+    let equal = length(x.clone(), schema)?.eq(length(y, schema)?);
+    Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(x)))))
 }
 
 fn is_comparison(op: &Operator) -> bool {
@@ -94,7 +121,7 @@ impl ScalarUDFImpl for Length {
 }
 
 /// Nanoseconds; 31 digits at most.
-fn lengths(intervals: &ArrayRef) -> DfResult<Decimal128Array> {
+pub(super) fn lengths(intervals: &ArrayRef) -> DfResult<Decimal128Array> {
     if let DataType::Duration(unit) = intervals.data_type() {
         let factor: i128 = match unit {
             TimeUnit::Second => 1_000_000_000,

@@ -1,10 +1,12 @@
-//! Timestamps as text the way results show them and Flink has it: `2024-01-31 12:30:00.000`, all digits
-//! of the type, and a `Z` for one with a zone. DataFusion's CAST writes ISO 8601, digits as needed.
+//! Timestamps and intervals as text the way results show them. Timestamps are as Flink has them:
+//! `2024-01-31 12:30:00.000`, all digits of the type, and a `Z` for one with a zone; intervals are
+//! `1 day 02:00:00`. DataFusion's CAST writes ISO 8601, digits as needed, and `1 days 2 hours`.
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::array::{ArrayRef, AsArray, StringArray};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use arrow::util::display::FormatOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result as DfResult, exec_err};
@@ -12,14 +14,18 @@ use datafusion_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, TryCast, Volatility,
 };
+use millstream_engine::interval::{write_duration, write_interval};
 
-/// Replaces the CASTs of timestamps to text in `expr`, which is over `schema`.
-pub(crate) fn write_timestamps(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+use super::interval_order::lengths;
+
+/// Replaces the CASTs of timestamps and intervals to text in `expr`, which is over `schema`.
+pub(crate) fn write_times(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let written = expr.transform_up(|e| {
         let (Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field })) = &e else {
             return Ok(Transformed::no(e));
         };
-        let from_time = matches!(expr.get_type(schema)?, DataType::Timestamp(..));
+        use DataType::{Duration, Interval, Timestamp};
+        let from_time = matches!(expr.get_type(schema)?, Timestamp(..) | Interval(_) | Duration(_));
         if from_time && *field.data_type() == DataType::Utf8 {
             return Ok(Transformed::yes(FUNCTION.call(vec![expr.as_ref().clone()])));
         }
@@ -29,7 +35,7 @@ pub(crate) fn write_timestamps(expr: Expr, schema: &DFSchema) -> DfResult<Expr> 
 }
 
 /// What is written as text, if `expr` is such a cast.
-pub(crate) fn written_timestamp(expr: &Expr) -> Option<&Expr> {
+pub(crate) fn written_time(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     call.func.inner().is::<TimeText>().then(|| call.args.first()).flatten()
 }
@@ -56,8 +62,12 @@ impl ScalarUDFImpl for TimeText {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let [times] = &args.args[..] else { return exec_err!("time_text takes one argument") };
         let times = times.to_array(args.number_rows)?;
-        let DataType::Timestamp(unit, _) = times.data_type() else {
-            return exec_err!("time_text takes a timestamp");
+        let unit = match times.data_type() {
+            DataType::Timestamp(unit, _) => unit,
+            DataType::Interval(_) | DataType::Duration(_) => {
+                return Ok(ColumnarValue::Array(Arc::new(interval_texts(&times)?)));
+            }
+            _ => return exec_err!("time_text takes a time"),
         };
         let (plain, zoned) = formats(unit);
         let format_options = FormatOptions::new()
@@ -66,6 +76,28 @@ impl ScalarUDFImpl for TimeText {
         let options = CastOptions { safe: false, format_options };
         Ok(ColumnarValue::Array(cast_with_options(&times, &DataType::Utf8, &options)?))
     }
+}
+
+fn interval_texts(intervals: &ArrayRef) -> DfResult<StringArray> {
+    let mut text = Vec::new();
+    let mut written = |write: &dyn Fn(&mut Vec<u8>)| {
+        text.clear();
+        write(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    if matches!(intervals.data_type(), DataType::Duration(_)) {
+        let nanos = lengths(intervals)?;
+        let texts = nanos.iter().map(|n| n.map(|n| written(&|out| write_duration(n, out))));
+        return Ok(texts.collect());
+    }
+    let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
+    let texts = intervals.iter().map(|interval| {
+        let i = interval?;
+        let (months, days, nanos) = (i.months.into(), i.days.into(), i.nanoseconds.into());
+        Some(written(&|out| write_interval(months, days, nanos, out)))
+    });
+    Ok(texts.collect())
 }
 
 /// chrono's formats for timestamps without and with a zone.

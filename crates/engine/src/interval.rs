@@ -7,7 +7,7 @@ const NANOS_PER_DAY: i128 = 86_400 * NANOS_PER_SECOND;
 
 /// Appends an interval. Months make years, and nothing else is made of anything else: not all days
 /// have 24 hours.
-pub(crate) fn write_interval(months: i64, days: i64, nanos: i128, out: &mut Vec<u8>) {
+pub fn write_interval(months: i64, days: i64, nanos: i128, out: &mut Vec<u8>) {
     let start = out.len();
     for (number, unit) in [(months / 12, "year"), (months % 12, "month"), (days, "day")] {
         if number != 0 {
@@ -24,7 +24,7 @@ pub(crate) fn write_interval(months: i64, days: i64, nanos: i128, out: &mut Vec<
 }
 
 /// Appends the time between two moments, in days of 24 hours and the rest.
-pub(crate) fn write_duration(nanos: i128, out: &mut Vec<u8>) {
+pub fn write_duration(nanos: i128, out: &mut Vec<u8>) {
     // 64 bits of seconds are fewer days.
     write_interval(0, (nanos / NANOS_PER_DAY) as i64, nanos % NANOS_PER_DAY, out);
 }
