@@ -150,6 +150,9 @@ impl Functions {
             }
         }
         for function in crate::scalars::all() {
+            for alias in function.aliases() {
+                scalars.insert(alias.clone(), function.clone());
+            }
             scalars.insert(function.name().to_string(), function);
         }
         let aggregates = AGGREGATES

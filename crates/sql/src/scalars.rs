@@ -1,6 +1,7 @@
 //! Scalar functions that DataFusion lacks, or that mean something else there.
 
 mod bounded;
+mod date_trunc;
 mod interval_order;
 mod strict;
 mod strings;
@@ -23,6 +24,13 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     let core = datafusion_functions::core::functions();
     let strict = core.into_iter().filter(|f| matches!(f.name(), "greatest" | "least"));
     let mut functions: Vec<ScalarUDF> = strict.map(strict::null_if_any_null).collect();
+    for function in datafusion_functions::datetime::functions() {
+        match function.name() {
+            "date_trunc" => functions.push(date_trunc::date_trunc(function)),
+            "date_bin" => functions.push(date_trunc::date_bin(function)),
+            _ => {}
+        }
+    }
     functions.push(strings::split_index());
     functions.push(strings::regexp_extract());
     functions.into_iter().map(Arc::new).collect()

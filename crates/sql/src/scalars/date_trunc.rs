@@ -1,0 +1,237 @@
+//! `DATE_TRUNC` and `FLOOR(time TO unit)` for every year that can be shown, and for dates.
+//! DataFusion's goes through nanoseconds for weeks and longer units, which reach from 1677 to 2262
+//! only, and makes a time of a date. Its `DATE_BIN` gives NULL for times that are too far.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Date32Type, FieldRef, Int64Type, TimeUnit};
+use chrono::{Datelike, NaiveDate};
+use datafusion_common::types::{NativeType, logical_date, logical_string};
+use datafusion_common::{
+    DataFusionError, Result as DfResult, ScalarValue, exec_datafusion_err, exec_err,
+};
+use datafusion_expr::{
+    Coercion, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, TypeSignature, TypeSignatureClass, Volatility,
+};
+
+/// 1970-01-01, counted from the first day of year 1, which is 1.
+const EPOCH_FROM_YEAR_1: i64 = 719_163;
+
+/// DataFusion's function, but for days as wholes.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateTrunc {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+/// `DATE_TRUNC(unit, time)`; `inner` is DataFusion's, for units up to a day.
+pub(super) fn date_trunc(inner: Arc<ScalarUDF>) -> ScalarUDF {
+    let text = || Coercion::new_exact(TypeSignatureClass::Native(logical_string()));
+    let of = |time: Coercion| TypeSignature::Coercible(vec![text(), time]);
+    let read = NativeType::Timestamp(TimeUnit::Nanosecond, None);
+    let times = vec![
+        of(Coercion::new_implicit(
+            TypeSignatureClass::Timestamp,
+            vec![TypeSignatureClass::Native(logical_string())],
+            read,
+        )),
+        of(Coercion::new_exact(TypeSignatureClass::Native(logical_date()))),
+        of(Coercion::new_exact(TypeSignatureClass::Time)),
+    ];
+    let signature = Signature::one_of(times, Volatility::Immutable);
+    ScalarUDF::from(DateTrunc { inner, signature })
+}
+
+impl ScalarUDFImpl for DateTrunc {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [ColumnarValue::Scalar(unit), time] = &args.args[..] else {
+            return self.inner.invoke_with_args(args);
+        };
+        let unit = unit.try_as_str().flatten().unwrap_or_default().to_lowercase();
+        let unit = match unit.as_str() {
+            "week" => Unit::Week,
+            "month" => Unit::Month,
+            "quarter" => Unit::Quarter,
+            "year" => Unit::Year,
+            _ if matches!(time.data_type(), DataType::Date32) => Unit::Day,
+            _ => return self.inner.invoke_with_args(args),
+        };
+        let rows = if matches!(time, ColumnarValue::Scalar(_)) { 1 } else { args.number_rows };
+        let first = match time.data_type() {
+            DataType::Date32 => first_dates(&time.to_array(rows)?, unit)?,
+            DataType::Timestamp(time_unit, _) => {
+                first_times(&time.to_array(rows)?, time_unit, unit)?
+            }
+            _ => return self.inner.invoke_with_args(args),
+        };
+        match time {
+            ColumnarValue::Scalar(_) => {
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&first, 0)?))
+            }
+            ColumnarValue::Array(_) => Ok(ColumnarValue::Array(first)),
+        }
+    }
+}
+
+/// DataFusion's `DATE_BIN`, but failing where that gives NULL for a time that it cannot reckon with.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateBin(Arc<ScalarUDF>);
+
+/// `DATE_BIN(interval, time [, origin])`; `inner` is DataFusion's.
+pub(super) fn date_bin(inner: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::from(DateBin(inner))
+}
+
+impl ScalarUDFImpl for DateBin {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.0.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        self.0.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let mut known = None;
+        for arg in &args.args {
+            known = NullBuffer::union(known.as_ref(), arg.to_array(rows)?.logical_nulls().as_ref());
+        }
+        let bins = self.0.invoke_with_args(args)?;
+        let nulls = bins.to_array(rows)?.logical_null_count();
+        if nulls > known.map_or(0, |known| known.null_count()) {
+            return exec_err!("the time is too far from today for this interval");
+        }
+        Ok(bins)
+    }
+}
+
+/// A unit of whole days.
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    Day,
+    Week,
+    Month,
+    Quarter,
+    Year,
+}
+
+impl Unit {
+    /// The first day of the unit that a day belongs to. Days are counted from 1970-01-01; `None`
+    /// if the calendar does not reach as far.
+    fn first_day(self, day: i64) -> Option<i64> {
+        match self {
+            Unit::Day => return Some(day),
+            // 1970-01-01 was a Thursday.
+            Unit::Week => return day.checked_sub((day.checked_add(3)?).rem_euclid(7)),
+            Unit::Month | Unit::Quarter | Unit::Year => {}
+        }
+        let from_year_1 = i32::try_from(day.checked_add(EPOCH_FROM_YEAR_1)?).ok()?;
+        let date = NaiveDate::from_num_days_from_ce_opt(from_year_1)?;
+        let month = match self {
+            Unit::Quarter => date.month0() / 3 * 3 + 1,
+            Unit::Year => 1,
+            _ => date.month(),
+        };
+        let first = NaiveDate::from_ymd_opt(date.year(), month, 1)?;
+        Some(i64::from(first.num_days_from_ce()) - EPOCH_FROM_YEAR_1)
+    }
+}
+
+fn first_dates(dates: &ArrayRef, unit: Unit) -> DfResult<ArrayRef> {
+    let first = |day: i32| {
+        let first = unit.first_day(day.into()).and_then(|day| i32::try_from(day).ok());
+        first.ok_or_else(|| {
+            exec_datafusion_err!("the date is too far from today for its type or for the calendar")
+        })
+    };
+    let first: PrimitiveArray<Date32Type> =
+        dates.as_primitive::<Date32Type>().try_unary::<_, _, DataFusionError>(first)?;
+    Ok(Arc::new(first))
+}
+
+/// Times in UTC, and so are those that have a zone: it is that of the session.
+fn first_times(times: &ArrayRef, time_unit: TimeUnit, unit: Unit) -> DfResult<ArrayRef> {
+    let per_day: i64 = match time_unit {
+        TimeUnit::Second => 86_400,
+        TimeUnit::Millisecond => 86_400_000,
+        TimeUnit::Microsecond => 86_400_000_000,
+        TimeUnit::Nanosecond => 86_400_000_000_000,
+    };
+    let first = |time: i64| {
+        let first = unit.first_day(time.div_euclid(per_day));
+        first.and_then(|day| day.checked_mul(per_day)).ok_or_else(|| {
+            exec_datafusion_err!("the time is too far from today for its type or for the calendar")
+        })
+    };
+    let raw = cast(times, &DataType::Int64)?;
+    let first: PrimitiveArray<Int64Type> =
+        raw.as_primitive::<Int64Type>().try_unary::<_, _, DataFusionError>(first)?;
+    let first: ArrayRef = Arc::new(first);
+    Ok(cast(&first, times.data_type())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_days_are_those_of_the_calendar() {
+        let day = |year, month, day| {
+            let date = NaiveDate::from_ymd_opt(year, month, day).unwrap();
+            i64::from(date.num_days_from_ce()) - EPOCH_FROM_YEAR_1
+        };
+        for (date, unit, first) in [
+            (day(1970, 1, 1), Unit::Week, day(1969, 12, 29)),
+            (day(1969, 12, 28), Unit::Week, day(1969, 12, 22)),
+            (day(2024, 2, 29), Unit::Month, day(2024, 2, 1)),
+            (day(2024, 6, 30), Unit::Quarter, day(2024, 4, 1)),
+            (day(9999, 12, 31), Unit::Quarter, day(9999, 10, 1)),
+            (day(9999, 12, 31), Unit::Year, day(9999, 1, 1)),
+            (day(1, 5, 5), Unit::Year, day(1, 1, 1)),
+            (day(1, 1, 1), Unit::Month, day(1, 1, 1)),
+            // Year 0 is 1 BC.
+            (day(0, 3, 1), Unit::Year, day(0, 1, 1)),
+            (day(-4000, 7, 9), Unit::Month, day(-4000, 7, 1)),
+        ] {
+            assert_eq!(unit.first_day(date), Some(first), "{date} {unit:?}");
+        }
+        for unit in [Unit::Week, Unit::Month] {
+            assert_eq!(unit.first_day(i64::MIN), None);
+        }
+        assert_eq!(Unit::Month.first_day(1 << 40), None);
+    }
+}
