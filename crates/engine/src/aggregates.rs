@@ -66,15 +66,18 @@ impl Aggregates {
                     (intern(extreme_kind(call)?), None)
                 }
             });
-        }
-        let optional = values.iter().filter(|v| v.optional).count();
-        if optional > 64 {
-            return Err(Error::Evaluation {
-                expression: "the aggregates of this query".into(),
-                message: format!("{optional} of them can be NULL; at most 64 are possible"),
-                frame: String::new(),
-                help: "split the query in two".into(),
-            });
+            // The state has a bit for each.
+            if values.iter().filter(|v| v.optional).count() > 64 {
+                return Err(Error::Evaluation {
+                    expression: call.name.clone(),
+                    message:
+                        "the query has too many aggregates that can be NULL: 64 are possible, \
+                              of which AVG takes two"
+                            .into(),
+                    frame: call.frame.clone(),
+                    help: "split the query in two".into(),
+                });
+            }
         }
         Ok(Aggregates { calls: calls.to_vec(), parts, values })
     }
