@@ -50,6 +50,8 @@ struct Known {
     sources: BTreeMap<String, MakeTable>,
     sinks: BTreeMap<String, MakeSink>,
     tables: BTreeMap<String, Arc<dyn Table>>,
+    /// Whether options are a connector's; only of those of this crate.
+    checks: BTreeMap<String, fn(&TableOptions) -> Result<()>>,
 }
 
 impl Default for Registry {
@@ -76,6 +78,14 @@ impl Registry {
             Options::new(options).finish("blackhole")?;
             Ok(Arc::new(BlackholeSink::new()))
         });
+        registry.change().checks = BTreeMap::from([
+            ("file".to_string(), CsvTable::check as fn(&TableOptions) -> Result<()>),
+            ("filesystem".to_string(), CsvTable::check),
+            ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
+            ("print".to_string(), |options| print(options).map(drop)),
+            ("stdout".to_string(), |options| print(options).map(drop)),
+            ("blackhole".to_string(), |options| Options::new(options).finish("blackhole")),
+        ]);
         registry
     }
 
@@ -85,7 +95,9 @@ impl Registry {
         connector: &str,
         make: impl Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync + 'static,
     ) {
-        self.change().sources.insert(connector.to_string(), Arc::new(make));
+        let mut known = self.change();
+        known.checks.remove(connector);
+        known.sources.insert(connector.to_string(), Arc::new(make));
     }
 
     /// Adds a connector to write to.
@@ -94,7 +106,18 @@ impl Registry {
         connector: &str,
         make: impl Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync + 'static,
     ) {
-        self.change().sinks.insert(connector.to_string(), Arc::new(make));
+        let mut known = self.change();
+        known.checks.remove(connector);
+        known.sinks.insert(connector.to_string(), Arc::new(make));
+    }
+
+    /// Makes the connector `print` write to other sinks than stdout; its options stay.
+    pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {
+        for name in ["print", "stdout"] {
+            let sink = sink.clone();
+            let make: MakeSink = Arc::new(move |options| print(options).map(|_| sink()));
+            self.change().sinks.insert(name.to_string(), make);
+        }
     }
 
     /// Adds a table that exists already, under a name. `CREATE TABLE name (…) WITH ('connector' =
@@ -169,6 +192,24 @@ impl Connectors for Registry {
         match make {
             Some(make) => make(options),
             None => self.memory(options),
+        }
+    }
+
+    fn check(&self, options: &TableOptions) -> Result<()> {
+        let known = self.known();
+        let sources = known.sources.keys().chain(known.sinks.keys()).cloned();
+        let mut names: Vec<String> = sources.collect();
+        names.push("memory".to_string());
+        let connector = connector(options, "read from and write to", &names, false)?;
+        // One that was registered in place of ours is asked when it is used.
+        match (known.checks.get(connector), connector) {
+            (Some(check), _) => check(options),
+            (None, "memory") => {
+                let options = Options::new(options);
+                options.text("table");
+                options.finish("memory")
+            }
+            (None, _) => Ok(()),
         }
     }
 

@@ -126,4 +126,9 @@ pub trait Connectors: Send + Sync {
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>>;
     /// A sink to `INSERT INTO`.
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn crate::sink::Sink>>;
+    /// Looks at the options when a table is declared, without opening anything: a table may be declared
+    /// and never used. Errors are those of [`Connectors::table`].
+    fn check(&self, _options: &TableOptions) -> Result<()> {
+        Ok(())
+    }
 }

@@ -63,10 +63,7 @@ impl Session {
     /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of plain
     /// queries go.
     pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {
-        for name in ["print", "stdout"] {
-            let sink = sink.clone();
-            self.registry.register_sink(name, move |_| Ok(sink()));
-        }
+        self.registry.print_to(sink);
     }
 
     /// Declares a table of the program's own, with its event-time column and how far the watermark is

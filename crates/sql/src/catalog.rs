@@ -107,6 +107,16 @@ impl Declared {
 }
 
 impl TableEntry {
+    /// Whether the connector takes the options.
+    pub(crate) fn check(&self, connectors: &dyn Connectors) -> Result<()> {
+        match &self.origin {
+            Origin::Table(_) => Ok(()),
+            Origin::Connector(declared) => {
+                connectors.check(&declared.options).map_err(|e| declared.refused(e))
+            }
+        }
+    }
+
     /// The table to read from.
     pub(crate) fn table(&self, connectors: &dyn Connectors) -> Result<Arc<dyn Table>> {
         match &self.origin {

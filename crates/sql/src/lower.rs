@@ -280,7 +280,7 @@ impl Stage {
                 "an expression has {nodes} parts once its views are written out; at most \
                  {MAX_NODES} are possible"
             ))
-            .help("compute less in the views"));
+            .help("list fewer values, or compute less in the views"));
         }
         let marked = places.texts.mark(without_cast_names(expr.clone())?, schema)?;
         let substituted = marked.transform_up(|e| match e {

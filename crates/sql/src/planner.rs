@@ -194,6 +194,7 @@ impl Planner {
                 }
                 let context = self.context();
                 let entry = table_entry(create, &context, &self.base_dir, &statement.source)?;
+                entry.check(&*self.connectors)?;
                 self.catalog.insert(create.name.value.clone(), Entry::Table(Arc::new(entry)));
                 Ok(Outcome::Done)
             }

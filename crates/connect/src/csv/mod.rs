@@ -97,6 +97,24 @@ impl CsvTable {
     ///
     /// [`millstream_engine::Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<CsvTable> {
+        let (dialect, given) = CsvTable::checked(table)?;
+        let path = open::resolve(&Options::new(table), given, &table.base_dir)?;
+        let name = path.display().to_string();
+        Ok(CsvTable {
+            path: name.into(),
+            source: Source::File(path),
+            schema: table.schema.clone(),
+            dialect: Arc::new(dialect),
+        })
+    }
+
+    /// Whether the options are those of a file, which need not exist.
+    pub(crate) fn check(table: &TableOptions) -> Result<()> {
+        CsvTable::checked(table).map(drop)
+    }
+
+    /// The dialect, and the path as it is given.
+    fn checked(table: &TableOptions) -> Result<(Dialect, Option<&str>)> {
         let options = Options::new(table);
         let format = options.text("format");
         let given = options.text("path").map(str::trim);
@@ -113,14 +131,7 @@ impl CsvTable {
                 return Err(options.error("format", message, ""));
             }
         }
-        let path = open::resolve(&options, given, &table.base_dir)?;
-        let name = path.display().to_string();
-        Ok(CsvTable {
-            path: name.into(),
-            source: Source::File(path),
-            schema: table.schema.clone(),
-            dialect: Arc::new(dialect),
-        })
+        Ok((dialect, given))
     }
 
     /// The input and its length, if that is known.
