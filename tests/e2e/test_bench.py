@@ -112,6 +112,14 @@ def test_the_published_answers(workload):
             assert found[name] > 0
 
 
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_loops_on_several_threads_are_checked_each_by_itself(workload):
+    found = bench(workload, 100_003, "--engine", "handwritten", workers=2)
+    assert found["ok"] is True
+    # They merge nothing: their rows are more than the answer's.
+    assert found["result_rows"] > answer(workload, 100_003)[0]
+
+
 def test_the_counters_show_that_state_was_merged_late():
     found = bench("ysb_small", 1_000_000, workers=2, **{"epoch.bytes": "256KB"})
     for name in ("epochs", "rows_shipped", "merges"):

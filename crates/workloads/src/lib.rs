@@ -42,7 +42,7 @@ pub mod verify;
 pub use error::{Error, Result};
 pub use generate::{BatchIter, generate, schema};
 pub use golden::expected;
-pub use oracle::oracle;
+pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;
 pub use spec::{Spec, Workload};
 pub use verify::{Answer, Verifier};

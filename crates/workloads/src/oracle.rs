@@ -46,8 +46,9 @@ impl BuildHasher for BuildFold {
     }
 }
 
-/// All groups of `spec`, by window start (ms, 0 where there are no windows) and numeric key.
-pub fn groups(spec: &Spec) -> HashMap<(u64, u64), Group, BuildFold> {
+/// The groups among those records of `spec` that are `dealt` to a split, as their numbers tell, by window start
+/// (ms, 0 where there are no windows) and numeric key.
+fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group, BuildFold> {
     let mut groups = HashMap::with_hasher(BuildFold(RandomState::new().hash_one(1u64) | 1));
     let mut s: u64 = 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed);
     let mut draw = || {
@@ -85,6 +86,10 @@ pub fn groups(spec: &Spec) -> HashMap<(u64, u64), Group, BuildFold> {
             Workload::Cm => add.cpu_sum = (draw() >> 44) as f64 / f64::from(1 << 20),
             Workload::Ro => {}
         }
+        // Only now: what is drawn for a record decides what is drawn for the next.
+        if !dealt(i) {
+            continue;
+        }
         let window = if spec.workload == Workload::Ro { 0 } else { ts - ts % spec.window_ms };
         let group: &mut Group = groups.entry((window, key)).or_default();
         group.count += 1;
@@ -96,9 +101,20 @@ pub fn groups(spec: &Spec) -> HashMap<(u64, u64), Group, BuildFold> {
 
 /// The answer to `spec`.
 pub fn oracle(spec: &Spec) -> Answer {
+    answer(spec, |_| true)
+}
+
+/// The answer to `spec` over the records of each of `splits` splits alone: record `i` is in split `i % splits`.
+/// A key that appears in several of them has a row in each.
+pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
+    let splits = splits.max(1) as u64;
+    (0..splits).map(|split| answer(spec, |i| i % splits == split)).collect()
+}
+
+fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
     let mut answer = Answer::default();
     let mut averages = Vec::new();
-    for ((window, key), group) in groups(spec) {
+    for ((window, key), group) in groups(spec, dealt) {
         let value = match spec.workload {
             Workload::Nb7 => group.price_max,
             _ => group.count,

@@ -79,6 +79,13 @@ impl Verifier {
         }
     }
 
+    /// What several workers' verifiers have seen together.
+    pub fn sum<'a>(spec: &Spec, workers: impl IntoIterator<Item = &'a Verifier>) -> Verifier {
+        let mut all = Verifier::new(spec);
+        workers.into_iter().for_each(|worker| all.merge(worker));
+        all
+    }
+
     /// Adds what another worker's verifier has seen.
     pub fn merge(&mut self, other: &Verifier) {
         self.sums.add(other.sums);

@@ -1,8 +1,11 @@
 //! The loops and the oracle against the published answers, and against each other where nothing
 //! is published.
 
+use std::collections::HashSet;
+
 use millstream_workloads::{
-    BatchIter, Error, Spec, Verifier, Workload, expected, generate, handwritten, oracle, schema,
+    BatchIter, Error, Spec, Verifier, Workload, expected, generate, handwritten, oracle,
+    oracle_by_split, schema,
 };
 
 /// Records of the perturbed runs: one odd size beyond a million where code is optimised.
@@ -129,16 +132,61 @@ fn string_keys_come_out_of_order_by_less_than_the_watermarks_delay() {
 
 #[test]
 fn parallel_loops_see_each_split_by_itself() {
-    let spec = Spec { records: 60_000, ..Spec::new(Workload::YsbSmall) };
-    let splits = generate(&spec, 3, 1000);
-    let mut alone = Verifier::new(&spec);
-    for split in &splits {
-        alone.merge(&handwritten::run(&spec, split).expect("generated batches fit"));
+    for workload in Workload::ALL {
+        let spec = Spec { records: 60_001, ..Spec::new(workload) };
+        let splits = generate(&spec, 3, 1000);
+        let together = handwritten::run_parallel(&spec, &splits).expect("generated batches fit");
+        let alone = splits.iter().map(|s| handwritten::run(&spec, s).expect("they fit").answer());
+        assert!(together.iter().map(Verifier::answer).eq(alone));
+        assert!(handwritten::is_right(&spec, &together), "{spec:?}");
+        // Not the workload's answer: keys that appear in several splits have several rows.
+        let rows = Verifier::sum(&spec, &together).answer().result_rows;
+        assert!(rows > oracle(&spec).result_rows, "{spec:?}");
     }
-    let together = handwritten::run_parallel(&spec, &splits).expect("generated batches fit");
-    assert_eq!(together.answer(), alone.answer());
-    // Not the workload's answer: keys that appear in several splits have several rows.
-    assert!(together.answer().result_rows > oracle(&spec).result_rows);
+}
+
+/// By another way to the same: the generator's own batches, each row by itself.
+#[test]
+fn the_oracle_of_a_split_counts_the_split_s_records() {
+    let spec = Spec { records: 30_011, ..Spec::new(Workload::Ro) };
+    for splits in [1, 2, 3, 7] {
+        let answers = oracle_by_split(&spec, splits);
+        assert_eq!(answers.len(), splits);
+        for (answer, batches) in answers.iter().zip(generate(&spec, splits, 1000)) {
+            let keys = batches.iter().flat_map(|b| b.column(1).to_data().buffer::<i64>(0).to_vec());
+            let distinct: HashSet<i64> = keys.collect();
+            assert_eq!(answer.result_rows, distinct.len() as u64);
+        }
+    }
+    assert_eq!(oracle_by_split(&spec, 1), [oracle(&spec)]);
+}
+
+#[test]
+fn a_loop_that_lost_or_swapped_records_is_not_right() {
+    for workload in Workload::ALL {
+        let spec = Spec { records: 60_001, ..Spec::new(workload) };
+        for loops in [1, 2, 3] {
+            let mut splits = generate(&spec, loops, 1000);
+            let right = |splits: &[Vec<_>]| {
+                let seen = handwritten::run_parallel(&spec, splits).expect("batches fit");
+                handwritten::is_right(&spec, &seen)
+            };
+            assert!(right(&splits), "{spec:?}, {loops} loops");
+            if loops > 1 {
+                // The sums over all loops stay the same.
+                splits.swap(0, 1);
+                assert!(!right(&splits), "{spec:?}, {loops} loops: splits that were swapped");
+                splits.swap(0, 1);
+            }
+            let batch = splits[loops - 1].remove(0);
+            assert!(!right(&splits), "{spec:?}, {loops} loops: a batch that was lost");
+            if workload != Workload::Nb7 {
+                // To a maximum it makes no difference.
+                splits[loops - 1].splice(0..0, [batch.clone(), batch]);
+                assert!(!right(&splits), "{spec:?}, {loops} loops: a batch that came twice");
+            }
+        }
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ mod vectors;
 use arrow_array::RecordBatch;
 
 use crate::error::{Error, Result};
+use crate::golden::expected;
+use crate::oracle::{oracle, oracle_by_split};
 use crate::spec::{Spec, Workload};
 use crate::verify::Verifier;
 use columns::{Filtered, FilteredText, Mean, Plain, Priced, Source};
@@ -62,22 +64,29 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
     }
 }
 
-/// Runs one independent loop per split, each on a thread of its own, and adds up what they saw.
+/// Runs one independent loop per split, each on a thread of its own, and returns what each saw.
 ///
 /// Nothing is merged: a key that appears in several splits yields a row for each, so with more
-/// than one split the answer is **not** the workload's. It is the speed-up that this machine's
-/// memory allows to threads that have nothing to say to each other.
-pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Verifier> {
-    let mut all = Verifier::new(spec);
+/// than one split their sum is **not** the workload's answer; each is right if it is that of its own records
+/// ([`is_right`]). It is the speed-up that this machine's memory allows to threads that have nothing to say
+/// to each other.
+pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Verifier>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             splits.iter().map(|batches| scope.spawn(move || run(spec, batches))).collect();
-        for thread in threads {
-            let panicked = |_| Err(Error::Batch("a loop's thread panicked".to_string()));
-            all.merge(&thread.join().unwrap_or_else(panicked)?);
-        }
-        Ok(all)
+        let panicked = |_| Err(Error::Batch("a loop's thread panicked".to_string()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
     })
+}
+
+/// Whether each loop saw what it must have, one for each of the splits that [`crate::generate`] dealt `spec` to.
+/// One loop over all records is held against the published answer, where there is one.
+pub fn is_right(spec: &Spec, loops: &[Verifier]) -> bool {
+    let right = match loops.len() {
+        1 => vec![expected(spec).unwrap_or_else(|| oracle(spec))],
+        splits => oracle_by_split(spec, splits),
+    };
+    loops.iter().map(Verifier::answer).eq(right)
 }
 
 /// A window whose end the watermark has not passed.
