@@ -33,7 +33,7 @@ pub struct Fragment {
     table: Table,
     mode: Mode,
     fixed: bool,
-    /// No epoch has ended yet, so that a first impression has to do.
+    /// No decision has been taken yet, so that a first impression has to do.
     fresh: bool,
     /// The mode has changed within this epoch.
     changed: bool,
@@ -91,7 +91,7 @@ impl Fragment {
             _ => {}
         }
         self.forget();
-        (self.fresh, self.changed) = (false, false);
+        self.fresh = false;
     }
 
     fn switch(&mut self, mode: Mode) {
@@ -136,7 +136,11 @@ impl Fragment {
     pub fn seal(&mut self) -> Segment {
         if !self.fixed && self.seen >= DECIDE_ROWS {
             self.decide();
+        } else if self.changed && self.mode == Mode::Aggregate {
+            // What little came after the change is no epoch to judge by, nor a part of the next one.
+            self.forget();
         }
+        self.changed = false;
         self.sample.clear();
         self.table.seal()
     }
@@ -169,6 +173,7 @@ impl Fragment {
     /// Empties it for another window. It keeps its mode, until the new window shows better.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.table.clear(pool);
+        self.changed = false;
         self.forget();
     }
 }

@@ -274,6 +274,29 @@ fn fragments_judge_every_epoch_by_itself() {
     assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 3));
 }
 
+/// A change of mode near the end of an epoch is a matter of that epoch: the next is judged as a whole, by its own
+/// rows.
+#[test]
+fn fragments_forget_a_change_of_mode_with_its_epoch() {
+    let layout = layout(Shape::Word);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    for after in [1, 100, 4_000] {
+        let fragment = &mut Fragment::new(layout.clone(), None);
+        feed(fragment, 0..8_000, pool);
+        fragment.seal();
+        assert_eq!(fragment.mode(), Mode::PassThrough);
+        feed(fragment, (0..20_000).map(|i| i % 7), pool);
+        // The change, and too few rows behind it to tell anything.
+        feed(fragment, (0..after).map(|i| i % 7), pool);
+        fragment.seal();
+        assert_eq!((fragment.mode(), fragment.switches()), (Mode::Aggregate, 2));
+        // 4,000 rows of seven keys would outweigh these.
+        feed(fragment, 0..5_000, pool);
+        fragment.seal();
+        assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 3), "{after} rows");
+    }
+}
+
 #[test]
 fn a_given_mode_is_kept() {
     let layout = layout(Shape::Word);
