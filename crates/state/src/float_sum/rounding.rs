@@ -1,0 +1,37 @@
+//! From exact numbers to doubles, rounding once, to nearest even.
+
+/// The mean of `count` (at least one) integers with this sum, rounded once.
+pub fn mean_of_integers(sum: i128, count: u64) -> f64 {
+    quotient(sum < 0, sum.unsigned_abs(), 0, count)
+}
+
+/// `magnitude * 2^exponent / count`, rounded once.
+#[inline]
+pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u64) -> f64 {
+    if magnitude == 0 {
+        return 0.0;
+    }
+    // Both with their highest bit set, and the dividend half of that: the quotient has 62 to 64 bits, which is
+    // enough to round by, and takes one division by 64 bits.
+    let (shift, count_shift) = (magnitude.leading_zeros(), count.leading_zeros());
+    let dividend = magnitude << shift;
+    let divisor = u128::from(count << count_shift);
+    let (quotient, rest) = ((dividend >> 1) / divisor, (dividend >> 1) % divisor);
+    let inexact = rest != 0 || dividend & 1 != 0;
+    let rounded = (quotient as u64 | u64::from(inexact)) as f64;
+    let mean = times_power_of_two(rounded, exponent + 1 - shift as i32 + count_shift as i32);
+    if negative { -mean } else { mean }
+}
+
+/// `value * 2^exponent`, exact where the result is a normal number (or `value` is short enough).
+#[inline]
+pub(super) fn times_power_of_two(value: f64, exponent: i32) -> f64 {
+    let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
+    if exponent < -1000 {
+        value * power(exponent + 900) * power(-900)
+    } else if exponent > 1000 {
+        value * power(1000) * power(exponent - 1000)
+    } else {
+        value * power(exponent)
+    }
+}
