@@ -38,6 +38,8 @@ pub(crate) struct Usage {
     pub(crate) live_bytes: u64,
     /// What the next batch may allocate at once: the largest growth of a table.
     pub(crate) growth_bytes: u64,
+    /// Of these, what is for more than one new key.
+    pub(crate) batch_growth_bytes: u64,
     /// Keys held.
     pub(crate) keys: u64,
     /// Keys and values in the largest fragment.
@@ -55,8 +57,9 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: u64,
-    /// The operator's name, for messages.
+    /// The operator's name and the rows of a batch, for messages.
     operator: String,
+    batch_rows: usize,
     input: AtomicU64,
     segments: AtomicU64,
     output: AtomicU64,
@@ -82,10 +85,16 @@ impl Ledger {
 }
 
 impl Budget {
-    pub(crate) fn new(limit_bytes: u64, workers: usize, operator: String) -> Budget {
+    pub(crate) fn new(
+        limit_bytes: u64,
+        workers: usize,
+        operator: String,
+        batch_rows: usize,
+    ) -> Budget {
         Budget {
             limit_bytes,
             operator,
+            batch_rows,
             input: AtomicU64::new(0),
             segments: AtomicU64::new(0),
             output: AtomicU64::new(0),
@@ -204,11 +213,14 @@ impl Budget {
         if needed.saturating_sub(ledger.sum(|w| w.spare_bytes)) <= self.limit_bytes {
             return Ok(false);
         }
+        let of_batches = ledger.sum(|w| w.batch_growth_bytes) + self.held(Kind::Input);
+        let smaller_fit = needed.saturating_sub(of_batches) <= self.limit_bytes;
         Err(Error::Memory {
             operator: self.operator.clone(),
             bytes: needed,
             keys: ledger.sum(|w| w.keys),
             budget: self.limit_bytes,
+            batch_rows: (smaller_fit && self.batch_rows > 1).then_some(self.batch_rows),
         })
     }
 }
@@ -258,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_is_held_counts_until_it_is_dropped() {
-        let budget = Arc::new(Budget::new(1000, 1, "op".into()));
+        let budget = Arc::new(Budget::new(1000, 1, "op".into(), 100));
         let mut held = budget.hold(Kind::Output, 200);
         let input = budget.hold(Kind::Input, 125);
         assert!(!budget.output_full() && budget.input_full() && !budget.tight());
@@ -270,7 +282,7 @@ mod tests {
 
     #[test]
     fn an_error_comes_only_when_nothing_can_be_given_back() {
-        let budget = Arc::new(Budget::new(1000, 2, "op".into()));
+        let budget = Arc::new(Budget::new(1000, 2, "op".into(), 100));
         budget.note_usage(0, &usage(600, 0));
         budget.note_usage(1, &usage(400, 300));
         assert!(budget.check().unwrap());
@@ -280,17 +292,38 @@ mod tests {
         budget.note_usage(1, &usage(100, 0));
         assert!(budget.check().unwrap());
         let held = budget.hold(Kind::Segments, 201);
-        let Err(Error::Memory { operator, bytes, keys, budget: limit }) = budget.check() else {
-            panic!("1001 of 1000 bytes are needed");
+        let error = budget.check().expect_err("1001 of 1000 bytes are needed");
+        let Error::Memory { operator, bytes, keys, budget: limit, batch_rows } = &error else {
+            panic!("{error}");
         };
-        assert_eq!((operator.as_str(), bytes, keys, limit), ("op", 1001, 6, 1000));
+        assert_eq!((operator.as_str(), *bytes, *keys, *limit), ("op", 1001, 6, 1000));
+        assert!(batch_rows.is_none() && !error.to_string().contains("batch.rows"), "{error}");
         drop(held);
         assert!(budget.check().unwrap());
     }
 
     #[test]
+    fn smaller_batches_are_advised_where_they_would_fit() {
+        let budget = Arc::new(Budget::new(1000, 1, "op".into(), 100));
+        let advised = || {
+            let error = budget.check().expect_err("it does not fit");
+            error.to_string().contains("smaller batches with --set batch.rows=... (now 100)")
+        };
+        let growing = Usage { growth_bytes: 300, batch_growth_bytes: 250, ..usage(900, 0) };
+        budget.note_usage(0, &growing);
+        assert!(advised());
+        budget.note_usage(0, &Usage { batch_growth_bytes: 150, ..growing });
+        assert!(!advised(), "even one more key would not fit");
+        budget.note_usage(0, &usage(900, 0));
+        let _input = budget.hold(Kind::Input, 101);
+        assert!(advised());
+        budget.note_usage(0, &usage(1001, 0));
+        assert!(!advised());
+    }
+
+    #[test]
     fn state_is_at_rest_only_while_no_segment_is_on_its_way() {
-        let budget = Arc::new(Budget::new(1000, 1, "op".into()));
+        let budget = Arc::new(Budget::new(1000, 1, "op".into(), 100));
         budget.note_usage(0, &usage(100, 0));
         let held = budget.hold(Kind::Segments, 50);
         budget.note_rest();

@@ -48,8 +48,9 @@ pub enum Error {
     /// State exceeds the memory budget although nothing more can be freed.
     #[error(
         "{operator} needs more memory than it may use: its state and the next growth of it, with input \
-         and output that wait, take {bytes} bytes for {keys} keys and the budget is {budget} bytes\n  help: raise it with --set memory='...', use a \
-         shorter window, or group by fewer keys"
+         and output that wait, take {bytes} bytes for {keys} keys and the budget is {budget} bytes\n  \
+         help: raise it with --set memory='...', {}use a shorter window, or group by fewer keys",
+        SmallerBatch(*batch_rows)
     )]
     Memory {
         /// The operator as `explain` names it.
@@ -60,6 +61,9 @@ pub enum Error {
         keys: u64,
         /// The budget in bytes.
         budget: u64,
+        /// The setting `batch.rows`, if it would have fitted but for what waits in batches and the
+        /// room that a whole batch of new keys takes.
+        batch_rows: Option<usize>,
     },
     /// The operating system refused a read or a write.
     #[error("{place}: {message}{}", Help(help))]
@@ -109,6 +113,18 @@ struct Help<'a>(&'a str);
 impl fmt::Display for Help<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "\n  help: {}", self.0) }
+    }
+}
+
+/// Renders as advice on `batch.rows`, or as nothing.
+struct SmallerBatch(Option<usize>);
+
+impl fmt::Display for SmallerBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rows) => write!(f, "use smaller batches with --set batch.rows=... (now {rows}), "),
+            None => Ok(()),
+        }
     }
 }
 

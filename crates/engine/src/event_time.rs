@@ -69,6 +69,16 @@ impl Times {
         (-USABLE..=USABLE).contains(&us).then_some(us)
     }
 
+    /// The times of some of the rows.
+    pub(crate) fn slice(&self, rows: Range<usize>) -> Times {
+        let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(rows.start, rows.len()));
+        Times {
+            values: self.values.slice(rows.start, rows.len()),
+            nulls: nulls.filter(|nulls| nulls.null_count() > 0),
+            unit: self.unit,
+        }
+    }
+
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.values.len()

@@ -25,8 +25,10 @@ use crate::table::{Split, SplitPoll};
 #[derive(Debug)]
 pub(crate) struct Stamped {
     pub(crate) split: usize,
-    /// Number of the batch within the split.
+    /// Number of its chunk within the split.
     pub(crate) sequence: u64,
+    /// Number of its first row among those of its chunk, which may have been cut.
+    pub(crate) first_row: usize,
     /// Number of its first record within the split.
     pub(crate) first_record: u64,
     /// The split's watermark before the batch's first record.
@@ -99,7 +101,7 @@ struct State {
 struct SplitState {
     /// Chunks read so far.
     read: u64,
-    /// Batches stamped so far, and their records.
+    /// Chunks stamped so far, and their records.
     stamped: u64,
     records: u64,
     /// The watermark after the last stamped batch.
@@ -116,7 +118,7 @@ struct SplitState {
 }
 
 impl SplitState {
-    /// Chunks read and not yet taken.
+    /// Chunks read and batches stamped that have not been taken yet.
     fn outstanding(&self) -> u64 {
         self.read - self.stamped + self.ready.len() as u64
     }
@@ -142,15 +144,24 @@ impl SplitState {
 
     fn stamp_ready(&mut self, split: usize) {
         while let Some(prepared) = self.prepared.remove(&self.stamped) {
-            let stamp = self.watermark;
-            let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
-            self.watermark = self.watermark.max(greatest);
-            let (sequence, after) = (self.stamped, self.watermark);
-            let first_record = self.records;
+            let sequence = self.stamped;
             self.stamped += 1;
-            self.records += prepared.batch.num_rows() as u64;
-            let batch = Stamped { split, sequence, first_record, stamp, after, prepared };
-            self.ready.push_back(batch);
+            for (first_row, prepared) in prepared.cut() {
+                let stamp = self.watermark;
+                let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
+                self.watermark = self.watermark.max(greatest);
+                let (after, first_record) = (self.watermark, self.records);
+                self.records += prepared.batch.num_rows() as u64;
+                self.ready.push_back(Stamped {
+                    split,
+                    sequence,
+                    first_row,
+                    first_record,
+                    stamp,
+                    after,
+                    prepared,
+                });
+            }
         }
     }
 }
@@ -307,8 +318,12 @@ impl Intake {
                 continue;
             }
             let s = &mut state.splits[split];
-            let pick = self.env.choose(s.ready.len() as u64).unwrap_or(0);
-            let batch = s.ready.remove(pick as usize)?;
+            let pick = match only {
+                // The batch that holds the low watermark, or windows could not fire.
+                Only::Lowest => (0..s.ready.len()).min_by_key(|i| s.ready[*i].stamp),
+                _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
+            };
+            let batch = s.ready.remove(pick.unwrap_or(0))?;
             state.current[worker] = Some(batch.stamp);
             return Some(Box::new(batch));
         }
@@ -319,7 +334,8 @@ impl Intake {
         let mut state = self.lock();
         state.current[worker] = None;
         let ready = &mut state.splits[batch.split].ready;
-        let at = ready.partition_point(|b| b.sequence < batch.sequence);
+        let place = |b: &Stamped| (b.sequence, b.first_row);
+        let at = ready.partition_point(|b| place(b) < place(&batch));
         ready.insert(at, *batch);
     }
 
@@ -348,7 +364,7 @@ impl Intake {
                 let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
                 let mut prepared = self.preparer.prepare(chunk, now)?;
                 held.resize(prepared.bytes());
-                prepared.held = Some(held);
+                prepared.held = Some(Arc::new(held));
                 self.stamp(split, sequence, prepared);
                 Ok(Read::Prepared)
             }

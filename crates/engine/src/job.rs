@@ -10,7 +10,7 @@ use std::thread;
 
 use arrow::array::RecordBatch;
 
-use millstream_state::{ChunkPool, Keys, Mode, NoVarKeys, Scratch, Table, hash_words};
+use millstream_state::{ChunkPool, Keys, Mode, NoVarKeys, RowLayout, Scratch, Table, hash_words};
 
 use crate::budget::{Budget, Kind};
 use crate::env::{Env, Simulated, Threads};
@@ -20,9 +20,10 @@ use crate::gather::Gather;
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
 use crate::plan::{Body, Query};
-use crate::prepare::Preparer;
+use crate::prepare::{Preparer, Spread};
 use crate::settings::{FragmentMode, Settings};
 use crate::sink::Sink;
+use crate::slices::small_table_bytes;
 use crate::stats::Stats;
 use crate::table::OpenOptions;
 use crate::worker::{self, Message, Step, Worker};
@@ -82,12 +83,21 @@ impl Job {
             OpenOptions { batch_rows: settings.batch_rows, start_time_us: started_us, workers };
         let splits = query.source.open(&query.projection, &options)?;
         let idle_timeout_us = query.event_time.as_ref().and_then(|t| t.idle_timeout_us);
-        let preparer = Preparer::new(query, settings.max_ahead_us);
+        let tables_max = aggregation.as_ref().map_or(0, |(grouping, _)| {
+            tables_max(settings.memory_bytes, workers, &grouping.layout)
+        });
+        let spread = window.map(|(window, _)| Spread { window, leaders: workers, tables_max });
+        let preparer = Preparer::new(query, settings.max_ahead_us, spread);
         sink.open(&query.output)?;
         // Without a window everything fires at the end of the input.
         let fires_after_us =
             window.map_or(crate::event_time::END, |(w, lateness)| w.size_us + lateness);
-        let budget = Arc::new(Budget::new(settings.memory_bytes, workers, describe(query)));
+        let budget = Arc::new(Budget::new(
+            settings.memory_bytes,
+            workers,
+            describe(query),
+            settings.batch_rows,
+        ));
         let output = query.output.clone();
         let intake = Intake::new(
             splits,
@@ -108,6 +118,7 @@ impl Job {
             error: Mutex::new(None),
             latencies: Mutex::default(),
             budget,
+            tables_max,
             settings,
             env,
         };
@@ -183,6 +194,13 @@ impl Job {
         stats.elapsed_us = (shared.env.now_us() - self.started_us).max(0) as u64;
         stats
     }
+}
+
+/// How many tables of windows may be opened before state is counted again: those that all workers open then
+/// take a 32nd of the budget at the most.
+fn tables_max(memory_bytes: u64, workers: usize, layout: &Arc<RowLayout>) -> usize {
+    let share = memory_bytes / 32 / workers as u64;
+    (share as usize / small_table_bytes(layout)).max(1)
 }
 
 /// The operator's name in messages and `explain`.
@@ -291,6 +309,8 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) stopping: AtomicBool,
     pub(crate) budget: Arc<Budget>,
+    /// State is counted at the latest when so many tables of windows have been opened.
+    pub(crate) tables_max: usize,
     error: Mutex<Option<Error>>,
     latencies: Mutex<VecDeque<u64>>,
 }

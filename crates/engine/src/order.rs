@@ -161,7 +161,7 @@ mod tests {
             (state >> 33) % bound
         };
         for runs in [0, 1, 2, 7, 300] {
-            let budget = Arc::new(Budget::new(1 << 30, 1, String::new()));
+            let budget = Arc::new(Budget::new(1 << 30, 1, String::new(), 1));
             let (mut sorted_runs, mut expected) = (Vec::new(), Vec::new());
             let mut schema = None;
             for _ in 0..runs {

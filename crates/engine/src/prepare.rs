@@ -2,8 +2,13 @@
 //!
 //! A pure function of the chunk, run by any worker, several at a time; what depends on the order of
 //! chunks is left to stamping ([`crate::intake`]).
+//!
+//! A batch whose records are spread over very many windows is cut into several: state is counted after
+//! each, and what one opens must be little beside the budget.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -12,7 +17,7 @@ use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
-use crate::plan::{EventTime, Query, Watermark};
+use crate::plan::{EventTime, Query, Tumble, Watermark};
 use crate::table::{Chunk, Decoded, Places};
 
 /// A decoded batch that has no place in its split yet.
@@ -22,14 +27,24 @@ pub(crate) struct Prepared {
     pub(crate) times: Option<BatchTimes>,
     /// Input bytes it stands for.
     pub(crate) input_bytes: usize,
-    /// Its part of the job's budget.
-    pub(crate) held: Option<Held>,
+    /// Its part of the job's budget, shared with those that were cut from the same.
+    pub(crate) held: Option<Arc<Held>>,
     /// Malformed records that were left out.
     pub(crate) malformed_records: u64,
     /// Where the first of them stands and what is wrong with it.
     pub(crate) first_malformed: Option<String>,
     /// Where the records stand, if some of them have no usable time.
-    pub(crate) places: Option<Box<dyn Places>>,
+    pub(crate) places: Option<Arc<dyn Places>>,
+    /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
+    cuts: Vec<usize>,
+}
+
+/// How many tables of windows a batch may have to open: beyond that it is cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    pub(crate) window: Tumble,
+    pub(crate) leaders: usize,
+    pub(crate) tables_max: usize,
 }
 
 /// The event times of a batch.
@@ -58,9 +73,105 @@ impl Prepared {
     pub(crate) fn bytes(&self) -> usize {
         batch_bytes(&self.batch) + self.places.as_ref().map_or(0, |places| places.bytes())
     }
+
+    /// The batches that it is to be cut into, in order, each with the number of its first row in this one.
+    /// They share its memory.
+    pub(crate) fn cut(mut self) -> Vec<(usize, Prepared)> {
+        let ends = std::mem::take(&mut self.cuts);
+        if ends.is_empty() {
+            return vec![(0, self)];
+        }
+        let rows = self.batch.num_rows();
+        let bytes_before =
+            |row: usize| (self.input_bytes as u128 * row as u128 / rows as u128) as usize;
+        let mut first = 0;
+        let mut parts = Vec::with_capacity(ends.len() + 1);
+        for end in ends.into_iter().chain([rows]) {
+            let part = Prepared {
+                batch: self.batch.slice(first, end - first),
+                times: self.times.as_ref().map(|times| times.slice(first..end)),
+                input_bytes: bytes_before(end) - bytes_before(first),
+                held: self.held.clone(),
+                malformed_records: std::mem::take(&mut self.malformed_records),
+                first_malformed: self.first_malformed.take(),
+                places: self.places.clone(),
+                cuts: Vec::new(),
+            };
+            parts.push((first, part));
+            first = end;
+        }
+        parts
+    }
+}
+
+impl Spread {
+    /// Before which rows to cut a batch, so that each part opens `tables_max` tables at the most. A window
+    /// needs one for each of its records, but no more than there are leaders.
+    fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
+        let (rows, windows) = (times.times.len(), times.bounds.map(|bounds| self.windows(bounds)));
+        let few =
+            |windows: i64| windows.saturating_mul(self.leaders as i64) <= self.tables_max as i64;
+        if rows <= self.tables_max || windows.is_some_and(few) {
+            return Vec::new();
+        }
+        let (mut cuts, mut tables) = (Vec::new(), 0);
+        let mut records: HashMap<i64, usize> = HashMap::new();
+        for row in 0..rows {
+            let Some(time) = times.times.us(row) else { continue };
+            let start = self.window.start_of(time);
+            if records.get(&start).is_some_and(|records| *records == self.leaders) {
+                continue;
+            }
+            if tables == self.tables_max {
+                cuts.push(row);
+                records.clear();
+                tables = 0;
+            }
+            *records.entry(start).or_default() += 1;
+            tables += 1;
+        }
+        cuts
+    }
+
+    /// How many windows lie between two times.
+    fn windows(&self, (min, max): (i64, i64)) -> i64 {
+        let (first, last) = (self.window.start_of(min), self.window.start_of(max));
+        last.saturating_sub(first) / self.window.size_us + 1
+    }
 }
 
 impl BatchTimes {
+    fn new(times: Times, watermark: RecordWatermark, limit: i64) -> BatchTimes {
+        let (rows, bounds) = (times.len(), times.bounds());
+        let mut result =
+            BatchTimes { times, bounds, watermark, limit, greatest: BEGINNING, ahead_records: 0 };
+        match (&result.watermark, bounds) {
+            (RecordWatermark::Delay(delay), Some((_, max)))
+                if max.saturating_sub(*delay) <= limit =>
+            {
+                result.greatest = max.saturating_sub(*delay);
+            }
+            _ => {
+                let mut running = result.running(BEGINNING);
+                let mut ahead_records = 0;
+                for watermark in (0..rows).filter_map(|row| result.watermark(row)) {
+                    ahead_records += u64::from(!running.advance(watermark));
+                }
+                (result.greatest, result.ahead_records) = (running.watermark, ahead_records);
+            }
+        }
+        result
+    }
+
+    /// The times of some of the rows.
+    fn slice(&self, rows: Range<usize>) -> BatchTimes {
+        let watermark = match &self.watermark {
+            RecordWatermark::Delay(delay) => RecordWatermark::Delay(*delay),
+            RecordWatermark::Values(values) => RecordWatermark::Values(values.slice(rows.clone())),
+        };
+        BatchTimes::new(self.times.slice(rows), watermark, self.limit)
+    }
+
     /// A running maximum that starts at `watermark`.
     pub(crate) fn running(&self, watermark: i64) -> Running {
         Running { watermark, limit: self.limit }
@@ -100,16 +211,22 @@ pub(crate) struct Preparer {
     physical: usize,
     event_time: Option<EventTime>,
     max_ahead_us: Option<i64>,
+    spread: Option<Spread>,
 }
 
 impl Preparer {
-    pub(crate) fn new(query: &Query, max_ahead_us: Option<i64>) -> Preparer {
+    pub(crate) fn new(
+        query: &Query,
+        max_ahead_us: Option<i64>,
+        spread: Option<Spread>,
+    ) -> Preparer {
         Preparer {
             derived: query.derived.clone(),
             schema: query.input.clone(),
             physical: query.projection.len(),
             event_time: query.event_time.clone(),
             max_ahead_us,
+            spread,
         }
     }
 
@@ -123,6 +240,10 @@ impl Preparer {
             Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
             None => None,
         };
+        let cuts = match (&self.spread, &times) {
+            (Some(spread), Some(times)) => spread.cuts(times),
+            _ => Vec::new(),
+        };
         let unusable = times.as_ref().is_some_and(|t| t.bounds.is_none() && t.times.len() > 0);
         Ok(Prepared {
             batch,
@@ -131,7 +252,8 @@ impl Preparer {
             held: None,
             malformed_records: left_out,
             first_malformed: first_left_out,
-            places: places.filter(|_| unusable),
+            places: places.filter(|_| unusable).map(Arc::from),
+            cuts,
         })
     }
 
@@ -142,7 +264,7 @@ impl Preparer {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         for (i, expr) in self.derived.iter().enumerate() {
             let fields = &self.schema.fields()[..self.physical + i];
-            let schema = std::sync::Arc::new(arrow::datatypes::Schema::new(fields.to_vec()));
+            let schema = Arc::new(arrow::datatypes::Schema::new(fields.to_vec()));
             let so_far = RecordBatch::try_new_with_options(schema, columns.clone(), &options)?;
             columns.push(expr.evaluate(&so_far)?);
         }
@@ -156,26 +278,100 @@ pub(crate) fn batch_times(
     limit: i64,
 ) -> Result<BatchTimes> {
     let times = Times::new(batch.column(event_time.column))?;
-    let bounds = times.bounds();
     let watermark = match &event_time.watermark {
         Watermark::Delay(delay) => RecordWatermark::Delay(*delay),
         Watermark::Expr(expr) => RecordWatermark::Values(Times::new(&expr.evaluate(batch)?)?),
     };
-    let rows = times.len();
-    let mut result =
-        BatchTimes { times, bounds, watermark, limit, greatest: BEGINNING, ahead_records: 0 };
-    match (&result.watermark, bounds) {
-        (RecordWatermark::Delay(delay), Some((_, max))) if max.saturating_sub(*delay) <= limit => {
-            result.greatest = max.saturating_sub(*delay);
-        }
-        _ => {
-            let mut running = result.running(BEGINNING);
-            let mut ahead_records = 0;
-            for watermark in (0..rows).filter_map(|row| result.watermark(row)) {
-                ahead_records += u64::from(!running.advance(watermark));
-            }
-            (result.greatest, result.ahead_records) = (running.watermark, ahead_records);
+    Ok(BatchTimes::new(times, watermark, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
+    use arrow::datatypes::TimestampMicrosecondType;
+
+    use super::*;
+
+    const LIMIT: i64 = 5_000;
+
+    fn prepared(times: &[Option<i64>], spread: Spread, delays: bool) -> Prepared {
+        let column = Arc::new(times.iter().copied().collect::<TimestampMicrosecondArray>());
+        let batch = RecordBatch::try_from_iter_with_nullable([("ts", column as ArrayRef, true)]);
+        let batch = batch.expect("one column");
+        let watermark = match delays {
+            true => Watermark::Delay(7),
+            false => Watermark::Expr(Expr::Column(0)),
+        };
+        let event_time = EventTime { column: 0, watermark, idle_timeout_us: None };
+        let times = batch_times(&event_time, &batch, LIMIT).expect("a timestamp column");
+        let cuts = spread.cuts(&times);
+        Prepared {
+            batch,
+            times: Some(times),
+            input_bytes: 1_001,
+            held: None,
+            malformed_records: 3,
+            first_malformed: Some("here".into()),
+            places: None,
+            cuts,
         }
     }
-    Ok(result)
+
+    /// Parts have the records of the whole, with the same watermarks, and none opens more tables than it may.
+    #[test]
+    fn what_is_cut_amounts_to_the_whole() {
+        let mut random = 1u64;
+        let mut below = |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 16) % bound
+        };
+        let mut cut = 0;
+        for round in 0..300 {
+            let tables_max = 1 + below(12) as usize;
+            let window = Tumble { size_us: 1 + below(200) as i64, offset_us: 0 };
+            let spread = Spread { window, leaders: 1 + below(3) as usize, tables_max };
+            let (rows, nulls) = (below(200), below(2) == 0);
+            // Some watermarks lie beyond what is believed.
+            let time = |i: u64, far: u64| (!nulls || i % 9 != 4).then_some((i * 40 + far) as i64);
+            let times: Vec<_> = (0..rows).map(|i| time(i, below(300))).collect();
+            let delays = below(2) == 0;
+            let whole = prepared(&times, spread, delays).times.expect("it has times");
+            let parts = prepared(&times, spread, delays).cut();
+            cut += usize::from(parts.len() > 1);
+            let (mut next, mut bytes, mut malformed, mut ahead) = (0, 0, 0, 0);
+            let mut running = whole.running(BEGINNING);
+            for (first, part) in &parts {
+                let part_times = part.times.as_ref().expect("it has times");
+                assert_eq!(*first, next, "round {round}");
+                let mut tables = BTreeSet::new();
+                let column = part.batch.column(0).as_primitive::<TimestampMicrosecondType>();
+                for row in 0..part.batch.num_rows() {
+                    let time = column.is_valid(row).then(|| column.value(row));
+                    assert_eq!((time, part_times.times.us(row)), (times[next], times[next]));
+                    assert_eq!(part_times.watermark(row), whole.watermark(next));
+                    if let Some(time) = time {
+                        let known = |n: &usize| tables.contains(&(window.start_of(time), *n));
+                        let n = (0..spread.leaders).find(|n| !known(n));
+                        tables.extend(n.map(|n| (window.start_of(time), n)));
+                    }
+                    next += 1;
+                }
+                assert!(tables.len() <= tables_max, "round {round}: {} tables", tables.len());
+                assert!(parts.len() == 1 || part.batch.num_rows() > 0, "round {round}");
+                running.watermark = running.watermark.max(part_times.greatest);
+                bytes += part.input_bytes;
+                malformed += part.malformed_records;
+                ahead += part_times.ahead_records;
+            }
+            assert_eq!((next, bytes, malformed), (times.len(), 1_001, 3), "round {round}");
+            assert_eq!((running.watermark, ahead), (whole.greatest, whole.ahead_records));
+            assert!(parts[0].1.first_malformed.is_some());
+            assert!(parts[1..].iter().all(|(_, part)| part.first_malformed.is_none()));
+        }
+        assert!((100..290).contains(&cut), "{cut} of 300 were cut");
+    }
 }

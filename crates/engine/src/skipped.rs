@@ -5,7 +5,7 @@ use crate::intake::Stamped;
 /// A record that did not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Number of its split, of its batch within the split, and of the row within the batch.
+    /// Number of its split, of its chunk within the split, and of the row within the chunk.
     position: (usize, u64, usize),
     /// Where it stands, and what is wrong with it if that is not the same for all of its kind.
     pub place: String,
@@ -35,12 +35,13 @@ pub(crate) fn note_row(
     name: &str,
 ) {
     let Some(row) = row else { return };
-    let position = (batch.split, batch.sequence, row);
+    let row_of_chunk = batch.first_row + row;
+    let position = (batch.split, batch.sequence, row_of_chunk);
     if first.as_ref().is_some_and(|first| first.position <= position) {
         return;
     }
     let place = match &batch.prepared.places {
-        Some(places) => places.place(row),
+        Some(places) => places.place(row_of_chunk),
         None => format!("{name}, record {}", batch.first_record + row as u64 + 1),
     };
     *first = Some(Skipped { position, place });

@@ -37,8 +37,10 @@ pub(crate) struct Slices {
     last_keys: usize,
     /// Memory is scarce: new tables start small.
     frugal: bool,
-    growths: u64,
-    switches: u64,
+    /// Of tables and fragments that are gone.
+    retired: Counters,
+    /// Slices opened since the last batch began.
+    opened: usize,
 }
 
 /// Windows of fewer keys each have their own index: they are small.
@@ -52,6 +54,13 @@ const SPARE_MAX: usize = 4;
 const GROUP_BLOCKS: usize = 16;
 const GROUP_BLOCKS_NEAR: usize = 6;
 const GROUP_ROWS_MAX: usize = 1 << 15;
+
+/// About what a window takes that has one key, for one leader.
+pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>) -> usize {
+    // Some values and keys have something in an arena.
+    const ARENA_BYTES: usize = 512;
+    size_of::<Slice>() + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(1)
+}
 
 impl Slices {
     pub(crate) fn new(
@@ -78,9 +87,14 @@ impl Slices {
             spare_fragments,
             last_keys: 0,
             frugal: false,
-            growths: 0,
-            switches: 0,
+            retired: Counters::default(),
+            opened: 0,
         }
+    }
+
+    /// Begins the next batch.
+    pub(crate) fn begin_batch(&mut self) {
+        self.opened = 0;
     }
 
     /// Makes sure that there is a slice that begins at `start`.
@@ -98,6 +112,7 @@ impl Slices {
         primary.expect(keys);
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
         self.slices.insert(start, Slice { primary, fragments });
+        self.opened += 1;
     }
 
     /// How many keys the next window may have, as the last complete one and the latest that is open tell.
@@ -163,13 +178,23 @@ impl Slices {
     }
 
     /// Seals what is held for other leaders, of those slices that are `wanted` by their start: per leader,
-    /// its segments by slice.
-    pub(crate) fn seal(&mut self, wanted: impl Fn(i64) -> bool) -> Vec<Vec<(i64, Segment)>> {
+    /// its segments by slice. What is empty then is kept for what the slice has yet to get, unless memory is
+    /// `scarce`.
+    pub(crate) fn seal(
+        &mut self,
+        wanted: impl Fn(i64) -> bool,
+        scarce: bool,
+    ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
         for (start, slice) in self.slices.iter_mut().filter(|(start, _)| wanted(**start)) {
-            for (leader, fragment) in slice.fragments.iter_mut().enumerate() {
-                if let Some(fragment) = fragment.as_mut().filter(|f| f.rows() > 0) {
+            for (leader, place) in slice.fragments.iter_mut().enumerate() {
+                if let Some(fragment) = place.as_mut().filter(|f| f.rows() > 0) {
                     deltas[leader].push((*start, fragment.seal()));
+                }
+                // One that passes rows through has hardly anything but what it knows about its keys.
+                let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
+                if let Some(fragment) = place.take_if(goes) {
+                    self.retired.add_fragment(&fragment);
                 }
             }
         }
@@ -198,8 +223,7 @@ impl Slices {
             if keeps(&self.spare_fragments[leader], fragment.table()) {
                 self.spare_fragments[leader].push(fragment);
             } else {
-                self.growths += fragment.table().growths();
-                self.switches += fragment.switches();
+                self.retired.add_fragment(&fragment);
             }
         }
         self.last_keys = slice.primary.rows();
@@ -211,7 +235,7 @@ impl Slices {
     pub(crate) fn recycle(&mut self, mut table: Table) {
         if std::mem::take(&mut self.frugal) {
             // The budget is nearly used up: nothing is kept for later.
-            self.growths += table.growths();
+            self.retired.add_table(&table);
             self.pool.relax();
             return;
         }
@@ -224,22 +248,20 @@ impl Slices {
             table.merge(&rows, &mut self.pool, &mut self.scratch);
             rows.recycle(&mut self.pool);
             let small = std::mem::replace(&mut slice.primary, table);
-            self.growths += small.growths();
+            self.retired.add_table(&small);
         } else if keeps(&self.spare_tables, &table) {
             self.spare_tables.push(table);
         } else {
-            self.growths += table.growths();
+            self.retired.add_table(&table);
         }
     }
 
     /// Gives back all memory that no window needs now, and keeps none for the next.
     pub(crate) fn release_spare(&mut self) {
         self.frugal = true;
-        for fragment in self.spare_fragments.iter_mut().flat_map(|f| f.drain(..)) {
-            self.growths += fragment.table().growths();
-            self.switches += fragment.switches();
-        }
-        self.growths += self.spare_tables.drain(..).map(|t| t.growths()).sum::<u64>();
+        let fragments = self.spare_fragments.iter_mut().flat_map(|f| f.drain(..));
+        fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
+        self.spare_tables.drain(..).for_each(|table| self.retired.add_table(&table));
         self.pool.release();
     }
 
@@ -252,7 +274,9 @@ impl Slices {
         // A slice itself, for when there are many small ones.
         let slice_bytes = size_of::<Slice>() + self.leaders.count() * size_of::<Option<Fragment>>();
         let bytes = spare_bytes + (self.slices.len() * slice_bytes) as u64;
-        let mut usage = Usage { bytes, spare_bytes, ..Usage::default() };
+        // The next batch may open as many slices as the last one.
+        let growth_bytes = (self.opened * small_table_bytes(&self.layout)) as u64;
+        let mut usage = Usage { bytes, spare_bytes, growth_bytes, ..Usage::default() };
         for slice in self.slices.values() {
             let fragments = slice.fragments.iter().flatten();
             usage.bytes += fragments.clone().map(Fragment::bytes).sum::<usize>() as u64;
@@ -261,7 +285,11 @@ impl Slices {
                 usage.live_bytes += table.live_bytes() as u64;
                 usage.keys += table.rows() as u64;
                 let growth_bytes = table.growth_bytes(batch_rows) as u64;
-                usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
+                if growth_bytes > usage.growth_bytes {
+                    usage.growth_bytes = growth_bytes;
+                    usage.batch_growth_bytes =
+                        growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
+                }
             }
             let largest = fragments.map(|f| f.table().live_bytes() as u64).max().unwrap_or(0);
             usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(largest);
@@ -276,21 +304,33 @@ impl Slices {
     }
 
     /// Index growths and mode switches so far.
-    pub(crate) fn counters(&self) -> (u64, u64) {
-        let (mut growths, mut switches) = (self.growths, self.switches);
-        growths += self.spare_tables.iter().map(Table::growths).sum::<u64>();
-        for fragment in self.spare_fragments.iter().flatten() {
-            growths += fragment.table().growths();
-            switches += fragment.switches();
-        }
-        for slice in self.slices.values() {
-            growths += slice.primary.growths();
-            for fragment in slice.fragments.iter().flatten() {
-                growths += fragment.table().growths();
-                switches += fragment.switches();
-            }
-        }
-        (growths, switches)
+    pub(crate) fn counters(&self) -> Counters {
+        let mut all = self.retired;
+        let slices = self.slices.values();
+        let tables = self.spare_tables.iter().chain(slices.clone().map(|slice| &slice.primary));
+        tables.for_each(|table| all.add_table(table));
+        let fragments = slices.flat_map(|slice| slice.fragments.iter().flatten());
+        let fragments = fragments.chain(self.spare_fragments.iter().flatten());
+        fragments.for_each(|fragment| all.add_fragment(fragment));
+        all
+    }
+}
+
+/// What tables and fragments have done, added up.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counters {
+    pub(crate) growths: u64,
+    pub(crate) switches: u64,
+}
+
+impl Counters {
+    fn add_table(&mut self, table: &Table) {
+        self.growths += table.growths();
+    }
+
+    fn add_fragment(&mut self, fragment: &Fragment) {
+        self.add_table(fragment.table());
+        self.switches += fragment.switches();
     }
 }
 
@@ -347,5 +387,59 @@ impl Update<'_> {
             let aggregates = &self.grouping.aggregates;
             aggregates.update(self.layout, &self.input.arguments, rows, &mut block, self.picks);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_state::{NoVarKeys, ValueKind, hash_words};
+
+    use super::*;
+
+    /// Keys that are their own words, as one block.
+    fn update(keys: u64, mut take: impl FnMut(&Keys<'_, NoVarKeys>)) {
+        let words: Vec<u64> = (0..keys).collect();
+        for words in words.chunks(BLOCK_ROWS) {
+            let hashes: Vec<u64> = words.iter().map(|w| hash_words(&[*w])).collect();
+            take(&Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys });
+        }
+    }
+
+    /// What is kept for later windows counts, and counts as what can be given back.
+    #[test]
+    fn spare_tables_and_fragments_are_counted_until_they_are_released() {
+        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, 0);
+        assert_eq!(slices.usage(1).bytes, 0);
+        slices.open(0);
+        let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
+        let Slices { slices: open, pool, scratch, .. } = &mut slices;
+        let slice = open.get_mut(&0).expect("it was opened");
+        update(10_000, |keys| {
+            slice.primary.update(keys, pool, scratch);
+            fragment.update(keys, pool, scratch);
+        });
+        fragment.seal();
+        let (table_bytes, fragment_bytes) = (slice.primary.index_bytes(), fragment.bytes());
+        // 10,000 keys of 8 bytes at least in each index.
+        assert!(table_bytes >= 80_000 && fragment_bytes >= 80_000, "sizes that can be told");
+        slice.fragments[1] = Some(fragment);
+
+        let table = slices.remove(0).expect("the slice");
+        let usage = slices.usage(1);
+        assert!(usage.spare_bytes >= fragment_bytes as u64, "{usage:?}");
+        let before = usage.spare_bytes;
+        slices.recycle(table);
+        let usage = slices.usage(1);
+        assert_eq!((slices.spare_tables.len(), slices.spare_fragments[1].len()), (1, 1));
+        assert!(usage.spare_bytes >= before + table_bytes as u64, "{usage:?}");
+        assert!(usage.bytes >= usage.spare_bytes, "{usage:?}");
+
+        let counters = slices.counters();
+        assert!(counters.growths >= 2, "both have grown");
+        slices.release_spare();
+        let usage = slices.usage(1);
+        assert_eq!((usage.bytes, usage.spare_bytes), (0, 0));
+        assert_eq!(slices.counters().growths, counters.growths, "those that are gone still count");
     }
 }

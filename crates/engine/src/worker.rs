@@ -4,13 +4,16 @@
 //! sealed; fire complete windows; end the epoch if it is time; process a batch. A step never waits
 //! for another worker, so a whole job also runs on one thread, a step at a time.
 
+mod epoch;
+mod pressure;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use millstream_state::{Leaders, Segment, VectorClock};
+use millstream_state::{Leaders, VectorClock};
 
-use crate::budget::{Held, Kind, Usage};
+use crate::budget::Usage;
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::fire::Fire;
@@ -18,14 +21,13 @@ use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
 use crate::pipeline::{Buffers, Grouping, WHOLE};
 use crate::skipped::{note_malformed, note_row};
-use crate::slices::Slices;
+use crate::slices::{Counters, Slices};
 use crate::stats::Stats;
+use epoch::{Delta, Seal};
+use pressure::STALL_US;
 
 /// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
 const DELTAS_IN_FLIGHT_MAX: u32 = 2;
-
-/// A worker that waits for others to free memory looks again after this time, microseconds.
-const STALL_US: i64 = 1_000;
 
 /// What workers send each other.
 pub(crate) enum Message {
@@ -36,27 +38,6 @@ pub(crate) enum Message {
         /// Who has merged.
         leader: usize,
     },
-}
-
-/// The changes of one epoch for one leader (paper, section 7.2.2).
-pub(crate) struct Delta {
-    from: usize,
-    /// Deltas of a helper are merged in order, each once.
-    epoch: u64,
-    watermark: i64,
-    segments: VecDeque<(i64, Segment)>,
-    /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
-    held: Option<Held>,
-}
-
-/// What is sealed at the end of an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seal {
-    /// All there is.
-    Everything,
-    /// Windows that the watermark has passed. What later windows have so far would be shipped in two parts, and
-    /// merged twice, for nothing: it stays until its own window is complete, or the epoch long enough.
-    Complete,
 }
 
 /// What a step came to.
@@ -106,6 +87,8 @@ struct State {
     /// The vector clock when state at rest was last noted.
     rested: i64,
     usage: Usage,
+    /// Segments merged since `usage` was noted.
+    uncounted: usize,
 }
 
 impl Worker {
@@ -130,6 +113,7 @@ impl Worker {
             frontier: BEGINNING,
             rested: BEGINNING,
             usage: Usage::default(),
+            uncounted: 0,
         });
         Worker {
             id,
@@ -280,58 +264,6 @@ impl Worker {
         }
     }
 
-    /// Gives back what is kept for later windows.
-    fn give_back(&self, state: &mut State) {
-        state.slices.release_spare();
-        if state.usage.spare_bytes > 0 {
-            self.note_usage(state);
-        }
-    }
-
-    /// Whether the window that is firing may go on: its rows, which may have to wait for their order,
-    /// fit beside its state. Rows that wait for a leader that is behind must leave room for those.
-    fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
-        let budget = &self.shared.budget;
-        let ahead = || self.shared.gather.fired() < state.frontier;
-        if (tight || budget.output_full()) && ahead() {
-            return Ok(false);
-        }
-        if matches!(budget.check(), Ok(true)) {
-            return Ok(true);
-        }
-        if let Some(fire) = &mut state.firing {
-            // Firing a small window takes next to nothing, and then its state is free.
-            if fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64 {
-                return Ok(true);
-            }
-            fire.trim();
-        }
-        state.slices.release_spare();
-        self.note_usage(state);
-        // What has not been merged yet takes less room when it is.
-        if budget.held(Kind::Segments) > 0 || self.others_can_give() {
-            return Ok(false);
-        }
-        budget.check()
-    }
-
-    /// Whether the budget is exceeded, but will not be once others have given back what they keep for
-    /// later: then they are told.
-    fn others_can_give(&self) -> bool {
-        let waits = matches!(self.shared.budget.check(), Ok(false));
-        if waits {
-            self.shared.wake_all();
-        }
-        waits
-    }
-
-    /// Waits for others to free memory; looks again soon, whoever does it.
-    fn stall(&mut self, state: &State) -> Step {
-        self.stats.memory_stalls += 1;
-        let soon = self.shared.env.now_us() + STALL_US;
-        self.pause(state, Some(soon))
-    }
-
     /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside.
     fn pause(&self, state: &State, until_us: Option<i64>) -> Step {
         if !self.shared.mailboxes[self.id].is_empty() {
@@ -356,6 +288,7 @@ impl Worker {
 
     fn process(&mut self, state: &mut State, grouping: &Grouping, batch: Stamped) -> Result<()> {
         self.count(&batch);
+        state.slices.begin_batch();
         let (dropped, fragment_rows) =
             grouping.run(&batch, &mut state.slices, &mut self.buffers)?;
         self.stats.late_records += dropped.late;
@@ -369,52 +302,6 @@ impl Worker {
         state.changed_at_us = Some(self.shared.env.now_us());
         self.note_usage(state);
         Ok(())
-    }
-
-    fn note_usage(&self, state: &mut State) {
-        state.usage = state.slices.usage(self.shared.settings.batch_rows);
-        if let Some(fire) = &state.firing {
-            state.usage.bytes += fire.table().bytes() as u64;
-            state.usage.live_bytes += fire.table().live_bytes() as u64;
-            state.usage.keys += fire.table().rows() as u64;
-        }
-        self.shared.budget.note_usage(self.id, &state.usage);
-    }
-
-    /// Merges one received segment; true if there was anything to do.
-    fn merge_one(&mut self, state: &mut State) -> Result<bool> {
-        let Some(message) = self.inbox.front_mut() else { return Ok(false) };
-        let delta = match message {
-            Message::Credit { leader } => {
-                state.in_flight[*leader] -= 1;
-                self.inbox.pop_front();
-                return Ok(true);
-            }
-            Message::Delta(delta) => delta,
-        };
-        if delta.epoch != state.expected[delta.from] {
-            let (from, expected) = (delta.from, state.expected[delta.from]);
-            let message = format!("epoch {} of worker {from}, not {expected}", delta.epoch);
-            return Err(Error::Internal(message));
-        }
-        if let Some((start, segment)) = delta.segments.pop_front() {
-            if self.shared.fires_at(start) <= state.frontier {
-                return Err(Error::Internal(format!("state for the fired window {start}")));
-            }
-            match state.slices.merge(start, segment) {
-                true => self.stats.adoptions += 1,
-                false => self.stats.merges += 1,
-            }
-            return Ok(true);
-        }
-        state.expected[delta.from] += 1;
-        state.clock.advance(delta.from, delta.watermark);
-        if delta.held.take().is_some() {
-            self.shared.send(delta.from, Message::Credit { leader: self.id });
-        }
-        self.inbox.pop_front();
-        self.note_usage(state);
-        Ok(true)
     }
 
     /// Starts firing the first window that the vector clock says is complete. One at a time, in
@@ -452,69 +339,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the epoch is over, and what is to be sealed then.
-    fn epoch_is_over(&mut self, state: &State, low: i64) -> Option<Seal> {
-        let settings = &self.shared.settings;
-        let intake = &self.shared.intake;
-        if low == END {
-            return (state.announced != END).then_some(Seal::Everything);
-        }
-        let changed = state.changed_at_us.is_some_and(|at| {
-            let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
-            state.epoch_input_bytes >= settings.epoch_bytes
-                || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
-                || self.shared.env.now_us() >= at + idle_us
-                || self.shared.env.choose(16) == Some(0)
-        });
-        if changed {
-            return Some(Seal::Everything);
-        }
-        // A window may fire.
-        (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
-    }
-
-    /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that this
-    /// brings the leaders up to. Leaders without changes get the header alone.
-    fn end_epoch(&mut self, state: &mut State, watermark: i64, seal: Seal) -> Result<()> {
-        let fires = |start| seal == Seal::Everything || self.shared.fires_at(start) <= watermark;
-        let mut shipped = 0;
-        for (leader, segments) in state.slices.seal(fires).into_iter().enumerate() {
-            if leader == self.id {
-                continue;
-            }
-            let rows: u64 = segments.iter().map(|(_, s)| s.rows() as u64).sum();
-            let bytes: usize = segments.iter().map(|(_, s)| s.bytes()).sum();
-            let credited = !segments.is_empty();
-            shipped += rows;
-            self.stats.segments_shipped += segments.len() as u64;
-            state.in_flight[leader] += u32::from(credited);
-            self.shared.send(
-                leader,
-                Message::Delta(Delta {
-                    from: self.id,
-                    epoch: state.epoch,
-                    watermark,
-                    segments: segments.into(),
-                    held: credited.then(|| self.shared.budget.hold(Kind::Segments, bytes)),
-                }),
-            );
-        }
-        self.stats.rows_shipped += shipped;
-        self.stats.epochs += 1;
-        self.stats.empty_epochs += u64::from(state.changed_at_us.is_none());
-        state.clock.advance(self.id, watermark);
-        state.epoch += 1;
-        state.announced = state.announced.max(watermark);
-        if seal == Seal::Everything || state.slices.fragment_rows() == 0 {
-            state.epoch_input_bytes = 0;
-            state.changed_at_us = None;
-        }
-        self.note_usage(state);
-        Ok(())
-    }
-
     fn finish_with(&mut self, state: &State) {
-        (self.stats.index_growths, self.stats.mode_switches) = state.slices.counters();
+        let Counters { growths, switches } = state.slices.counters();
+        (self.stats.index_growths, self.stats.mode_switches) = (growths, switches);
     }
 
     fn finish_counters(&mut self) {

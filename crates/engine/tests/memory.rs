@@ -144,7 +144,7 @@ fn a_window_beyond_the_budget_is_an_error() {
         let settings = settings(seed, 1 + seed as usize % 4, 16 * MIB);
         let (stats, result) = run(&query, &settings);
         let error = result.expect_err("200,000 keys in one window of 16 MB");
-        let Error::Memory { operator, bytes, keys, budget } = &error else {
+        let Error::Memory { operator, bytes, keys, budget, .. } = &error else {
             panic!("{error}");
         };
         assert_eq!((operator.as_str(), *budget), ("aggregate by (key, name)", 16 * MIB));
@@ -224,5 +224,37 @@ fn small_windows_after_a_large_one_stay_small() {
         assert_eq!(stats.windows, 2_001);
         let live_bytes = stats.state_live_bytes_at_peak;
         assert!(stats.state_bytes_peak < 64 * MIB, "{} for {live_bytes}", stats.state_bytes_peak);
+    }
+}
+
+/// Records that are all in windows of their own, thousands to a batch: a batch would open as many windows
+/// before anything is counted or can fire.
+#[test]
+fn a_batch_spread_over_many_windows_keeps_to_the_budget() {
+    let spread = |first: i64| -> Vec<Record> {
+        let record = |(i, record): (usize, Record)| Record {
+            // Some without a time, so that the batch has no bounds.
+            ts_ms: (i % 1000 != 777).then_some(i as i64 * 1_000),
+            ..record
+        };
+        unique(6_000, first).into_iter().enumerate().map(record).collect()
+    };
+    let data = [spread(0), spread(1_000_000)];
+    let (expected, late, null_time) = oracle(&data, Some(1_000), 0, 0);
+    assert_eq!((late, null_time), (0, 12));
+    let source = table(&data, &mut Random::new(5), 6_000);
+    assert!(source.splits.iter().flatten().any(|batch| batch.num_rows() > 3_000));
+    for seed in 0..3 {
+        let workers = 1 + seed as usize % 3;
+        let settings = Settings { batch_rows: 6_000, ..settings(seed, workers, 16 * MIB) };
+        let stats = run_within(&query(source.clone(), Some(1_000), 0), &settings, &expected);
+        assert_eq!((stats.null_time_records, stats.records), (12, 12_000));
+        let first = stats.first_null_time.expect("one without a time").place;
+        assert_eq!(first, "memory, record 778");
+        // With no more than a 32nd of the budget for tables not counted yet.
+        let roomy = Settings { memory_bytes: 1 << 40, ..settings };
+        let free = run_within(&query(source.clone(), Some(1_000), 0), &roomy, &expected);
+        assert!(free.memory_bytes_peak > 24 * MIB, "the budget must bind: {free:?}");
+        assert_eq!((free.input_bytes, free.ahead_records), (stats.input_bytes, 0));
     }
 }

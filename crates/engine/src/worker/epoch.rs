@@ -1,0 +1,141 @@
+//! Epochs: when one ends, what is sealed and shipped then, and how a leader merges what it receives (paper,
+//! section 7.2.2).
+
+use std::collections::VecDeque;
+
+use millstream_state::Segment;
+
+use super::{Message, State, Worker};
+use crate::budget::{Held, Kind};
+use crate::error::{Error, Result};
+use crate::event_time::END;
+
+/// The changes of one epoch for one leader.
+pub(crate) struct Delta {
+    from: usize,
+    /// Deltas of a helper are merged in order, each once.
+    epoch: u64,
+    watermark: i64,
+    segments: VecDeque<(i64, Segment)>,
+    /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
+    held: Option<Held>,
+}
+
+/// What is sealed at the end of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seal {
+    /// All there is.
+    Everything,
+    /// Windows that the watermark has passed. What later windows have so far would be shipped in two parts, and
+    /// merged twice, for nothing: it stays until its own window is complete, or the epoch long enough.
+    Complete,
+}
+
+impl Worker {
+    /// Whether the epoch is over, and what is to be sealed then.
+    pub(super) fn epoch_is_over(&mut self, state: &State, low: i64) -> Option<Seal> {
+        let settings = &self.shared.settings;
+        let intake = &self.shared.intake;
+        if low == END {
+            return (state.announced != END).then_some(Seal::Everything);
+        }
+        let changed = state.changed_at_us.is_some_and(|at| {
+            let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
+            state.epoch_input_bytes >= settings.epoch_bytes
+                || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
+                || self.shared.env.now_us() >= at + idle_us
+                || self.shared.env.choose(16) == Some(0)
+        });
+        if changed {
+            return Some(Seal::Everything);
+        }
+        // A window may fire.
+        (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
+    }
+
+    /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that this
+    /// brings the leaders up to. Leaders without changes get the header alone.
+    pub(super) fn end_epoch(
+        &mut self,
+        state: &mut State,
+        watermark: i64,
+        seal: Seal,
+    ) -> Result<()> {
+        let fires = |start| seal == Seal::Everything || self.shared.fires_at(start) <= watermark;
+        let mut shipped = 0;
+        let deltas = state.slices.seal(fires, self.shared.budget.tight());
+        for (leader, segments) in deltas.into_iter().enumerate() {
+            if leader == self.id {
+                continue;
+            }
+            let rows: u64 = segments.iter().map(|(_, s)| s.rows() as u64).sum();
+            let bytes: usize = segments.iter().map(|(_, s)| s.bytes()).sum();
+            let credited = !segments.is_empty();
+            shipped += rows;
+            self.stats.segments_shipped += segments.len() as u64;
+            state.in_flight[leader] += u32::from(credited);
+            self.shared.send(
+                leader,
+                Message::Delta(Delta {
+                    from: self.id,
+                    epoch: state.epoch,
+                    watermark,
+                    segments: segments.into(),
+                    held: credited.then(|| self.shared.budget.hold(Kind::Segments, bytes)),
+                }),
+            );
+        }
+        self.stats.rows_shipped += shipped;
+        self.stats.epochs += 1;
+        self.stats.empty_epochs += u64::from(state.changed_at_us.is_none());
+        state.clock.advance(self.id, watermark);
+        state.epoch += 1;
+        state.announced = state.announced.max(watermark);
+        if seal == Seal::Everything || state.slices.fragment_rows() == 0 {
+            state.epoch_input_bytes = 0;
+            state.changed_at_us = None;
+        }
+        self.note_usage(state);
+        Ok(())
+    }
+
+    /// Merges one received segment; true if there was anything to do.
+    pub(super) fn merge_one(&mut self, state: &mut State) -> Result<bool> {
+        let Some(message) = self.inbox.front_mut() else { return Ok(false) };
+        let delta = match message {
+            Message::Credit { leader } => {
+                state.in_flight[*leader] -= 1;
+                self.inbox.pop_front();
+                return Ok(true);
+            }
+            Message::Delta(delta) => delta,
+        };
+        if delta.epoch != state.expected[delta.from] {
+            let (from, expected) = (delta.from, state.expected[delta.from]);
+            let message = format!("epoch {} of worker {from}, not {expected}", delta.epoch);
+            return Err(Error::Internal(message));
+        }
+        if let Some((start, segment)) = delta.segments.pop_front() {
+            if self.shared.fires_at(start) <= state.frontier {
+                return Err(Error::Internal(format!("state for the fired window {start}")));
+            }
+            match state.slices.merge(start, segment) {
+                true => self.stats.adoptions += 1,
+                false => self.stats.merges += 1,
+            }
+            state.uncounted += 1;
+            if state.uncounted >= self.shared.tables_max {
+                self.note_usage(state);
+            }
+            return Ok(true);
+        }
+        state.expected[delta.from] += 1;
+        state.clock.advance(delta.from, delta.watermark);
+        if delta.held.take().is_some() {
+            self.shared.send(delta.from, Message::Credit { leader: self.id });
+        }
+        self.inbox.pop_front();
+        self.note_usage(state);
+        Ok(true)
+    }
+}

@@ -1,0 +1,75 @@
+//! Memory pressure: what a worker reports to the budget, what it gives back, and when it waits for others to
+//! give back theirs (see [`crate::budget`]).
+
+use super::{State, Step, Worker};
+use crate::budget::Kind;
+use crate::error::Result;
+
+/// A worker that waits for others to free memory looks again after this time, microseconds.
+pub(super) const STALL_US: i64 = 1_000;
+
+impl Worker {
+    /// Counts the worker's state and reports it to the budget.
+    pub(super) fn note_usage(&self, state: &mut State) {
+        state.usage = state.slices.usage(self.shared.settings.batch_rows);
+        if let Some(fire) = &state.firing {
+            state.usage.bytes += fire.table().bytes() as u64;
+            state.usage.live_bytes += fire.table().live_bytes() as u64;
+            state.usage.keys += fire.table().rows() as u64;
+        }
+        state.uncounted = 0;
+        self.shared.budget.note_usage(self.id, &state.usage);
+    }
+
+    /// Gives back what is kept for later windows.
+    pub(super) fn give_back(&self, state: &mut State) {
+        state.slices.release_spare();
+        if state.usage.spare_bytes > 0 {
+            self.note_usage(state);
+        }
+    }
+
+    /// Whether the window that is firing may go on: its rows, which may have to wait for their order,
+    /// fit beside its state. Rows that wait for a leader that is behind must leave room for those.
+    pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
+        let budget = &self.shared.budget;
+        let ahead = || self.shared.gather.fired() < state.frontier;
+        if (tight || budget.output_full()) && ahead() {
+            return Ok(false);
+        }
+        if matches!(budget.check(), Ok(true)) {
+            return Ok(true);
+        }
+        if let Some(fire) = &mut state.firing {
+            // Firing a small window takes next to nothing, and then its state is free.
+            if fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64 {
+                return Ok(true);
+            }
+            fire.trim();
+        }
+        state.slices.release_spare();
+        self.note_usage(state);
+        // What has not been merged yet takes less room when it is.
+        if budget.held(Kind::Segments) > 0 || self.others_can_give() {
+            return Ok(false);
+        }
+        budget.check()
+    }
+
+    /// Whether the budget is exceeded, but will not be once others have given back what they keep for
+    /// later: then they are told.
+    pub(super) fn others_can_give(&self) -> bool {
+        let waits = matches!(self.shared.budget.check(), Ok(false));
+        if waits {
+            self.shared.wake_all();
+        }
+        waits
+    }
+
+    /// Waits for others to free memory; looks again soon, whoever does it.
+    pub(super) fn stall(&mut self, state: &State) -> Step {
+        self.stats.memory_stalls += 1;
+        let soon = self.shared.env.now_us() + STALL_US;
+        self.pause(state, Some(soon))
+    }
+}
