@@ -1,7 +1,7 @@
 //! A worker: one thread's scheduler over its coroutines (paper, section 5.3).
 //!
 //! Each step runs one coroutine for a bounded time, in this order: receive and merge what others have
-//! sealed; fire complete windows; end the epoch if it is time; process a batch. A step never waits
+//! sealed; end the epoch if it is time; fire complete windows; process a batch. A step never waits
 //! for another worker, so a whole job also runs on one thread, a step at a time.
 
 mod epoch;
@@ -33,7 +33,7 @@ const DELTAS_IN_FLIGHT_MAX: u32 = 2;
 pub(crate) enum Message {
     /// What changed in an epoch, with the watermark it covers.
     Delta(Delta),
-    /// The leader has merged a delta: its memory is nobody's any more.
+    /// The leader has merged a delta, and has no more windows to fire than it can cope with.
     Credit {
         /// Who has merged.
         leader: usize,
@@ -78,8 +78,10 @@ struct State {
     announced: i64,
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
-    /// Per leader: deltas sent and not yet merged.
+    /// Per leader: deltas sent, for which credit has not come back.
     in_flight: Vec<u32>,
+    /// Helpers whose deltas have been merged and to which credit is to be returned.
+    owed: Vec<usize>,
     /// Per helper: the epoch that must come next.
     expected: Vec<u64>,
     /// Windows that fire up to this have been fired and told to the gather stage.
@@ -109,6 +111,7 @@ impl Worker {
             announced: BEGINNING,
             changed_at_us: None,
             in_flight: vec![0; workers],
+            owed: Vec::new(),
             expected: vec![0; workers],
             frontier: BEGINNING,
             rested: BEGINNING,
@@ -204,6 +207,13 @@ impl Worker {
         if self.merge_one(state)? {
             return Ok(Step::Busy);
         }
+        self.return_credit(state);
+        // Before firing, however much there is to fire: the others wait for this worker's watermark.
+        let low = shared.intake.finish(self.id);
+        if let Some(seal) = self.epoch_is_over(state, low) {
+            self.end_epoch(state, low, seal)?;
+            return Ok(Step::Busy);
+        }
         let tight = shared.budget.tight();
         if tight {
             self.give_back(state);
@@ -222,11 +232,6 @@ impl Worker {
             return Ok(Step::Busy);
         }
         if self.fire_complete(state, grouping)? {
-            return Ok(Step::Busy);
-        }
-        let low = shared.intake.finish(self.id);
-        if let Some(seal) = self.epoch_is_over(state, low) {
-            self.end_epoch(state, low, seal)?;
             return Ok(Step::Busy);
         }
         if state.announced == END && state.clock.min() == END {

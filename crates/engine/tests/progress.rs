@@ -163,6 +163,26 @@ fn a_key_is_shipped_once_a_window_if_epochs_end_only_for_windows() {
     assert!(fragment_rows > 10 * shipped && shipped > WINDOWS * KEYS as u64, "{shipped}");
 }
 
+/// Windows are fired about as fast as they come, however many there are and whoever is held up: a worker that
+/// is ahead of the others does not pile up state.
+#[test]
+fn many_small_windows_do_not_pile_up() {
+    const WINDOWS: i64 = 8_000;
+    for seed in 0..6 {
+        let records: Vec<Record> = (0..WINDOWS * 5).map(|i| record(i * 200)).collect();
+        let source = table(&[records], &mut Random::new(seed), 100);
+        let settings = Settings { workers: 4, simulate: Some(seed), ..Settings::default() };
+        let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
+        assert_eq!(rows.unwrap().len() as i64, WINDOWS);
+        let share = |part: u64, of: u64| 100 * part / of;
+        // Each has one row, of 120 bytes with what it refers to.
+        let live = share(stats.state_live_bytes_at_peak / 120, WINDOWS as u64);
+        assert!(live < 40, "seed {seed}: {live}% of all windows were open at once");
+        let early = share(stats.windows_fired_early, WINDOWS as u64);
+        assert!(early > 60, "seed {seed}: only {early}% of all windows fired before the end");
+    }
+}
+
 /// Nanoseconds are floored to microseconds: -1 ns belongs to the window that ends at 0.
 #[test]
 fn nanoseconds_before_the_epoch_belong_to_the_window_before_it() {

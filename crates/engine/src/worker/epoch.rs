@@ -132,10 +132,21 @@ impl Worker {
         state.expected[delta.from] += 1;
         state.clock.advance(delta.from, delta.watermark);
         if delta.held.take().is_some() {
-            self.shared.send(delta.from, Message::Credit { leader: self.id });
+            state.owed.push(delta.from);
         }
         self.inbox.pop_front();
         self.note_usage(state);
         Ok(true)
+    }
+
+    /// Returns credit for what has been merged, unless windows wait to be fired: their state would pile up if
+    /// the others went on.
+    pub(super) fn return_credit(&self, state: &mut State) {
+        let fires_at = |start| self.shared.fires_at(start);
+        if !state.owed.is_empty() && state.slices.complete(state.clock.min(), fires_at).is_none() {
+            for helper in state.owed.drain(..) {
+                self.shared.send(helper, Message::Credit { leader: self.id });
+            }
+        }
     }
 }
