@@ -134,7 +134,7 @@ impl Card {
     }
 
     /// Closes all connections.
-    pub(super) fn disconnect(&mut self) {
+    pub(super) fn close(&mut self) {
         self.strangers.clear();
         self.incoming.clear();
         self.outgoing.clear();

@@ -73,8 +73,8 @@ impl Drop for Handle {
         if let Some(thread) = lock(&self.thread).take() {
             drop(thread.join());
         }
-        // Connections hold their pairs, and those the device.
-        lock(&self.device.card).disconnect();
+        // Connections know their pairs, and these the device: it would keep itself alive.
+        lock(&self.device.card).close();
         lock(&self.device.fresh).clear();
     }
 }
