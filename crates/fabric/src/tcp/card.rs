@@ -18,7 +18,7 @@ use super::reader::{Arriving, Brought, Reader};
 use super::{CLOSING, Device, PATIENCE};
 use crate::queue::lock;
 
-/// Connections that have not said who they are, or whose pair is not connected yet.
+/// Most connections that have not said who they are.
 const STRANGERS_MAX: usize = 256;
 /// Heartbeats and time-outs are looked at so often if nothing else happens.
 const TICK: Duration = Duration::from_millis(50);
@@ -147,10 +147,11 @@ impl Card {
         self.polls.clear();
         let polls = &mut self.polls;
         let mut add = |fd, events| polls.push(libc::pollfd { fd, events, revents: 0 });
-        let accepts = if self.strangers.len() < STRANGERS_MAX { libc::POLLIN } else { 0 };
+        let unknown = self.strangers.iter().filter(|stranger| stranger.known.is_none()).count();
+        let accepts = if unknown < STRANGERS_MAX { libc::POLLIN } else { 0 };
         add(self.listener.as_raw_fd(), accepts);
         for stranger in &self.strangers {
-            let reads = if stranger.known.is_none() { libc::POLLIN } else { 0 };
+            let reads = if stranger.known.is_none() { libc::POLLIN } else { libc::POLLRDHUP };
             add(stranger.socket.as_raw_fd(), reads);
         }
         for incoming in &self.incoming {
@@ -242,7 +243,9 @@ impl Card {
             outgoing.pair.tick(now);
         }
         for stranger in &mut self.strangers {
-            stranger.gone |= now.saturating_duration_since(stranger.since) >= PATIENCE;
+            // Who is known waits until its pair is connected, or gone.
+            let waited = now.saturating_duration_since(stranger.since);
+            stranger.gone |= stranger.known.is_none() && waited >= PATIENCE;
         }
         self.settle(device);
     }
@@ -301,7 +304,6 @@ impl Stranger {
         match Greeting::decode(&self.greeting, &device.token) {
             Ok(greeting) if self.socket.write_all(&answer(&device.token)).is_ok() => {
                 self.known = Some(greeting);
-                self.since = Instant::now();
             }
             _ => self.gone = true,
         }
