@@ -1,12 +1,14 @@
 //! What is particular to TCP: connections of the system's, and what becomes of them.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::Token;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::{
-    Access, Completion, CompletionQueue, Fabric, QueuePair, QueueSizes, Region, Source, Status,
-    Timing, WorkRequest,
+    Access, Completion, CompletionQueue, Destination, Endpoint, Fabric, Operation, QueuePair,
+    QueueSizes, Region, Source, Status, Timing, WorkRequest,
 };
 
 fn device() -> TcpDevice {
@@ -91,4 +93,57 @@ fn who_has_called_waits_until_its_peer_connects() {
         assert_eq!(a.write(b), Status::Success);
         assert_eq!(b.write(a), Status::Success);
     }
+}
+
+/// Hands bytes on, at most so many every 5 ms.
+fn hand_on(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; bytes];
+        while let Ok(got @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..got]).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop((from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both)));
+    });
+}
+
+/// The same queue pair, behind a network that is slow in both directions.
+fn slow(endpoint: Endpoint) -> Endpoint {
+    let Endpoint { provider, mut detail } = endpoint;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = ("127.0.0.1", u16::from_le_bytes([detail[12], detail[13]]));
+    detail[12..14].copy_from_slice(&listener.local_addr().unwrap().port().to_le_bytes());
+    std::thread::spawn(move || {
+        let there = TcpStream::connect(server).unwrap();
+        let (here, _) = listener.accept().unwrap();
+        hand_on(here.try_clone().unwrap(), there.try_clone().unwrap(), 1 << 16);
+        hand_on(there, here, 1 << 16);
+    });
+    Endpoint { provider, detail }
+}
+
+/// A message may take longer than a peer may be silent: whose bytes arrive is not silent.
+#[test]
+fn a_long_message_over_a_slow_network_arrives() {
+    // The network's buffers take some MiB at once.
+    let bytes = 24 << 20;
+    let silence = Duration::from_millis(250);
+    let timing = Timing { silence, ..Timing::default() };
+    let (here, there) = (device(), device());
+    let (mut a, mut b) = (End::new(&here, bytes, timing), End::new(&there, bytes, timing));
+    a.pair.connect(&slow(b.pair.endpoint())).unwrap();
+    b.pair.connect(&a.pair.endpoint()).unwrap();
+    let begin = Instant::now();
+    let at = b.memory.remote().at(0, bytes as u64).unwrap();
+    let source = Source::Region { region: &a.memory, offset: 0, bytes };
+    a.pair.post(&[WorkRequest::write(source, at).signalled(1)]).unwrap();
+    assert_eq!(a.next().status, Status::Success);
+    let into = Destination { region: &a.memory, offset: 0, bytes };
+    let read = WorkRequest::new(Operation::Read { into, from: at });
+    a.pair.post(&[read.signalled(2)]).unwrap();
+    assert_eq!(a.next().status, Status::Success);
+    // What the test is about has happened.
+    assert!(begin.elapsed() > 4 * silence, "{:?}", begin.elapsed());
 }

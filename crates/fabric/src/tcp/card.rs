@@ -70,6 +70,9 @@ impl Outgoing {
                 Brought::End => self.gone = true,
                 Brought::Bytes { all, .. } => {
                     self.process();
+                    if self.reader.is_arriving() {
+                        self.pair.heard();
+                    }
                     more = !all;
                 }
             }

@@ -28,7 +28,10 @@ pub(super) struct Incoming {
     current: Option<Frame>,
     /// A request that waits for a receive.
     waiting: Option<Frame>,
-    told_waiting: Instant,
+    /// When the peer was told that its request waits, or that its bytes arrive.
+    told: Instant,
+    /// Bytes have come since.
+    progressed: bool,
     /// Requests done.
     done: u64,
     /// Whether the peer wants to know.
@@ -49,7 +52,8 @@ impl Incoming {
             reader: Reader::new(),
             current: None,
             waiting: None,
-            told_waiting: Instant::now(),
+            told: Instant::now(),
+            progressed: false,
             done: 0,
             // Tells the peer that we are there.
             owes: true,
@@ -85,6 +89,7 @@ impl Incoming {
                 Brought::Nothing => break,
                 Brought::End => self.gone = true,
                 Brought::Bytes { got, all } => {
+                    self.progressed = true;
                     self.process(keys);
                     bytes += if all { TURN_BYTES } else { got };
                 }
@@ -98,13 +103,19 @@ impl Incoming {
         self.reply();
     }
 
-    /// Called every few milliseconds: a peer whose request waits should know that we are there.
+    /// Called every few milliseconds: a peer whose request waits, or takes its time to arrive, should know
+    /// that we are there.
     pub(super) fn tick(&mut self, now: Instant) {
-        let told = now.saturating_duration_since(self.told_waiting);
-        if self.waiting.is_some() && told >= self.pair.timing.silence / 8 {
-            self.told_waiting = now;
+        if now.saturating_duration_since(self.told) < self.pair.timing.silence / 8 {
+            return;
+        }
+        if self.waiting.is_some() {
+            self.told = now;
             self.replies.extend_from_slice(&Frame::new(FrameKind::NotReady).encode());
             self.reply();
+        } else if self.current.is_some() && std::mem::take(&mut self.progressed) {
+            self.told = now;
+            self.owes = true;
         }
     }
 
@@ -187,7 +198,7 @@ impl Incoming {
 
     fn wait(&mut self, frame: Frame, again: bool) {
         if !again {
-            self.told_waiting = Instant::now();
+            self.told = Instant::now();
             self.replies.extend_from_slice(&Frame::new(FrameKind::NotReady).encode());
         }
         self.waiting = Some(frame);
@@ -217,12 +228,13 @@ impl Incoming {
             Frame { bytes: bytes as u32, address: self.done, ..Frame::new(FrameKind::ReadData) };
         self.replies.extend_from_slice(&header.encode());
         let at = self.replies.len();
-        self.replies.resize(at + bytes, 0);
-        // SAFETY: resolved for so many bytes, and there is room for them; a copy may be torn, as the
-        // contract says.
+        self.replies.reserve(bytes);
+        // SAFETY: resolved for so many bytes, and there is room for them, all of which are written; a
+        // copy may be torn, as the contract says.
         unsafe {
             let to = self.replies.as_mut_ptr().add(at);
             std::ptr::copy_nonoverlapping(target.start(), to, bytes);
+            self.replies.set_len(at + bytes);
         }
     }
 

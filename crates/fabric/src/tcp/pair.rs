@@ -354,6 +354,11 @@ impl Shared {
         engine.not_ready.get_or_insert(now);
     }
 
+    /// Bytes of an answer came.
+    pub(super) fn heard(&self) {
+        lock(&self.engine).heard = Instant::now();
+    }
+
     /// The peer has closed its connection; what it said on ours comes first.
     pub(super) fn closing(&self) {
         lock(&self.engine).closing.get_or_insert_with(Instant::now);
@@ -397,7 +402,9 @@ impl Shared {
         if passed(engine.heard) >= silence {
             return self.fail(&mut engine, Status::PeerLost);
         }
-        if engine.open && passed(engine.spoke) >= silence / 4 {
+        // One question at a time: it may wait behind a long message.
+        let asked = engine.work.back().is_some_and(|work| work.kind.is_none());
+        if engine.open && !asked && passed(engine.spoke) >= silence / 4 {
             engine.spoke = now;
             engine.work.push_back(Work::ping());
             self.flush(&mut engine);

@@ -181,6 +181,11 @@ impl Reader {
         }
     }
 
+    /// Whether a message's bytes are awaited.
+    pub(super) fn is_arriving(&self) -> bool {
+        self.arriving.is_some()
+    }
+
     /// Whether a whole header has come and was not taken.
     pub(super) fn has_header(&self) -> bool {
         self.arriving.is_none() && self.to - self.from >= HEADER_BYTES
