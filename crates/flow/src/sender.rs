@@ -11,7 +11,7 @@ use millstream_fabric::{
 use crate::error::{Error, Result};
 use crate::footer::{FOOTER_BYTES, Footer, lap_after, lap_name};
 use crate::settings::{Notification, Settings};
-use crate::side::{CREDIT, Fresh, HEARTBEAT, SLOT, Side};
+use crate::side::{CREDIT, Fresh, HEARTBEAT, SLOT, Side, check_alignment};
 use crate::stats::Stats;
 
 /// A sender that has not met its receiver yet.
@@ -43,6 +43,7 @@ impl<F: Fabric> SenderSetup<F> {
         if ring.bytes != bytes {
             return Err(mismatch("length of the ring", bytes, ring.bytes));
         }
+        check_alignment(&ring)?;
         let settings = self.fresh.settings;
         let mut side = self.fresh.connect(peer, control)?;
         let window = match settings.notification {

@@ -76,6 +76,14 @@ pub(crate) struct Side<F: Fabric> {
     failed: Option<Status>,
 }
 
+/// That a peer's region begins at a cache line: words in it are read and written whole.
+pub(crate) fn check_alignment(region: &RemoteRegion) -> Result<()> {
+    match region.address % LINE as u64 {
+        0 => Ok(()),
+        over => Err(Error::Mismatch { what: "bytes beyond a cache line", ours: 0, theirs: over }),
+    }
+}
+
 /// The block's words, as the hand-over wants them.
 struct Block<'a>(&'a Region);
 
@@ -129,6 +137,7 @@ impl<F: Fabric> Fresh<F> {
                 theirs: peer_control.bytes,
             });
         }
+        check_alignment(&peer_control)?;
         self.pair.connect(&peer.endpoint)?;
         let window = self.pair.window(&peer_control)?;
         let answered = self.fabric.now();
