@@ -190,6 +190,7 @@ impl<F: Fabric> Sender<F> {
             self.look_closer()?;
             return Ok(None);
         }
+        self.side.unpark()?;
         Ok(Some(Slot { sender: self }))
     }
 
@@ -201,8 +202,8 @@ impl<F: Fabric> Sender<F> {
         if self.sent - self.released >= slots {
             self.released = self.check_count()?;
         }
-        // Two writes for the slot.
-        Ok(self.sent - self.released < slots && self.side.room(2)?)
+        // Lowering the flag of a sleep, and two writes for the slot.
+        Ok(self.sent - self.released < slots && self.side.room(3)?)
     }
 
     /// No credit: is the peer still there, and does it keep the protocol?

@@ -3,10 +3,30 @@
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::{Access, Fabric, Region, RemoteRegion};
-use millstream_flow::{Error, ReceiverSetup, SenderSetup, Settings};
+use millstream_flow::{Error, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings};
 
 fn device() -> ShmDevice {
     ShmDevice::open(Token::new([1; 32])).unwrap()
+}
+
+/// A channel between two devices, and where its sides sleep.
+struct Mill {
+    sender: Sender<ShmDevice>,
+    receiver: Receiver<ShmDevice>,
+    _events: [<ShmDevice as Fabric>::Events; 2],
+}
+
+impl Mill {
+    fn new(settings: Settings) -> Mill {
+        let (a, b) = (device(), device());
+        let events = [a.events().unwrap(), b.events().unwrap()];
+        let sender = SenderSetup::new(&a, &events[0], settings).unwrap();
+        let receiver = ReceiverSetup::new(&b, &events[1], settings).unwrap();
+        let (to_receiver, to_sender) = (sender.hello(), receiver.hello());
+        let sender = sender.connect(&to_sender).unwrap();
+        let receiver = receiver.connect(&to_receiver).unwrap();
+        Mill { sender, receiver, _events: events }
+    }
 }
 
 /// A part of a region that does not begin at a cache line.
@@ -39,4 +59,23 @@ fn regions_that_begin_anywhere_are_refused() {
         let refused = receiver.connect(&hello).err();
         assert!(matches!(refused, Some(Error::Mismatch { .. })), "{refused:?}");
     }
+}
+
+/// A sender that was about to sleep, and finds credit by itself, is not woken for ever after.
+#[test]
+fn who_does_not_wait_any_more_is_not_woken() {
+    let Mill { mut sender, mut receiver, .. } =
+        Mill::new(Settings { slots: 4, slot_bytes: 4096, ..Settings::default() });
+    while let Some(slot) = sender.try_acquire().unwrap() {
+        slot.send(8, 0).unwrap();
+    }
+    assert!((0..10).any(|_| sender.park().unwrap()), "it may sleep");
+    for _ in 0..100 {
+        while matches!(receiver.try_receive().unwrap(), Received::Message(_)) {}
+        while let Some(slot) = sender.try_acquire().unwrap() {
+            slot.send(8, 0).unwrap();
+        }
+    }
+    let woken = receiver.stats().immediates;
+    assert!((1..=3).contains(&woken), "woken {woken} times");
 }
