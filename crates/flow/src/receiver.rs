@@ -122,11 +122,12 @@ impl<F: Fabric> Receiver<F> {
         if self.ended {
             return self.end();
         }
-        self.return_due_credit()?;
+        let told = self.return_due_credit();
         match self.look()? {
             Some(footer) if !footer.end => {
                 self.empty_looks = 0;
-                self.side.unpark()?;
+                // What arrived before the peer's end is still to be had; its end is told behind it.
+                let _ = told.and_then(|()| self.side.unpark());
                 let at = self.position.offset + self.side.settings.payload_bytes();
                 let tag = self.ring.word(at).load(Ordering::Relaxed);
                 let bytes = footer.bytes as usize;
@@ -134,6 +135,7 @@ impl<F: Fabric> Receiver<F> {
             }
             Some(_) => self.end(),
             None => {
+                told?;
                 self.found_empty()?;
                 Ok(Received::Empty)
             }
@@ -163,16 +165,16 @@ impl<F: Fabric> Receiver<F> {
     }
 
     fn found_empty(&mut self) -> Result<()> {
-        self.return_credit()?;
+        let told = self.return_credit();
         let every = match self.side.settings.notification {
             Notification::Immediate => 1,
             // To notice the peer's end.
             Notification::Footer => self.side.looks_per_poll(16),
         };
         self.empty_looks = self.empty_looks.wrapping_add(1);
-        if self.empty_looks.is_multiple_of(every)
-            && let Err(error) = self.side.poll()
-        {
+        let is_due = self.empty_looks.is_multiple_of(every);
+        let polled = if is_due { self.side.poll() } else { Ok(()) };
+        if let Err(error) = told.and(polled) {
             // What arrived before the end is still to be had.
             return match self.look()? {
                 Some(_) => Ok(()),
@@ -256,7 +258,11 @@ impl<F: Fabric> Receiver<F> {
             if waited < self.side.spin() {
                 continue;
             }
-            if self.park()? && !self.is_ready()? {
+            let may_sleep = match self.park() {
+                Err(error) if !self.is_ready()? => return Err(error),
+                may_sleep => may_sleep.unwrap_or(false),
+            };
+            if may_sleep && !self.is_ready()? {
                 events.wait((timeout - waited).min(HEARTBEAT))?;
             }
         }

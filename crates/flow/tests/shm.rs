@@ -1,9 +1,13 @@
 //! Channels over shared memory, where both sides store into each other's memory.
 
+use std::time::Duration;
+
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::{Access, Fabric, Region, RemoteRegion};
-use millstream_flow::{Error, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings};
+use millstream_flow::{
+    Error, Notification, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings,
+};
 
 fn device() -> ShmDevice {
     ShmDevice::open(Token::new([1; 32])).unwrap()
@@ -13,7 +17,7 @@ fn device() -> ShmDevice {
 struct Mill {
     sender: Sender<ShmDevice>,
     receiver: Receiver<ShmDevice>,
-    _events: [<ShmDevice as Fabric>::Events; 2],
+    events: [<ShmDevice as Fabric>::Events; 2],
 }
 
 impl Mill {
@@ -25,7 +29,7 @@ impl Mill {
         let (to_receiver, to_sender) = (sender.hello(), receiver.hello());
         let sender = sender.connect(&to_sender).unwrap();
         let receiver = receiver.connect(&to_receiver).unwrap();
-        Mill { sender, receiver, _events: events }
+        Mill { sender, receiver, events }
     }
 }
 
@@ -78,4 +82,38 @@ fn who_does_not_wait_any_more_is_not_woken() {
     }
     let woken = receiver.stats().immediates;
     assert!((1..=3).contains(&woken), "woken {woken} times");
+}
+
+/// A sender that ends abruptly is an error behind what it had sent, whether or not credit is due.
+#[test]
+fn what_arrived_before_an_abrupt_end_is_delivered() {
+    for notification in [Notification::Footer, Notification::Immediate] {
+        for waits in [false, true] {
+            let settings = Settings { slots: 4, notification, ..Settings::default() };
+            let Mill { mut sender, mut receiver, events: [_, mut events] } = Mill::new(settings);
+            if waits {
+                // Asleep, as far as the sender knows.
+                assert!((0..10).any(|_| receiver.park().unwrap()), "it may sleep");
+            }
+            for number in 0..4 {
+                sender.try_acquire().unwrap().unwrap().send(8, number).unwrap();
+            }
+            drop(sender);
+            let mut seen = Vec::new();
+            let error = loop {
+                let received = match waits {
+                    true => receiver.receive(&mut events, Duration::from_secs(20)),
+                    false => receiver.try_receive(),
+                };
+                match received {
+                    Ok(Received::Message(message)) => seen.push(message.tag()),
+                    Ok(Received::Empty) => {}
+                    Ok(Received::End) => panic!("the sender did not end the stream"),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, Error::PeerLost { .. }), "{error}");
+            assert_eq!(seen, [0, 1, 2, 3], "{notification:?}, waits: {waits}");
+        }
+    }
 }
