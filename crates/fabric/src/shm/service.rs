@@ -27,6 +27,8 @@ pub(super) const QUESTION_BYTES: usize = 8;
 pub(super) const ANSWER_BYTES: usize = 24;
 /// A set-up call may take so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// After a connection could not be taken, for want of a descriptor perhaps, it is tried again so much later.
+const DEAF_MS: i32 = 50;
 /// Most connections from other devices.
 const CONNECTIONS_MAX: usize = 1024;
 
@@ -95,11 +97,14 @@ pub(super) fn start(directory: &Arc<Directory>, listener: OwnedFd) -> Result<Joi
         .map_err(|source| Error::Os { call: "starting a thread", source })
 }
 
-/// Ends the thread and waits for it.
+/// Ends the thread and waits for it, but where it is the thread itself that had the device's last handle
+/// for a moment, telling a pair of its peer's end.
 pub(super) fn stop(directory: &Directory, thread: JoinHandle<()>) {
     directory.stop.store(true, Ordering::Release);
     directory.wake();
-    drop(thread.join());
+    if thread.thread().id() != std::thread::current().id() {
+        drop(thread.join());
+    }
 }
 
 /// A connection from another device.
@@ -111,16 +116,19 @@ struct Client {
 fn serve(directory: &Directory, listener: &OwnedFd) {
     let mut clients: Vec<Client> = Vec::new();
     let mut polls = Vec::new();
+    let mut deaf = false;
     while !directory.stop.load(Ordering::Acquire) {
         let links: Vec<Arc<Link>> = lock(&directory.links).clone();
         polls.clear();
         polls.push(poll_entry(directory.wake.as_raw_fd(), libc::POLLIN));
-        let accepts = if clients.len() < CONNECTIONS_MAX { libc::POLLIN } else { 0 };
+        let accepts = if clients.len() < CONNECTIONS_MAX && !deaf { libc::POLLIN } else { 0 };
+        let wait_ms = if deaf { DEAF_MS } else { -1 };
+        deaf = false;
         polls.push(poll_entry(listener.as_raw_fd(), accepts));
         polls.extend(clients.iter().map(|c| poll_entry(c.socket.as_raw_fd(), libc::POLLIN)));
         polls.extend(links.iter().map(|link| poll_entry(link.raw(), libc::POLLRDHUP)));
         // SAFETY: the array has as many entries as are named.
-        let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, -1) };
+        let ready = unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, wait_ms) };
         if ready < 0 {
             continue;
         }
@@ -142,10 +150,14 @@ fn serve(directory: &Directory, listener: &OwnedFd) {
             let events = served.next().unwrap_or(0);
             events == 0 || serve_client(directory, client).is_ok()
         });
-        if polls[1].revents != 0
-            && let Ok(socket) = accept(listener)
-        {
-            clients.push(Client { socket, known: false });
+        if polls[1].revents != 0 {
+            match accept(listener) {
+                Ok(socket) if check_user(&socket).is_ok() => {
+                    clients.push(Client { socket, known: false });
+                }
+                Ok(_) => {}
+                Err(_) => deaf = true,
+            }
         }
     }
 }
@@ -164,9 +176,7 @@ fn accept(listener: &OwnedFd) -> Result<OwnedFd> {
         return Err(last_os_error("accept"));
     }
     // SAFETY: just opened.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    check_user(&socket)?;
-    Ok(socket)
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
 /// That the process at the other end runs as our user.

@@ -35,6 +35,8 @@ pub(super) struct Card {
     outgoing: Vec<Outgoing>,
     polls: Vec<libc::pollfd>,
     ticked: Instant,
+    /// A connection could not be taken, for want of a descriptor perhaps: not again before the next tick.
+    deaf: bool,
 }
 
 /// A connection whose pair is not known yet.
@@ -133,6 +135,7 @@ impl Card {
             outgoing: Vec::new(),
             polls: Vec::new(),
             ticked: Instant::now(),
+            deaf: false,
         }
     }
 
@@ -151,7 +154,7 @@ impl Card {
         let polls = &mut self.polls;
         let mut add = |fd, events| polls.push(libc::pollfd { fd, events, revents: 0 });
         let unknown = self.strangers.iter().filter(|stranger| stranger.known.is_none()).count();
-        let accepts = if unknown < STRANGERS_MAX { libc::POLLIN } else { 0 };
+        let accepts = if unknown < STRANGERS_MAX && !self.deaf { libc::POLLIN } else { 0 };
         add(self.listener.as_raw_fd(), accepts);
         for stranger in &self.strangers {
             let reads = if stranger.known.is_none() { libc::POLLIN } else { libc::POLLRDHUP };
@@ -218,25 +221,34 @@ impl Card {
                 stranger.turn(device);
             }
         }
-        if ready(0) != 0
-            && let Ok((socket, _)) = self.listener.accept()
-            && socket.set_nonblocking(true).is_ok()
-        {
-            // Latency only; without it everything works.
-            drop(socket.set_nodelay(true));
-            self.strangers.push(Stranger {
-                socket,
-                greeting: [0; GREETING_BYTES],
-                filled: 0,
-                known: None,
-                since: Instant::now(),
-                gone: false,
-            });
+        if ready(0) != 0 {
+            match self.listener.accept() {
+                Ok((socket, _)) => self.meet(socket),
+                Err(_) => self.deaf = true,
+            }
         }
         self.settle(device);
     }
 
+    /// Somebody has called.
+    fn meet(&mut self, socket: TcpStream) {
+        if socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        // Latency only; without it everything works.
+        drop(socket.set_nodelay(true));
+        self.strangers.push(Stranger {
+            socket,
+            greeting: [0; GREETING_BYTES],
+            filled: 0,
+            known: None,
+            since: Instant::now(),
+            gone: false,
+        });
+    }
+
     fn tick(&mut self, device: &Arc<Device>, now: Instant) {
+        self.deaf = false;
         for incoming in &mut self.incoming {
             incoming.tick(now);
             // A receive may have been posted.

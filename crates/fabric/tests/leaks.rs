@@ -1,0 +1,51 @@
+//! Devices give everything back. Alone in its process, since it counts the process's descriptors.
+
+use std::time::Duration;
+
+use millstream_fabric::conformance::{Bed, Ends};
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
+use millstream_fabric::tcp::TcpDevice;
+use millstream_fabric::{Completion, CompletionQueue, Fabric, QueuePair, Source, WorkRequest};
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Opens two devices, connects them, writes from one to the other, and drops all of it: the connection
+/// first, or while the devices' users are gone.
+fn open_and_drop<F: Fabric>(open: impl Fn() -> F, devices_first: bool) {
+    let (a, b) = (open(), open());
+    let bed =
+        Bed { a: &a, b: &b, idle: &std::thread::yield_now, patience: Duration::from_secs(20) };
+    let mut ends = Ends::new(&bed).unwrap();
+    let to = ends.remote.remote().at(0, 8).unwrap();
+    let write = WorkRequest::write(Source::Inline(&[1; 8]), to).signalled(1);
+    ends.a.post(&[write]).unwrap();
+    let mut done = [Completion::default()];
+    while ends.a_queue.poll(&mut done).unwrap() == 0 {
+        std::thread::yield_now();
+    }
+    if devices_first {
+        drop((a, b));
+        drop(ends);
+    }
+}
+
+#[test]
+fn devices_close_all_that_they_opened() {
+    let token = Token::new([5; 32]);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let mut before = 0;
+    // What is opened once and kept is opened in the first round.
+    for round in 0..10 {
+        for devices_first in [false, true] {
+            open_and_drop(|| ShmDevice::open(token).unwrap(), devices_first);
+            open_and_drop(|| TcpDevice::open(token, address).unwrap(), devices_first);
+        }
+        if round == 0 {
+            before = descriptors();
+        }
+    }
+    assert_eq!(descriptors(), before);
+}
