@@ -213,6 +213,20 @@ fn tcp_notices_a_silent_peer() {
     println!("noticed after {:?}", begin.elapsed());
 }
 
+/// Memory that was looked at through a window is mapped: writing there later asks the peer nothing.
+#[test]
+fn shm_writes_to_a_stopped_peer() {
+    let device = shm(TOKEN);
+    let mut end = End::new(&device);
+    let peer = start("shm", &mut end);
+    assert!(end.pair.window(&peer.memory).unwrap().is_some());
+    let pid = peer.process.id().to_string();
+    assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+    let write = WorkRequest::write(Source::Inline(b"well"), peer.memory.at(64, 4).unwrap());
+    end.pair.post(&[write.signalled(1)]).unwrap();
+    assert_eq!(next(&mut end.queue).status, Status::Success);
+}
+
 #[test]
 fn strangers_are_refused() {
     let (ours, theirs) = (shm([1; 32]), shm([2; 32]));

@@ -115,10 +115,12 @@ impl Member for Shared {
 }
 
 impl Connection for Shared {
-    /// A mapping of its own of a peer's region.
+    /// A mapping of its own of a peer's region. The connection maps it too: what is posted there later does
+    /// not wait for the peer's service, which may be stopped by then.
     fn window(&self, remote: &RemoteRegion) -> Result<Option<Region>> {
-        let engine = lock(&self.engine);
-        let Some(peer) = &engine.peer else { return Err(Error::NotConnected) };
+        let mut engine = lock(&self.engine);
+        let Some(peer) = &mut engine.peer else { return Err(Error::NotConnected) };
+        peer.map(remote.key);
         let Some(region) = peer.link.region(remote.key)? else { return Ok(None) };
         let Some(start) =
             region.resolve(remote.address, remote.bytes, Need::Write).and_then(NonNull::new)

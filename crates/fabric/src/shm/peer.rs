@@ -135,6 +135,11 @@ impl Peer {
         self.region(at.key)?.resolve(at.address, bytes, need)
     }
 
+    /// Maps a peer's region, if there is one, before it is used.
+    pub(super) fn map(&mut self, key: u32) {
+        let _ = self.region(key);
+    }
+
     /// A peer's region, if it lives. Asks the peer's service the first time.
     #[inline]
     fn region(&mut self, key: u32) -> Option<&PeerRegion> {
