@@ -9,7 +9,7 @@ use std::time::Duration;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
-use millstream_fabric::{Fabric, QueuePair, QueueSizes, Timing};
+use millstream_fabric::{Fabric, QueuePair, QueueSizes, State, Timing};
 
 /// Processor time of this process so far.
 fn processor_time() -> Duration {
@@ -53,6 +53,27 @@ fn connects<F: Fabric>(device: &F) {
     let (mut a, mut b) = (pair(), pair());
     a.connect(&b.endpoint()).unwrap();
     b.connect(&a.endpoint()).unwrap();
+}
+
+/// That too few descriptors are named as the reason, and are no harm to what there was.
+fn names_the_reason(shm: &ShmDevice) {
+    let events = shm.events().unwrap();
+    let queue = shm.completion_queue(8, Some(&events)).unwrap();
+    let sizes = QueueSizes { send: 1, receive: 1 };
+    let pair = || shm.queue_pair(&queue, &queue, sizes, Timing::default()).unwrap();
+    let (mut a, mut b, mut c, d) = (pair(), pair(), pair(), pair());
+    a.connect(&b.endpoint()).unwrap();
+    b.connect(&a.endpoint()).unwrap();
+    let mut files = all_descriptors();
+    for _ in 0..2 {
+        // First none is free, then one, where two are needed.
+        let error = c.connect(&d.endpoint()).unwrap_err().to_string();
+        assert!(error.contains("ulimit -n"), "{error}");
+        files.pop();
+    }
+    drop(files);
+    c.connect(&d.endpoint()).unwrap();
+    assert_eq!(a.state(), State::Connected);
 }
 
 #[test]
@@ -100,4 +121,5 @@ fn without_descriptors_nobody_spins() {
     drop(files);
     connects(&shm);
     connects(&tcp);
+    names_the_reason(&shm);
 }

@@ -19,6 +19,10 @@ use crate::queue::lock;
 use crate::setup::{SetupError, Token};
 use crate::words::Bell;
 
+/// The system leaves out descriptors for which this process has no room.
+const DESCRIPTOR_MISSING: SetupError =
+    SetupError::Field { what: "a descriptor is missing; may this process open more (ulimit -n)?" };
+
 /// A peer's region, mapped here.
 pub(super) struct PeerRegion {
     pub(super) key: u32,
@@ -87,7 +91,7 @@ impl Link {
             return Err(SetupError::Token.into());
         }
         check_greeting(&answer[..length], token)?;
-        let table = files.first().ok_or(SetupError::Field { what: "no region table" })?;
+        let table = files.first().ok_or(DESCRIPTOR_MISSING)?;
         let table = RegionTable::map(check_length(table, RegionTable::ENTRIES as u64 * 8)?)?;
         Ok(Link {
             name: name.to_vec(),
@@ -144,10 +148,8 @@ impl Link {
             return Err(SetupError::Field { what: "an impossible receive queue" }.into());
         }
         let mut files = files.iter();
-        let mut next = |bytes: usize| {
-            let missing = SetupError::Field { what: "a descriptor is missing" };
-            check_length(files.next().ok_or(missing)?, bytes as u64)
-        };
+        let mut next =
+            |bytes: usize| check_length(files.next().ok_or(DESCRIPTOR_MISSING)?, bytes as u64);
         let control = Control::map(next(Control::bytes(capacity))?, capacity)?;
         let bell = match extras & 1 {
             0 => None,
@@ -163,7 +165,10 @@ impl Link {
     /// Maps a peer's region; `None` if there is no such region.
     pub(super) fn region(&self, key: u32) -> Result<Option<PeerRegion>> {
         let ([found, address, bytes], files) = self.ask(ASK_REGION, key)?;
-        let (1, Some(file)) = (found & 0xff, files.first()) else { return Ok(None) };
+        if found & 0xff != 1 {
+            return Ok(None);
+        }
+        let file = files.first().ok_or(DESCRIPTOR_MISSING)?;
         let length = usize::try_from(bytes).map_err(|_| Error::Limit {
             what: "bytes of a peer's region",
             asked: bytes,
