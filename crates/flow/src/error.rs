@@ -7,7 +7,7 @@ use millstream_fabric::{Error as FabricError, Rejected, Status};
 /// Result of a channel's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a channel cannot go on. Every error is final: drop the channel.
+/// Why a channel cannot go on. Every error but [`Error::TimedOut`] is final: drop the channel.
 #[derive(Debug)]
 pub enum Error {
     /// The fabric refused a call.
