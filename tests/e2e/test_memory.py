@@ -133,6 +133,21 @@ def test_many_open_windows(script, base, capsys, workers):
     assert used <= limit
 
 
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("step", ["10 ms", "1 s"])
+def test_small_windows(script, base, capsys, workers, step):
+    """Windows that fire as they come go through a budget that holds some hundred of them: state does not pile
+    up at whoever is ahead, and what has fired frees its memory before anybody decides that it does not fit."""
+    rows = {"10 ms": 2_000_000, "1 s": 50_000}[step]
+    sql = generated(rows=rows, step=step) + WINDOW.replace("'10' S", "'1' S")
+    nothing = base(workers)
+    limit = allowed(nothing, 32, workers)
+    code, used, stderr = peak(script, sql, workers=workers, memory="32MB")
+    show(capsys, f"windows of {'100 records' if step == '10 ms' else 'one'}, {workers} workers, 32 MB", used, nothing, limit, code)
+    assert code == 0, stderr
+    assert used <= limit
+
+
 def resident_bytes(pid: int) -> int:
     with open(f"/proc/{pid}/status", encoding="ascii") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS"))

@@ -330,7 +330,7 @@ impl Intake {
         None
     }
 
-    fn put_back(&self, worker: usize, batch: Box<Stamped>) {
+    pub(crate) fn put_back(&self, worker: usize, batch: Box<Stamped>) {
         let mut state = self.lock();
         state.current[worker] = None;
         let ready = &mut state.splits[batch.split].ready;

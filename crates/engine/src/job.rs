@@ -372,6 +372,10 @@ impl Shared {
     /// every worker has fired now.
     pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<u64> {
         let starts = self.gather.advance(worker, watermark)?;
+        if !starts.is_empty() && self.budget.tight() {
+            // Somebody may wait for that.
+            self.wake_all();
+        }
         for start in &starts {
             let Some(at) = self.intake.reached_at(self.fires_at(*start)) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);

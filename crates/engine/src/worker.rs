@@ -227,6 +227,10 @@ impl Worker {
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
                 state.slices.recycle(fire.into_table());
+                if tight {
+                    // Before others may believe that all has been freed.
+                    self.note_usage(state);
+                }
                 self.fired_up_to(state.frontier)?;
             }
             return Ok(Step::Busy);
@@ -254,9 +258,14 @@ impl Worker {
         }
         match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
             Taken::Batch(batch) => {
-                if tight {
-                    // Nothing more can be merged, fired and freed, and the slowest split goes on.
-                    shared.budget.check()?;
+                if tight && let Err(error) = shared.budget.check() {
+                    // Nothing more can be merged, fired and freed, and the slowest split goes on; unless the
+                    // low watermark, which is that of this batch, has risen since it was looked at.
+                    if shared.settled(batch.stamp) {
+                        return Err(error);
+                    }
+                    shared.intake.put_back(self.id, batch);
+                    return Ok(self.stall(state));
                 }
                 self.process(state, grouping, *batch)?;
                 Ok(Step::Busy)
@@ -319,8 +328,8 @@ impl Worker {
         let first = state.slices.complete(complete, |start| self.shared.fires_at(start));
         let Some(start) = first else {
             state.frontier = complete;
-            self.fired_up_to(complete)?;
             self.note_usage(state);
+            self.fired_up_to(complete)?;
             return Ok(true);
         };
         if complete > state.rested {

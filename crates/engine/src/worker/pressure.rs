@@ -33,20 +33,17 @@ impl Worker {
     /// fit beside its state. Rows that wait for a leader that is behind must leave room for those.
     pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
         let budget = &self.shared.budget;
-        let ahead = || self.shared.gather.fired() < state.frontier;
-        if (tight || budget.output_full()) && ahead() {
+        let Some(fire) = &mut state.firing else { return Ok(true) };
+        // Firing a small window takes next to nothing, and then its state is free.
+        let small = fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64;
+        let waits = budget.output_full() || tight && !small;
+        if waits && self.shared.gather.fired() < state.frontier {
             return Ok(false);
         }
-        if matches!(budget.check(), Ok(true)) {
+        if small || matches!(budget.check(), Ok(true)) {
             return Ok(true);
         }
-        if let Some(fire) = &mut state.firing {
-            // Firing a small window takes next to nothing, and then its state is free.
-            if fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64 {
-                return Ok(true);
-            }
-            fire.trim();
-        }
+        fire.trim();
         state.slices.release_spare();
         self.note_usage(state);
         // What has not been merged yet takes less room when it is.
