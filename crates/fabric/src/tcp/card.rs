@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::frame::{FrameKind, GREETING_BYTES, Greeting, answer};
 use super::incoming::{Incoming, status_of};
 use super::pair::Shared;
-use super::reader::{Arriving, Brought, Reader};
+use super::reader::{Arriving, Brought, Memory, Reader};
 use super::{CLOSING, Device, PATIENCE};
 use crate::queue::lock;
 
@@ -112,7 +112,8 @@ impl Outgoing {
                     self.pair.acknowledged(number);
                 } else {
                     self.answers = number;
-                    self.reader.expect(Arriving::into_region(region, offset, bytes));
+                    let memory = Memory::Posted(self.pair.clone(), region, offset);
+                    self.reader.expect(Arriving::new(memory, bytes));
                 }
             }
             FrameKind::Write

@@ -172,7 +172,7 @@ impl Incoming {
                     self.refuse(Status::InvalidRequest);
                 }
                 Some((_, Some((region, offset)))) => {
-                    self.expect(frame, Memory::Region(region, offset));
+                    self.expect(frame, Memory::Posted(self.pair.clone(), region, offset));
                 }
                 _ => self.expect(frame, Memory::None),
             },
@@ -215,8 +215,11 @@ impl Incoming {
 
     /// A request's bytes are in place.
     fn complete(&mut self, frame: &Frame) {
-        if frame.kind == FrameKind::Send || frame.immediate.is_some() {
-            self.pair.take_receive(frame, Status::Success);
+        let takes_receive = frame.kind == FrameKind::Send || frame.immediate.is_some();
+        if takes_receive && !self.pair.take_receive(frame, Status::Success) {
+            // The receive was flushed: the peer must not hear that it was done.
+            self.gone = true;
+            return;
         }
         self.done += 1;
         self.owes |= frame.signalled;

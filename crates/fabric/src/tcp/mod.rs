@@ -17,6 +17,8 @@ mod pair;
 mod reader;
 mod receives;
 mod request;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -71,6 +71,18 @@ struct Engine {
     closing: Option<Instant>,
 }
 
+impl Engine {
+    /// Where the answer to request `number` goes: `bytes` bytes, as were asked for.
+    fn destination(&self, number: u64, bytes: usize) -> Option<(Region, usize)> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        if index >= self.sent {
+            return None;
+        }
+        let (region, offset, wanted) = self.work.get(index)?.into.as_ref()?;
+        (*wanted == bytes).then(|| (region.clone(), *offset))
+    }
+}
+
 impl Member for Shared {
     fn number(&self) -> u32 {
         self.number
@@ -273,9 +285,17 @@ impl Shared {
         Some(found)
     }
 
-    /// The peer's request has taken the receive that was set aside.
-    pub(super) fn take_receive(&self, frame: &Frame, status: Status) {
-        let Some(receive) = lock(&self.engine).reserved.take() else { return };
+    /// Lets `write` write to a buffer that was posted; the pair does not fail meanwhile. `None` if it
+    /// has failed, and the buffers are their owner's again.
+    pub(super) fn fill<T>(&self, write: impl FnOnce() -> T) -> Option<T> {
+        let engine = lock(&self.engine);
+        (engine.state != State::Failed).then(write)
+    }
+
+    /// The peer's request has taken the receive that was set aside. False if it was flushed before.
+    pub(super) fn take_receive(&self, frame: &Frame, status: Status) -> bool {
+        let mut engine = lock(&self.engine);
+        let Some(receive) = engine.reserved.take() else { return false };
         let kind = if frame.kind == FrameKind::Send { Kind::Receive } else { Kind::ReceiveWrite };
         let completion = Completion {
             id: receive.id,
@@ -286,15 +306,20 @@ impl Shared {
             queue_pair: self.number,
             ..Completion::default()
         };
+        // Under the lock: what is flushed by a failure comes behind it.
         self.receive_queue.push(completion, 0);
+        true
     }
 
     /// The peer has done all requests up to `number`; `open` if it only says that it is there.
     pub(super) fn acknowledged(&self, number: u64) {
-        let mut engine = lock(&self.engine);
+        self.heard_up_to(&mut lock(&self.engine), number);
+    }
+
+    fn heard_up_to(&self, engine: &mut Engine, number: u64) {
         engine.heard = Instant::now();
         engine.open = true;
-        self.done_up_to(&mut engine, number);
+        self.done_up_to(engine, number);
     }
 
     fn done_up_to(&self, engine: &mut Engine, number: u64) {
@@ -320,22 +345,18 @@ impl Shared {
 
     /// Where the answer to request `number` goes: `bytes` bytes, as were asked for.
     pub(super) fn destination(&self, number: u64, bytes: usize) -> Option<(Region, usize)> {
-        let engine = lock(&self.engine);
-        let index = usize::try_from(number.checked_sub(engine.first)?).ok()?;
-        if index >= engine.sent {
-            return None;
-        }
-        let (region, offset, wanted) = engine.work.get(index)?.into.as_ref()?;
-        (*wanted == bytes).then(|| (region.clone(), *offset))
+        lock(&self.engine).destination(number, bytes)
     }
 
     /// The old value of an atomic; false if none was asked for.
     pub(super) fn atomic_done(&self, number: u64, old: u64) -> bool {
-        let Some((region, offset)) = self.destination(number, 8) else { return false };
+        let mut engine = lock(&self.engine);
+        let Some((region, offset)) = engine.destination(number, 8) else { return false };
         let old = old.to_ne_bytes();
-        // SAFETY: the destination was checked when it was posted, and has 8 bytes.
+        // SAFETY: the destination was checked when it was posted, has 8 bytes, and is not handed back
+        // before the lock is.
         unsafe { place(region.as_ptr().add(offset), old.as_ptr(), 8) };
-        self.acknowledged(number);
+        self.heard_up_to(&mut engine, number);
         true
     }
 

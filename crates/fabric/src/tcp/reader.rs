@@ -4,10 +4,12 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::MESSAGE_BYTES;
 use super::frame::{Frame, HEADER_BYTES};
+use super::pair::Shared;
 use crate::keys::Target;
 use crate::memory::Region;
 
@@ -20,8 +22,10 @@ const SMALL_BYTES: usize = 8 * 1024;
 /// Memory that bytes are received into, kept mapped.
 pub(super) enum Memory {
     None,
+    /// What a peer's write names.
     Target(Target),
-    Region(Region, usize),
+    /// A posted receive, or where a read goes: memory that is its owner's again when the pair fails.
+    Posted(Arc<Shared>, Region, usize),
 }
 
 impl Memory {
@@ -29,7 +33,15 @@ impl Memory {
         match self {
             Memory::None => std::ptr::null_mut(),
             Memory::Target(target) => target.start(),
-            Memory::Region(region, offset) => region.as_ptr().wrapping_add(*offset),
+            Memory::Posted(_, region, offset) => region.as_ptr().wrapping_add(*offset),
+        }
+    }
+
+    /// Lets `write` write there. `None` if it may not any more.
+    fn fill<T>(&self, write: impl FnOnce() -> T) -> Option<T> {
+        match self {
+            Memory::Posted(pair, ..) => pair.fill(write),
+            Memory::None | Memory::Target(_) => Some(write()),
         }
     }
 }
@@ -53,10 +65,6 @@ impl Arriving {
         Arriving { memory, body, total, got: 0, tail: [0; 8] }
     }
 
-    pub(super) fn into_region(region: Region, offset: usize, total: usize) -> Arriving {
-        Arriving::new(Memory::Region(region, offset), total)
-    }
-
     fn is_complete(&self) -> bool {
         self.got == self.total
     }
@@ -73,27 +81,36 @@ impl Arriving {
 
     /// Takes what it can of bytes that came ahead of it; returns how many.
     fn take(&mut self, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        for (start, room) in self.room() {
-            let part = &bytes[taken..][..room.min(bytes.len() - taken)];
-            // SAFETY: the room is checked memory that is alive, or the tail; `bytes` is the reader's.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), start, part.len()) };
-            taken += part.len();
-        }
+        let room = self.room();
+        let copy = || {
+            let mut taken = 0;
+            for (start, room) in room {
+                let part = &bytes[taken..][..room.min(bytes.len() - taken)];
+                // SAFETY: the room is checked memory that is alive and may be written, or the tail;
+                // `bytes` is the reader's.
+                unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), start, part.len()) };
+                taken += part.len();
+            }
+            taken
+        };
+        let taken = self.memory.fill(copy).unwrap_or(0);
         self.got += taken;
         taken
     }
 
-    /// Releases the held back bytes.
-    fn release(&self) {
-        if self.body < self.total {
-            let last = u64::from_ne_bytes(self.tail);
-            let word = self.memory.start().wrapping_add(self.body).cast::<u64>();
+    /// Releases the held back bytes. False if the memory may not be written any more.
+    fn release(&self) -> bool {
+        if self.body == self.total {
+            std::sync::atomic::fence(Ordering::Release);
+            return true;
+        }
+        let last = u64::from_ne_bytes(self.tail);
+        let word = self.memory.start().wrapping_add(self.body).cast::<u64>();
+        let store = || {
             // SAFETY: the last 8 of the checked bytes, aligned since their end is, alive with `memory`.
             unsafe { AtomicU64::from_ptr(word) }.store(last, Ordering::Release);
-        } else {
-            std::sync::atomic::fence(Ordering::Release);
-        }
+        };
+        self.memory.fill(store).is_some()
     }
 }
 
@@ -141,18 +158,25 @@ impl Reader {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len();
-        // SAFETY: the parts lie in memory that was checked for this message, in the tail, and in the
-        // buffer; all are alive.
-        let got =
-            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        match usize::try_from(got) {
-            Ok(0) => Brought::End,
-            Ok(got) => {
+        let mut receive = || {
+            // SAFETY: the parts lie in memory that was checked for this message and may be written,
+            // in the tail, and in the buffer; all are alive.
+            let got =
+                unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+            usize::try_from(got).map_err(|_| io::Error::last_os_error())
+        };
+        let got = match &self.arriving {
+            Some(arriving) => arriving.memory.fill(receive),
+            None => Some(receive()),
+        };
+        match got {
+            None | Some(Ok(0)) => Brought::End,
+            Some(Ok(got)) => {
                 self.count(got);
                 let asked = room.iter().map(|(_, bytes)| bytes).sum::<usize>();
                 Brought::Bytes { got, all: got < asked }
             }
-            Err(_) => match io::Error::last_os_error().kind() {
+            Some(Err(error)) => match error.kind() {
                 io::ErrorKind::WouldBlock => Brought::Nothing,
                 io::ErrorKind::Interrupted => Brought::Bytes { got: 0, all: false },
                 _ => Brought::End,
@@ -169,11 +193,11 @@ impl Reader {
         self.to += got;
     }
 
-    /// Whether a message's bytes have all come; they are released then.
+    /// Whether a message's bytes have all come; they are released then. If their memory may not be
+    /// written any more, that is the end of the stream.
     pub(super) fn message_complete(&mut self) -> bool {
         match &self.arriving {
-            Some(arriving) if arriving.is_complete() => {
-                arriving.release();
+            Some(arriving) if arriving.is_complete() && arriving.release() => {
                 self.arriving = None;
                 true
             }
@@ -214,11 +238,10 @@ impl Reader {
 mod tests {
     use std::io::Write;
     use std::net::TcpListener;
-    use std::sync::Arc;
 
     use super::super::frame::FrameKind;
     use super::*;
-    use crate::keys::KeyTable;
+    use crate::keys::{KeyTable, Need};
     use crate::mapping::Mapping;
     use crate::memory::Access;
 
@@ -269,7 +292,13 @@ mod tests {
 
     fn read_all(stream: &TcpStream, lengths: &[usize]) {
         let memory = Arc::new(Mapping::anonymous(1 << 17).unwrap());
-        let region = Arc::new(KeyTable::default()).add(1, memory, 1 << 17, Access::LOCAL);
+        let keys = Arc::new(KeyTable::default());
+        let region = keys.add(1, memory, 1 << 17, Access::REMOTE_WRITE);
+        let at = region.remote();
+        let target = |offset: usize, bytes: usize| {
+            let (address, bytes) = (at.address + offset as u64, bytes as u64);
+            Memory::Target(keys.resolve(at.key, address, bytes, Need::Write).unwrap())
+        };
         let mut reader = Reader::new();
         let (mut whole, mut begun) = (0, 0);
         let offset = |number: usize| number % 16 * 8 + number % 3;
@@ -287,7 +316,7 @@ mod tests {
                 if bytes == 0 {
                     whole += 1;
                 } else {
-                    reader.expect(Arriving::into_region(region.clone(), offset(begun), bytes));
+                    reader.expect(Arriving::new(target(offset(begun), bytes), bytes));
                 }
                 begun += 1;
             }

@@ -1,0 +1,125 @@
+//! That a buffer is its owner's again after its completion, whoever works as the card meanwhile.
+
+use super::frame::{Frame, FrameKind, GREETING_BYTES, HEADER_BYTES, answer};
+use super::reader::{Arriving, Brought, Memory, Reader};
+use super::*;
+use crate::contract::{CompletionQueue, QueuePair};
+use crate::work::{Completion, Destination, Operation, Status, WorkRequest};
+
+/// A device, a pair of it that is connected to a peer of the test's own, and the connection.
+struct Bed {
+    device: TcpDevice,
+    queue: TcpQueue,
+    pair: TcpPair,
+    peer: TcpStream,
+}
+
+fn bed() -> Bed {
+    let token = Token::new([4; 32]);
+    let device = TcpDevice::open(token, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let queue = device.completion_queue(8, None).unwrap();
+    let sizes = QueueSizes { send: 4, receive: 4 };
+    let mut pair = device.queue_pair(&queue, &queue, sizes, Timing::default()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = encode(1, 1, listener.local_addr().unwrap());
+    let peer = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.read_exact(&mut [0; GREETING_BYTES]).unwrap();
+        let answer: [u8; ANSWER_BYTES] = answer(&token);
+        peer.write_all(&answer).unwrap();
+        peer
+    });
+    pair.connect(&endpoint).unwrap();
+    Bed { device, queue, pair, peer: peer.join().unwrap() }
+}
+
+/// Waits until something holds.
+fn until(mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it never happens");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_answer_that_is_late_leaves_the_memory_alone() {
+    const BYTES: usize = 64 * 1024;
+    let Bed { device, mut queue, mut pair, mut peer } = bed();
+    let memory = device.allocate(BYTES, Access::LOCAL).unwrap();
+    let into = Destination { region: &memory, offset: 0, bytes: BYTES };
+    let from = crate::RemoteAddress { address: 0, key: 0 };
+    let read = WorkRequest::new(Operation::Read { into, from });
+    pair.post(&[read.signalled(1)]).unwrap();
+    peer.read_exact(&mut [0; HEADER_BYTES]).unwrap();
+    let header =
+        Frame { bytes: BYTES as u32, address: 1, ..Frame::new(FrameKind::ReadData) }.encode();
+    peer.write_all(&header).unwrap();
+    peer.write_all(&[1; BYTES / 2]).unwrap();
+    until(|| memory.word(BYTES / 2 - 8).load(Ordering::Relaxed) != 0);
+
+    // The card stops in the middle of the answer, and the rest comes.
+    let mut card = lock(&device.device().card);
+    peer.write_all(&[2; BYTES / 2]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    pair.fail();
+    let mut one = [Completion::default()];
+    until(|| queue.poll(&mut one).unwrap() == 1);
+    assert_eq!((one[0].id, one[0].status), (1, Status::Flushed));
+    // The memory is ours again.
+    memory.write(0, &[0; BYTES]).unwrap();
+    card.turn(device.device());
+    drop(card);
+    let mut found = vec![9; BYTES];
+    memory.read(0, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 0));
+}
+
+/// A failure in the middle of the card's turn, at each moment at which a receive is written.
+#[test]
+fn a_receive_that_was_flushed_is_not_written() {
+    const BYTES: usize = 64;
+    let device = TcpDevice::open(Token::new([4; 32]), "127.0.0.1:0".parse().unwrap()).unwrap();
+    let queue = device.completion_queue(8, None).unwrap();
+    let sizes = QueueSizes { send: 4, receive: 4 };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Before bytes that have come are copied, before the rest of them comes, and before the last 8 are
+    // released; and how many are there by then.
+    for (came, expected_first, written) in
+        [(BYTES, false, 0), (BYTES / 2, true, BYTES / 2), (BYTES, true, BYTES - 8)]
+    {
+        let mut pair = device.queue_pair(&queue, &queue, sizes, Timing::default()).unwrap();
+        let shared = lock(&device.device().pairs).get(&pair.number()).and_then(Weak::upgrade);
+        let memory = device.allocate(BYTES, Access::LOCAL).unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let frame = Frame { bytes: BYTES as u32, ..Frame::new(FrameKind::Send) };
+        peer.write_all(&[&frame.encode()[..], &vec![1; came]].concat()).unwrap();
+
+        let mut reader = Reader::new();
+        let mut got = 0;
+        until(|| {
+            if let Brought::Bytes { got: more, .. } = reader.read(&socket) {
+                got += more;
+            }
+            got == HEADER_BYTES + came
+        });
+        assert_eq!(reader.take_header(), Some(Some(frame)));
+        let place = Memory::Posted(shared.unwrap(), memory.clone(), 0);
+        let arriving = Arriving::new(place, BYTES);
+        if expected_first {
+            reader.expect(arriving);
+            pair.fail();
+        } else {
+            pair.fail();
+            reader.expect(arriving);
+        }
+        peer.write_all(&vec![1; BYTES - came]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!reader.message_complete());
+        assert!(matches!(reader.read(&socket), Brought::End));
+        let mut found = [9; BYTES];
+        memory.read(0, &mut found).unwrap();
+        assert_eq!(found.iter().filter(|byte| **byte != 0).count(), written);
+    }
+}
