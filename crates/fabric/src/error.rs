@@ -82,7 +82,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Unavailable { what, reason } => write!(f, "{what}: not available: {reason}"),
-            Error::Os { call, source } => write!(f, "{call} failed: {source}"),
+            Error::Os { call, source } => {
+                write!(f, "{call} failed: {source}{}", probable_reason(call, source))
+            }
             Error::Limit { what, asked, max } => {
                 write!(f, "{asked} {what} were asked for, at most {max} are to be had")
             }
@@ -112,6 +114,17 @@ impl fmt::Display for Error {
     }
 }
 
+/// Which of the process's limits is probably too low.
+fn probable_reason(call: &str, source: &io::Error) -> &'static str {
+    match (call, source.raw_os_error()) {
+        ("ibv_reg_mr", Some(libc::ENOMEM)) => {
+            "; the limit of locked memory may be too low (ulimit -l)"
+        }
+        (_, Some(libc::EMFILE)) => "; may this process open more (ulimit -n)?",
+        _ => "",
+    }
+}
+
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
@@ -131,4 +144,20 @@ impl From<SetupError> for Error {
 /// `call` failed and left its reason in `errno`.
 pub(crate) fn last_os_error(call: &'static str) -> Error {
     Error::Os { call, source: io::Error::last_os_error() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_the_process_are_named() {
+        let text = |call, errno| {
+            Error::Os { call, source: io::Error::from_raw_os_error(errno) }.to_string()
+        };
+        assert!(text("ibv_reg_mr", libc::ENOMEM).ends_with("(ulimit -l)"));
+        assert!(!text("ibv_reg_mr", libc::EINVAL).contains("ulimit"));
+        assert!(!text("mmap", libc::ENOMEM).contains("ulimit"));
+        assert!(text("connecting to a peer", libc::EMFILE).contains("ulimit -n"));
+    }
 }
