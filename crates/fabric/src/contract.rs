@@ -105,7 +105,8 @@ pub trait CompletionQueue: Send {
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize>;
 
     /// The next completion that arrives wakes [`Events::wait`], once. Completions that arrived
-    /// before may not: poll again between this call and waiting.
+    /// before may not: poll again between this call and waiting. A queue that was made without events
+    /// cannot be armed: [`Unsupported`](crate::Error::Unsupported).
     fn arm(&mut self) -> Result<()>;
 }
 

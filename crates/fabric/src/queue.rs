@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::datagram::SharedDatagram;
 use crate::error::{Error, Result, last_os_error};
+use crate::soft::NO_EVENTS;
 use crate::words::Bell;
 use crate::work::Completion;
 
@@ -177,10 +178,7 @@ impl<P: Member> Queue<P> {
 
     /// The next completion rings.
     pub(crate) fn arm(&self) -> Result<()> {
-        match &self.sleep {
-            Some(sleep) => sleep.bell.arm(),
-            None => return Err(Error::Unsupported { what: "arming a queue without events" }),
-        }
+        self.sleep.as_ref().ok_or(NO_EVENTS)?.bell.arm();
         Ok(())
     }
 

@@ -54,6 +54,9 @@ pub trait Connection: Member {
 pub(crate) const NO_OWN_RECEIVES: Error =
     Error::Unsupported { what: "receives of its own at a pair that takes shared ones" };
 
+/// Arming a completion queue that wakes nobody.
+pub(crate) const NO_EVENTS: Error = Error::Unsupported { what: "arming a queue without events" };
+
 /// Where a thread sleeps.
 pub struct SoftEvents<D> {
     device: D,

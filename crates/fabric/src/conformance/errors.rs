@@ -17,6 +17,7 @@ pub(super) fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
         ("work before connecting is refused", not_connected::<F>),
         ("a pair connects once", connects_once::<F>),
         ("an impossible endpoint is refused", bad_endpoint::<F>),
+        ("a queue without events cannot be armed", arms_nothing::<F>),
         ("ranges outside of a local region are refused", local_bounds::<F>),
         ("too much inline is refused", inline_limit::<F>),
         ("an unaligned atomic is refused", unaligned::<F>),
@@ -47,6 +48,12 @@ fn refused(result: Result<(), crate::Rejected>) -> Result<Error, String> {
         Err(rejected) if rejected.posted == 0 => Ok(rejected.reason),
         Err(rejected) => Err(format!("{} were posted", rejected.posted)),
     }
+}
+
+fn arms_nothing<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {
+    let mut queue = bed.a.completion_queue(4, None).map_err(text)?;
+    let result = queue.arm();
+    ensure(matches!(result, Err(Error::Unsupported { .. })), || format!("{result:?}"))
 }
 
 fn not_connected<F: Fabric>(bed: &Bed<'_, F>) -> Outcome {

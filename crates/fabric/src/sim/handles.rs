@@ -9,7 +9,7 @@ use super::world::{Entry, World, nanoseconds};
 use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, SharedReceives, State};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::soft::NO_OWN_RECEIVES;
+use crate::soft::{NO_EVENTS, NO_OWN_RECEIVES};
 use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest, check_source};
 
 /// Where a thread sleeps: virtual time passes meanwhile.
@@ -62,7 +62,10 @@ impl CompletionQueue for SimQueue {
     }
 
     fn arm(&mut self) -> Result<()> {
-        self.device.world().queues[self.index].armed = true;
+        let mut world = self.device.world();
+        let queue = &mut world.queues[self.index];
+        queue.events.ok_or(NO_EVENTS)?;
+        queue.armed = true;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use millstream_verbs as ibv;
 use super::{Device, Part, os};
 use crate::contract::{CompletionQueue, Events};
 use crate::error::{Error, Result};
+use crate::soft::NO_EVENTS;
 use crate::work::{Completion, Kind, Status};
 
 /// A completion channel, and the device's events.
@@ -121,7 +122,7 @@ impl CompletionQueue for VerbsCompletionQueue {
 
     fn arm(&mut self) -> Result<()> {
         if !self.has_events {
-            return Ok(());
+            return Err(NO_EVENTS);
         }
         self.queue.request_event(false).map_err(os)
     }
