@@ -10,6 +10,11 @@
 //! order is an error at the other side, never a hang. What it does not: it does not connect again, and
 //! it does not order messages of different channels.
 //!
+//! Descriptors: over `tcp` each side of a channel takes two, over `shm` the sender two and the receiver three
+//! (the sender three until it is connected); where a thread sleeps is one more, and over `shm` two devices
+//! that are connected have one each for all their channels. Where the system gives no more, the error
+//! names `ulimit -n`. A caller over `tcp` whose peer has none left only sees a time-out.
+//!
 //! Trust: the peer presented the job's token and is trusted not to write a slot for which it holds no
 //! credit. All else that it writes is checked, from a private copy, before use. What comes from
 //! outside of the job has to be copied out of the slot before it is parsed.

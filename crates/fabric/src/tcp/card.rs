@@ -51,7 +51,7 @@ struct Stranger {
 
 /// Our own connection: answers come here.
 pub(super) struct Outgoing {
-    pub(super) socket: TcpStream,
+    pub(super) socket: Arc<TcpStream>,
     pub(super) pair: Arc<Shared>,
     reader: Reader,
     /// The request whose bytes arrive.
@@ -60,7 +60,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(socket: TcpStream, pair: Arc<Shared>) -> Outgoing {
+    pub(super) fn new(socket: Arc<TcpStream>, pair: Arc<Shared>) -> Outgoing {
         Outgoing { socket, pair, reader: Reader::new(), answers: 0, gone: false }
     }
 

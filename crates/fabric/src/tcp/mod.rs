@@ -396,11 +396,8 @@ impl SoftDevice for TcpDevice {
         let peer = parse(peer)?;
         pair.check_fresh()?;
         let device = self.device();
-        let stream = device.open(pair.number(), &peer)?;
-        let writer = stream
-            .try_clone()
-            .map_err(|source| Error::Os { call: "duplicating a descriptor", source })?;
-        pair.connected((peer.device, peer.number), Arc::new(OwnedFd::from(writer)));
+        let stream = Arc::new(device.open(pair.number(), &peer)?);
+        pair.connected((peer.device, peer.number), stream.clone());
         lock(&device.fresh).push(Outgoing::new(stream, pair.clone()));
         device.wake();
         Ok(())

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ struct Engine {
     state: State,
     peer: Option<(u64, u32)>,
     /// Our connection.
-    socket: Option<Arc<OwnedFd>>,
+    socket: Option<Arc<TcpStream>>,
     /// Requests that are not acknowledged, oldest first.
     work: VecDeque<Work>,
     /// Number of the oldest; the first of all is 1.
@@ -198,7 +199,7 @@ impl Shared {
     }
 
     /// The connection to `peer` (device and number) stands.
-    pub(super) fn connected(&self, peer: (u64, u32), socket: Arc<OwnedFd>) {
+    pub(super) fn connected(&self, peer: (u64, u32), socket: Arc<TcpStream>) {
         let mut engine = lock(&self.engine);
         engine.state = State::Connected;
         engine.peer = Some(peer);
@@ -446,10 +447,8 @@ impl Shared {
         }
         engine.state = State::Failed;
         if let Some(socket) = engine.socket.take() {
-            // SAFETY: a plain call on an open socket.
-            unsafe {
-                libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR);
-            }
+            // It fails only if the peer has ended the connection already.
+            drop(socket.shutdown(Shutdown::Both));
         }
         let mut status = status;
         for work in std::mem::take(&mut engine.work) {
@@ -486,7 +485,7 @@ impl Shared {
 }
 
 /// Gives the socket the next requests, as many as fit into one call; returns the bytes it took.
-fn send_some(socket: &OwnedFd, engine: &Engine) -> io::Result<usize> {
+fn send_some(socket: &TcpStream, engine: &Engine) -> io::Result<usize> {
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS];
     let mut count = 0;
     let mut skip = engine.sent_bytes;
