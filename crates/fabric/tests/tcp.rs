@@ -147,3 +147,18 @@ fn a_long_message_over_a_slow_network_arrives() {
     // What the test is about has happened.
     assert!(begin.elapsed() > 4 * silence, "{:?}", begin.elapsed());
 }
+
+#[test]
+fn an_unspecified_address_is_refused() {
+    let token = Token::new([9; 32]);
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let error = TcpDevice::open(token, address.parse().unwrap()).err().unwrap().to_string();
+        assert!(error.contains("unspecified address"), "{error}");
+    }
+    let device = device();
+    let mut pair = small(&device).pair;
+    let Endpoint { provider, mut detail } = pair.endpoint();
+    detail[15..19].fill(0);
+    let error = pair.connect(&Endpoint { provider, detail }).unwrap_err().to_string();
+    assert!(error.contains("unspecified"), "{error}");
+}

@@ -184,6 +184,9 @@ fn parse(endpoint: &Endpoint) -> Result<Peer> {
         6 => IpAddr::V6(Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| detail[15 + i]))),
         _ => return Err(Error::BadEndpoint { reason: "it has no IP address" }),
     };
+    if ip.to_canonical().is_unspecified() {
+        return Err(Error::BadEndpoint { reason: "its IP address is unspecified" });
+    }
     let port = u16::from_le_bytes(std::array::from_fn(|i| detail[12 + i]));
     Ok(Peer {
         device: u64::from_le_bytes(std::array::from_fn(|i| detail[i])),
@@ -192,10 +195,20 @@ fn parse(endpoint: &Endpoint) -> Result<Peer> {
     })
 }
 
+/// Why nobody can listen at such an address.
+fn unspecified(address: SocketAddr) -> String {
+    let ip = address.ip();
+    format!("peers cannot reach the unspecified address {ip}; give one of this machine's addresses")
+}
+
 impl TcpDevice {
     /// Listens at `address`, which peers have to be able to reach as it is written (port 0 takes any
-    /// free one), for processes of the job with this token.
+    /// free one), for processes of the job with this token. The unspecified address (`0.0.0.0`, `::`)
+    /// is refused: it is handed to peers, for whom it names their own machine.
     pub fn open(token: Token, address: SocketAddr) -> Result<TcpDevice> {
+        if address.ip().to_canonical().is_unspecified() {
+            return Err(Error::Unavailable { what: "tcp", reason: unspecified(address) });
+        }
         let io = |call| move |source| Error::Os { call, source };
         let listener = TcpListener::bind(address).map_err(io("listening for peers"))?;
         listener.set_nonblocking(true).map_err(io("fcntl(O_NONBLOCK)"))?;
