@@ -251,3 +251,35 @@ def test_an_expression_that_fails_is_named(script, expression, word):
         result = script.run(events() + query)
         assert result.code == 1, (result.stdout, result.stderr)
         assert word in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("bad, shown", [
+    ("\033[31mred", r"\u{1b}[31mred"),
+    ("\rover", r"\rover"),
+    ("bell\a", r"bell\u{7}"),
+    ("\u009b31m", r"\u{9b}31m"),
+    ("\u202eturned", r"\u{202e}turned"),
+    ("tab\tstays", "tab\tstays"),
+    ("back\\slash é 語", "back\\slash é 語"),
+])
+def test_control_characters_of_data_are_escaped_in_messages(script, bad, shown):
+    script.data("events.csv", f'ts,b\n2024-01-01 00:00:01,"{bad}"\n')
+    result = script.run(events("b STRING") + "SELECT CAST(b AS INT) AS n FROM events;\n")
+    assert result.code == 1
+    assert f"cannot cast '{shown}'" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("control, shown", [("\033", r"\u{1b}"), ("\0", r"\u{0}"), ("\u009b", r"\u{9b}")])
+def test_control_characters_of_sql_are_escaped_and_the_mark_stays_in_its_place(script, control, shown):
+    script.data("events.csv", "ts,k,v\n")
+    query = f"SELECT k, {control} FROM events;"
+    result = script.run(events() + query)
+    assert result.code == 2
+    assert f"found {shown}" in result.stderr, result.stderr
+    assert not re.search(r"[^\n\t -~]", result.stderr), result.stderr
+    lines = result.stderr.splitlines()
+    marks = next(i for i, line in enumerate(lines) if line.strip("| ^") == "" and "^" in line)
+    # In the line of SQL one space stands for the character, so that the mark is in its column.
+    line, bar = lines[marks - 1], lines[marks].index("| ") + 2
+    assert line[bar:] == query.replace(control, " ")
+    assert lines[marks][bar:] == " " * query.index(control) + "^"

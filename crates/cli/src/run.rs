@@ -18,7 +18,24 @@ use crate::{Failure, Format, Script, SettingArguments, report};
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
-    let _ = writeln!(stderr(), "{line}");
+    let _ = writeln!(stderr(), "{}", harmless(&line.to_string()));
+}
+
+/// A text, in which data and SQL are quoted, without what would move a terminal's cursor, colour what
+/// follows or turn the writing direction: that stands there as `\u{1b}`.
+fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.extend(c.escape_unicode());
+            }
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
