@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 
@@ -174,3 +175,37 @@ def test_the_statistics_have_every_counter(script):
     for name in ("late_records", "null_time_records", "ahead_records", "epochs", "rows_shipped",
                  "mode_switches", "merges", "index_growths", "state_bytes_peak", "elapsed_us"):
         assert name in stats
+
+
+@pytest.mark.parametrize("place", ["missing/stats.json", "folder", "events.csv/stats.json"])
+def test_a_place_for_the_statistics_that_cannot_be_written_to_is_found_before_the_run(script, place):
+    script.data("events.csv", ROWS)
+    (script.folder / "folder").mkdir()
+    path = script.folder / place
+    result = harness.run("run", script.write(events() + WINDOW), "--stats-json", path, stats=False)
+    assert (result.code, result.stdout) == (2, b""), result.stderr
+    assert f"cannot write --stats-json {path}: " in result.stderr
+
+
+def test_a_run_that_fails_to_plan_leaves_files_for_the_statistics_alone(script):
+    script.data("events.csv", ROWS)
+    old, new, link = (script.folder / name for name in ("old.json", "new.json", "link.json"))
+    old.write_text("old")
+    link.symlink_to(new)
+    for path in (old, new, link):
+        result = harness.run("run", script.write(events() + "SELECT q FROM events;"), "--stats-json", path, stats=False)
+        assert result.code == 2
+    assert old.read_text() == "old" and not new.exists() and link.is_symlink()
+    for path in (old, link):
+        result = harness.run("run", script.write(events() + WINDOW), "--stats-json", path, stats=False)
+        assert result.code == 0 and json.loads(path.read_text())["records"] == 3
+
+
+def test_the_statistics_go_into_a_pipe(script):
+    script.data("events.csv", ROWS)
+    os.mkfifo(script.folder / "pipe")
+    reader = subprocess.Popen(["cat", str(script.folder / "pipe")], stdout=subprocess.PIPE)
+    result = harness.run("run", script.write(events() + WINDOW), "--stats-json", script.folder / "pipe",
+                         stats=False, timeout=30)
+    reader_out, _ = reader.communicate(timeout=30)
+    assert result.code == 0 and json.loads(reader_out)["records"] == 3

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
@@ -180,6 +181,9 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let stopper: Arc<Mutex<Option<Stopper>>> = Arc::default();
     let (mut session, statements) = open(script, settings)?;
+    if let Some(path) = stats_json {
+        check_writable(path).map_err(|e| usage(&not_written(path, &e)))?;
+    }
     session.print_to(move || text_sink(format));
     stop_on_signals(stopper.clone())?;
     let mut all = Vec::new();
@@ -208,7 +212,8 @@ pub(crate) fn run(
             }
         }
     }
-    write_stats(stats_json, &all)
+    // Queries have left theirs, and a named pipe's reader goes away after the first.
+    if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
 }
 
 /// Counters of all queries so far, added up; with several, also one by one.
@@ -230,7 +235,28 @@ fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
         total.insert("queries".into(), Value::Array(list));
     }
     std::fs::write(path, format!("{}\n", Value::Object(total)))
-        .map_err(|e| fail(&format!("cannot write {}: {e}", path.display())))
+        .map_err(|e| fail(&not_written(path, &e)))
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write --stats-json {}: {error}", path.display())
+}
+
+/// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves what is
+/// there as it is, and nothing where nothing is.
+fn check_writable(path: &Path) -> std::io::Result<()> {
+    let mut open = OpenOptions::new();
+    open.append(true);
+    match std::fs::metadata(path) {
+        // A pipe's reader would take the end of a trial for the end of the counters.
+        Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            open.create(true).open(path)?;
+            // A link that led nowhere stays, too.
+            std::fs::remove_file(path.canonicalize()?)
+        }
+        _ => open.open(path).map(|_| ()),
+    }
 }
 
 fn text_sink(format: Format) -> Arc<dyn Sink> {
