@@ -131,6 +131,7 @@ def test_set_on_the_command_line_wins_nothing_over_a_wrong_name(script):
     (["run", "--fromat", "csv", "-e", "SELECT 1"], ["--fromat", "--format"]),
     (["run", "--set", "memory=lots", "-e", "SELECT 1"], ["memory", "lots", "1GB"]),
     (["run", "--set", "memory", "-e", "SELECT 1"], ["memory", "="]),
+    (["run", "--set", "memory=99999999999999999999GB", "-e", "SELECT 1"], ["does not fit", "1GB"]),
     (["runn", "x.sql"], ["runn", "run"]),
     (["bench", "ysbb"], ["ysbb", "ysb"]),
     ([], ["run", "explain", "bench"]),

@@ -169,7 +169,7 @@ fn number_and_unit(text: &str) -> Option<(f64, String)> {
     Some((number, text[end..].trim().to_ascii_lowercase()))
 }
 
-/// Parses `1GB`, `64 MiB`, `4096`; both KB and KiB count 1024 bytes.
+/// Parses `1GB`, `64 MiB`, `4096`; both KB and KiB count 1024 bytes. `None` beyond 64 bits, too.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let (number, unit) = number_and_unit(text)?;
     let factor: u64 = match unit.as_str() {
@@ -180,7 +180,8 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         "t" | "tb" | "tib" => 1 << 40,
         _ => return None,
     };
-    Some((number * factor as f64) as u64)
+    let bytes = number * factor as f64;
+    (bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
 /// Parses `10 s`, `5 minutes`, `1 day`, `250ms` into microseconds; a unit is required, except for 0.
@@ -252,6 +253,11 @@ mod tests {
         let mut s = Settings::default();
         s.set("memory", "1GB").unwrap();
         assert_eq!(s.memory_bytes, 1 << 30);
+        s.set("memory", "16777215 TB").unwrap();
+        assert_eq!(s.memory_bytes, 16_777_215 << 40);
+        for too_much in ["16777216TB", "99999999999999999999GB", &"9".repeat(400)] {
+            assert!(s.set("memory", too_much).unwrap_err().help.contains("1GB"), "{too_much}");
+        }
         s.set("watermark.max_ahead", "2 hours").unwrap();
         assert_eq!(s.max_ahead_us, Some(7_200_000_000));
         s.set("watermark.max_ahead", "none").unwrap();
