@@ -3,7 +3,7 @@
 
 use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use datafusion_sql::sqlparser::dialect::Dialect;
-use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
@@ -46,6 +46,12 @@ impl Dialect for MillstreamDialect {
 
     fn supports_match_recognize(&self) -> bool {
         true
+    }
+
+    /// An expression that fails to parse is not tried as a name instead: CASE nested too deeply is no
+    /// column "case", nor is a CASE without END.
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        keyword == Keyword::CASE || RESERVED_FOR_IDENTIFIER.contains(&keyword)
     }
 
     fn supports_nested_comments(&self) -> bool {

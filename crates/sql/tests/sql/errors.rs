@@ -192,6 +192,10 @@ fn deep_nesting_ends_in_an_error() {
     refused(&calls, &["nested too deeply"]);
     let chain = format!("SELECT {}1 FROM typed", "1 + ".repeat(20_000));
     refused(&chain, &["nested too deeply"]);
+    for levels in [257, 300, 5000] {
+        let (open, close) = ("CASE WHEN b THEN ".repeat(levels), " END".repeat(levels));
+        refused(&format!("SELECT {open}1{close} FROM typed"), &["nested too deeply"]);
+    }
     let nots = format!("SELECT {} b FROM typed", "NOT ".repeat(5000));
     refused(&nots, &["query.sql:1:"]);
     let mut doubling = String::from("CREATE VIEW v0 AS SELECT i64 AS a FROM typed;");
