@@ -117,7 +117,7 @@ WRONG = [
     (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY k", "k", "GROUP BY window_start, window_end, …"),
     (f"SELECT DISTINCT k, COUNT(*) AS n {TUMBLE} {GROUP}, k", "DISTINCT", "leave it out: a group has one row"),
     (f"SELECT k FROM\n(SELECT DISTINCT\n k, COUNT(*) AS n {TUMBLE} {GROUP}, k)", "DISTINCT", "leave it out"),
-    ("SELECT COUNT(k) FROM events GROUP BY 7", "7", "SELECT has only 1 columns"),
+    ("SELECT COUNT(k) FROM events GROUP BY 7", "7", "SELECT has only 1 column"),
     # Windows.
     (window("INTERVAL '1' SECOND", time="DESCRIPTOR(tss)"), "tss", "did you mean 'ts'?"),
     (window("INTERVAL '1' SECOND", time="DESCRIPTOR(k)"), "k", "write DESCRIPTOR(ts)"),

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
 use millstream::{
     Error, Format, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats, TextOptions,
-    TextSink,
+    TextSink, counted,
 };
 use millstream_workloads::{
     Answer, Spec, Verifier, Workload, expected, generate, handwritten, oracle, schema, sql,
@@ -125,12 +125,13 @@ impl Bench {
         }
         let started = Instant::now();
         let splits = generate(&spec, settings.workers, settings.batch_rows);
+        let seconds = started.elapsed().as_secs_f64();
         let bytes: usize = splits.iter().flatten().map(record_bytes).sum();
         note(&format!(
-            "generated {} records ({:.0} MB) in {:.1} s",
-            spec.records,
+            "generated {} ({:.0} MB) in {:.1} s",
+            counted(spec.records, "record"),
             bytes as f64 / 1e6,
-            started.elapsed().as_secs_f64()
+            seconds
         ));
         if self.generate_only {
             return Ok(());
@@ -203,14 +204,14 @@ impl Bench {
             print(&Value::Object(object).to_string())
         } else {
             print(&format!(
-                "{:<10} {engine:<12} {} workers  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
-                 {} rows  answer {}",
+                "{:<10} {engine:<12} {}  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
+                 {}  answer {}",
                 spec.workload.name(),
-                settings.workers,
+                counted(settings.workers as u64, "worker"),
                 rate / 1e6,
                 bytes as f64 / seconds / 1e9,
                 seconds,
-                answer.result_rows,
+                counted(answer.result_rows, "row"),
                 if ok { "right" } else { "WRONG" },
             ))
         }
@@ -245,8 +246,8 @@ impl Bench {
             print(&Value::Object(counters).to_string())?;
         } else {
             print(&format!(
-                "{} windows at {} events/s, from the watermark to the last row in a pipe: p50 {} us, p99 {} us, max {} us",
-                stats.windows,
+                "{} at {} events/s, from the watermark to the last row in a pipe: p50 {} us, p99 {} us, max {} us",
+                counted(stats.windows, "window"),
                 rate,
                 counters["fire_latency_us_p50"],
                 counters["fire_latency_us_p99"],

@@ -1,6 +1,6 @@
 //! What a run says of itself: the closing line for people, the counters as JSON.
 
-use millstream::Stats;
+use millstream::{Stats, plural};
 use serde_json::{Map, Value, json};
 
 /// `16,385 records, 324 windows, 7,011 rows, 0 late records, 0.042 s, 390,119 records/s`, after a
@@ -62,8 +62,7 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool) -> String {
 
 /// `0 rows`, `1 row`, `1,234 rows`.
 fn counted(number: u64, what: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{} {what}{s}", grouped(number))
+    format!("{} {}", grouped(number), plural(number, what))
 }
 
 /// 1234567 as `1,234,567`.

@@ -7,6 +7,7 @@ use std::task::Waker;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_engine::wording::counted;
 use millstream_engine::{Error, Result};
 
 use crate::memory::{Slicer, check_columns};
@@ -178,7 +179,8 @@ impl Table for ChannelTable {
 
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.schema.fields().len());
-        format!("channel ({} splits, {read} of {all} columns)", self.splits)
+        let (splits, all) = (counted(self.splits as u64, "split"), counted(all as u64, "column"));
+        format!("channel ({splits}, {read} of {all})")
     }
 }
 

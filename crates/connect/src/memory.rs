@@ -6,6 +6,7 @@ use std::task::Waker;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_engine::wording::counted;
 use millstream_engine::{Error, Result};
 
 /// Record batches as a table. Reading it copies nothing: batches are sliced.
@@ -55,7 +56,8 @@ pub(crate) fn check_columns(
     };
     let found = batch.schema_ref().fields();
     if found.len() != schema.fields().len() {
-        return error(format!("expected {} columns, found {}", schema.fields().len(), found.len()));
+        let expected = counted(schema.fields().len() as u64, "column");
+        return error(format!("expected {expected}, found {}", found.len()));
     }
     for ((expected, found), column) in schema.fields().iter().zip(found).zip(batch.columns()) {
         if expected.name() != found.name() || expected.data_type() != found.data_type() {
@@ -99,7 +101,9 @@ impl Table for MemoryTable {
     fn describe(&self, projection: &[usize]) -> String {
         let rows: usize = self.splits.iter().flatten().map(RecordBatch::num_rows).sum();
         let (read, all) = (projection.len(), self.schema.fields().len());
-        format!("memory ({rows} rows, {} splits, {read} of {all} columns)", self.splits.len())
+        let splits = counted(self.splits.len() as u64, "split");
+        let (rows, all) = (counted(rows as u64, "row"), counted(all as u64, "column"));
+        format!("memory ({rows}, {splits}, {read} of {all})")
     }
 }
 

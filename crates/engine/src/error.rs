@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::wording::counted;
+
 /// An error that ends a job (or refuses to start it).
 ///
 /// Every variant says what was expected, what came, where, and what to do about it.
@@ -48,8 +50,9 @@ pub enum Error {
     /// State exceeds the memory budget although nothing more can be freed.
     #[error(
         "{operator} needs more memory than it may use: its state and the next growth of it, with input \
-         and output that wait, take {bytes} bytes for {keys} keys and the budget is {budget} bytes\n  \
+         and output that wait, take {bytes} bytes for {} and the budget is {budget} bytes\n  \
          help: raise it with --set memory='...', {}use a shorter window, or group by fewer keys",
+        counted(*keys, "key"),
         SmallerBatch(*batch_rows)
     )]
     Memory {

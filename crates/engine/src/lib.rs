@@ -40,6 +40,7 @@ mod skipped;
 mod slices;
 pub mod stats;
 pub mod table;
+pub mod wording;
 mod worker;
 
 pub use error::{Error, Result};

@@ -1,5 +1,7 @@
 //! Settings of a job: `SET 'key' = 'value'` in SQL and `--set key=value` on the command line.
 
+use crate::wording::counted;
+
 /// Everything that can be set for a job, with its default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -155,7 +157,7 @@ fn bytes(key: &str, value: &str, min: u64) -> Result<u64, SettingError> {
         return Err(SettingError {
             key: key.to_string(),
             message: format!("'{value}' is too little"),
-            help: format!("give at least {min} bytes"),
+            help: format!("give at least {}", counted(min, "byte")),
         });
     }
     Ok(parsed)

@@ -6,6 +6,7 @@ use std::task::Waker;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::settings::closest;
 use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_engine::wording::counted;
 use millstream_engine::{Error, Result};
 use millstream_workloads::{BatchIter, Spec, Workload, schema};
 
@@ -101,8 +102,9 @@ impl Table for GeneratorTable {
 
     fn describe(&self, projection: &[usize]) -> String {
         let of = schema(self.spec.workload).fields().len();
-        let (name, records) = (self.spec.workload.name(), self.spec.records);
-        format!("generator {name} ({records} records, {} of {of} columns)", projection.len())
+        let (name, records) = (self.spec.workload.name(), counted(self.spec.records, "record"));
+        let of = counted(of as u64, "column");
+        format!("generator {name} ({records}, {} of {of})", projection.len())
     }
 }
 

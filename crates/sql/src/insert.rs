@@ -4,6 +4,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr, LogicalPlan};
+use millstream_engine::wording::counted;
 
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
@@ -24,9 +25,9 @@ pub(crate) fn fit_to_sink(
         let wanted = order.iter().map(|i| entry.columns[*i].name.as_str()).collect();
         let got = given.iter().map(|f| f.name().as_str()).collect();
         return Err(SqlError::types(format!(
-            "table '{}' takes {} columns ({}), the query gives {} ({})",
+            "table '{}' takes {} ({}), the query gives {} ({})",
             entry.name,
-            order.len(),
+            counted(order.len() as u64, "column"),
             names(wanted),
             given.len(),
             names(got)

@@ -15,6 +15,7 @@ use millstream_engine::plan::Query;
 use millstream_engine::settings::{SETTINGS, Settings};
 use millstream_engine::sink::Sink;
 use millstream_engine::table::{Connectors, Table};
+use millstream_engine::wording::counted;
 
 use crate::assemble::Assembler;
 use crate::blame::{blame, check_conditions};
@@ -321,8 +322,8 @@ impl Planner {
         let fields: Vec<_> = plan.schema().columns();
         if fields.len() != columns.len() {
             return Err(SqlError::types(format!(
-                "the view names {} columns, its query has {}",
-                columns.len(),
+                "the view names {}, its query has {}",
+                counted(columns.len() as u64, "column"),
                 fields.len()
             ))
             .at(columns.first().and_then(|c| Span::new(c.span)))

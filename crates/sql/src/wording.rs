@@ -1,6 +1,7 @@
 //! What DataFusion says, in our words.
 
 use millstream_engine::settings::closest;
+use millstream_engine::wording::counted;
 
 use crate::aggregates::aggregate_named;
 use crate::error::{ErrorKind, SqlError};
@@ -233,9 +234,9 @@ fn grouping(text: &str) -> Option<SqlError> {
     }
     if let Some(rest) = text.strip_prefix("Cannot find column with position ") {
         let position = rest.split_whitespace().next()?;
-        let columns = rest.rsplit(' ').next()?;
+        let columns = counted(rest.rsplit(' ').next()?.parse().ok()?, "column");
         return Some(
-            SqlError::name(format!("GROUP BY {position}: SELECT has only {columns} columns"))
+            SqlError::name(format!("GROUP BY {position}: SELECT has only {columns}"))
                 .help("write the column's name or expression"),
         );
     }

@@ -54,6 +54,7 @@ use std::task::Waker;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::Result;
 use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_engine::wording::counted;
 
 use self::chunk::{CsvChunk, Plan};
 use self::dialect::Dialect;
@@ -192,7 +193,7 @@ impl Table for CsvTable {
 
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.schema.fields().len());
-        format!("file {} (csv, {read} of {all} columns)", self.path)
+        format!("file {} (csv, {read} of {})", self.path, counted(all as u64, "column"))
     }
 }
 

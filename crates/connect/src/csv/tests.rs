@@ -396,7 +396,7 @@ fn wrong_options_are_explained() {
     let found = CsvTable::from_options(&missing).unwrap_err().to_string();
     assert!(found.contains("write 'format' = 'csv'"), "{found}");
     let table = CsvTable::from_options(&options("lib.rs", &[])).unwrap();
-    assert!(table.describe(&[0]).ends_with("lib.rs (csv, 1 of 1 columns)"));
+    assert!(table.describe(&[0]).ends_with("lib.rs (csv, 1 of 1 column)"));
     assert!(table.bounded());
 }
 

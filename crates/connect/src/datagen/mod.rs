@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use millstream_engine::table::{OpenOptions, Split, Table, TableOptions};
+use millstream_engine::wording::counted;
 use millstream_engine::{Error, Result};
 
 use self::column::Column;
@@ -100,9 +101,10 @@ impl Table for DatagenTable {
     }
 
     fn describe(&self, projection: &[usize]) -> String {
-        let rows = self.rows.map_or("unbounded".to_string(), |rows| format!("{rows} rows"));
+        let rows = self.rows.map_or("unbounded".to_string(), |rows| counted(rows, "row"));
         let rate = self.rows_per_second.map_or(String::new(), |rate| format!(", {rate} rows/s"));
         let (read, all) = (projection.len(), self.columns.len());
-        format!("datagen ({rows}{rate}, {} splits, {read} of {all} columns)", self.splits)
+        let (splits, all) = (counted(self.splits, "split"), counted(all as u64, "column"));
+        format!("datagen ({rows}{rate}, {splits}, {read} of {all})")
     }
 }
