@@ -133,7 +133,11 @@ def test_generating_only_runs_no_query():
     result = harness.run("bench", "ysb", "--records", 100_000, "--generate-only", "--json",
                          settings={"workers": 1}, stats=False)
     assert result.code == 0, result.stderr
-    assert b"result_rows" not in result.stdout
+    found = json.loads(result.stdout)
+    assert (found["workload"], found["workers"], found["records"]) == ("ysb", 1, 100_000)
+    # At least 8 bytes for each of a record's columns: the key and the time.
+    assert found["seconds"] > 0 and found["input_bytes"] >= 16 * 100_000
+    assert "result_rows" not in found and "ok" not in found
 
 
 @pytest.mark.parametrize("words, says", [

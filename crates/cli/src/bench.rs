@@ -133,6 +133,17 @@ impl Bench {
             bytes as f64 / 1e6,
             seconds
         ));
+        if self.generate_only && self.json {
+            let object = json!({
+                "workload": workload.name(),
+                "workers": settings.workers,
+                "records": spec.records,
+                "seconds": round(seconds, 6),
+                "input_bytes": bytes,
+                "peak_rss_bytes": report::peak_rss_bytes(),
+            });
+            return print(&object.to_string());
+        }
         if self.generate_only {
             return Ok(());
         }
