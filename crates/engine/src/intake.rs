@@ -135,8 +135,9 @@ impl SplitState {
 
     /// The least stamp of anything of this split that nobody has taken yet.
     fn low(&self) -> i64 {
-        match self.ready.iter().map(|b| b.stamp).min() {
-            Some(stamp) => stamp,
+        // In their order, in which stamps only rise.
+        match self.ready.front() {
+            Some(batch) => batch.stamp,
             None if self.exhausted() => END,
             None => self.watermark,
         }
@@ -333,6 +334,8 @@ impl Intake {
     pub(crate) fn put_back(&self, worker: usize, batch: Box<Stamped>) {
         let mut state = self.lock();
         state.current[worker] = None;
+        // It may have been taken for idle while its last batch was away: it holds the low watermark again.
+        state.splits[batch.split].idle = false;
         let ready = &mut state.splits[batch.split].ready;
         let place = |b: &Stamped| (b.sequence, b.first_row);
         let at = ready.partition_point(|b| place(b) < place(&batch));

@@ -200,7 +200,7 @@ impl Job {
 /// take a 32nd of the budget at the most.
 fn tables_max(memory_bytes: u64, workers: usize, layout: &Arc<RowLayout>) -> usize {
     let share = memory_bytes / 32 / workers as u64;
-    (share as usize / small_table_bytes(layout)).max(1)
+    (share as usize / small_table_bytes(layout, workers)).max(1)
 }
 
 /// The operator's name in messages and `explain`.

@@ -39,6 +39,9 @@ pub(crate) struct Prepared {
     cuts: Vec<usize>,
 }
 
+/// About what a slice of a column takes, without what it shares.
+const PART_COLUMN_BYTES: usize = 160;
+
 /// How many tables of windows a batch may have to open: beyond that it is cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
@@ -71,7 +74,10 @@ enum RecordWatermark {
 impl Prepared {
     /// Bytes it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        batch_bytes(&self.batch) + self.places.as_ref().map_or(0, |places| places.bytes())
+        // Each part that it is cut into has arrays of its own.
+        let part_bytes = size_of::<Prepared>() + self.batch.num_columns() * PART_COLUMN_BYTES;
+        let places_bytes = self.places.as_ref().map_or(0, |places| places.bytes());
+        batch_bytes(&self.batch) + places_bytes + self.cuts.len() * part_bytes
     }
 
     /// The batches that it is to be cut into, in order, each with the number of its first row in this one.

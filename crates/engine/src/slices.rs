@@ -55,11 +55,16 @@ const GROUP_BLOCKS: usize = 16;
 const GROUP_BLOCKS_NEAR: usize = 6;
 const GROUP_ROWS_MAX: usize = 1 << 15;
 
+/// What a slice takes itself.
+fn slice_bytes(leaders: usize) -> usize {
+    size_of::<Slice>() + leaders * size_of::<Option<Fragment>>()
+}
+
 /// About what a window takes that has one key, for one leader.
-pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>) -> usize {
+pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>, leaders: usize) -> usize {
     // Some values and keys have something in an arena.
     const ARENA_BYTES: usize = 512;
-    size_of::<Slice>() + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(1)
+    slice_bytes(leaders) + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(1)
 }
 
 impl Slices {
@@ -271,11 +276,10 @@ impl Slices {
         let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
             + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
         let spare_bytes = (self.pool.bytes() + spare) as u64;
-        // A slice itself, for when there are many small ones.
-        let slice_bytes = size_of::<Slice>() + self.leaders.count() * size_of::<Option<Fragment>>();
-        let bytes = spare_bytes + (self.slices.len() * slice_bytes) as u64;
+        let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
-        let growth_bytes = (self.opened * small_table_bytes(&self.layout)) as u64;
+        let growth_bytes =
+            (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
         let mut usage = Usage { bytes, spare_bytes, growth_bytes, ..Usage::default() };
         for slice in self.slices.values() {
             let fragments = slice.fragments.iter().flatten();

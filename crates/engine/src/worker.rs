@@ -227,7 +227,7 @@ impl Worker {
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
                 state.slices.recycle(fire.into_table());
-                if tight {
+                if shared.budget.tight() {
                     // Before others may believe that all has been freed.
                     self.note_usage(state);
                 }

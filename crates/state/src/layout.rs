@@ -51,6 +51,10 @@ impl RowLayout {
             template.extend_from_slice(kind.empty());
             word += kind.words();
         }
+        if word == 0 {
+            // Neither key nor value: a row is still something.
+            template.push(0);
+        }
         RowLayout { key_words, var_words, seen_word, values: slots, template }
     }
 

@@ -131,11 +131,14 @@ impl Worker {
         }
         state.expected[delta.from] += 1;
         state.clock.advance(delta.from, delta.watermark);
-        if delta.held.take().is_some() {
+        let changed = delta.held.take().is_some();
+        if changed {
             state.owed.push(delta.from);
         }
         self.inbox.pop_front();
-        self.note_usage(state);
+        if changed {
+            self.note_usage(state);
+        }
         Ok(true)
     }
 

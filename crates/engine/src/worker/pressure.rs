@@ -36,7 +36,9 @@ impl Worker {
         let Some(fire) = &mut state.firing else { return Ok(true) };
         // Firing a small window takes next to nothing, and then its state is free.
         let small = fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64;
-        let waits = budget.output_full() || tight && !small;
+        // But rows that wait for their order must leave room.
+        let many_rows = budget.held(Kind::Output) > self.shared.settings.memory_bytes / 16;
+        let waits = budget.output_full() || tight && (!small || many_rows);
         if waits && self.shared.gather.fired() < state.frontier {
             return Ok(false);
         }

@@ -201,3 +201,27 @@ fn order_and_grouping_do_not_matter() {
     }
     assert!(narrow_seen && wide_seen, "both forms must have been tested");
 }
+
+/// Sums of more than 128 bits that lie a speck below a tie once they are divided: what lies below the top words
+/// must not count for more than it is.
+#[test]
+fn a_speck_does_not_carry_a_mean_over_a_tie() {
+    let mut random = Random(23);
+    for _ in 0..1_000 {
+        let mantissa = (random.next() >> 11 | 1 << 52) & !1;
+        let count = (random.next() >> 51 | 1 << 13) | 1;
+        // The tie above `mantissa / 4`, times the count, in eighths; the sum lies just above its floor.
+        let tie = (2 * u128::from(mantissa) + 1) * u128::from(count);
+        let floor = (tie >> 3) as i128;
+        // With its highest bit alone in a word.
+        let top = 127 - floor.leading_zeros() as i32;
+        let scale = -((top - wide::LOWEST) % 64);
+        let mut words = [0; wide::WIDE_WORDS];
+        wide::add(&mut words, floor, scale);
+        wide::add(&mut words, 1, scale - 200);
+        let (negative, magnitude, exponent) = wide::top_bits(&words);
+        let mean = rounding::quotient(negative, magnitude, exponent, count);
+        let expected = mantissa as f64 * 2f64.powi(scale - 2);
+        assert_eq!(mean, expected, "{mantissa} and {count}");
+    }
+}

@@ -52,8 +52,13 @@ pub(super) fn top_bits(words: &[u64]) -> (bool, u128, i32) {
         return (negative, magnitude[0].into(), LOWEST);
     }
     let value = u128::from(magnitude[top]) << 64 | u128::from(magnitude[top - 1]);
-    let sticky = magnitude[..top - 1].iter().any(|w| *w != 0);
-    (negative, value | u128::from(sticky), (top as i32 - 1) * 64 + LOWEST)
+    // All 128 bits are used, or what lies below might be mistaken for more than it is when a count divides.
+    let shift = value.leading_zeros();
+    let below = if top > 1 { u128::from(magnitude[top - 2]) << shift } else { 0 };
+    let value = value << shift | below >> 64;
+    let sticky = below as u64 != 0 || magnitude[..top - 1].iter().rev().skip(1).any(|w| *w != 0);
+    let exponent = (top as i32 - 1) * 64 + LOWEST - shift as i32;
+    (negative, value | u128::from(sticky), exponent)
 }
 
 /// Sign and absolute value of a wide number.
