@@ -321,7 +321,7 @@ impl Intake {
             let s = &mut state.splits[split];
             let pick = match only {
                 // The batch that holds the low watermark, or windows could not fire.
-                Only::Lowest => (0..s.ready.len()).min_by_key(|i| s.ready[*i].stamp),
+                Only::Lowest => Some(0),
                 _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
             };
             let batch = s.ready.remove(pick.unwrap_or(0))?;

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Date32Type, FieldRef, Int64Type, TimeUnit};
 use chrono::{Datelike, NaiveDate};
@@ -17,6 +16,8 @@ use datafusion_expr::{
     Coercion, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
+
+use super::strict::nulls_of_any;
 
 /// 1970-01-01, counted from the first day of year 1, which is 1.
 const EPOCH_FROM_YEAR_1: i64 = 719_163;
@@ -126,10 +127,7 @@ impl ScalarUDFImpl for DateBin {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
-        let mut known = None;
-        for arg in &args.args {
-            known = NullBuffer::union(known.as_ref(), arg.to_array(rows)?.logical_nulls().as_ref());
-        }
+        let known = nulls_of_any(&args.args, rows)?;
         let bins = self.0.invoke_with_args(args)?;
         let nulls = bins.to_array(rows)?.logical_null_count();
         if nulls > known.map_or(0, |known| known.null_count()) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanArray};
+use arrow::array::BooleanArray;
 use arrow::buffer::NullBuffer;
 use arrow::compute::nullif;
 use arrow::datatypes::DataType;
@@ -15,6 +15,15 @@ struct Strict(Arc<ScalarUDF>);
 /// The same function, but NULL where an argument is NULL.
 pub(super) fn null_if_any_null(function: Arc<ScalarUDF>) -> ScalarUDF {
     ScalarUDF::from(Strict(function))
+}
+
+/// The rows in which an argument is NULL.
+pub(super) fn nulls_of_any(args: &[ColumnarValue], rows: usize) -> DfResult<Option<NullBuffer>> {
+    let mut nulls = None;
+    for arg in args {
+        nulls = NullBuffer::union(nulls.as_ref(), arg.to_array(rows)?.logical_nulls().as_ref());
+    }
+    Ok(nulls)
 }
 
 impl ScalarUDFImpl for Strict {
@@ -39,11 +48,7 @@ impl ScalarUDFImpl for Strict {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let rows = args.number_rows;
-        let mut nulls: Option<NullBuffer> = None;
-        for argument in &args.args {
-            let argument = argument.to_array(rows)?;
-            nulls = NullBuffer::union(nulls.as_ref(), argument.logical_nulls().as_ref());
-        }
+        let nulls = nulls_of_any(&args.args, rows)?;
         let value = self.0.invoke_with_args(args)?.into_array(rows)?;
         let Some(nulls) = nulls else { return Ok(ColumnarValue::Array(value)) };
         let is_null = BooleanArray::new(!nulls.inner(), None);
