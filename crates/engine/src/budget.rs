@@ -44,6 +44,8 @@ pub(crate) struct Usage {
     pub(crate) keys: u64,
     /// Keys and values in the largest fragment.
     pub(crate) largest_fragment_bytes: u64,
+    /// Of the largest one that passes rows through.
+    pub(crate) largest_passed_bytes: u64,
 }
 
 /// State and how much of it was keys and values, at one moment.

@@ -43,6 +43,16 @@ pub(crate) struct Slices {
     opened: usize,
 }
 
+/// What of a slice is sealed for other leaders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SealSlice {
+    /// Everything: its epoch ends.
+    EndEpoch,
+    /// What has been passed through. The epoch goes on.
+    PassedThrough,
+    Nothing,
+}
+
 /// Windows of fewer keys each have their own index: they are small.
 const TAKE_OVER_KEYS_MIN: usize = 1 << 16;
 
@@ -182,20 +192,24 @@ impl Slices {
         update.fragment_rows
     }
 
-    /// Seals what is held for other leaders, of those slices that are `wanted` by their start: per leader,
-    /// its segments by slice. What is empty then is kept for what the slice has yet to get, unless memory is
-    /// `scarce`.
+    /// Seals what is held for other leaders: per leader, its segments by slice. `how` tells for each slice, by
+    /// its start. What is empty then is kept for what the slice has yet to get, unless memory is `scarce`.
     pub(crate) fn seal(
         &mut self,
-        wanted: impl Fn(i64) -> bool,
+        how: impl Fn(i64) -> SealSlice,
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        for (start, slice) in self.slices.iter_mut().filter(|(start, _)| wanted(**start)) {
+        for (start, slice) in &mut self.slices {
+            let how = how(*start);
             for (leader, place) in slice.fragments.iter_mut().enumerate() {
-                if let Some(fragment) = place.as_mut().filter(|f| f.rows() > 0) {
-                    deltas[leader].push((*start, fragment.seal()));
-                }
+                let Some(fragment) = place else { continue };
+                let sealed = match how {
+                    SealSlice::EndEpoch => fragment.seal(),
+                    SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.flush(),
+                    SealSlice::PassedThrough | SealSlice::Nothing => continue,
+                };
+                deltas[leader].extend(sealed.map(|segment| (*start, segment)));
                 // One that passes rows through has hardly anything but what it knows about its keys.
                 let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
                 if let Some(fragment) = place.take_if(goes) {
@@ -295,8 +309,11 @@ impl Slices {
                         growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
                 }
             }
-            let largest = fragments.map(|f| f.table().live_bytes() as u64).max().unwrap_or(0);
-            usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(largest);
+            for fragment in fragments {
+                let (live, passed) = (fragment.table().live_bytes(), fragment.passed_bytes());
+                usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(live as u64);
+                usage.largest_passed_bytes = usage.largest_passed_bytes.max(passed as u64);
+            }
         }
         usage
     }

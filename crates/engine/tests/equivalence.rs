@@ -183,7 +183,7 @@ fn segments_are_adopted() {
             workers,
             simulate: Some(seed),
             fragment_mode: FragmentMode::PassThrough,
-            fragment_bytes: 1 << 20,
+            fragment_bytes: 4 << 20,
             ..Settings::default()
         };
         let (stats, rows) = run(&query, &settings);

@@ -163,6 +163,34 @@ fn a_key_is_shipped_once_a_window_if_epochs_end_only_for_windows() {
     assert!(fragment_rows > 10 * shipped && shipped > WINDOWS * KEYS as u64, "{shipped}");
 }
 
+/// Rows that are passed through are shipped long before their window is complete, and before the epoch is over;
+/// what is aggregated stays.
+#[test]
+fn what_is_passed_through_does_not_wait_for_the_end_of_the_epoch() {
+    for mode in [FragmentMode::PassThrough, FragmentMode::Aggregate] {
+        let records: Vec<Record> =
+            (0..200_000).map(|i| Record { key: Some(i % 7_000), ..record(i / 500) }).collect();
+        let source = table(&[records], &mut Random::new(1), 700);
+        let settings = Settings {
+            workers: 2,
+            epoch_max_idle_ms: 3_600_000,
+            // A row has 120 bytes with what it refers to. Half of all keys are 420 kB in a fragment; half of all
+            // records are 12 MB, and the 16,384 rows that a leader may adopt are 2 MB.
+            fragment_bytes: 4_000_000,
+            fragment_mode: mode,
+            ..Settings::default()
+        };
+        let (stats, rows) = support::run(&query(source, Some(1_000_000), 0), &settings);
+        assert_eq!(rows.unwrap().len(), 7_000);
+        if mode == FragmentMode::Aggregate {
+            assert!(stats.segments_shipped <= 2, "{stats:?}");
+        } else {
+            // In parts of those 2 MB, and the batch that came last.
+            assert!(stats.segments_shipped >= 5, "{stats:?}");
+        }
+    }
+}
+
 /// Windows are fired about as fast as they come, however many there are and whoever is held up: a worker that
 /// is ahead of the others does not pile up state.
 #[test]

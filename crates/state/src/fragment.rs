@@ -4,19 +4,37 @@
 //! shrinks nothing, and the look-up is wasted: then rows are appended as they come and the leader
 //! does all the merging. A fragment finds out which by looking at how many of an epoch's rows are
 //! distinct: while it aggregates, it knows; while it passes rows through, it estimates it from those keys
-//! whose hashes fall into a sixteenth of their range.
+//! whose hashes fall into a small part of their range.
+//!
+//! Where to draw the line follows from what the two cost. To aggregate takes a look-up for every row, and
+//! for every distinct one what it takes to move a row to the leader: writing it, reading it, looking it up
+//! there and merging it. To pass through takes the latter for every row. With `L` for a look-up, `M` for
+//! moving apart from the leader's look-up and `d` for the share of distinct rows, aggregating costs
+//! `L + d(M + L)` and passing through `M + L`: they are equal where `d = M / (M + L)`.
 
 use std::sync::Arc;
 
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::ChunkPool;
-use crate::segment::Segment;
+use crate::segment::{ADOPT_ROWS_MIN, Segment};
 use crate::table::{Scratch, Table};
 use crate::value::Block;
 
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
+
+// What it costs to look a row up, in a near cache and far away, and to move one word of it: about
+// nanoseconds, as measured with both modes over 80,000 to a million keys.
+const LOOK_UP_NEAR: f64 = 2.0;
+const LOOK_UP_FAR: f64 = 6.0;
+const MOVE_WORD: f64 = 0.5;
+/// Moving a row whose values or keys may stand in an arena takes so many times as long.
+const MOVE_ARENA: f64 = 2.0;
+/// Up to this cost rows are cheap to move: four words.
+const CHEAP: f64 = 4.0 * MOVE_WORD;
+/// So many keys, with their index, are taken to fit a near cache.
+const NEAR_KEYS: usize = 1 << 16;
 
 /// How a fragment takes updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +51,8 @@ pub struct Fragment {
     table: Table,
     mode: Mode,
     fixed: bool,
+    /// What it costs to move a row to the leader, but for looking it up there.
+    move_cost: f64,
     /// No decision has been taken yet, so that a first impression has to do.
     fresh: bool,
     /// The mode has changed within this epoch.
@@ -47,7 +67,10 @@ pub struct Fragment {
 impl Fragment {
     /// An empty fragment that decides by itself, or keeps to `mode` if one is given.
     pub fn new(layout: Arc<RowLayout>, mode: Option<Mode>) -> Fragment {
+        let arena = if layout.uses_arena() { MOVE_ARENA } else { 1.0 };
+        let move_cost = MOVE_WORD * layout.row_words() as f64 * arena;
         Fragment {
+            move_cost,
             table: Table::new(layout),
             mode: mode.unwrap_or(Mode::Aggregate),
             fixed: mode.is_some(),
@@ -68,30 +91,44 @@ impl Fragment {
         let (seen, distinct) = (self.seen, self.distinct);
         match self.mode {
             // The share of distinct rows only falls as an epoch goes on, unless the keys change: before one
-            // has ended, only a large share counts.
-            Mode::Aggregate if self.fresh && distinct * 4 > seen * 3 => {
+            // has ended, only a large share counts, and only if it costs little to be wrong.
+            Mode::Aggregate if self.fresh && self.move_cost <= CHEAP && distinct * 4 > seen * 3 => {
                 self.switch(Mode::PassThrough);
             }
             // What has been passed through will not be found: in the middle of an epoch, only a small one.
-            Mode::PassThrough if distinct * 4 < seen => self.switch(Mode::Aggregate),
+            Mode::PassThrough if 2.0 * self.share() < self.break_even() => {
+                self.switch(Mode::Aggregate);
+            }
             _ => {}
         }
     }
 
-    /// Decides at the end of an epoch, or of several small ones. A look-up costs as much as appending and
-    /// merging two rows, or thereabouts.
+    /// Decides at the end of an epoch, or of several small ones.
     fn decide(&mut self) {
-        let (seen, distinct) = (self.seen, self.distinct);
+        let (share, break_even) = (self.share(), self.break_even());
+        // Near the line both cost about the same, and it is not worth changing.
+        let margin = 0.2 * break_even.min(1.0 - break_even);
         match self.mode {
             // After a change of mode this was half an epoch, which says little.
-            Mode::Aggregate if distinct * 16 > seen * 9 && !self.changed => {
+            Mode::Aggregate if share > break_even + margin && !self.changed => {
                 self.switch(Mode::PassThrough);
             }
-            Mode::PassThrough if distinct * 16 < seen * 7 => self.switch(Mode::Aggregate),
+            Mode::PassThrough if share < break_even - margin => self.switch(Mode::Aggregate),
             _ => {}
         }
         self.forget();
         self.fresh = false;
+    }
+
+    /// The share of distinct rows.
+    fn share(&self) -> f64 {
+        self.distinct as f64 / self.seen.max(1) as f64
+    }
+
+    /// The share of distinct rows at which both modes cost the same.
+    fn break_even(&self) -> f64 {
+        let look_up = if self.distinct <= NEAR_KEYS { LOOK_UP_NEAR } else { LOOK_UP_FAR };
+        self.move_cost / (self.move_cost + look_up)
     }
 
     fn switch(&mut self, mode: Mode) {
@@ -132,8 +169,9 @@ impl Fragment {
         block
     }
 
-    /// Seals what has changed since the last time; the fragment starts again from empty.
-    pub fn seal(&mut self) -> Segment {
+    /// Ends an epoch: seals what has changed since the last time, if anything has; the fragment starts again
+    /// from empty.
+    pub fn seal(&mut self) -> Option<Segment> {
         if !self.fixed && self.seen >= DECIDE_ROWS {
             self.decide();
         } else if self.changed && self.mode == Mode::Aggregate {
@@ -142,7 +180,19 @@ impl Fragment {
         }
         self.changed = false;
         self.sample.clear();
-        self.table.seal()
+        self.flush()
+    }
+
+    /// Seals what there is, if there is anything, without an end of the epoch: what is passed through
+    /// may go in parts.
+    pub fn flush(&mut self) -> Option<Segment> {
+        (self.rows() > 0).then(|| self.table.seal())
+    }
+
+    /// Bytes of rows that have been passed through, if they are so many that their leader may adopt them.
+    pub fn passed_bytes(&self) -> usize {
+        let passed = self.mode == Mode::PassThrough && self.rows() >= ADOPT_ROWS_MIN;
+        if passed { self.table.live_bytes() } else { 0 }
     }
 
     /// Rows since the last seal.
@@ -187,8 +237,8 @@ struct Sample {
 }
 
 /// One key in this many is sampled.
-const SAMPLED: u64 = 16;
-const SAMPLE_BITS: usize = 1 << 15;
+const SAMPLED: u64 = 32;
+const SAMPLE_BITS: usize = 1 << 16;
 
 impl Sample {
     /// Whether more keys would share bits too often.

@@ -11,6 +11,9 @@ use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log, RowId};
 use crate::table::{BLOCK_ROWS, Scratch, Table};
 use crate::value::Block;
 
+/// Segments of fewer rows are merged: adopting leaves a chunk unfinished each time.
+pub(crate) const ADOPT_ROWS_MIN: usize = 4 * CHUNK_ROWS;
+
 /// Sealed rows on their way to their leader: immutable, position-independent, without an index.
 #[derive(Debug)]
 pub struct Segment {
@@ -46,7 +49,7 @@ impl Table {
         pool: &mut ChunkPool,
         scratch: &mut Scratch,
     ) -> bool {
-        let adoptable = segment.rows >= 4 * CHUNK_ROWS && self.can_adopt(&segment);
+        let adoptable = segment.rows >= ADOPT_ROWS_MIN && self.can_adopt(&segment);
         let Segment { chunks, arena, .. } = segment;
         let mut adopted = false;
         for chunk in chunks {

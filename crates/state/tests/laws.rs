@@ -205,9 +205,14 @@ fn state_is_that_of_a_sequential_run() {
     assert!(adopted > 0 && merged > 0 && taken_over > 0 && grown > 0 && cleared > 0);
 }
 
+/// A row of two words, which is cheap to move.
+fn narrow() -> Arc<RowLayout> {
+    Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]))
+}
+
 #[test]
 fn fragments_find_out_whether_keys_repeat() {
-    let layout = layout(Shape::Word);
+    let layout = narrow();
     let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
     let mut scratch = Scratch::default();
     let mut fragment = Fragment::new(layout, None);
@@ -295,6 +300,52 @@ fn fragments_forget_a_change_of_mode_with_its_epoch() {
         fragment.seal();
         assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 3), "{after} rows");
     }
+}
+
+/// The same share of distinct rows is passed through where moving rows is cheap, and aggregated where it is not;
+/// and where look-ups are cheap because there are few keys, more is aggregated than where there are many.
+#[test]
+fn what_rows_and_look_ups_cost_decides_the_mode() {
+    let wide = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::SumFloat, false); 2]));
+    let mode_of = |layout: &Arc<RowLayout>, keys: u64, rows_per_key: u64| {
+        let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+        let fragment = &mut Fragment::new(layout.clone(), None);
+        for _ in 0..2 {
+            // Less than three in four are distinct from the first batch on.
+            (0..rows_per_key).for_each(|_| feed(fragment, 0..keys, pool));
+            fragment.seal();
+        }
+        fragment.mode()
+    };
+    assert_eq!(mode_of(&narrow(), 4_000, 2), Mode::PassThrough);
+    assert_eq!(mode_of(&wide, 4_000, 2), Mode::Aggregate);
+    assert_eq!(mode_of(&narrow(), 4_000, 4), Mode::Aggregate);
+    assert_eq!(mode_of(&narrow(), 100_000, 4), Mode::PassThrough);
+    assert_eq!(mode_of(&narrow(), 100_000, 40), Mode::Aggregate);
+}
+
+/// What is passed through goes in parts; whether its keys repeat is a question about the epoch.
+#[test]
+fn a_flush_does_not_end_the_epoch() {
+    let layout = narrow();
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let fragment = &mut Fragment::new(layout.clone(), None);
+    feed(fragment, 0..8_000, pool);
+    fragment.seal();
+    assert_eq!((fragment.mode(), fragment.passed_bytes()), (Mode::PassThrough, 0));
+    // Distinct within each part, and the same ones again.
+    let mut leader = Table::new(layout.clone());
+    for part in 0..6 {
+        feed(fragment, 0..20_000, pool);
+        if fragment.mode() == Mode::PassThrough {
+            assert_eq!(fragment.passed_bytes(), 20_000 * 16, "part {part}");
+        }
+        let segment = fragment.flush().expect("there are rows");
+        leader.merge(&segment, pool, &mut Scratch::default());
+        assert!(fragment.rows() == 0 && fragment.flush().is_none());
+    }
+    fragment.seal();
+    assert_eq!((fragment.mode(), leader.rows()), (Mode::Aggregate, 20_000));
 }
 
 #[test]

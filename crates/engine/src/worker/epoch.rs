@@ -9,6 +9,7 @@ use super::{Message, State, Worker};
 use crate::budget::{Held, Kind};
 use crate::error::{Error, Result};
 use crate::event_time::END;
+use crate::slices::SealSlice;
 
 /// The changes of one epoch for one leader.
 pub(crate) struct Delta {
@@ -29,7 +30,13 @@ pub(super) enum Seal {
     /// Windows that the watermark has passed. What later windows have so far would be shipped in two parts, and
     /// merged twice, for nothing: it stays until its own window is complete, or the epoch long enough.
     Complete,
+    /// Those, and what later windows have passed through: it gains nothing by waiting, and is merged while
+    /// it lies in a cache.
+    PassedThrough,
 }
+
+/// Rows that are passed through are shipped when a fragment has this part of what ends an epoch.
+const PASSED_SHARE: u64 = 4;
 
 impl Worker {
     /// Whether the epoch is over, and what is to be sealed then.
@@ -49,6 +56,9 @@ impl Worker {
         if changed {
             return Some(Seal::Everything);
         }
+        if state.usage.largest_passed_bytes >= self.shared.fragment_bytes().div_ceil(PASSED_SHARE) {
+            return Some(Seal::PassedThrough);
+        }
         // A window may fire.
         (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
     }
@@ -61,9 +71,14 @@ impl Worker {
         watermark: i64,
         seal: Seal,
     ) -> Result<()> {
-        let fires = |start| seal == Seal::Everything || self.shared.fires_at(start) <= watermark;
+        let how = |start| match seal {
+            Seal::Everything => SealSlice::EndEpoch,
+            _ if self.shared.fires_at(start) <= watermark => SealSlice::EndEpoch,
+            Seal::PassedThrough => SealSlice::PassedThrough,
+            Seal::Complete => SealSlice::Nothing,
+        };
         let mut shipped = 0;
-        let deltas = state.slices.seal(fires, self.shared.budget.tight());
+        let deltas = state.slices.seal(how, self.shared.budget.tight());
         for (leader, segments) in deltas.into_iter().enumerate() {
             if leader == self.id {
                 continue;
@@ -91,9 +106,12 @@ impl Worker {
         state.clock.advance(self.id, watermark);
         state.epoch += 1;
         state.announced = state.announced.max(watermark);
-        if seal == Seal::Everything || state.slices.fragment_rows() == 0 {
-            state.epoch_input_bytes = 0;
+        let nothing_left = seal == Seal::Everything || state.slices.fragment_rows() == 0;
+        if nothing_left {
             state.changed_at_us = None;
+        }
+        if nothing_left && seal != Seal::PassedThrough {
+            state.epoch_input_bytes = 0;
         }
         self.note_usage(state);
         Ok(())
