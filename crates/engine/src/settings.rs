@@ -13,7 +13,8 @@ pub struct Settings {
     pub epoch_bytes: u64,
     /// `epoch.max_idle_ms`: an epoch with changes ends after this long without input.
     pub epoch_max_idle_ms: u64,
-    /// `fragment.bytes`: bytes of rows in one fragment after which an epoch ends.
+    /// `fragment.bytes`: bytes of rows in one fragment after which an epoch ends. Rows that are passed through
+    /// are shipped when there is a quarter of that.
     pub fragment_bytes: u64,
     /// `fragment.mode`: whether fragments aggregate or pass rows through.
     pub fragment_mode: FragmentMode,
