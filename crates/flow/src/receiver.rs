@@ -90,7 +90,7 @@ pub struct Receiver<F: Fabric> {
 }
 
 /// So many credits are posted for one completion; a send queue has room for more.
-const CREDITS_PER_COMPLETION: u32 = 4;
+const CREDITS_PER_COMPLETION: u32 = 16;
 
 /// What a receiver found.
 pub enum Received<'a, F: Fabric> {
@@ -246,7 +246,7 @@ impl<F: Fabric> Receiver<F> {
         let mut looks = 0_u32;
         while !self.is_ready()? {
             looks = looks.wrapping_add(1);
-            std::hint::spin_loop();
+            self.side.pause();
             if !looks.is_multiple_of(32) {
                 continue;
             }

@@ -245,7 +245,7 @@ impl<F: Fabric> Sender<F> {
                 return self.side.unpark();
             }
             looks = looks.wrapping_add(1);
-            std::hint::spin_loop();
+            self.side.pause();
             if !looks.is_multiple_of(self.side.looks_per_poll(32)) {
                 continue;
             }
@@ -313,7 +313,7 @@ impl<F: Fabric> Sender<F> {
         let settings = &self.side.settings;
         let (offset, slot_bytes) = (self.position.offset, settings.slot_bytes);
         self.unsignalled += 1;
-        let signal = self.unsignalled >= settings.credit_batch();
+        let signal = self.unsignalled >= settings.signal_batch();
         let whole = bytes >= slot_bytes / 2;
         let footer_at = offset + settings.payload_bytes();
         let (from, length) = if whole { (offset, slot_bytes) } else { (footer_at, FOOTER_BYTES) };

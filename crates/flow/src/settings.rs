@@ -52,6 +52,7 @@ pub const SLOTS_MAX: usize = 1 << 12;
 /// Longest slot.
 pub const SLOT_BYTES_MAX: usize = 1 << 28;
 const SLOT_BYTES_MIN: usize = 64;
+const SIGNAL_BATCH_MIN: u64 = 16;
 
 impl Settings {
     /// Bytes of payload that a slot has room for.
@@ -71,6 +72,13 @@ impl Settings {
         (self.slots as u64 / 2).max(1)
     }
 
+    /// Slots after which a write is signalled, to free the send queue's entries: an acknowledgement is
+    /// a message of its own over TCP.
+    #[inline]
+    pub(crate) fn signal_batch(&self) -> u64 {
+        (self.slots as u64 / 2).max(SIGNAL_BATCH_MIN)
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if !(1..=SLOTS_MAX).contains(&self.slots) {
             let what = "slots have to be 1 to 4096";
@@ -85,14 +93,14 @@ impl Settings {
     }
 
     /// Send queue: every slot may take two writes, and its entries are free only when a later signalled
-    /// one has been polled, which is every half ring: 2c + c. Raising and lowering the flag of a
-    /// sleeper and asking for the peer's count, one of each in flight and one unpolled: 8.
+    /// one has been polled, of which there is one per signal batch b: 2c + 2b. Raising and lowering the
+    /// flag of a sleeper and asking for the peer's count, one of each in flight and one unpolled: 8.
     /// Receive queue: an immediate value per slot or credit under way, c, and as many that arrived
     /// while we were slow to poll.
     #[inline]
     pub(crate) fn queue_sizes(&self) -> QueueSizes {
         let slots = self.slots as u32;
-        QueueSizes { send: 3 * slots + 8, receive: 2 * slots + 2 }
+        QueueSizes { send: 2 * (slots + self.signal_batch() as u32) + 8, receive: 2 * slots + 2 }
     }
 
     /// Completion queue: everything posted may fail at once.

@@ -375,6 +375,17 @@ impl<F: Fabric> Side<F> {
         if self.fabric.limits().progress_by_polling { 1 } else { usual }
     }
 
+    /// Between two looks. Where polling does the card's work other threads go first: with fewer cores
+    /// than threads the peer's may be among them.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        if self.fabric.limits().progress_by_polling {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
     pub(crate) fn now(&self) -> Duration {
         self.fabric.now()
     }
