@@ -1,5 +1,7 @@
 //! From exact numbers to doubles, rounding once, to nearest even.
 
+use super::wide::LOWEST;
+
 /// The mean of `count` (at least one) integers with this sum, rounded once.
 pub fn mean_of_integers(sum: i128, count: u64) -> f64 {
     quotient(sum < 0, sum.unsigned_abs(), 0, count)
@@ -18,9 +20,32 @@ pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u6
     let divisor = u128::from(count << count_shift);
     let (quotient, rest) = ((dividend >> 1) / divisor, (dividend >> 1) % divisor);
     let inexact = rest != 0 || dividend & 1 != 0;
-    let rounded = (quotient as u64 | u64::from(inexact)) as f64;
-    let mean = times_power_of_two(rounded, exponent + 1 - shift as i32 + count_shift as i32);
+    let quotient = quotient as u64 | u64::from(inexact);
+    let exponent = exponent + 1 - shift as i32 + count_shift as i32;
+    let highest_bit = 63 - quotient.leading_zeros() as i32 + exponent;
+    let mean = if highest_bit < f64::MIN_EXP - 1 {
+        subnormal(quotient, exponent)
+    } else {
+        times_power_of_two(quotient as f64, exponent)
+    };
     if negative { -mean } else { mean }
+}
+
+/// `value * 2^exponent`, less than the least normal number: it has fewer than 53 bits, so it is rounded where
+/// its last bit stands.
+#[cold]
+fn subnormal(value: u64, exponent: i32) -> f64 {
+    let dropped = LOWEST - exponent;
+    if dropped <= 0 {
+        return f64::from_bits(value << -dropped);
+    }
+    // All of 64 bits and the place of a half above them are dropped at the most.
+    let dropped = dropped.min(65);
+    let (kept, half) = (u128::from(value) >> dropped, 1u128 << (dropped - 1));
+    let rest = u128::from(value) & (2 * half - 1);
+    let up = rest > half || rest == half && kept & 1 == 1;
+    // Whole units of the least number are the bits of a double, also where they reach the normal ones.
+    f64::from_bits(kept as u64 + u64::from(up))
 }
 
 /// `value * 2^exponent`, exact where the result is a normal number (or `value` is short enough).

@@ -225,3 +225,51 @@ fn a_speck_does_not_carry_a_mean_over_a_tie() {
         assert_eq!(mean, expected, "{mantissa} and {count}");
     }
 }
+
+/// Of means below the least normal number, too, no double is nearer: in units of the least double, which all of
+/// these are whole numbers of, the distance is half a unit at most, and then the last bit is even.
+#[test]
+fn subnormal_means_are_rounded_once() {
+    let mut random = Random(41);
+    let least_normal = f64::MIN_POSITIVE.to_bits() as i128;
+    let (mut ties, mut twice, mut to_normal) = (0, 0, 0);
+    for round in 0..50_000 {
+        // The quotient is near a half, or anywhere; it has up to 52 bits before the point.
+        let whole = (random.next() >> (12 + random.next() % 52)) as i128;
+        let whole = if round % 64 == 0 { least_normal - 1 } else { whole };
+        let count = 1 + (random.next() >> (10 + random.next() % 54)) as i128;
+        let near = (count / 2 + (random.next() % 3) as i128 - 1).clamp(0, count - 1);
+        let rest = if round % 2 == 0 { near } else { random.next() as i128 % count };
+        let sum = whole * count + rest;
+        let mean = rounding::quotient(false, sum as u128, wide::LOWEST, count as u64);
+        assert_eq!(rounding::quotient(true, sum as u128, wide::LOWEST, count as u64), -mean);
+        let units = mean.to_bits() as i128;
+        let distance = (sum - units * count).abs();
+        assert!(2 * distance <= count, "{sum} / {count} = {mean:e}");
+        assert!(2 * distance < count || units % 2 == 0, "{sum} / {count} = {mean:e}");
+        ties += u32::from(2 * distance == count);
+        to_normal += u32::from(whole < least_normal && units == least_normal);
+        // To 53 bits first: what that gets wrong is what this is about.
+        let first = ((sum << 60) / count) | i128::from((sum << 60) % count != 0);
+        twice += u32::from(times_power_of_two(first as f64, wide::LOWEST - 60) != mean);
+    }
+    assert!(ties > 100 && twice > 100 && to_normal > 100, "{ties}, {twice}, {to_normal}");
+}
+
+/// The sum of such doubles, divided by how many they are.
+#[test]
+fn the_mean_of_subnormal_numbers_is_rounded_once() {
+    let mut random = Random(43);
+    for _ in 0..2_000 {
+        let (mut sum, mut arena, mut units) = (EMPTY, Arena::default(), 0i128);
+        let count = 1 + random.next() % 40;
+        for _ in 0..count {
+            let bits = random.next() >> (12 + random.next() % 52);
+            add(&mut sum, &mut arena, f64::from_bits(bits));
+            units += i128::from(bits);
+        }
+        let mean = mean(sum, &arena, count).to_bits() as i128;
+        let (distance, count) = ((units - mean * i128::from(count)).abs(), i128::from(count));
+        assert!(2 * distance < count || 2 * distance == count && mean % 2 == 0);
+    }
+}
