@@ -164,6 +164,20 @@ def test_explain_shows_plan_pipelines_and_state(script):
         assert word in text, text
 
 
+@pytest.mark.parametrize("explain", [True, False])
+def test_control_characters_are_escaped_in_what_explain_prints(script, explain):
+    script.data("events.csv", ROWS)
+    query = ("SELECT k AS \"name\033[31m\", COUNT(*) FILTER (WHERE k < 3 OR 'text\u202e' = CAST(k AS STRING)) AS n "
+             "FROM events WHERE CAST(k AS STRING) <> 'bell\a' GROUP BY k;")
+    path = script.write(events() + ("" if explain else "EXPLAIN ") + query)
+    result = harness.run("explain" if explain else "run", path, stats=False)
+    assert result.code == 0, result.stderr
+    text = result.stdout.decode()
+    for shown in (r"name\u{1b}[31m", r"text\u{202e}", r"bell\u{7}"):
+        assert shown in text, text
+    assert not re.search("[^\n -~]", text), text
+
+
 def test_explain_runs_nothing(script):
     result = harness.run("explain", script.write(generated() + WINDOW), stats=False, timeout=30)
     assert result.code == 0, result.stderr

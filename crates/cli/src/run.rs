@@ -192,7 +192,7 @@ pub(crate) fn run(
         apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
-            Executed::Explained(text) => print(&text)?,
+            Executed::Explained(text) => print(&harmless(&text))?,
             Executed::Query(query, sink) => {
                 let sink = sink.unwrap_or_else(|| text_sink(format));
                 let job = Job::new(&query, session.settings(), sink)
@@ -309,7 +309,7 @@ pub(crate) fn explain(script: &Script, settings: &SettingArguments) -> Result<()
     let (mut session, statements) = open(script, settings)?;
     for statement in &statements {
         if let Some(text) = session.explain(statement).map_err(failed)? {
-            print(&text)?;
+            print(&harmless(&text))?;
         }
     }
     Ok(())
