@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::inputs::{Input, Values};
 use crate::keys::{VarColumn, range_of};
-use crate::plan::{AggregateCall, AggregateFunction};
+use crate::plan::{AggregateCall, AggregateFunction, NULLABLE_VALUES_MAX};
 
 /// One mergeable value with what feeds it.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub(crate) struct Value {
 }
 
 /// The aggregate calls of one operator, laid out as values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Aggregates {
     calls: Vec<AggregateCall>,
     /// Per call: its value, and for AVG the count that goes with the sum.
@@ -48,38 +48,48 @@ pub(crate) struct Aggregates {
 impl Aggregates {
     /// `empty_group`: whether a group may exist without any record (a global aggregate over nothing).
     pub(crate) fn new(calls: &[AggregateCall], empty_group: bool) -> Result<Aggregates> {
-        let mut values: Vec<Value> = Vec::new();
-        let mut parts = Vec::new();
+        let mut aggregates = Aggregates::default();
         for call in calls {
-            let mut intern = |kind: ValueKind| {
-                let value = Value::new(kind, call, empty_group);
-                values.iter().position(|v| v.same_as(&value)).unwrap_or_else(|| {
-                    values.push(value);
-                    values.len() - 1
-                })
-            };
-            parts.push(match call.function {
-                AggregateFunction::Count => (intern(ValueKind::Count), None),
-                AggregateFunction::Avg => (intern(sum_kind(call)?), Some(intern(ValueKind::Count))),
-                AggregateFunction::Sum => (intern(sum_kind(call)?), None),
-                AggregateFunction::Min | AggregateFunction::Max => {
-                    (intern(extreme_kind(call)?), None)
-                }
-            });
-            // The state has a bit for each.
-            if values.iter().filter(|v| v.optional).count() > 64 {
-                return Err(Error::Evaluation {
-                    expression: call.name.clone(),
-                    message:
-                        "the query has too many aggregates that can be NULL: 64 are possible, \
-                              of which AVG takes two"
-                            .into(),
-                    frame: call.frame.clone(),
-                    help: "split the query in two".into(),
-                });
-            }
+            aggregates.add(call, empty_group)?;
         }
-        Ok(Aggregates { calls: calls.to_vec(), parts, values })
+        if aggregates.has_bits() {
+            return Ok(aggregates);
+        }
+        // The planner refuses it, with the place.
+        Err(Error::Internal("more values that can be NULL than the state has bits for".into()))
+    }
+
+    /// The first call for which the state has no bit left.
+    pub(crate) fn first_without_bit(calls: &[AggregateCall], empty_group: bool) -> Option<usize> {
+        let mut aggregates = Aggregates::default();
+        calls
+            .iter()
+            .position(|call| aggregates.add(call, empty_group).is_ok() && !aggregates.has_bits())
+    }
+
+    fn add(&mut self, call: &AggregateCall, empty_group: bool) -> Result<()> {
+        let values = &mut self.values;
+        let mut intern = |kind: ValueKind| {
+            let value = Value::new(kind, call, empty_group);
+            values.iter().position(|v| v.same_as(&value)).unwrap_or_else(|| {
+                values.push(value);
+                values.len() - 1
+            })
+        };
+        let parts = match call.function {
+            AggregateFunction::Count => (intern(ValueKind::Count), None),
+            AggregateFunction::Avg => (intern(sum_kind(call)?), Some(intern(ValueKind::Count))),
+            AggregateFunction::Sum => (intern(sum_kind(call)?), None),
+            AggregateFunction::Min | AggregateFunction::Max => (intern(extreme_kind(call)?), None),
+        };
+        self.parts.push(parts);
+        self.calls.push(call.clone());
+        Ok(())
+    }
+
+    /// Whether each value that can be NULL has a bit in the state.
+    fn has_bits(&self) -> bool {
+        self.values.iter().filter(|v| v.optional).count() <= NULLABLE_VALUES_MAX
     }
 
     /// What [`RowLayout::new`] needs to know.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
+use crate::aggregates::Aggregates;
 use crate::expr::Expr;
 use crate::table::Table;
 
@@ -88,6 +89,22 @@ pub struct Aggregate {
     pub having: Option<Expr>,
     /// Output columns, over `fired`.
     pub project: Vec<Expr>,
+}
+
+/// Values of aggregates that can be NULL: the state of a key has a bit for each. Calls share values, and AVG has
+/// two.
+pub const NULLABLE_VALUES_MAX: usize = 64;
+
+impl Aggregate {
+    /// The first of [`Aggregate::aggregates`] that goes beyond [`NULLABLE_VALUES_MAX`]. No job runs such a plan.
+    pub fn first_without_bit(&self) -> Option<usize> {
+        Aggregates::first_without_bit(&self.aggregates, self.has_empty_group())
+    }
+
+    /// Whether there is a group without any record: over nothing, a global aggregate has a row.
+    pub(crate) fn has_empty_group(&self) -> bool {
+        self.keys.is_empty() && self.window.is_none()
+    }
 }
 
 /// `TUMBLE(TABLE t, DESCRIPTOR(ts), size [, offset])`: windows `[k·size + offset, (k+1)·size + offset)`.

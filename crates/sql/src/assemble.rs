@@ -149,6 +149,10 @@ impl Assembler<'_> {
             aggregates,
             fired: Arc::new(fired.as_arrow().clone()),
         };
+        if let Some(call) = body.first_without_bit() {
+            let place = grouped.aggregates[call].place.as_ref();
+            return Err(too_many_nullable().at(place.map(|place| place.span)));
+        }
         Ok((Body::Aggregate(body), output_schema(&stage.columns, &fired, names)?))
     }
 
@@ -287,6 +291,13 @@ impl Assembler<'_> {
         }
         Ok(Input { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
     }
+}
+
+fn too_many_nullable() -> SqlError {
+    let max = plan::NULLABLE_VALUES_MAX;
+    let message = "the query has too many aggregates that can be NULL";
+    SqlError::unsupported(format!("{message}: {max} are possible, of which AVG takes two"))
+        .help("split the query in two")
 }
 
 fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {
