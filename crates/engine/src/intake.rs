@@ -486,3 +486,6 @@ enum Read {
     Pending(Option<i64>),
     Ended,
 }
+
+#[cfg(test)]
+mod tests;

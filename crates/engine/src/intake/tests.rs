@@ -1,0 +1,132 @@
+//! What holds the low watermark back, seen from outside.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
+use arrow::datatypes::SchemaRef;
+
+use super::*;
+use crate::plan::{Body, EventTime, Query, Watermark};
+use crate::table::{Chunk, OpenOptions, Table};
+
+const IDLE_US: i64 = 100;
+
+/// A clock that is set by hand; no chance.
+#[derive(Debug, Default)]
+struct Clock(AtomicI64);
+
+impl Env for Clock {
+    fn now_us(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+    fn wait(&self, _: usize, _: Option<i64>) {}
+    fn wake(&self, _: usize) {}
+    fn choose(&self, _: u64) -> Option<u64> {
+        None
+    }
+    fn pass_time(&self, until_us: i64) {
+        self.0.store(until_us, Relaxed);
+    }
+}
+
+/// Splits of records with these event times, each a chunk of its own that is there from its moment on.
+#[derive(Debug, Clone)]
+struct Timed(Vec<VecDeque<(i64, i64)>>);
+
+struct TimedSplit(VecDeque<(i64, i64)>);
+
+impl Table for Timed {
+    fn schema(&self) -> SchemaRef {
+        batch(0).schema()
+    }
+    fn bounded(&self) -> bool {
+        false
+    }
+    fn open(&self, _: &[usize], _: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let split = |chunks: &VecDeque<_>| Box::new(TimedSplit(chunks.clone())) as Box<dyn Split>;
+        Ok(self.0.iter().map(split).collect())
+    }
+    fn describe(&self, _: &[usize]) -> String {
+        "timed".into()
+    }
+}
+
+impl Split for TimedSplit {
+    fn name(&self) -> &str {
+        "timed"
+    }
+    fn poll_next(&mut self, now_us: i64, _: &Waker) -> Result<SplitPoll> {
+        if self.0.front().is_none_or(|(moment, _)| *moment > now_us) {
+            return Ok(SplitPoll::Pending { retry_at_us: None });
+        }
+        let chunk = self.0.pop_front().map(|(_, time)| Box::new(batch(time)) as Box<dyn Chunk>);
+        Ok(chunk.map_or(SplitPoll::Ended, SplitPoll::Chunk))
+    }
+}
+
+fn batch(time: i64) -> RecordBatch {
+    let column: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![time]));
+    RecordBatch::try_from_iter([("ts", column)]).expect("one column")
+}
+
+/// As many workers as splits, windows of 100 µs.
+fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
+    let workers = table.0.len();
+    let options = OpenOptions { batch_rows: 1, start_time_us: 0, workers };
+    let splits = table.open(&[0], &options).expect("it opens");
+    let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
+    let schema = table.schema();
+    let query = Query {
+        source: Arc::new(table),
+        projection: vec![0],
+        derived: vec![],
+        input: schema.clone(),
+        event_time: Some(EventTime { column: 0, watermark, idle_timeout_us }),
+        filter: None,
+        body: Body::Stateless { project: vec![], limit: None, offset: 0 },
+        output: schema,
+    };
+    let preparer = Preparer::new(&query, None, None);
+    let window = Some((Tumble { size_us: 100, offset_us: 0 }, 0));
+    let budget = Arc::new(Budget::new(1 << 30, workers, String::new(), 1));
+    Intake::new(splits, preparer, clock.clone(), workers, idle_timeout_us, window, budget)
+}
+
+/// The next batch, which must be there.
+fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
+    match intake.take(worker, Only::Any).expect("nothing fails") {
+        Taken::Batch(batch) => batch,
+        _ => panic!("no batch for worker {worker}"),
+    }
+}
+
+/// A split may count as idle while its last batch is away with a worker. If that puts it back, it holds the
+/// low watermark again: else windows would fire without the batch.
+#[test]
+fn a_batch_that_is_put_back_holds_the_low_watermark() {
+    let clock = Arc::new(Clock::default());
+    let quiet = VecDeque::from([(0, 10), (0, 20)]);
+    let busy = VecDeque::from([(0, 500), (IDLE_US + 50, 600)]);
+    let intake = intake(Timed(vec![quiet, busy]), &clock);
+    assert_eq!(take(&intake, 0).split, 0);
+    intake.finish(0);
+    let away = take(&intake, 0);
+    assert_eq!((away.split, away.stamp, away.after), (0, 10, 20));
+    assert_eq!(take(&intake, 1).split, 1);
+    assert_eq!(intake.finish(1), 10);
+    // Neither split has anything, and only the other one gets something in time.
+    assert!(matches!(intake.take(1, Only::Any), Ok(Taken::Wait { .. })));
+    clock.pass_time(IDLE_US + 50);
+    assert_eq!(take(&intake, 1).split, 1);
+    assert_eq!(intake.finish(1), 10);
+    assert!(intake.lock().splits[0].idle, "the case that this is about");
+
+    intake.put_back(0, away);
+    for worker in [0, 1] {
+        assert_eq!(intake.finish(worker), 10, "worker {worker}");
+    }
+    let again = take(&intake, 1);
+    assert_eq!((again.split, again.stamp, again.after), (0, 10, 20));
+    // Now the split is idle indeed, and the other one alone counts.
+    assert_eq!(intake.finish(1), 600);
+}
