@@ -3,6 +3,7 @@
 //! A record is late if its window has fired by the watermark just before the record, so the answer
 //! depends on the order of records, but not on how they are cut into batches.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::event_time::Running;
@@ -45,6 +46,8 @@ struct Assigner<'a> {
     times: &'a BatchTimes,
     running: Running,
     by_slice: &'a mut BySlice,
+    /// Where each window stands in `by_slice`.
+    places: BTreeMap<i64, usize>,
     dropped: Dropped,
     /// The window of the record before, and its place in `by_slice`: neighbours mostly share theirs.
     slice: usize,
@@ -65,8 +68,19 @@ pub(crate) fn assign(
     by_slice.clear();
     let running = times.running(stamp);
     let (dropped, slice, start, end) = (Dropped::default(), usize::MAX, 0, i64::MIN);
-    let mut assigner =
-        Assigner { window, lateness_us, times, running, by_slice, dropped, slice, start, end };
+    let places = BTreeMap::new();
+    let mut assigner = Assigner {
+        window,
+        lateness_us,
+        times,
+        running,
+        by_slice,
+        places,
+        dropped,
+        slice,
+        start,
+        end,
+    };
     let (mut rest, records) = (selected, times.times.len());
     for first in (0..records).step_by(BLOCK_RECORDS) {
         let block = first..(first + BLOCK_RECORDS).min(records);
@@ -138,11 +152,11 @@ impl Assigner<'_> {
     /// The records of the present window.
     fn rows(&mut self) -> &mut Vec<u32> {
         if self.slice == usize::MAX {
-            let known = self.by_slice.iter().position(|(start, _)| *start == self.start);
-            self.slice = known.unwrap_or_else(|| {
-                self.by_slice.push((self.start, Vec::new()));
-                self.by_slice.len() - 1
-            });
+            let (start, next) = (self.start, self.by_slice.len());
+            self.slice = *self.places.entry(start).or_insert(next);
+            if self.slice == next {
+                self.by_slice.push((start, Vec::new()));
+            }
         }
         &mut self.by_slice[self.slice].1
     }
@@ -150,7 +164,6 @@ impl Assigner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use arrow::array::{RecordBatch, TimestampMicrosecondArray};

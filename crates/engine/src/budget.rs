@@ -246,6 +246,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Bytes that it counts.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
     /// Counts `bytes` from now on instead.
     pub(crate) fn resize(&mut self, bytes: usize) {
         let counter = self.budget.counter(self.kind);

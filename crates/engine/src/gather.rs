@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use crate::budget::{Budget, Kind, batch_bytes};
 use crate::error::Result;
 use crate::event_time::BEGINNING;
-use crate::order::{Merge, Run, sorted};
+use crate::order::{Merge, Order, Run};
 use crate::sink::{RowOrder, Sink};
 
 /// Collects result rows.
@@ -23,6 +23,8 @@ pub(crate) struct Gather {
     sink: Arc<dyn Sink>,
     schema: SchemaRef,
     ordered: bool,
+    /// Of rows within a window, when the first is there.
+    order: OnceLock<Order>,
     /// How long after its end a window fires (size and lateness), from its start.
     fires_after_us: i64,
     state: Mutex<State>,
@@ -58,6 +60,7 @@ impl Gather {
             sink,
             schema,
             ordered,
+            order: OnceLock::new(),
             fires_after_us,
             state: Mutex::new(State {
                 windows: BTreeMap::new(),
@@ -93,6 +96,14 @@ impl Gather {
         self.sink.write(worker, rows, flush)
     }
 
+    fn order(&self) -> Result<&Order> {
+        if let Some(order) = self.order.get() {
+            return Ok(order);
+        }
+        let order = Order::new(&self.schema)?;
+        Ok(self.order.get_or_init(|| order))
+    }
+
     fn held(&self, rows: RecordBatch) -> Run {
         let held = self.budget.hold(Kind::Output, batch_bytes(&rows));
         Run { rows, held }
@@ -112,7 +123,7 @@ impl Gather {
         last: bool,
     ) -> Result<()> {
         if self.ordered {
-            let run = self.held(sorted(&self.schema, rows)?);
+            let run = self.held(self.order()?.sorted(rows)?);
             let mut state = self.lock();
             let runs = state.windows.entry(start).or_default();
             if run.rows.num_rows() > 0 {
@@ -149,7 +160,12 @@ impl Gather {
     }
 
     fn write_merged(&self, worker: usize, runs: Vec<Run>) -> Result<()> {
-        let mut merge = Merge::new(&self.schema, runs)?;
+        if let [run] = &runs[..]
+            && run.is_one_block()
+        {
+            return self.write(worker, &run.rows, true);
+        }
+        let mut merge = Merge::new(self.order()?, runs)?;
         while let Some((rows, last)) = merge.next()? {
             self.write(worker, &rows, last)?;
         }

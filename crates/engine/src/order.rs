@@ -30,29 +30,46 @@ pub(crate) struct Run {
     pub(crate) held: Held,
 }
 
-/// Makes rows comparable as bytes.
-fn converter(schema: &SchemaRef) -> Result<RowConverter> {
-    let options = SortOptions { descending: false, nulls_first: false };
-    let field = |f: &arrow::datatypes::FieldRef| {
-        SortField::new_with_options(f.data_type().clone(), options)
-    };
-    Ok(RowConverter::new(schema.fields().iter().map(field).collect())?)
+impl Run {
+    /// Whether merging it with nothing else yields its own rows as a single block. Says no where it is not
+    /// plain from its bytes.
+    pub(crate) fn is_one_block(&self) -> bool {
+        // More than a value takes in comparable form, besides twice its own bytes.
+        const VALUE_BYTES: usize = 16;
+        let (rows, columns) = (self.rows.num_rows(), self.rows.num_columns());
+        let bytes = rows * columns * VALUE_BYTES + 4 * self.held.bytes();
+        (1..=BLOCK_ROWS).contains(&rows) && columns > 0 && bytes <= BLOCK_BYTES
+    }
 }
 
-/// Sorts the rows of a batch.
-pub(crate) fn sorted(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch> {
-    if batch.num_columns() == 0 || batch.num_rows() < 2 {
-        return Ok(batch);
+/// The order of rows with certain columns: makes them comparable as bytes.
+#[derive(Debug)]
+pub(crate) struct Order(RowConverter);
+
+impl Order {
+    pub(crate) fn new(schema: &SchemaRef) -> Result<Order> {
+        let options = SortOptions { descending: false, nulls_first: false };
+        let field = |f: &arrow::datatypes::FieldRef| {
+            SortField::new_with_options(f.data_type().clone(), options)
+        };
+        Ok(Order(RowConverter::new(schema.fields().iter().map(field).collect())?))
     }
-    let rows = converter(schema)?.convert_columns(batch.columns())?;
-    let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
-    order.sort_unstable_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
-    Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
+
+    /// Sorts the rows of a batch.
+    pub(crate) fn sorted(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        if batch.num_columns() == 0 || batch.num_rows() < 2 {
+            return Ok(batch);
+        }
+        let rows = self.0.convert_columns(batch.columns())?;
+        let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
+        order.sort_unstable_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
+        Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
+    }
 }
 
 /// Rows of sorted runs in one order, block by block.
-pub(crate) struct Merge {
-    converter: RowConverter,
+pub(crate) struct Merge<'a> {
+    converter: &'a RowConverter,
     runs: Vec<Cursor>,
     /// The next row of each run that has any left.
     heap: BinaryHeap<Reverse<(Box<[u8]>, usize)>>,
@@ -88,18 +105,18 @@ impl Cursor {
     }
 }
 
-impl Merge {
-    /// Runs with the columns of `schema`, each sorted by [`sorted`].
-    pub(crate) fn new(schema: &SchemaRef, runs: Vec<Run>) -> Result<Merge> {
+impl Merge<'_> {
+    /// Runs, each sorted by [`Order::sorted`].
+    pub(crate) fn new(order: &Order, runs: Vec<Run>) -> Result<Merge<'_>> {
         let mut merge = Merge {
-            converter: converter(schema)?,
+            converter: &order.0,
             ahead_rows: (AHEAD_ROWS / runs.len().max(1)).max(4),
             heap: BinaryHeap::with_capacity(runs.len()),
             runs: Vec::with_capacity(runs.len()),
         };
         for run in runs {
             let mut cursor = Cursor { run, at: 0, ahead: Vec::new().into_iter(), ahead_to: 0 };
-            if let Some(row) = cursor.next(&merge.converter, merge.ahead_rows)? {
+            if let Some(row) = cursor.next(merge.converter, merge.ahead_rows)? {
                 merge.heap.push(Reverse((row, merge.runs.len())));
                 merge.runs.push(cursor);
             }
@@ -119,7 +136,7 @@ impl Merge {
             let cursor = &mut self.runs[run];
             picks.push((run, cursor.at));
             cursor.at += 1;
-            match cursor.next(&self.converter, self.ahead_rows)? {
+            match cursor.next(self.converter, self.ahead_rows)? {
                 Some(row) => top.0.0 = row,
                 None => drop(PeekMut::pop(top)),
             }
@@ -160,6 +177,7 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % bound
         };
+        let mut single = 0;
         for runs in [0, 1, 2, 7, 300] {
             let budget = Arc::new(Budget::new(1 << 30, 1, String::new(), 1));
             let (mut sorted_runs, mut expected) = (Vec::new(), Vec::new());
@@ -180,14 +198,25 @@ mod tests {
                 .unwrap();
                 schema = Some(batch.schema());
                 expected.extend(plain(&batch));
-                let rows = sorted(&batch.schema(), batch).unwrap();
+                let rows = Order::new(&batch.schema()).unwrap().sorted(batch).unwrap();
                 let held = budget.hold(Kind::Output, rows.get_array_memory_size());
                 sorted_runs.push(Run { rows, held });
             }
             expected.sort();
             let Some(schema) = schema else { continue };
+            let order = Order::new(&schema).unwrap();
+            for run in &sorted_runs {
+                // What is said to be one block is, as it stands.
+                let held = budget.hold(Kind::Output, batch_bytes(&run.rows));
+                let alone = Run { rows: run.rows.clone(), held };
+                if alone.is_one_block() {
+                    single += 1;
+                    let block = Merge::new(&order, vec![alone]).unwrap().next().unwrap();
+                    assert_eq!(block, Some((run.rows.clone(), true)));
+                }
+            }
             let run_bytes: usize = sorted_runs.iter().map(|run| batch_bytes(&run.rows)).sum();
-            let mut merge = Merge::new(&schema, sorted_runs).unwrap();
+            let mut merge = Merge::new(&order, sorted_runs).unwrap();
             // Rows that are looked at ahead count beside those of the runs.
             assert!(expected.is_empty() || budget.held(Kind::Output) > run_bytes as u64);
             let (mut merged, mut ended) = (Vec::new(), expected.is_empty());
@@ -200,5 +229,6 @@ mod tests {
             drop(merge);
             assert_eq!(budget.held(Kind::Output), 0);
         }
+        assert!(single > 100, "{single} runs of one block");
     }
 }

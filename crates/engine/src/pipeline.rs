@@ -41,8 +41,8 @@ pub(crate) struct Grouping {
 /// Rows of a batch that update one slice.
 #[derive(Debug)]
 pub(crate) struct Selected<'a> {
-    pub(crate) keys: Vec<ArrayRef>,
-    pub(crate) arguments: Vec<Input>,
+    pub(crate) keys: &'a [ArrayRef],
+    pub(crate) arguments: &'a [Input],
     /// Positions in `keys` and `arguments`.
     pub(crate) rows: &'a [u32],
 }
@@ -57,8 +57,7 @@ pub(crate) struct Buffers {
 impl Grouping {
     pub(crate) fn new(query: &Query, aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
         let codec = KeyCodec::new(&aggregate.keys)?;
-        let empty_group = aggregate.keys.is_empty() && aggregate.window.is_none();
-        let aggregates = Aggregates::new(&aggregate.aggregates, empty_group)?;
+        let aggregates = Aggregates::new(&aggregate.aggregates, aggregate.has_empty_group())?;
         let layout =
             Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
         let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
@@ -90,7 +89,9 @@ impl Grouping {
         };
         select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
         if let Some(start) = self.single_slice(batch) {
-            let fragment_rows = self.update(start, records, &buffers.rows, slices)?;
+            let mut slice = [(start, std::mem::take(&mut buffers.rows))];
+            let fragment_rows = self.update(records, &mut slice, slices)?;
+            [(_, buffers.rows)] = slice;
             return Ok((Dropped::default(), fragment_rows));
         }
         let (Some(window), Some(times)) = (&self.window, &batch.prepared.times) else {
@@ -98,11 +99,7 @@ impl Grouping {
         };
         let (selected, by_slice) = (&buffers.rows, &mut buffers.by_slice);
         let dropped = assign(window, self.lateness_us, times, batch.stamp, selected, by_slice);
-        let mut fragment_rows = 0;
-        for (start, rows) in by_slice {
-            fragment_rows += self.update(*start, records, rows, slices)?;
-        }
-        Ok((dropped, fragment_rows))
+        Ok((dropped, self.update(records, by_slice, slices)?))
     }
 
     /// The slice of the whole batch, if it has just one and no record can be late for it.
@@ -114,27 +111,50 @@ impl Grouping {
         (start == window.start_of(max) && fires_at > batch.after).then_some(start)
     }
 
+    /// Updates each slice with its rows of a batch; returns how many rows went into fragments.
     fn update(
         &self,
-        start: i64,
         records: &RecordBatch,
-        rows: &[u32],
+        by_slice: &mut [(i64, Vec<u32>)],
         slices: &mut Slices,
     ) -> Result<u64> {
-        if rows.is_empty() {
+        let counted: usize = by_slice.iter().map(|(_, rows)| rows.len()).sum();
+        if counted == 0 {
             return Ok(0);
         }
-        let all: Vec<u32>;
-        let (compacted, rows) = if self.computed && rows.len() < records.num_rows() {
-            all = (0..rows.len() as u32).collect();
-            (&take_record_batch(records, &UInt32Array::from(rows.to_vec()))?, &all[..])
+        let taken;
+        let records = if self.computed && counted < records.num_rows() {
+            taken = take_out(records, by_slice, counted)?;
+            &taken
         } else {
-            (records, rows)
+            records
         };
-        let keys = self.keys.iter().map(|k| k.evaluate(compacted)).collect::<Result<_>>()?;
-        let arguments = self.aggregates.inputs(compacted)?;
-        Ok(slices.update(start, self, &Selected { keys, arguments, rows }))
+        // For all slices at once: there may be many, with few rows each.
+        let keys = self.keys.iter().map(|k| k.evaluate(records)).collect::<Result<Vec<_>>>()?;
+        let arguments = self.aggregates.inputs(records)?;
+        let mut fragment_rows = 0;
+        for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+            let selected = Selected { keys: &keys, arguments: &arguments, rows };
+            fragment_rows += slices.update(*start, self, &selected);
+        }
+        Ok(fragment_rows)
     }
+}
+
+/// The rows of a batch that count, slice by slice; their positions become those in the result.
+fn take_out(
+    records: &RecordBatch,
+    by_slice: &mut [(i64, Vec<u32>)],
+    counted: usize,
+) -> Result<RecordBatch> {
+    let mut taken = Vec::with_capacity(counted);
+    for (_, rows) in by_slice {
+        for row in rows {
+            let position = taken.len() as u32;
+            taken.push(std::mem::replace(row, position));
+        }
+    }
+    Ok(take_record_batch(records, &UInt32Array::from(taken))?)
 }
 
 /// Positions of the rows that a mask lets pass, ascending.

@@ -16,6 +16,32 @@ use crate::routed::Routed;
 struct Slice {
     primary: Table,
     fragments: Vec<Option<Fragment>>,
+    /// What it amounted to when it was counted last; `None` if it has changed.
+    counted: Option<Usage>,
+}
+
+impl Slice {
+    /// What it amounts to; growth by up to `batch_rows` more keys.
+    fn usage(&self, batch_rows: usize) -> Usage {
+        let fragments = self.fragments.iter().flatten();
+        let bytes = self.primary.bytes() + fragments.clone().map(Fragment::bytes).sum::<usize>();
+        let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
+        for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
+            usage.live_bytes += table.live_bytes() as u64;
+            usage.keys += table.rows() as u64;
+            let growth_bytes = table.growth_bytes(batch_rows) as u64;
+            if growth_bytes > usage.growth_bytes {
+                usage.growth_bytes = growth_bytes;
+                usage.batch_growth_bytes =
+                    growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
+            }
+        }
+        let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
+        usage.largest_fragment_bytes = largest.unwrap_or(0) as u64;
+        usage.largest_passed_bytes =
+            fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
+        usage
+    }
 }
 
 /// State of one worker.
@@ -30,7 +56,8 @@ pub(crate) struct Slices {
     block: KeyBlock,
     routed: Routed,
     picks: Vec<u32>,
-    /// Emptied tables and fragments, per leader, for the next window.
+    /// Emptied tables and fragments, per leader, for the next window; small ones up to a number.
+    spare_small_max: usize,
     spare_tables: Vec<Table>,
     spare_fragments: Vec<Vec<Fragment>>,
     /// Keys of the last complete window.
@@ -50,14 +77,18 @@ pub(crate) enum SealSlice {
     EndEpoch,
     /// What has been passed through. The epoch goes on.
     PassedThrough,
+    /// Nothing, and nothing of later ones.
     Nothing,
 }
 
 /// Windows of fewer keys each have their own index: they are small.
 const TAKE_OVER_KEYS_MIN: usize = 1 << 16;
 
-/// Tables and fragments that are kept for later windows: one of any size, and a few that are small.
-const SPARE_MAX: usize = 4;
+/// Tables and fragments that are kept for later windows: one of any size, a few that a near cache holds, and
+/// many that are small, where windows of few keys come and go by the thousand.
+const SPARE_NEAR_MAX: usize = 4;
+const SPARE_SMALL_MAX: usize = 1 << 12;
+const SMALL_BYTES: usize = 2 << 10;
 
 /// Blocks of rows encoded at a time, for each leader: enough to keep memory busy, few enough for the
 /// second-level cache; or, where the table is in that, for the first.
@@ -87,6 +118,8 @@ impl Slices {
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes);
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
+        let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
+        let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
         Slices {
             slices: BTreeMap::new(),
             layout,
@@ -98,6 +131,7 @@ impl Slices {
             block: KeyBlock::default(),
             routed: Routed::default(),
             picks: Vec::new(),
+            spare_small_max,
             spare_tables: Vec::new(),
             spare_fragments,
             last_keys: 0,
@@ -126,7 +160,7 @@ impl Slices {
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
-        self.slices.insert(start, Slice { primary, fragments });
+        self.slices.insert(start, Slice { primary, fragments, counted: None });
         self.opened += 1;
     }
 
@@ -154,6 +188,7 @@ impl Slices {
         let leaders = self.leaders.count();
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return 0 };
+        slice.counted = None;
         let mut update = Update {
             slice,
             layout: &self.layout,
@@ -165,7 +200,7 @@ impl Slices {
             spare_fragments: &mut self.spare_fragments,
             grouping,
             input,
-            vars: VarColumn::of(&input.keys),
+            vars: VarColumn::of(input.keys),
             fragment_rows: 0,
         };
         for fragment in update.slice.fragments.iter_mut().flatten() {
@@ -176,7 +211,7 @@ impl Slices {
         let blocks = leaders * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
         let groups = input.rows.len().div_ceil((blocks * BLOCK_ROWS).min(GROUP_ROWS_MAX));
         for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
-            grouping.codec.encode(&input.keys, rows, &mut self.block);
+            grouping.codec.encode(input.keys, rows, &mut self.block);
             if leaders == 1 {
                 update.rows(0, rows, &self.block.words, &self.block.hashes);
                 continue;
@@ -202,12 +237,16 @@ impl Slices {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
         for (start, slice) in &mut self.slices {
             let how = how(*start);
+            if how == SealSlice::Nothing {
+                break;
+            }
+            slice.counted = None;
             for (leader, place) in slice.fragments.iter_mut().enumerate() {
                 let Some(fragment) = place else { continue };
                 let sealed = match how {
                     SealSlice::EndEpoch => fragment.seal(),
                     SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.flush(),
-                    SealSlice::PassedThrough | SealSlice::Nothing => continue,
+                    SealSlice::PassedThrough | SealSlice::Nothing => None,
                 };
                 deltas[leader].extend(sealed.map(|segment| (*start, segment)));
                 // One that passes rows through has hardly anything but what it knows about its keys.
@@ -224,6 +263,7 @@ impl Slices {
     pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return false };
+        slice.counted = None;
         slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
     }
 
@@ -239,7 +279,7 @@ impl Slices {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
             fragment.clear(&mut self.pool);
-            if keeps(&self.spare_fragments[leader], fragment.table()) {
+            if self.keeps(&self.spare_fragments[leader], fragment.table()) {
                 self.spare_fragments[leader].push(fragment);
             } else {
                 self.retired.add_fragment(&fragment);
@@ -267,11 +307,21 @@ impl Slices {
             table.merge(&rows, &mut self.pool, &mut self.scratch);
             rows.recycle(&mut self.pool);
             let small = std::mem::replace(&mut slice.primary, table);
+            slice.counted = None;
             self.retired.add_table(&small);
-        } else if keeps(&self.spare_tables, &table) {
+        } else if self.keeps(&self.spare_tables, &table) {
             self.spare_tables.push(table);
         } else {
             self.retired.add_table(&table);
+        }
+    }
+
+    /// Whether an emptied table is to be kept beside those that are.
+    fn keeps<T>(&self, spare: &[T], table: &Table) -> bool {
+        match spare.len() {
+            0 => true,
+            n if n < SPARE_NEAR_MAX => table.is_near(),
+            n => n < self.spare_small_max && table.bytes() <= SMALL_BYTES,
         }
     }
 
@@ -284,8 +334,9 @@ impl Slices {
         self.pool.release();
     }
 
-    /// Sizes, summed over all slices; growth by up to `batch_rows` more keys.
-    pub(crate) fn usage(&self, batch_rows: usize) -> Usage {
+    /// Sizes, summed over all slices; growth by up to `batch_rows` more keys. Only slices that have changed
+    /// since the last time are looked into: many may be open.
+    pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
         let spare_fragments = self.spare_fragments.iter().flatten();
         let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
             + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
@@ -295,33 +346,32 @@ impl Slices {
         let growth_bytes =
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
         let mut usage = Usage { bytes, spare_bytes, growth_bytes, ..Usage::default() };
-        for slice in self.slices.values() {
-            let fragments = slice.fragments.iter().flatten();
-            usage.bytes += fragments.clone().map(Fragment::bytes).sum::<usize>() as u64;
-            usage.bytes += slice.primary.bytes() as u64;
-            for table in fragments.clone().map(Fragment::table).chain([&slice.primary]) {
-                usage.live_bytes += table.live_bytes() as u64;
-                usage.keys += table.rows() as u64;
-                let growth_bytes = table.growth_bytes(batch_rows) as u64;
-                if growth_bytes > usage.growth_bytes {
-                    usage.growth_bytes = growth_bytes;
-                    usage.batch_growth_bytes =
-                        growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
+        for slice in self.slices.values_mut() {
+            let own = match slice.counted {
+                Some(own) => own,
+                None => {
+                    let own = slice.usage(batch_rows);
+                    *slice.counted.insert(own)
                 }
+            };
+            usage.bytes += own.bytes;
+            usage.live_bytes += own.live_bytes;
+            usage.keys += own.keys;
+            if own.growth_bytes > usage.growth_bytes {
+                usage.growth_bytes = own.growth_bytes;
+                usage.batch_growth_bytes = own.batch_growth_bytes;
             }
-            for fragment in fragments {
-                let (live, passed) = (fragment.table().live_bytes(), fragment.passed_bytes());
-                usage.largest_fragment_bytes = usage.largest_fragment_bytes.max(live as u64);
-                usage.largest_passed_bytes = usage.largest_passed_bytes.max(passed as u64);
-            }
+            usage.largest_fragment_bytes =
+                usage.largest_fragment_bytes.max(own.largest_fragment_bytes);
+            usage.largest_passed_bytes = usage.largest_passed_bytes.max(own.largest_passed_bytes);
         }
         usage
     }
 
-    /// Rows held for other leaders.
-    pub(crate) fn fragment_rows(&self) -> u64 {
-        let fragments = self.slices.values().flat_map(|s| s.fragments.iter().flatten());
-        fragments.map(|f| f.rows() as u64).sum()
+    /// Whether rows are held for other leaders.
+    pub(crate) fn has_fragment_rows(&self) -> bool {
+        let mut fragments = self.slices.values().flat_map(|s| s.fragments.iter().flatten());
+        fragments.any(|f| f.rows() > 0)
     }
 
     /// Index growths and mode switches so far.
@@ -353,11 +403,6 @@ impl Counters {
         self.add_table(fragment.table());
         self.switches += fragment.switches();
     }
-}
-
-/// Whether an emptied table is to be kept beside those that are.
-fn keeps<T>(spare: &[T], table: &Table) -> bool {
-    spare.is_empty() || spare.len() < SPARE_MAX && table.is_near()
 }
 
 /// One slice being updated from one batch.
@@ -406,7 +451,7 @@ impl Update<'_> {
                 None => self.slice.primary.update(&keys, self.pool, self.scratch),
             };
             let aggregates = &self.grouping.aggregates;
-            aggregates.update(self.layout, &self.input.arguments, rows, &mut block, self.picks);
+            aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks);
         }
     }
 }

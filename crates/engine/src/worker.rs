@@ -58,7 +58,8 @@ pub(crate) struct Worker {
     id: usize,
     shared: Arc<Shared>,
     inbox: VecDeque<Message>,
-    state: Option<State>,
+    /// Taken out while it is worked on, so in a place of its own.
+    state: Option<Box<State>>,
     buffers: Buffers,
     places: Vec<*const u64>,
     pub(crate) stats: Stats,
@@ -96,27 +97,29 @@ struct State {
 impl Worker {
     pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Worker {
         let workers = shared.settings.workers;
-        let state = shared.aggregation.as_ref().map(|(grouping, _)| State {
-            slices: Slices::new(
-                grouping.layout.clone(),
-                Leaders::even(workers),
-                id,
-                shared.fragment_mode(),
-                shared.pool_bytes(),
-            ),
-            clock: VectorClock::new(workers),
-            firing: None,
-            epoch: 0,
-            epoch_input_bytes: 0,
-            announced: BEGINNING,
-            changed_at_us: None,
-            in_flight: vec![0; workers],
-            owed: Vec::new(),
-            expected: vec![0; workers],
-            frontier: BEGINNING,
-            rested: BEGINNING,
-            usage: Usage::default(),
-            uncounted: 0,
+        let state = shared.aggregation.as_ref().map(|(grouping, _)| {
+            Box::new(State {
+                slices: Slices::new(
+                    grouping.layout.clone(),
+                    Leaders::even(workers),
+                    id,
+                    shared.fragment_mode(),
+                    shared.pool_bytes(),
+                ),
+                clock: VectorClock::new(workers),
+                firing: None,
+                epoch: 0,
+                epoch_input_bytes: 0,
+                announced: BEGINNING,
+                changed_at_us: None,
+                in_flight: vec![0; workers],
+                owed: Vec::new(),
+                expected: vec![0; workers],
+                frontier: BEGINNING,
+                rested: BEGINNING,
+                usage: Usage::default(),
+                uncounted: 0,
+            })
         });
         Worker {
             id,
@@ -248,7 +251,7 @@ impl Worker {
             self.stats.credit_stalls += 1;
             return Ok(self.pause(state, None));
         }
-        if tight && state.slices.fragment_rows() > 0 {
+        if tight && state.slices.has_fragment_rows() {
             // What leaders have merged takes less room than what waits in fragments.
             self.end_epoch(state, low, Seal::Everything)?;
             return Ok(Step::Busy);

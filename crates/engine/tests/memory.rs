@@ -246,7 +246,7 @@ fn a_batch_spread_over_many_windows_keeps_to_the_budget() {
     assert!(source.splits.iter().flatten().any(|batch| batch.num_rows() > 3_000));
     for seed in 0..3 {
         let workers = 1 + seed as usize % 3;
-        let settings = Settings { batch_rows: 6_000, ..settings(seed, workers, 16 * MIB) };
+        let settings = Settings { batch_rows: 6_000, ..settings(seed, workers, 6 * MIB) };
         let stats = run_within(&query(source.clone(), Some(1_000), 0), &settings, &expected);
         assert_eq!((stats.null_time_records, stats.records), (12, 12_000));
         let first = stats.first_null_time.expect("one without a time").place;
@@ -254,7 +254,7 @@ fn a_batch_spread_over_many_windows_keeps_to_the_budget() {
         // With no more than a 32nd of the budget for tables not counted yet.
         let roomy = Settings { memory_bytes: 1 << 40, ..settings };
         let free = run_within(&query(source.clone(), Some(1_000), 0), &roomy, &expected);
-        assert!(free.memory_bytes_peak > 24 * MIB, "the budget must bind: {free:?}");
+        assert!(free.memory_bytes_peak > 9 * MIB, "the budget must bind: {free:?}");
         assert_eq!((free.input_bytes, free.ahead_records), (stats.input_bytes, 0));
     }
 }

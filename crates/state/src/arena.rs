@@ -109,6 +109,16 @@ impl Arena {
         self.words.shrink_to_fit();
     }
 
+    /// Forgets all values. What is allocated stays, if it is little.
+    pub(crate) fn clear(&mut self) {
+        const KEPT_BYTES_MAX: usize = 1 << 10;
+        if self.allocated_bytes() <= KEPT_BYTES_MAX {
+            self.words.clear();
+        } else {
+            self.words = Vec::new();
+        }
+    }
+
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> usize {
         self.words.capacity() * 8

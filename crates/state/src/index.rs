@@ -17,8 +17,8 @@ use crate::table::BLOCK_ROWS;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET: usize = 8;
-/// Buckets at the start: 4 KiB.
-const FIRST_BUCKETS: usize = 64;
+/// Buckets at the start: a quarter of a KiB, for windows of a few keys. A block of new keys goes beyond at once.
+const FIRST_BUCKETS: usize = 4;
 /// Up to this many buckets (512 KiB) the index doubles when it is more than 5/8 full, which costs little memory
 /// and finds most keys in their home. Above, it grows by two thirds when 27 of 32 are taken, so that it
 /// is always half full: 16 bytes per key at the most.

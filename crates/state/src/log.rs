@@ -16,7 +16,11 @@ pub const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 12;
 const CHUNK_MASK: u32 = CHUNK_ROWS as u32 - 1;
 /// Rows in the first chunk of a small log.
-const FIRST_ROWS: usize = 64;
+const FIRST_ROWS: usize = 4;
+
+/// What a chunk takes besides its rows: its entries in the log's lists, its slab, and what the allocator adds.
+/// That of a few rows is little more.
+const OVERHEAD_BYTES: usize = size_of::<Chunk>() + size_of::<Arc<Slab>>() + 96;
 
 /// A log of this many chunks takes further ones from slabs.
 const SLAB_CHUNKS: usize = 4;
@@ -130,7 +134,7 @@ impl Chunk {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.memory.capacity() * 8
+        self.memory.capacity() * 8 + OVERHEAD_BYTES
     }
 }
 
@@ -306,13 +310,16 @@ impl Log {
         let row_bytes = self.row_words * 8;
         if end <= CHUNK_ROWS / 2 && self.chunks.len() < 2 {
             let room = self.chunks.first().map_or(0, Chunk::bytes);
-            let needed = end.max(FIRST_ROWS).next_power_of_two() * row_bytes;
+            let needed = end.max(FIRST_ROWS).next_power_of_two() * row_bytes + OVERHEAD_BYTES;
             return if needed > room { needed } else { 0 };
         }
         let chunks = end.div_ceil(CHUNK_ROWS).saturating_sub(self.chunks.len());
-        let bytes = chunks.max(usize::from(self.partial())) * CHUNK_ROWS * row_bytes;
+        let chunks = chunks.max(usize::from(self.partial()));
+        let bytes = chunks * CHUNK_ROWS * row_bytes;
         // Whole slabs, unless the pool has something left.
-        if self.chunks.len() >= SLAB_CHUNKS { bytes.next_multiple_of(SLAB_BYTES) } else { bytes }
+        let slabs = self.chunks.len() >= SLAB_CHUNKS;
+        let bytes = if slabs { bytes.next_multiple_of(SLAB_BYTES) } else { bytes };
+        bytes + chunks * OVERHEAD_BYTES
     }
 
     /// Whether the only chunk has not its full size yet.
@@ -322,6 +329,11 @@ impl Log {
     }
 
     fn push(&mut self, chunk: Chunk) {
+        if self.chunks.is_empty() {
+            // Most logs that are small stay so.
+            self.chunks.reserve_exact(1);
+            self.starts.reserve_exact(1);
+        }
         self.starts.push(chunk.memory.as_ptr());
         self.chunks.push(chunk);
     }
@@ -416,6 +428,19 @@ impl Log {
     pub(crate) fn chunk_mut(&mut self, id: RowId) -> (&mut Chunk, usize) {
         let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
         (&mut self.chunks[index], (id & CHUNK_MASK) as usize)
+    }
+
+    /// Forgets all rows and goes on, empty, with higher row numbers. Chunks go to the pool; that of a small log
+    /// stays.
+    pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
+        if !self.partial() {
+            self.seal().into_iter().for_each(|chunk| pool.give(chunk));
+            return;
+        }
+        let chunk = &mut self.chunks[0];
+        (chunk.rows, chunk.dead) = (0, None);
+        self.first_chunk += 1;
+        self.next = self.base();
     }
 
     /// Hands out all rows and goes on, empty, with higher row numbers.

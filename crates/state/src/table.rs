@@ -120,20 +120,27 @@ impl Table {
         let rows = std::mem::take(&mut self.live_rows);
         let segment =
             Segment { chunks: self.log.seal(), arena: std::mem::take(&mut self.arena), rows };
+        self.empty_index();
+        segment
+    }
+
+    /// All rows have left the log.
+    fn empty_index(&mut self) {
         self.keys_max = self.keys_max.max(self.keys());
         self.index.new_generation();
         if self.log.ids_left() < 1 << 30 {
             self.log = Log::new(self.layout.row_words());
             self.index.reset();
         }
-        segment
     }
 
-    /// Empties the table for another window, keeping the index's memory: windows are much alike, so
-    /// the next one need not grow step by step. An index far too large for what was in it goes.
+    /// Empties the table for another window, keeping the index's memory, and that of few rows: windows are much
+    /// alike, so the next one need not grow step by step. An index far too large for what was in it goes.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
-        self.seal().recycle(pool);
-        (self.merged, self.merged_new) = (0, 0);
+        self.log.clear(pool);
+        self.arena.clear();
+        self.empty_index();
+        (self.live_rows, self.merged, self.merged_new) = (0, 0, 0);
         let keys = std::mem::take(&mut self.keys_max);
         if self.index.bytes() > 64 * keys + (64 << 10) {
             self.log = Log::new(self.layout.row_words());
@@ -205,7 +212,7 @@ impl Table {
 
     /// Number of scan blocks; see [`Table::scan`].
     pub fn scan_blocks(&self) -> usize {
-        self.log.chunks().len()
+        if self.live_rows == 0 { 0 } else { self.log.chunks().len() }
     }
 
     /// All rows of one scan block (up to [`CHUNK_ROWS`](crate::CHUNK_ROWS)), in log order. A scan goes

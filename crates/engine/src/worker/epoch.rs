@@ -106,7 +106,7 @@ impl Worker {
         state.clock.advance(self.id, watermark);
         state.epoch += 1;
         state.announced = state.announced.max(watermark);
-        let nothing_left = seal == Seal::Everything || state.slices.fragment_rows() == 0;
+        let nothing_left = seal == Seal::Everything || !state.slices.has_fragment_rows();
         if nothing_left {
             state.changed_at_us = None;
         }
