@@ -128,9 +128,18 @@ impl Aggregates {
         block: &mut Block<'_>,
         picks: &mut Vec<u32>,
     ) {
-        for (slot, input) in layout.values().iter().zip(inputs) {
+        let mut values = layout.values().iter().zip(inputs).peekable();
+        while let Some((slot, input)) = values.next() {
+            // A count behind a sum of floats goes with it, if both take all rows: as for a mean.
+            let counts = |(count, counted): &(&ValueSlot, &Input)| {
+                count.kind == ValueKind::Count && counted.takes_all() && input.takes_all()
+            };
+            let count = match slot.kind {
+                ValueKind::SumFloat => values.next_if(counts).map(|(count, _)| *count),
+                _ => None,
+            };
             let picks = input.pick(rows, picks);
-            update_value(*slot, input, rows, picks, block);
+            update_value(*slot, count, input, rows, picks, block);
         }
     }
 
@@ -255,6 +264,7 @@ fn extreme_kind(call: &AggregateCall) -> Result<ValueKind> {
 
 fn update_value(
     slot: ValueSlot,
+    count: Option<ValueSlot>,
     input: &Input,
     rows: &[u32],
     picks: Option<&[u32]>,
@@ -263,13 +273,13 @@ fn update_value(
     let row = |k: usize| rows[k] as usize;
     // Without a look at `rows` where they follow each other, as they do without a filter.
     macro_rules! feed {
-        ($update:ident, $values:expr, $from:expr) => {
+        ($update:ident, $values:expr, $from:expr $(, $count:expr)?) => {
             match range_of(rows) {
                 Some(range) => {
                     let values = &$values[range];
-                    block.$update(slot, picks, |k| $from(values[k]))
+                    block.$update(slot, $($count,)? picks, |k| $from(values[k]))
                 }
-                None => block.$update(slot, picks, |k| $from($values[row(k)])),
+                None => block.$update(slot, $($count,)? picks, |k| $from($values[row(k)])),
             }
         };
     }
@@ -278,7 +288,7 @@ fn update_value(
         (Values::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
         (Values::Unsigned(v), _) => feed!(sum_int, v, i128::from),
         (Values::Signed(v), _) => feed!(extreme64, v, |v| v),
-        (Values::Float(v), _) => feed!(sum_float, v, |v| v),
+        (Values::Float(v), _) => feed!(sum_float, v, |v| v, count),
         (Values::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
         (Values::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
         (Values::Bytes(v), _) => {

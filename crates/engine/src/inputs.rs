@@ -48,6 +48,11 @@ impl Input {
         Ok(Input { values, mask })
     }
 
+    /// Whether every row takes part.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.mask.is_none()
+    }
+
     /// The positions of the block that take part.
     pub(crate) fn pick<'p>(&self, rows: &[u32], picks: &'p mut Vec<u32>) -> Option<&'p [u32]> {
         let mask = self.mask.as_ref()?;

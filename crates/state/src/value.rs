@@ -194,11 +194,27 @@ impl<'t> Block<'t> {
         });
     }
 
-    /// Adds doubles.
+    /// Adds doubles; and counts as many in `count`, if it is given, for a mean takes both.
     #[inline]
     pub fn sum_float(
         &mut self,
         slot: ValueSlot,
+        count: Option<ValueSlot>,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> f64,
+    ) {
+        match count {
+            None => self.sum_counted::<0>(slot, [], picks, value),
+            Some(count) => self.sum_counted(slot, [count], picks, value),
+        }
+    }
+
+    /// With `N` counts, at most one.
+    #[inline]
+    fn sum_counted<const N: usize>(
+        &mut self,
+        slot: ValueSlot,
+        counts: [ValueSlot; N],
         picks: Option<&[u32]>,
         value: impl Fn(usize) -> f64,
     ) {
@@ -206,39 +222,50 @@ impl<'t> Block<'t> {
         {
             /// With shifts by a variable count that are one operation, not three.
             #[target_feature(enable = "bmi1,bmi2")]
-            fn with_bmi2(
+            fn with_bmi2<const N: usize>(
                 block: &mut Block<'_>,
                 slot: ValueSlot,
+                counts: [ValueSlot; N],
                 picks: Option<&[u32]>,
                 value: impl Fn(usize) -> f64,
             ) {
-                block.add_floats(slot, picks, value);
+                block.add_floats(slot, counts, picks, value);
             }
             if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
                 // SAFETY: the processor has the features.
-                return unsafe { with_bmi2(self, slot, picks, value) };
+                return unsafe { with_bmi2(self, slot, counts, picks, value) };
             }
         }
-        self.add_floats(slot, picks, value);
+        self.add_floats(slot, counts, picks, value);
     }
 
     #[inline(always)]
-    fn add_floats(&mut self, slot: ValueSlot, picks: Option<&[u32]>, value: impl Fn(usize) -> f64) {
-        assert!(slot.word + slot.kind.words() <= self.layout.row_words());
-        // SAFETY: see `count`; the slot has three words.
-        let words =
-            |place: *mut u64| unsafe { &mut *place.wrapping_add(slot.word).cast::<[u64; 3]>() };
+    fn add_floats<const N: usize>(
+        &mut self,
+        slot: ValueSlot,
+        counts: [ValueSlot; N],
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> f64,
+    ) {
+        for slot in counts.iter().chain([&slot]) {
+            assert!(slot.word + slot.kind.words() <= self.layout.row_words());
+        }
+        // SAFETY: see `count`; the slot has three words, those of counts have one.
+        let mut add = |place: *mut u64, k: usize| unsafe {
+            let words = &mut *place.wrapping_add(slot.word).cast::<[u64; 3]>();
+            float_sum::add(words, self.arena, value(k));
+            counts.iter().for_each(|count| *place.add(count.word) += 1);
+        };
         // Spelled out, since the compiler would not put an addition of this size into both loops.
         match picks {
             None => {
                 for (k, place) in self.places.iter().enumerate() {
-                    float_sum::add(words(*place), self.arena, value(k));
+                    add(*place, k);
                 }
             }
             Some(picks) => {
                 for &k in picks {
-                    let place = self.places[k as usize];
-                    float_sum::add(words(place), self.arena, value(k as usize));
+                    add(self.places[k as usize], k as usize);
                 }
             }
         }
