@@ -33,7 +33,7 @@ pub struct Settings {
 /// How fragments (state held for another worker's partitions) take updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FragmentMode {
-    /// Decided per window from a sample of batches.
+    /// Decided per window, from how many rows of an epoch are distinct.
     Auto,
     /// Always look the key up and update in place.
     Aggregate,
@@ -59,7 +59,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("memory", "'1GB', '512MB' or bytes", "budget for state, buffers and queues"),
     ("epoch.bytes", "'64MB' or bytes", "input per worker after which an epoch ends"),
     ("epoch.max_idle_ms", "milliseconds", "idle time after which an open epoch ends"),
-    ("fragment.bytes", "'8MB' or bytes", "rows in a fragment after which an epoch ends"),
+    (
+        "fragment.bytes",
+        "'8MB' or bytes",
+        "rows in a fragment after which an epoch ends; a quarter where rows are passed through",
+    ),
     ("fragment.mode", "auto, aggregate or pass-through", "how fragments take updates"),
     ("batch.rows", "1 to 1048576", "rows in a batch at most"),
     (

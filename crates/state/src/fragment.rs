@@ -24,6 +24,9 @@ use crate::value::Block;
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
 
+/// A full sample is good for so many times the rows that it took.
+const UNSAMPLED: usize = 4;
+
 // What it costs to look a row up, in a near cache and far away, and to move one word of it: about
 // nanoseconds, as measured with both modes over 80,000 to a million keys.
 const LOOK_UP_NEAR: f64 = 2.0;
@@ -61,6 +64,8 @@ pub struct Fragment {
     seen: usize,
     distinct: usize,
     sample: Sample,
+    /// Rows since the sample was full.
+    unsampled: usize,
     switches: u64,
 }
 
@@ -79,6 +84,7 @@ impl Fragment {
             seen: 0,
             distinct: 0,
             sample: Sample::default(),
+            unsampled: 0,
             switches: 0,
         }
     }
@@ -138,7 +144,7 @@ impl Fragment {
     }
 
     fn forget(&mut self) {
-        (self.seen, self.distinct) = (0, 0);
+        (self.seen, self.distinct, self.unsampled) = (0, 0, 0);
         self.sample.clear();
     }
 
@@ -157,9 +163,8 @@ impl Fragment {
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
         if self.mode == Mode::PassThrough {
-            if !self.fixed && !self.sample.is_full() {
-                self.seen += keys.hashes.len();
-                self.distinct += self.sample.estimate(keys.hashes);
+            if !self.fixed {
+                self.estimate(keys.hashes);
             }
             return self.table.append(keys, pool, scratch);
         }
@@ -167,6 +172,20 @@ impl Fragment {
         self.seen += keys.hashes.len();
         self.distinct += block.new_rows();
         block
+    }
+
+    /// Counts rows that are passed through, and those that are distinct. When the sample is full, only every
+    /// now and then, for keys may change within a long epoch.
+    fn estimate(&mut self, hashes: &[u64]) {
+        if !self.sample.is_full() {
+            self.seen += hashes.len();
+            self.distinct += self.sample.estimate(hashes);
+            return;
+        }
+        self.unsampled += hashes.len();
+        if self.unsampled >= UNSAMPLED * self.seen {
+            self.forget();
+        }
     }
 
     /// Ends an epoch: seals what has changed since the last time, if anything has; the fragment starts again

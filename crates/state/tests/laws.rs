@@ -348,6 +348,24 @@ fn a_flush_does_not_end_the_epoch() {
     assert_eq!((fragment.mode(), leader.rows()), (Mode::Aggregate, 20_000));
 }
 
+/// In an epoch that does not end, more different keys than can be estimated do not hide that there are few later.
+#[test]
+fn keys_that_change_within_a_long_epoch_are_noticed() {
+    let layout = narrow();
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let fragment = &mut Fragment::new(layout.clone(), None);
+    let mut flushed = |fragment: &mut Fragment, words: std::ops::Range<u64>| {
+        feed(fragment, words, pool);
+        fragment.flush().expect("there are rows").recycle(pool);
+    };
+    (0..50).for_each(|part| flushed(fragment, part * 20_000..(part + 1) * 20_000));
+    assert_eq!(fragment.mode(), Mode::PassThrough);
+    for _ in 0..3_000 {
+        flushed(fragment, 0..1_000);
+    }
+    assert_eq!(fragment.mode(), Mode::Aggregate);
+}
+
 #[test]
 fn a_given_mode_is_kept() {
     let layout = layout(Shape::Word);
