@@ -219,6 +219,34 @@ def test_a_mean_may_fit_where_its_sum_does_not(script):
     assert "CAST(x AS DOUBLE)" in result.stderr, result.stderr
 
 
+def test_what_128_bits_hold_and_38_digits_do_not_is_an_error(script):
+    nines = "9" * 38
+    script.data("events.csv", f"ts,d\n2024-01-01 00:00:01,{nines}\n2024-01-01 00:00:02,\n2024-01-01 00:00:03,-1\n")
+    table = events("d DECIMAL(38, 0)")
+    result = script.run(table + "SELECT d + 0 AS d, CAST(d + 0 AS STRING) AS t FROM events;")
+    assert (result.code, result.stdout) == (0, f"d,t\n{nines},{nines}\n,\n-1,-1\n".encode()), result.stderr
+    for query, wrong, value in [
+        ("SELECT d + 1 AS x FROM events", "d + 1", 10 ** 38),
+        ("SELECT CAST(0 - 1 - d AS STRING) AS x FROM events", "0 - 1 - d", -(10 ** 38)),
+        ("SELECT MAX(d) + 1 AS x FROM events", "MAX(d) + 1", 10 ** 38),
+        ("SELECT COUNT(*) AS x FROM events GROUP BY d + 1", "d + 1", 10 ** 38),
+    ]:
+        result = script.run(table + query + ";")
+        assert (result.code, result.stdout) == (1, b""), result
+        assert f"cannot evaluate {wrong}: {value} does not fit DECIMAL(38, 0)" in result.stderr, result.stderr
+        assert "^" * len(wrong) in result.stderr and "CAST(x AS DOUBLE)" in result.stderr, result.stderr
+    # A sum within 128 bits, with all its digits.
+    script.data("events.csv", f"ts,d\n2024-01-01 00:00:01,{nines}\n2024-01-01 00:00:02,34568\n")
+    result = script.run(table + f"SELECT SUM(d) AS s {TUMBLE} {GROUP};")
+    assert result.code == 1
+    assert f"SUM(d) overflows: the value {int(nines) + 34568} does not fit DECIMAL(38, 0)" in result.stderr, result.stderr
+    # A quotient has four digits more.
+    script.data("events.csv", f"ts,d\n2024-01-01 00:00:01,15{'0' * 32}\n")
+    result = script.run(table + "SELECT d / CAST('0.1' AS DECIMAL(2, 1)) AS x FROM events;")
+    assert result.code == 1
+    assert f": 15{'0' * 33}.0000 does not fit DECIMAL(38, 4)" in result.stderr, result.stderr
+
+
 def test_an_undeclared_column_in_the_file_is_ignored_and_a_missing_one_is_not(script):
     script.data("events.csv", "extra,ts,k\nx,2024-01-01 00:00:01,1\n")
     table = events().replace("'format' = 'csv'", "'format' = 'csv', 'csv.header' = 'true'")

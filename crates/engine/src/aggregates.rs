@@ -373,9 +373,7 @@ fn decimal_array(
     let valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
     let too_wide = |(row, v): &(usize, &i128)| valid(*row) && v.unsigned_abs() >= limit as u128;
     if let Some((_, value)) = values.iter().enumerate().find(too_wide) {
-        let value =
-            Decimal128Array::from(vec![*value]).with_data_type(DataType::Decimal128(38, scale));
-        return Err(overflow(call, value.value_as_string(0)));
+        return Err(overflow(call, decimal::text(i256::from_i128(*value), scale)));
     }
     let array = Decimal128Array::new(values.into(), nulls);
     Ok(Arc::new(array.with_data_type(call.result_type.clone())))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema};
 use arrow::error::ArrowError;
 use chrono::{DateTime, Utc};
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -26,6 +26,7 @@ use crate::located::LocatedExpr;
 use crate::scalars::{TooMuchText, bounded_array};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
+use crate::widest::Widest;
 
 /// An expression over a batch, with its SQL text for messages.
 #[derive(Debug)]
@@ -133,7 +134,13 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         match op {
             Operator::Plus | Operator::Minus | Operator::Multiply => {
                 let checked = BinaryExpr::new(left.clone(), *op, right.clone());
-                Ok(Transformed::yes(Arc::new(checked.with_fail_on_overflow(true))))
+                let checked: Arc<dyn PhysicalExpr> = Arc::new(checked.with_fail_on_overflow(true));
+                let widest = Widest::when_needed(&checked, &checked.data_type(schema)?);
+                Ok(Transformed::yes(widest.map_or(checked, |widest| Arc::new(widest))))
+            }
+            Operator::Divide => {
+                let widest = Widest::when_needed(&e, &e.data_type(schema)?);
+                Ok(widest.map_or(Transformed::no(e), |widest| Transformed::yes(Arc::new(widest))))
             }
             Operator::And | Operator::Or => {
                 let lazy = LazyBoolean::when_needed(left, *op == Operator::And, right);
@@ -200,7 +207,12 @@ pub(crate) fn evaluation_error(
 }
 
 fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {
-    let wider = "cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))";
+    let wider = match data_type {
+        DataType::Decimal128(DECIMAL128_MAX_PRECISION, _) => {
+            "if about 15 digits are enough, cast to DOUBLE first: CAST(x AS DOUBLE)"
+        }
+        _ => "cast to a wider type first, for example CAST(x AS DECIMAL(38, 0))",
+    };
     match error.find_root() {
         DataFusionError::External(inner)
             if let Some(text) = inner.downcast_ref::<TooMuchText>() =>

@@ -52,6 +52,7 @@ mod text;
 mod texts;
 mod tumble;
 mod types;
+mod widest;
 mod wording;
 
 pub use error::{ErrorKind, Result, Source, Span, SqlError};

@@ -1,0 +1,108 @@
+//! Decimal arithmetic that has come to the widest type there is: 128 bits hold values of 39 digits,
+//! `DECIMAL(38, s)` does not.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType, Schema};
+use arrow::error::ArrowError;
+use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
+use datafusion_expr::ColumnarValue;
+use datafusion_physical_expr::PhysicalExpr;
+
+/// An operation on decimals that fails where its value has more digits than its type.
+#[derive(Debug, Clone, Eq)]
+pub(crate) struct Widest {
+    inner: Arc<dyn PhysicalExpr>,
+    scale: i8,
+}
+
+impl Widest {
+    /// `None` if `inner`, of type `data_type`, cannot have too many digits: its type has room for all
+    /// that the operation may come to.
+    pub(crate) fn when_needed(
+        inner: &Arc<dyn PhysicalExpr>,
+        data_type: &DataType,
+    ) -> Option<Widest> {
+        match data_type {
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale) => {
+                Some(Widest { inner: inner.clone(), scale: *scale })
+            }
+            _ => None,
+        }
+    }
+
+    fn check(&self, value: i128) -> Result<(), ArrowError> {
+        if Decimal128Type::is_valid_decimal_precision(value, DECIMAL128_MAX_PRECISION) {
+            return Ok(());
+        }
+        // All of its digits are shown only if there is said to be room for them.
+        let text = Decimal128Type::format_decimal(value, DECIMAL128_MAX_PRECISION + 1, self.scale);
+        Err(ArrowError::ArithmeticOverflow(text))
+    }
+}
+
+impl PartialEq for Widest {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.eq(&other.inner) && self.scale == other.scale
+    }
+}
+
+impl Hash for Widest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.inner, self.scale).hash(state);
+    }
+}
+
+impl fmt::Display for Widest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.inner, f)
+    }
+}
+
+impl PhysicalExpr for Widest {
+    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
+        self.inner.data_type(schema)
+    }
+
+    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
+        self.inner.nullable(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        let evaluated = self.inner.evaluate(batch)?;
+        match &evaluated {
+            ColumnarValue::Array(array) => {
+                let Some(array) = array.as_primitive_opt::<Decimal128Type>() else {
+                    return internal_err!("a decimal of type {}", array.data_type());
+                };
+                array.iter().flatten().try_for_each(|value| self.check(value))?;
+            }
+            ColumnarValue::Scalar(ScalarValue::Decimal128(Some(value), ..)) => {
+                self.check(*value)?
+            }
+            ColumnarValue::Scalar(_) => {}
+        }
+        Ok(evaluated)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DfResult<Arc<dyn PhysicalExpr>> {
+        let Ok([inner]) = <[_; 1]>::try_from(children) else {
+            return internal_err!("one operation is checked");
+        };
+        Ok(Arc::new(Widest { inner, scale: self.scale }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(f)
+    }
+}
