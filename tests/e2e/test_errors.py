@@ -281,6 +281,23 @@ def test_an_expression_that_fails_is_named(script, expression, word):
         assert word in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize("aggregate", [
+    "SUM(v)",
+    "SUM(v + 0)",
+    "MAX(v) FILTER (WHERE v > 5)",
+    "SUM(CASE WHEN v > 5 THEN v ELSE 0 END)",
+    "COALESCE(MAX(v - 0), 0)",
+])
+def test_an_expression_over_an_aggregate_that_fails_is_underlined(script, aggregate):
+    script.data("events.csv", f"ts,k,v\n2024-01-01 00:00:01,1,{2 ** 63 - 1}\n")
+    result = script.run(events() + f"SELECT SUM(v - 1) + 1 AS other, {aggregate} + 1 AS x {TUMBLE} {GROUP};")
+    assert (result.code, result.stdout) == (1, b""), result
+    lines = result.stderr.splitlines()
+    marked = next(i for i, line in enumerate(lines) if "^" in line)
+    start = lines[marked].index("^")
+    assert lines[marked - 1][start:start + lines[marked].count("^")] == f"{aggregate} + 1", result.stderr
+
+
 @pytest.mark.parametrize("bad, shown", [
     ("\033[31mred", r"\u{1b}[31mred"),
     ("\rover", r"\rover"),

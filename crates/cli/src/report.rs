@@ -18,13 +18,13 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool) -> String {
         (
             stats.null_time_records,
             "record",
-            "without an event time, which are in no window",
+            "without an event time, in no window",
             &stats.first_null_time,
         ),
         (
             stats.unusable_time_records,
             "record",
-            "with an event time beyond the years that a window can have, which are in no window",
+            "with an event time beyond the years that a window can have, in no window",
             &stats.first_unusable_time,
         ),
         (
