@@ -56,10 +56,11 @@ pub(crate) struct Slices {
     block: KeyBlock,
     routed: Routed,
     picks: Vec<u32>,
-    /// Emptied tables and fragments, per leader, for the next window; small ones up to a number.
-    spare_small_max: usize,
+    /// Emptied tables and fragments, per leader, for the next window.
     spare_tables: Vec<Table>,
     spare_fragments: Vec<Vec<Fragment>>,
+    /// How many of either are kept if they are small.
+    spare_small_max: usize,
     /// Keys of the last complete window.
     last_keys: usize,
     /// Memory is scarce: new tables start small.

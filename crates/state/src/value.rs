@@ -250,22 +250,25 @@ impl<'t> Block<'t> {
         for slot in counts.iter().chain([&slot]) {
             assert!(slot.word + slot.kind.words() <= self.layout.row_words());
         }
-        // SAFETY: see `count`; the slot has three words, those of counts have one.
-        let mut add = |place: *mut u64, k: usize| unsafe {
-            let words = &mut *place.wrapping_add(slot.word).cast::<[u64; 3]>();
-            float_sum::add(words, self.arena, value(k));
-            counts.iter().for_each(|count| *place.add(count.word) += 1);
-        };
+        // SAFETY: see `count`; the slot has three words.
+        let words =
+            |place: *mut u64| unsafe { &mut *place.wrapping_add(slot.word).cast::<[u64; 3]>() };
+        // SAFETY: see `count`; those slots have a word each.
+        let count =
+            |place: *mut u64| counts.iter().for_each(|c| unsafe { *place.add(c.word) += 1 });
         // Spelled out, since the compiler would not put an addition of this size into both loops.
         match picks {
             None => {
                 for (k, place) in self.places.iter().enumerate() {
-                    add(*place, k);
+                    float_sum::add(words(*place), self.arena, value(k));
+                    count(*place);
                 }
             }
             Some(picks) => {
                 for &k in picks {
-                    add(self.places[k as usize], k as usize);
+                    let place = self.places[k as usize];
+                    float_sum::add(words(place), self.arena, value(k as usize));
+                    count(place);
                 }
             }
         }
