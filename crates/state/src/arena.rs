@@ -93,6 +93,22 @@ impl Arena {
         &mut self.words[offset as usize..offset as usize + count]
     }
 
+    /// An arena of these words, as those of another.
+    pub fn from_words(words: Vec<u64>) -> Arena {
+        Arena { words }
+    }
+
+    /// All words in use.
+    pub fn all_words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Whether what a packed reference means lies inside.
+    pub(crate) fn holds(&self, reference: u64) -> bool {
+        let offset = reference as u32 as usize;
+        offset + packed_len(reference).div_ceil(8) <= self.words.len()
+    }
+
     /// Bytes in use.
     pub fn used_bytes(&self) -> usize {
         self.words.len() * 8

@@ -193,6 +193,16 @@ pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], oth
     wide::merge(own, source);
 }
 
+/// Whether these words are a sum, whoever wrote them: its scale is possible, and its wide form in the arena.
+pub(crate) fn is_sum(sum: [u64; 3], arena: &Arena) -> bool {
+    let meta = sum[2];
+    if meta & WIDE != 0 {
+        return (meta >> OFFSET_SHIFT) as usize + WIDE_WORDS <= arena.all_words().len();
+    }
+    let scale = scale_of(meta);
+    meta & SCALED == 0 || scale <= HIGHEST && (-LIMIT..LIMIT).contains(&narrow(&sum))
+}
+
 /// The common case: the sum is empty, or both are narrow and their scales not far apart. False if it is
 /// not that.
 #[inline(always)]

@@ -43,6 +43,7 @@ mod clock;
 mod filling;
 mod find;
 pub mod float_sum;
+mod foreign;
 mod fragment;
 mod hash;
 mod index;
@@ -59,6 +60,7 @@ mod value;
 
 pub use arena::Arena;
 pub use clock::VectorClock;
+pub use foreign::Malformed;
 pub use fragment::{Fragment, Mode};
 pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
 pub use key::{Keys, NoVarKeys, VarKeys};

@@ -86,27 +86,39 @@ impl Table {
         scratch: &mut Scratch,
     ) {
         let (before, mut rows_in) = (self.keys(), 0);
-        let layout = self.layout.clone();
-        let width = layout.key_words();
         for run in chunk.live_runs() {
             rows_in += run.len();
-            let sources = Sources::new(chunk, run.start, &layout);
-            sources.gather_keys(run.len(), &layout, scratch);
-            let Scratch { places, hashes, words } = scratch;
-            self.prefetch(&hashes[..run.len().min(BLOCK_ROWS)]);
-            for block in blocks(run.len()) {
-                let rows = sources.from(block.start);
-                let vars = SegmentVars { rows, arena, layout: &layout };
-                let words = &words[block.start * width..block.end * width];
-                let (hashes, ahead) = with_ahead(hashes, &block);
-                self.find_or_append(&Keys { hashes, ahead, words, vars }, pool, places);
-                let mut block = Block::new(&layout, &mut self.arena, places, 0);
-                // SAFETY: the sources are rows of a segment, which has this layout and which nobody changes;
-                // they do not overlap this table's rows.
-                unsafe { block.merge_rows(|k| rows.place(k), arena) };
-            }
+            let sources = Sources::new(chunk, run.start, &self.layout);
+            self.merge_run(sources, run.len(), arena, pool, scratch);
         }
         self.note_merged(rows_in, self.keys() - before);
+    }
+
+    /// Merges `count` rows that follow each other.
+    pub(crate) fn merge_run(
+        &mut self,
+        sources: Sources,
+        count: usize,
+        arena: &Arena,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) {
+        let layout = self.layout.clone();
+        let width = layout.key_words();
+        sources.gather_keys(count, &layout, scratch);
+        let Scratch { places, hashes, words } = scratch;
+        self.prefetch(&hashes[..count.min(BLOCK_ROWS)]);
+        for block in blocks(count) {
+            let rows = sources.from(block.start);
+            let vars = SegmentVars { rows, arena, layout: &layout };
+            let words = &words[block.start * width..block.end * width];
+            let (hashes, ahead) = with_ahead(hashes, &block);
+            self.find_or_append(&Keys { hashes, ahead, words, vars }, pool, places);
+            let mut block = Block::new(&layout, &mut self.arena, places, 0);
+            // SAFETY: the sources are rows of a segment, which has this layout and which nobody changes;
+            // they do not overlap this table's rows.
+            unsafe { block.merge_rows(|k| rows.place(k), arena) };
+        }
     }
 
     /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a hole.
@@ -281,7 +293,7 @@ impl Entrants for AdoptingOne<'_> {
 
 /// Rows of a chunk that follow each other.
 #[derive(Clone, Copy)]
-struct Sources {
+pub(crate) struct Sources {
     first: *const u64,
     row_words: usize,
 }
@@ -290,6 +302,11 @@ impl Sources {
     fn new(chunk: &Chunk, start: usize, layout: &RowLayout) -> Sources {
         let row_words = layout.row_words();
         Sources { first: chunk.first().wrapping_add(start * row_words), row_words }
+    }
+
+    /// The rows in `words`.
+    pub(crate) fn of(words: &[u64], row_words: usize) -> Sources {
+        Sources { first: words.as_ptr(), row_words }
     }
 
     /// Those from row `start` on.

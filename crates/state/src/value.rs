@@ -34,7 +34,7 @@ pub enum ValueKind {
 }
 
 /// Marks a byte string that has met no input.
-const NO_BYTES: u64 = u64::MAX;
+pub(crate) const NO_BYTES: u64 = u64::MAX;
 
 impl ValueKind {
     /// The empty value.
