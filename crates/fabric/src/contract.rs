@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::endpoint::{Endpoint, Provider};
@@ -115,6 +116,12 @@ pub trait Events: Send {
     /// Sleeps until an armed completion queue gets a completion, a queue pair fails, or the time
     /// is over. Returns whether something happened; it may wake for nothing.
     fn wait(&mut self, timeout: Duration) -> Result<bool>;
+
+    /// For other threads, which have something for the sleeper that no completion tells of. To wake it makes
+    /// the present [`wait`](Events::wait) return true, or, if there is none, the next one, at once; several
+    /// wakes may count as one. It may be done from any thread, and does nothing when the sleeper is gone.
+    /// What was written before waking is visible after that wait.
+    fn waker(&self) -> Waker;
 }
 
 /// What a queue pair's own side knows of it.

@@ -17,6 +17,7 @@ mod contract;
 mod datagram;
 mod endpoint;
 mod error;
+mod event_file;
 mod keys;
 mod mapping;
 mod memory;

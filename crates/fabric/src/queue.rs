@@ -1,9 +1,10 @@
 //! Completion queues and sleeping, for providers that play the network card in software.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use crate::datagram::SharedDatagram;
@@ -44,40 +45,6 @@ pub(crate) fn random_id() -> Result<u64> {
     // SAFETY: 8 bytes are written to a local.
     let got = unsafe { libc::getrandom((&raw mut id).cast(), size_of::<u64>(), 0) };
     if got == size_of::<u64>() as isize { Ok(id) } else { Err(last_os_error("getrandom")) }
-}
-
-/// Wakes a thread that polls sockets.
-pub(crate) struct Waker(OwnedFd);
-
-impl Waker {
-    pub(crate) fn new() -> Result<Waker> {
-        // SAFETY: a plain call; the descriptor is owned at once.
-        let file = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if file < 0 {
-            return Err(last_os_error("eventfd"));
-        }
-        // SAFETY: just opened.
-        Ok(Waker(unsafe { OwnedFd::from_raw_fd(file) }))
-    }
-
-    pub(crate) fn wake(&self) {
-        let one = 1_u64;
-        // SAFETY: 8 bytes are read from a local; a full counter wakes as well.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-
-    /// Forgets that it was woken.
-    pub(crate) fn hear(&self) {
-        let mut count = 0_u64;
-        // SAFETY: 8 bytes are written to a local.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-}
-
-impl AsRawFd for Waker {
-    fn as_raw_fd(&self) -> i32 {
-        self.0.as_raw_fd()
-    }
 }
 
 /// Work that waits for a peer is tried so often while its owner sleeps.
@@ -124,6 +91,16 @@ impl Sleep {
         } else {
             self.unheard.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+}
+
+impl Wake for Sleep {
+    fn wake(self: Arc<Self>) {
+        self.bell.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.bell.ring();
     }
 }
 

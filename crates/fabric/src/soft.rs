@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
@@ -76,6 +77,10 @@ impl<D: SoftDevice> Events for SoftEvents<D> {
         let (seen, something) = self.sleep.wait(self.seen, timeout);
         self.seen = seen;
         Ok(something)
+    }
+
+    fn waker(&self) -> Waker {
+        self.sleep.clone().into()
     }
 }
 

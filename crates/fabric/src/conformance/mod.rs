@@ -9,6 +9,7 @@ mod ends;
 mod errors;
 mod reliable;
 mod shared;
+mod waking;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -84,6 +85,7 @@ fn checks<F: Fabric>() -> Vec<(&'static str, Check<F>)> {
     all.extend(reliable::checks::<F>());
     all.extend(errors::checks::<F>());
     all.extend(shared::checks::<F>());
+    all.extend(waking::checks::<F>());
     all.extend(datagram::checks::<F>());
     all
 }

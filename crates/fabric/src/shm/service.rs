@@ -15,8 +15,9 @@ use std::time::Duration;
 use super::link::Link;
 use super::receives::Owner;
 use crate::error::{Error, Result, last_os_error};
+use crate::event_file::EventFile;
 use crate::memory::Access;
-use crate::queue::{Waker, lock};
+use crate::queue::lock;
 use crate::setup::{MAGIC, SetupError, Token, VERSION};
 
 /// First message on a connection, in both directions: magic, version, token.
@@ -44,7 +45,7 @@ pub(super) struct Directory {
     /// Connections to other devices, watched for their end.
     pub(super) links: Mutex<Vec<Arc<Link>>>,
     stop: AtomicBool,
-    wake: Waker,
+    wake: EventFile,
 }
 
 #[derive(Default)]
@@ -78,13 +79,13 @@ impl Directory {
             entries: Mutex::default(),
             links: Mutex::default(),
             stop: AtomicBool::new(false),
-            wake: Waker::new()?,
+            wake: EventFile::new()?,
         })
     }
 
     /// Lets the thread look at its lists again.
     pub(super) fn wake(&self) {
-        self.wake.wake();
+        self.wake.signal();
     }
 }
 

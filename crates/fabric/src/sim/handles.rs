@@ -1,11 +1,13 @@
 //! What programs hold of a simulated node's objects.
 
+use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::SimDevice;
 use super::pair::number_of;
 use super::ud::FIRST_NUMBER;
 use super::world::{Entry, World, nanoseconds};
+use super::{Shared, SimDevice, lock};
 use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, SharedReceives, State};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
@@ -32,6 +34,27 @@ impl Events for SimEvents {
             }
             world.step();
         }
+    }
+
+    fn waker(&self) -> Waker {
+        Arc::new(Signal { world: self.device.0.sim.world.clone(), index: self.index }).into()
+    }
+}
+
+/// Wakes without time passing. A thread that waits holds the world, so it is woken by what happens in the
+/// world only, and others' signals are for its next wait.
+struct Signal {
+    world: Shared,
+    index: usize,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        lock(&self.world).signals[self.index] = true;
     }
 }
 

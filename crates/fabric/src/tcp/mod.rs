@@ -39,10 +39,11 @@ use self::receives::ReceiveQueue;
 use crate::contract::{Fabric, SharedReceives};
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
+use crate::event_file::EventFile;
 use crate::keys::KeyTable;
 use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
-use crate::queue::{Member, Waker, check_limit, lock, random_id};
+use crate::queue::{Member, check_limit, lock, random_id};
 use crate::setup::{SetupError, Token};
 use crate::soft::{SocketAddress, SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Receive, Rejected, Timing};
@@ -95,7 +96,7 @@ struct Device {
     /// Connections that the card has not seen yet.
     fresh: Mutex<Vec<Outgoing>>,
     stop: AtomicBool,
-    wake: Waker,
+    wake: EventFile,
     start: Instant,
     /// When a worker last did the card's work, in microseconds since `start`; 0 for long ago.
     driven: AtomicU64,
@@ -104,7 +105,7 @@ struct Device {
 impl Device {
     /// Lets the thread look again.
     fn wake(&self) {
-        self.wake.wake();
+        self.wake.signal();
     }
 
     fn hear(&self) {
@@ -235,7 +236,7 @@ impl TcpDevice {
             card: Mutex::new(Card::new(listener)),
             fresh: Mutex::default(),
             stop: AtomicBool::new(false),
-            wake: Waker::new()?,
+            wake: EventFile::new()?,
             start: Instant::now(),
             driven: AtomicU64::new(0),
         });

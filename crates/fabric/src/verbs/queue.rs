@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::Waker;
 use std::time::Duration;
 
 use millstream_verbs as ibv;
@@ -10,31 +11,38 @@ use millstream_verbs as ibv;
 use super::{Device, Part, os};
 use crate::contract::{CompletionQueue, Events};
 use crate::error::{Error, Result};
+use crate::event_file::EventFile;
 use crate::soft::NO_EVENTS;
 use crate::work::{Completion, Kind, Status};
 
-/// A completion channel, and the device's events.
+/// A completion channel, the device's events, and a file for who wakes.
 pub struct VerbsEvents {
     pub(super) device: Arc<Device>,
     channel: Arc<ibv::CompletionChannel>,
+    woken: Arc<EventFile>,
 }
 
 impl VerbsEvents {
     pub(super) fn new(device: &Arc<Device>) -> Result<VerbsEvents> {
         let channel = ibv::CompletionChannel::new(&device.context).map_err(os)?;
-        Ok(VerbsEvents { device: device.clone(), channel })
+        Ok(VerbsEvents { device: device.clone(), channel, woken: Arc::new(EventFile::new()?) })
     }
 }
 
 impl Events for VerbsEvents {
     fn wait(&mut self, timeout: Duration) -> Result<bool> {
-        let both = [self.channel.as_fd(), self.device.context.as_fd()];
-        if !ibv::wait_readable(both, timeout).map_err(os)? {
+        let all = [self.channel.as_fd(), self.device.context.as_fd(), self.woken.as_fd()];
+        if !ibv::wait_readable(all, timeout).map_err(os)? {
             return Ok(false);
         }
+        self.woken.hear();
         while self.channel.wait(Duration::ZERO).map_err(os)?.is_some() {}
         self.device.take_events()?;
         Ok(true)
+    }
+
+    fn waker(&self) -> Waker {
+        self.woken.clone().into()
     }
 }
 
