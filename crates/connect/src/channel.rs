@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn open(table: &ChannelTable) -> Vec<Box<dyn Split>> {
-        table.open(&[0], &OpenOptions { batch_rows: 4, start_time_us: 0, workers: 1 }).unwrap()
+        table.open(&[0], &OpenOptions::alone(4, 0, 1)).unwrap()
     }
 
     #[derive(Default)]
@@ -264,7 +264,7 @@ mod tests {
         drop(writer);
         assert_eq!(bell.0.load(Ordering::SeqCst), 2);
         assert!(matches!(split.poll_next(0, &waker).unwrap(), SplitPoll::Ended));
-        let again = table.open(&[0], &OpenOptions { batch_rows: 4, start_time_us: 0, workers: 1 });
+        let again = table.open(&[0], &OpenOptions::alone(4, 0, 1));
         assert!(again.err().unwrap().to_string().contains("read already"));
     }
 

@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn read(table: &MemoryTable, projection: &[usize], batch_rows: usize) -> Vec<Vec<RecordBatch>> {
-        let options = OpenOptions { batch_rows, start_time_us: 0, workers: 1 };
+        let options = OpenOptions::alone(batch_rows, 0, 1);
         let splits = table.open(projection, &options).unwrap();
         let drain = |mut split: Box<dyn Split>| {
             let mut batches = Vec::new();

@@ -28,7 +28,7 @@ fn options(name: &str, schema: SchemaRef, pairs: &[(&str, &str)]) -> TableOption
 }
 
 fn read(table: &dyn Table, projection: &[usize]) -> RecordBatch {
-    let options = OpenOptions { batch_rows: 1000, start_time_us: 0, workers: 2 };
+    let options = OpenOptions::alone(1000, 0, 2);
     let mut batches = Vec::new();
     for mut split in table.open(projection, &options).unwrap() {
         while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a job needs from the outside world.
@@ -27,6 +28,8 @@ pub(crate) trait Env: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Threads {
     bells: Vec<Bell>,
+    /// Those who wake workers that sleep at a network's events.
+    wakers: Vec<Waker>,
     start: Instant,
     start_us: i64,
 }
@@ -38,11 +41,12 @@ struct Bell {
 }
 
 impl Threads {
-    /// Surroundings for this many workers.
-    pub(crate) fn new(workers: usize) -> Threads {
+    /// Surroundings for this many workers, which sleep here or where `wakers` wake them.
+    pub(crate) fn new(workers: usize, wakers: Vec<Waker>) -> Threads {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Threads {
             bells: (0..workers).map(|_| Bell::default()).collect(),
+            wakers,
             start: Instant::now(),
             start_us: since.as_micros() as i64,
         }
@@ -69,6 +73,10 @@ impl Env for Threads {
     }
 
     fn wake(&self, worker: usize) {
+        if let Some(waker) = self.wakers.get(worker) {
+            waker.wake_by_ref();
+            return;
+        }
         let bell = &self.bells[worker];
         let mut rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
         if !*rung {

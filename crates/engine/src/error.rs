@@ -90,6 +90,31 @@ pub enum Error {
         /// What to do about it, or empty.
         help: String,
     },
+    /// Another process of the job is gone, or its end of a channel has failed. Why, that process or whoever
+    /// started it knows.
+    #[error("process {process} is gone: {message}")]
+    PeerLost {
+        /// Its number.
+        process: usize,
+        /// What the channel said.
+        message: String,
+    },
+    /// A channel to another process does not work.
+    #[error("the channel to process {process}: {message}")]
+    Peer {
+        /// Its number.
+        process: usize,
+        /// What the channel said.
+        message: String,
+    },
+    /// Another process of the job has failed.
+    #[error("process {process}: {message}")]
+    Process {
+        /// Its number.
+        process: usize,
+        /// What it or its end said.
+        message: String,
+    },
     /// The reader of our output has gone away (`| head`): not a failure, the job just ends.
     #[error("the output was closed")]
     OutputClosed,

@@ -5,7 +5,7 @@
 //! of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held count
 //! against the job's budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,6 +13,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Budget, Kind, batch_bytes};
+use crate::cluster::{self, Head, LAST, Net, encode_rows};
 use crate::error::Result;
 use crate::event_time::BEGINNING;
 use crate::order::{Merge, Order, Run};
@@ -30,6 +31,21 @@ pub(crate) struct Gather {
     state: Mutex<State>,
     rows: AtomicU64,
     budget: Arc<Budget>,
+    role: Role,
+}
+
+/// Where rows go when a job has several processes.
+pub(crate) enum Role {
+    /// There is one process, or each has a sink of its own.
+    Alone,
+    /// Rows of all processes come here.
+    Asker(Arc<Net>),
+    /// Rows go to the asking process.
+    Helper {
+        net: Arc<Net>,
+        /// Bytes that may be sent ahead of their turn.
+        ahead_bytes_max: u64,
+    },
 }
 
 struct State {
@@ -43,6 +59,19 @@ struct State {
     next: (u64, usize),
     skip: u64,
     left: Option<u64>,
+    /// Rows sent to the asking process that have, as far as is known, not been written yet.
+    ahead: VecDeque<Ahead>,
+    /// The frontier of all that other processes were told.
+    told: i64,
+}
+
+/// Rows that have been sent.
+struct Ahead {
+    /// When all leaders have fired up to this, they have been written.
+    fires_at: i64,
+    /// Of a stateless query: batch number and split.
+    batch: (u64, usize),
+    bytes: u64,
 }
 
 impl Gather {
@@ -53,6 +82,7 @@ impl Gather {
         fires_after_us: i64,
         (offset, limit): (u64, Option<u64>),
         budget: Arc<Budget>,
+        role: Role,
     ) -> Gather {
         // Which rows a LIMIT lets through must not depend on who is first.
         let ordered = sink.order() == RowOrder::Deterministic || limit.is_some() || offset > 0;
@@ -70,9 +100,72 @@ impl Gather {
                 next: (0, 0),
                 skip: offset,
                 left: limit,
+                ahead: VecDeque::new(),
+                told: BEGINNING,
             }),
             rows: AtomicU64::new(0),
             budget,
+            role,
+        }
+    }
+
+    /// Whether no further rows may wait for earlier ones.
+    pub(crate) fn is_full(&self) -> bool {
+        match &self.role {
+            Role::Helper { net, ahead_bytes_max } => {
+                net.ahead_bytes().load(Ordering::Relaxed) >= *ahead_bytes_max
+            }
+            _ => self.budget.output_full(),
+        }
+    }
+
+    /// Whether rows have to wait until the asking process has taken others.
+    pub(crate) fn is_congested(&self) -> bool {
+        matches!(&self.role, Role::Helper { net, .. } if net.is_congested())
+    }
+
+    /// Whether some leader, anywhere, has not fired up to `frontier`.
+    pub(crate) fn others_behind(&self, frontier: i64) -> bool {
+        match &self.role {
+            Role::Helper { net, .. } => net.fired() < frontier,
+            _ => self.fired() < frontier,
+        }
+    }
+
+    /// Sends rows to the asking process.
+    fn send(&self, net: &Net, head: Head, rows: &RecordBatch, ahead: Ahead) -> Result<()> {
+        if self.ordered {
+            let bytes = batch_bytes(rows) as u64;
+            net.ahead_bytes().fetch_add(bytes, Ordering::Relaxed);
+            self.lock().ahead.push_back(Ahead { bytes, ..ahead });
+        }
+        net.post(0, head, encode_rows(rows)?)
+    }
+
+    /// The asking process has written rows that were sent.
+    fn written(&self, net: &Net, is_written: impl Fn(&Ahead) -> bool) {
+        let mut bytes = 0;
+        self.lock().ahead.retain(|ahead| {
+            let written = is_written(ahead);
+            bytes += if written { ahead.bytes } else { 0 };
+            !written
+        });
+        net.ahead_bytes().fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// The asking process tells that all leaders have fired up to `watermark`.
+    pub(crate) fn note_fired(&self, watermark: i64) {
+        if let Role::Helper { net, .. } = &self.role {
+            net.note_fired(watermark);
+            self.written(net, |ahead| ahead.fires_at <= watermark);
+        }
+    }
+
+    /// The asking process tells which batch of a stateless query comes next.
+    pub(crate) fn note_written(&self, sequence: u64, split: usize) {
+        if let Role::Helper { net, .. } = &self.role {
+            self.lock().next = (sequence, split);
+            self.written(net, |ahead| ahead.batch < (sequence, split));
         }
     }
 
@@ -122,6 +215,20 @@ impl Gather {
         rows: RecordBatch,
         last: bool,
     ) -> Result<()> {
+        if let Role::Helper { net, .. } = &self.role {
+            if rows.num_rows() == 0 && !last {
+                return Ok(());
+            }
+            let rows = if self.ordered { self.order()?.sorted(rows)? } else { rows };
+            let head = Head {
+                flags: if last { LAST } else { 0 },
+                id: (net.first() + worker) as u32,
+                start,
+                ..Head::new(cluster::Kind::WindowRows)
+            };
+            let fires_at = start.saturating_add(self.fires_after_us);
+            return self.send(net, head, &rows, Ahead { fires_at, batch: (0, 0), bytes: 0 });
+        }
         if self.ordered {
             let run = self.held(self.order()?.sorted(rows)?);
             let mut state = self.lock();
@@ -140,6 +247,11 @@ impl Gather {
     pub(crate) fn advance(&self, worker: usize, watermark: i64) -> Result<Vec<i64>> {
         let mut state = self.lock();
         state.frontiers[worker] = state.frontiers[worker].max(watermark);
+        if let Role::Helper { net, .. } = &self.role {
+            let id = (net.first() + worker) as u32;
+            net.post(0, Head { id, watermark, ..Head::new(cluster::Kind::Fired) }, Vec::new())?;
+            return Ok(Vec::new());
+        }
         let fired = state.frontiers.iter().copied().min().unwrap_or(BEGINNING);
         let mut starts = Vec::new();
         while let Some(entry) = state.windows.first_entry() {
@@ -155,6 +267,12 @@ impl Gather {
                 // later one waits meanwhile, so a slow sink slows the job and rows do not pile up.
                 self.write_merged(worker, runs)?;
             }
+        }
+        if let Role::Asker(net) = &self.role
+            && fired > state.told
+        {
+            state.told = fired;
+            net.broadcast(Head { watermark: fired, ..Head::new(cluster::Kind::Fired) })?;
         }
         Ok(starts)
     }
@@ -182,6 +300,15 @@ impl Gather {
         rows: RecordBatch,
         ended: &[Option<u64>],
     ) -> Result<bool> {
+        if let Role::Helper { net, .. } = &self.role {
+            if rows.num_rows() > 0 || self.ordered {
+                let (id, number) = (split as u32, sequence);
+                let head = Head { id, number, ..Head::new(cluster::Kind::BatchRows) };
+                let ahead = Ahead { fires_at: BEGINNING, batch: (sequence, split), bytes: 0 };
+                self.send(net, head, &rows, ahead)?;
+            }
+            return Ok(false);
+        }
         if !self.ordered {
             if rows.num_rows() > 0 {
                 self.write(worker, &rows, true)?;
@@ -194,21 +321,27 @@ impl Gather {
         self.write_waiting(&mut state, worker, ended)
     }
 
-    /// Writes the stateless rows whose turn it is, and returns the split that the others wait for, if
-    /// any rows wait.
-    pub(crate) fn awaited_split(
+    /// Writes the stateless rows whose turn it is, and returns the batch that the others wait for, if
+    /// any rows wait: its number and its split.
+    pub(crate) fn awaited_batch(
         &self,
         worker: usize,
         ended: &[Option<u64>],
-    ) -> Result<Option<usize>> {
+    ) -> Result<Option<(u64, usize)>> {
         let mut state = self.lock();
+        if matches!(self.role, Role::Helper { .. }) {
+            return Ok((!state.ahead.is_empty()).then_some(state.next));
+        }
         self.write_waiting(&mut state, worker, ended)?;
-        Ok((!state.waiting.is_empty()).then_some(state.next.1))
+        Ok((!state.waiting.is_empty()).then_some(state.next))
     }
 
     /// All batches are in: writes what still waits.
     pub(crate) fn finish(&self, ended: &[Option<u64>]) -> Result<()> {
         let mut state = self.lock();
+        if matches!(self.role, Role::Helper { .. }) {
+            return Ok(());
+        }
         self.write_waiting(&mut state, 0, ended)?;
         debug_assert!(state.waiting.is_empty(), "batches are missing");
         self.sink.finish()
@@ -220,6 +353,19 @@ impl Gather {
         worker: usize,
         ended: &[Option<u64>],
     ) -> Result<bool> {
+        let before = state.next;
+        let enough = self.write_next(state, worker, ended)?;
+        if let Role::Asker(net) = &self.role
+            && state.next != before
+        {
+            let (number, split) = state.next;
+            let id = split as u32;
+            net.broadcast(Head { id, number, ..Head::new(cluster::Kind::Written) })?;
+        }
+        Ok(enough)
+    }
+
+    fn write_next(&self, state: &mut State, worker: usize, ended: &[Option<u64>]) -> Result<bool> {
         while state.left != Some(0) {
             let (sequence, split) = state.next;
             if split >= ended.len() {

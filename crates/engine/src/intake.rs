@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 use crate::budget::{Budget, Kind};
+use crate::cluster::{self, Head, Net, Place};
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::plan::Tumble;
 use crate::prepare::{Prepared, Preparer};
-use crate::table::{Split, SplitPoll};
+use crate::table::{Sharing, Split, SplitPoll};
 
 /// A batch with its place in its split.
 #[derive(Debug)]
@@ -56,6 +57,8 @@ pub(crate) enum Taken {
 pub(crate) struct Intake {
     /// The splits' names.
     names: Vec<String>,
+    /// Which of them all processes read, each of them for some of their chunks.
+    by_chunk: Vec<bool>,
     readers: Vec<Mutex<Reader>>,
     state: Mutex<State>,
     preparer: Preparer,
@@ -66,6 +69,8 @@ pub(crate) struct Intake {
     /// The window and the lateness it waits for, to see when a window's end has passed.
     window: Option<(Tumble, i64)>,
     budget: Arc<Budget>,
+    /// The job's other processes, if it has any.
+    net: Option<Arc<Net>>,
 }
 
 /// Which splits may go on.
@@ -106,15 +111,30 @@ struct SplitState {
     records: u64,
     /// The watermark after the last stamped batch.
     watermark: i64,
-    prepared: BTreeMap<u64, Prepared>,
+    /// Chunks that wait for earlier ones to be stamped.
+    prepared: BTreeMap<u64, Chunk>,
     ready: VecDeque<Stamped>,
     ended: bool,
+    /// Read by another process, and how many chunks it had when it ended there.
+    elsewhere: bool,
+    ended_elsewhere: Option<u64>,
     retry_at_us: i64,
     last_data_us: i64,
     /// Whether the last look found nothing.
     pending: bool,
     /// Whether it has been without data for so long that the others no longer wait for it.
     idle: bool,
+}
+
+/// A chunk that has been prepared.
+#[derive(Debug)]
+enum Chunk {
+    Own(Box<Prepared>),
+    /// By another process, which tells its greatest event time and how many records it has.
+    Other {
+        greatest: i64,
+        records: u64,
+    },
 }
 
 impl SplitState {
@@ -124,7 +144,7 @@ impl SplitState {
     }
 
     fn exhausted(&self) -> bool {
-        self.ended && self.outstanding() == 0
+        self.elsewhere || self.ended && self.outstanding() == 0
     }
 
     /// When it will count as idle if nothing comes.
@@ -144,9 +164,19 @@ impl SplitState {
     }
 
     fn stamp_ready(&mut self, split: usize) {
-        while let Some(prepared) = self.prepared.remove(&self.stamped) {
+        // Others may be ahead with reading.
+        while self.stamped < self.read {
+            let Some(chunk) = self.prepared.remove(&self.stamped) else { return };
             let sequence = self.stamped;
             self.stamped += 1;
+            let prepared = match chunk {
+                Chunk::Own(prepared) => *prepared,
+                Chunk::Other { greatest, records } => {
+                    self.watermark = self.watermark.max(greatest);
+                    self.records += records;
+                    continue;
+                }
+            };
             for (first_row, prepared) in prepared.cut() {
                 let stamp = self.watermark;
                 let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
@@ -183,14 +213,21 @@ impl Intake {
     pub(crate) fn new(
         splits: Vec<Box<dyn Split>>,
         preparer: Preparer,
-        env: Arc<dyn Env>,
+        (env, net): (Arc<dyn Env>, Option<Arc<Net>>),
         workers: usize,
         idle_timeout_us: Option<i64>,
         window: Option<(Tumble, i64)>,
         budget: Arc<Budget>,
     ) -> Intake {
         let now = env.now_us();
-        let state = || SplitState {
+        let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
+        let state = |(i, sharing)| SplitState {
+            elsewhere: match sharing {
+                Sharing::Whole => i % place.processes != place.process,
+                Sharing::ByChunk => false,
+                Sharing::Asker => place.process != 0,
+            },
+            ended_elsewhere: None,
             read: 0,
             stamped: 0,
             records: 0,
@@ -205,13 +242,14 @@ impl Intake {
         };
         Intake {
             state: Mutex::new(State {
-                splits: splits.iter().map(|_| state()).collect(),
+                splits: splits.iter().map(|s| s.sharing()).enumerate().map(state).collect(),
                 current: vec![None; workers],
                 low: BEGINNING,
                 passed: BEGINNING,
                 reached: VecDeque::new(),
             }),
             names: splits.iter().map(|split| split.name().to_string()).collect(),
+            by_chunk: splits.iter().map(|split| split.sharing() == Sharing::ByChunk).collect(),
             readers: splits
                 .into_iter()
                 .map(|split| Mutex::new(Reader { split, ended: false }))
@@ -223,6 +261,7 @@ impl Intake {
             idle_timeout_us,
             window,
             budget,
+            net,
         }
     }
 
@@ -249,7 +288,7 @@ impl Intake {
             {
                 let state = self.lock();
                 let s = &state.splits[split];
-                if s.ended {
+                if s.ended || s.elsewhere {
                     continue;
                 }
                 if s.retry_at_us > now {
@@ -257,7 +296,7 @@ impl Intake {
                     continue;
                 }
                 // A split that may go on always has one chunk at least, or it could not.
-                let ahead_max = if self.budget.input_full() { 1 } else { 2 * self.workers + 2 };
+                let ahead_max = if self.budget.input_full() { 1 } else { self.ahead_max() };
                 if s.outstanding() >= ahead_max as u64 {
                     continue;
                 }
@@ -278,7 +317,7 @@ impl Intake {
                         None => Taken::Again,
                     });
                 }
-                Read::Ended => return Ok(Taken::Again),
+                Read::Ended | Read::Skipped => return Ok(Taken::Again),
                 Read::Pending(retry) => until = [until, retry].into_iter().flatten().min(),
             }
         }
@@ -297,11 +336,43 @@ impl Intake {
         Ok(Taken::Wait { until_us: [until, idle_at].into_iter().flatten().min() })
     }
 
+    /// Chunks of a split that may be read ahead.
+    fn ahead_max(&self) -> usize {
+        // Of those that all processes read, only some are ours.
+        (2 * self.workers + 2) * self.net.as_ref().map_or(1, |net| net.place.processes)
+    }
+
     /// The worker's own splits first, then the others.
     fn preference(&self, worker: usize) -> impl Iterator<Item = usize> + use<> {
         let (splits, workers) = (self.readers.len(), self.workers);
-        let own = (worker..splits).step_by(workers);
-        own.chain((0..splits).filter(move |s| s % workers != worker))
+        let (first, step) = match &self.net {
+            Some(net) => (net.place.process + worker * net.place.processes, net.leaders()),
+            None => (worker, workers),
+        };
+        let own = (first..splits).step_by(step);
+        own.chain((0..splits).filter(move |s| s % step != first))
+    }
+
+    /// Whether `worker` is the one that prefers `split`.
+    pub(crate) fn prefers(&self, worker: usize, split: usize) -> bool {
+        match &self.net {
+            Some(net) => split % net.leaders() == net.place.process + worker * net.place.processes,
+            None => split % self.workers == worker,
+        }
+    }
+
+    /// The other processes, if they read this split, too.
+    fn others_of(&self, split: usize) -> Option<&Arc<Net>> {
+        self.net.as_ref().filter(|_| self.by_chunk[split])
+    }
+
+    /// Whether this process has chunk `sequence` of `split`.
+    pub(crate) fn has_chunk(&self, split: usize, sequence: u64) -> bool {
+        let Some(net) = &self.net else { return true };
+        match self.by_chunk[split] {
+            true => sequence % net.place.processes as u64 == net.place.process as u64,
+            false => !self.lock().splits[split].elsewhere,
+        }
     }
 
     fn may_go_on(&self, state: &State, split: usize, only: Only) -> bool {
@@ -361,6 +432,14 @@ impl Intake {
                     // It resumes where the others have got to meanwhile.
                     s.watermark = s.watermark.max(low);
                 }
+                if let Some(net) = self.others_of(split) {
+                    let Place { process, processes } = net.place;
+                    if sequence % processes as u64 != process as u64 {
+                        // It may have been prepared already.
+                        s.stamp_ready(split);
+                        return Ok(Read::Skipped);
+                    }
+                }
                 drop(state);
                 drop(reader);
                 // While it is decoded, the chunk and what comes of it.
@@ -368,7 +447,17 @@ impl Intake {
                 let mut prepared = self.preparer.prepare(chunk, now)?;
                 held.resize(prepared.bytes());
                 prepared.held = Some(Arc::new(held));
-                self.stamp(split, sequence, prepared);
+                if let Some(net) = self.others_of(split) {
+                    let (greatest, records) = prepared.summary();
+                    net.broadcast(Head {
+                        id: split as u32,
+                        number: sequence,
+                        count: records,
+                        watermark: greatest,
+                        ..Head::new(cluster::Kind::Stamp)
+                    })?;
+                }
+                self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));
                 Ok(Read::Prepared)
             }
             SplitPoll::Pending { retry_at_us } => {
@@ -378,18 +467,50 @@ impl Intake {
             }
             SplitPoll::Ended => {
                 s.ended = true;
+                let chunks = s.read;
                 drop(state);
                 reader.ended = true;
+                if let Some(net) = self.net.as_ref().filter(|_| !self.by_chunk[split]) {
+                    net.broadcast(Head {
+                        id: split as u32,
+                        count: chunks,
+                        ..Head::new(cluster::Kind::Ended)
+                    })?;
+                }
                 self.wake_all();
                 Ok(Read::Ended)
             }
         }
     }
 
-    fn stamp(&self, split: usize, sequence: u64, prepared: Prepared) {
+    /// Another process has prepared a chunk of a split that all read.
+    pub(crate) fn stamp_other(&self, head: &Head) -> Result<()> {
+        let split = self.checked(head)?;
+        let other = Chunk::Other { greatest: head.watermark, records: head.count };
+        self.stamp(split, head.number, other);
+        // What waited for it, and the low watermark that may have risen.
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Another process has come to the end of a split.
+    pub(crate) fn ended_elsewhere(&self, head: &Head) -> Result<()> {
+        let split = self.checked(head)?;
+        self.lock().splits[split].ended_elsewhere = Some(head.count);
+        Ok(())
+    }
+
+    fn checked(&self, head: &Head) -> Result<usize> {
+        let split = head.id as usize;
+        let unknown =
+            || Error::Internal(format!("a peer tells of split {split}, which is not there"));
+        (split < self.names.len()).then_some(split).ok_or_else(unknown)
+    }
+
+    fn stamp(&self, split: usize, sequence: u64, chunk: Chunk) {
         let mut state = self.lock();
         let s = &mut state.splits[split];
-        s.prepared.insert(sequence, prepared);
+        s.prepared.insert(sequence, chunk);
         let before = s.ready.len();
         s.stamp_ready(split);
         let several = s.ready.len() > before + 1;
@@ -428,8 +549,12 @@ impl Intake {
             if state.splits.iter().all(SplitState::exhausted) {
                 return END;
             }
-            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on.
-            state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING)
+            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on, unless
+            // other processes do.
+            let own = state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING);
+            let others = self.net.as_ref().and_then(|net| net.others_low());
+            // They may have ended, which we have not.
+            own.max(others.filter(|low| *low < END).unwrap_or(BEGINNING))
         });
         // A split that was idle and has data again stands at or above what was announced.
         low.max(state.low)
@@ -466,9 +591,20 @@ impl Intake {
         }
     }
 
+    /// Whether only splits are left that have been without data for their idle time.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let mut left = state.splits.iter().filter(|s| !s.exhausted()).peekable();
+        left.peek().is_some() && left.all(|s| s.idle)
+    }
+
     /// Splits that have ended, with the number of their batches.
     pub(crate) fn ended_splits(&self) -> Vec<Option<u64>> {
-        self.lock().splits.iter().map(|s| s.ended.then_some(s.read)).collect()
+        let ended = |s: &SplitState| match s.elsewhere {
+            true => s.ended_elsewhere,
+            false => s.ended.then_some(s.read),
+        };
+        self.lock().splits.iter().map(ended).collect()
     }
 
     /// Whether a split still has records to come.
@@ -483,6 +619,8 @@ impl Intake {
 
 enum Read {
     Prepared,
+    /// A chunk of another process.
+    Skipped,
     Pending(Option<i64>),
     Ended,
 }

@@ -7,22 +7,26 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use millstream_state::{ChunkPool, Keys, Mode, NoVarKeys, RowLayout, Scratch, Table, hash_words};
+use millstream_state::{
+    ChunkPool, Keys, Mode, NoVarKeys, RowLayout, Scratch, Segment, Table, hash_words,
+};
 
 use crate::budget::{Budget, Kind};
+use crate::cluster::{self, Ends, Head, LAST, Mesh, Net, decode_rows};
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::fire::Finisher;
-use crate::gather::Gather;
+use crate::gather::{Gather, Role};
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
 use crate::plan::{Body, Query};
 use crate::prepare::{Preparer, Spread};
 use crate::settings::{FragmentMode, Settings};
-use crate::sink::Sink;
+use crate::sink::{RowOrder, Sink};
 use crate::slices::small_table_bytes;
 use crate::stats::Stats;
 use crate::table::OpenOptions;
@@ -32,6 +36,8 @@ use crate::worker::{self, Message, Step, Worker};
 pub struct Job {
     shared: Arc<Shared>,
     started_us: i64,
+    /// Per worker, if the job has other processes.
+    ends: Vec<Ends>,
 }
 
 /// Stops a running job from another thread (or a signal handler's thread).
@@ -42,6 +48,11 @@ impl Stopper {
     /// Lets the job end with [`Error::Interrupted`].
     pub fn stop(&self) {
         self.0.stop(Some(Error::Interrupted));
+    }
+
+    /// Lets the job end with this error, unless it has one already: another process has failed.
+    pub fn stop_with(&self, error: Error) {
+        self.0.stop(Some(error));
     }
 }
 
@@ -60,14 +71,39 @@ impl fmt::Debug for Job {
 impl Job {
     /// Prepares `query` to run into `sink`: lays out its state and opens its source.
     pub fn new(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
-        let settings = settings.clone();
-        let workers = settings.workers;
-        let threads = Threads::new(workers);
+        let threads = Threads::new(settings.workers, Vec::new());
         let started_us = threads.now_us();
         let env: Arc<dyn Env> = match settings.simulate {
             Some(seed) => Arc::new(Simulated::new(seed, started_us)),
             None => Arc::new(threads),
         };
+        Job::prepare(query, settings, sink, (env, started_us), None)
+    }
+
+    /// Prepares one process's part of a job of several: `mesh` connects it with the others, which run the same
+    /// query with the same settings and the same start time (microseconds since the epoch). Rows come to process
+    /// 0, unless the sink is local ([`Sink::is_local`]); the other processes' sinks are not used then.
+    pub fn distributed(
+        query: &Query,
+        settings: &Settings,
+        sink: Arc<dyn Sink>,
+        mesh: Mesh,
+        start_us: i64,
+    ) -> Result<Job> {
+        let wakers = mesh.wakers();
+        let env = Arc::new(Threads::new(settings.workers, wakers));
+        Job::prepare(query, settings, sink, (env, start_us), Some(mesh))
+    }
+
+    fn prepare(
+        query: &Query,
+        settings: &Settings,
+        sink: Arc<dyn Sink>,
+        (env, started_us): (Arc<dyn Env>, i64),
+        mesh: Option<Mesh>,
+    ) -> Result<Job> {
+        let settings = settings.clone();
+        let workers = settings.workers;
         let (aggregation, stateless, limits, window) = match &query.body {
             Body::Aggregate(aggregate) => {
                 let grouping = Grouping::new(query, aggregate, settings.allowed_lateness_us)?;
@@ -79,16 +115,47 @@ impl Job {
                 (None, Some(Stateless::new(query, project)), (*offset, *limit), None)
             }
         };
-        let options =
-            OpenOptions { batch_rows: settings.batch_rows, start_time_us: started_us, workers };
+        let layout = aggregation.as_ref().map(|(grouping, _)| grouping.layout.clone());
+        let (net, ends) = match mesh {
+            Some(mesh) => {
+                let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
+                let (net, ends) = Net::new(mesh, &layout.unwrap_or_else(none))?;
+                (Some(Arc::new(net)), ends)
+            }
+            None => (None, Vec::new()),
+        };
+        let leaders = net.as_ref().map_or(workers, |net| net.leaders());
+        let options = OpenOptions {
+            batch_rows: settings.batch_rows,
+            start_time_us: started_us,
+            workers: leaders,
+            process: net.as_ref().map_or(0, |net| net.place.process),
+            processes: net.as_ref().map_or(1, |net| net.place.processes),
+        };
         let splits = query.source.open(&query.projection, &options)?;
         let idle_timeout_us = query.event_time.as_ref().and_then(|t| t.idle_timeout_us);
         let tables_max = aggregation.as_ref().map_or(0, |(grouping, _)| {
-            tables_max(settings.memory_bytes, workers, &grouping.layout)
+            tables_max(settings.memory_bytes, (workers, leaders), &grouping.layout)
         });
-        let spread = window.map(|(window, _)| Spread { window, leaders: workers, tables_max });
+        let spread = window.map(|(window, _)| Spread { window, leaders, tables_max });
         let preparer = Preparer::new(query, settings.max_ahead_us, spread);
-        sink.open(&query.output)?;
+        // The row of a group without records is one, whatever the number of processes.
+        let global = aggregation
+            .as_ref()
+            .is_some_and(|(grouping, _)| grouping.window.is_none() && grouping.codec.words() == 0);
+        let role = match &net {
+            None => Role::Alone,
+            Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !global => Role::Alone,
+            Some(net) if net.is_asker() => Role::Asker(net.clone()),
+            Some(net) => {
+                let ahead_bytes_max = settings.memory_bytes / 4 / net.place.processes as u64;
+                Role::Helper { net: net.clone(), ahead_bytes_max }
+            }
+        };
+        let gathered = if matches!(role, Role::Asker(_)) { leaders } else { workers };
+        if !matches!(role, Role::Helper { .. }) {
+            sink.open(&query.output)?;
+        }
         // Without a window everything fires at the end of the input.
         let fires_after_us =
             window.map_or(crate::event_time::END, |(w, lateness)| w.size_us + lateness);
@@ -102,15 +169,25 @@ impl Job {
         let intake = Intake::new(
             splits,
             preparer,
-            env.clone(),
+            (env.clone(), net.clone()),
             workers,
             idle_timeout_us,
             window,
             budget.clone(),
         );
+        let budget_of_rows = budget.clone();
         let shared = Shared {
             intake,
-            gather: Gather::new(sink, output, workers, fires_after_us, limits, budget.clone()),
+            gather: Gather::new(
+                sink,
+                output,
+                gathered,
+                fires_after_us,
+                limits,
+                budget_of_rows,
+                role,
+            ),
+            net,
             aggregation,
             stateless,
             mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
@@ -122,7 +199,7 @@ impl Job {
             settings,
             env,
         };
-        Ok(Job { shared: Arc::new(shared), started_us })
+        Ok(Job { shared: Arc::new(shared), started_us, ends })
     }
 
     /// A handle to stop the job with.
@@ -132,10 +209,9 @@ impl Job {
 
     /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
     /// any case: they say how far the job got.
-    pub fn run(self) -> (Stats, Result<()>) {
+    pub fn run(mut self) -> (Stats, Result<()>) {
+        let mut workers = self.workers();
         let shared = &self.shared;
-        let mut workers: Vec<Worker> =
-            (0..shared.settings.workers).map(|id| Worker::new(id, shared.clone())).collect();
         match shared.settings.simulate {
             Some(_) => simulate(shared, &mut workers),
             None => thread::scope(|scope| {
@@ -152,25 +228,69 @@ impl Job {
                 }
             }),
         }
-        let mut result = match shared.take_error() {
+        while !run_guarded(shared, || self.end_streams(&mut workers)).unwrap_or(true) {
+            thread::sleep(Duration::from_micros(50));
+        }
+        self.close(&workers)
+    }
+
+    fn workers(&mut self) -> Vec<Worker> {
+        let mut ends = std::mem::take(&mut self.ends).into_iter();
+        let worker = |id| Worker::new(id, self.shared.clone(), ends.next());
+        (0..self.shared.settings.workers).map(worker).collect()
+    }
+
+    /// When all workers are done: takes in what other processes still have for this one and ends all streams in
+    /// order, a step at a time. Returns whether that is done.
+    fn end_streams(&self, workers: &mut [Worker]) -> Result<bool> {
+        let shared = &self.shared;
+        let Some(net) = &shared.net else { return Ok(true) };
+        if shared.has_failed() {
+            // Those who want to know why hear it over their control connections.
+            return Ok(true);
+        }
+        if net.is_asker() && shared.has_enough() {
+            // The others stop when they hear of it.
+            net.pump()?;
+            return Ok((1..net.place.processes).all(|process| net.is_told(process)));
+        }
+        if shared.stopping.load(Relaxed) {
+            return Ok(true);
+        }
+        net.pump()?;
+        net.receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
+        let mut ended = net.finish()?;
+        for remote in workers.iter_mut().filter_map(Worker::remote) {
+            ended &= remote.finish()?;
+        }
+        Ok(ended)
+    }
+
+    /// The end of the job: what it came to.
+    fn close(&self, workers: &[Worker]) -> (Stats, Result<()>) {
+        let mut result = match self.shared.take_error() {
             Some(error) => Err(error),
             None => self.finish(),
         };
         if matches!(result, Err(Error::OutputClosed)) {
             result = Ok(());
         }
-        (self.stats(&workers), result)
+        (self.stats(workers), result)
     }
 
     /// After the last worker: the row of a global aggregate over nothing, and the sink's end.
     fn finish(&self) -> Result<()> {
         let shared = &self.shared;
+        if shared.net.as_ref().is_some_and(|net| !net.is_asker()) && shared.has_enough() {
+            return Ok(());
+        }
         if let Some((grouping, finisher)) = &shared.aggregation {
             let global = grouping.window.is_none() && grouping.codec.words() == 0;
-            if global && shared.gather.windows() == 0 {
+            let asked = shared.net.as_ref().is_none_or(|net| net.is_asker());
+            if global && asked && shared.gather.windows() == 0 {
                 let rows = empty_group(grouping, finisher)?;
                 shared.gather.window_rows(0, crate::pipeline::WHOLE, rows, true)?;
-                for worker in 0..shared.settings.workers {
+                for worker in 0..shared.leaders() {
                     shared.gather.advance(worker, crate::event_time::END)?;
                 }
             }
@@ -182,6 +302,9 @@ impl Job {
         let shared = &self.shared;
         let mut stats = Stats::default();
         workers.iter().for_each(|w| stats.add(&w.stats));
+        if let Some(net) = &shared.net {
+            stats.note_shipped(&net.counters());
+        }
         stats.rows = shared.gather.rows();
         let windowed = shared.aggregation.as_ref().is_some_and(|(g, _)| g.window.is_some());
         stats.windows = if windowed { shared.gather.windows() } else { 0 };
@@ -198,9 +321,13 @@ impl Job {
 
 /// How many tables of windows may be opened before state is counted again: those that all workers open then
 /// take a 32nd of the budget at the most.
-fn tables_max(memory_bytes: u64, workers: usize, layout: &Arc<RowLayout>) -> usize {
+fn tables_max(
+    memory_bytes: u64,
+    (workers, leaders): (usize, usize),
+    layout: &Arc<RowLayout>,
+) -> usize {
     let share = memory_bytes / 32 / workers as u64;
-    (share as usize / small_table_bytes(layout, workers)).max(1)
+    (share as usize / small_table_bytes(layout, leaders)).max(1)
 }
 
 /// The operator's name in messages and `explain`.
@@ -234,10 +361,10 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
     finisher.finish(grouping, &[], &table.scan(0, &mut places))
 }
 
-/// Runs a worker so that neither an error nor a panic leaves the others waiting.
-fn run_guarded(shared: &Shared, run: impl FnOnce() -> Result<()>) {
+/// Runs a worker so that neither an error nor a panic leaves the others waiting; `None` if there was one.
+fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(())) => {}
+        Ok(Ok(value)) => return Some(value),
         Ok(Err(error)) => shared.stop(Some(error)),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -246,6 +373,7 @@ fn run_guarded(shared: &Shared, run: impl FnOnce() -> Result<()>) {
             shared.stop(Some(Error::Internal(message)));
         }
     }
+    None
 }
 
 /// Deterministic simulation: all workers on this thread, a random one a step at a time.
@@ -308,6 +436,8 @@ pub(crate) struct Shared {
     pub(crate) stateless: Option<Stateless>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) stopping: AtomicBool,
+    /// The job's other processes, if it has any.
+    pub(crate) net: Option<Arc<Net>>,
     pub(crate) budget: Arc<Budget>,
     /// State is counted at the latest when so many tables of windows have been opened.
     pub(crate) tables_max: usize,
@@ -331,6 +461,96 @@ impl Shared {
 
     pub(crate) fn wake_all(&self) {
         (0..self.settings.workers).for_each(|worker| self.env.wake(worker));
+    }
+
+    fn has_failed(&self) -> bool {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether the job stops since all rows that are wanted are there.
+    fn has_enough(&self) -> bool {
+        self.stopping.load(Relaxed) && !self.has_failed()
+    }
+
+    /// Stops the job, since there are all rows that are wanted.
+    pub(crate) fn stop_enough(&self) -> Result<()> {
+        self.stop(None);
+        match &self.net {
+            Some(net) if net.is_asker() => net.broadcast(Head::new(cluster::Kind::Enough)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaders, of all processes.
+    pub(crate) fn leaders(&self) -> usize {
+        self.net.as_ref().map_or(self.settings.workers, |net| net.leaders())
+    }
+
+    /// Number of this process's first leader among all.
+    pub(crate) fn first_leader(&self) -> usize {
+        self.net.as_ref().map_or(0, |net| net.first())
+    }
+
+    /// The worker of this process that is `leader`, if it is one.
+    pub(crate) fn local(&self, leader: usize) -> Option<usize> {
+        let local = leader.checked_sub(self.first_leader())?;
+        (local < self.settings.workers).then_some(local)
+    }
+
+    /// Takes in what another process has sent to this one; returns segments that are free again.
+    pub(crate) fn take_letter(
+        &self,
+        process: usize,
+        head: Head,
+        body: &[u8],
+    ) -> Result<Vec<(i64, Segment)>> {
+        let broken = |what: String| Error::Internal(format!("process {process} sent {what}"));
+        let Some(net) = &self.net else { return Ok(Vec::new()) };
+        let leader = || {
+            let leader = head.id as usize;
+            let its = leader / self.settings.workers == process;
+            its.then_some(leader).ok_or_else(|| broken(format!("what leader {leader} has to say")))
+        };
+        match head.kind {
+            cluster::Kind::Credit => {
+                leader()?;
+                return net.credit(head.id);
+            }
+            cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
+            cluster::Kind::Ended => self.intake.ended_elsewhere(&head)?,
+            cluster::Kind::WindowRows if net.is_asker() => {
+                self.gather.window_rows(
+                    leader()?,
+                    head.start,
+                    decode_rows(body)?,
+                    head.has(LAST),
+                )?;
+            }
+            cluster::Kind::BatchRows if net.is_asker() => {
+                let (split, ended) = (head.id as usize, self.intake.ended_splits());
+                if split >= ended.len() {
+                    return Err(broken(format!("rows of split {split}")));
+                }
+                let rows = decode_rows(body)?;
+                if self.gather.stateless_rows(0, split, head.number, rows, &ended)? {
+                    self.stop_enough()?;
+                }
+            }
+            cluster::Kind::Fired if net.is_asker() => {
+                self.fired_up_to(leader()?, head.watermark)?;
+            }
+            cluster::Kind::Fired => {
+                self.gather.note_fired(head.watermark);
+                self.wake_all();
+            }
+            cluster::Kind::Written => {
+                self.gather.note_written(head.number, head.id as usize);
+                self.wake_all();
+            }
+            cluster::Kind::Enough if process == 0 => self.stop(None),
+            kind => return Err(broken(format!("a message of kind {kind:?}"))),
+        }
+        Ok(Vec::new())
     }
 
     fn take_error(&self) -> Option<Error> {
@@ -362,9 +582,9 @@ impl Shared {
     }
 
     /// Bytes of keys and values in one fragment after which an epoch ends: all fragments and the
-    /// deltas on their way, at most two per pair of workers, take a quarter of the budget.
+    /// deltas on their way, at most two per worker and leader, take a quarter of the budget.
     pub(crate) fn fragment_bytes(&self) -> u64 {
-        let pairs = (self.settings.workers * self.settings.workers) as u64;
+        let pairs = (self.settings.workers * self.leaders()) as u64;
         self.settings.fragment_bytes.min(self.settings.memory_bytes / 12 / pairs)
     }
 

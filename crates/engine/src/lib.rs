@@ -15,6 +15,7 @@
 mod aggregates;
 mod assign;
 mod budget;
+pub mod cluster;
 pub mod compare;
 mod decimal;
 mod env;

@@ -80,6 +80,12 @@ impl Prepared {
         batch_bytes(&self.batch) + places_bytes + self.cuts.len() * part_bytes
     }
 
+    /// What stamping later batches of its split takes: the greatest watermark, and how many records it has.
+    pub(crate) fn summary(&self) -> (i64, u64) {
+        let greatest = self.times.as_ref().map_or(BEGINNING, |times| times.greatest);
+        (greatest, self.batch.num_rows() as u64)
+    }
+
     /// The batches that it is to be cut into, in order, each with the number of its first row in this one.
     /// They share its memory.
     pub(crate) fn cut(mut self) -> Vec<(usize, Prepared)> {

@@ -29,6 +29,11 @@ pub trait Sink: Send + Sync + Debug {
     /// must flush before it returns if `flush` is set (the last batch of a window).
     /// [`crate::Error::OutputClosed`] ends the job quietly.
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()>;
+    /// Whether each process of a job writes its own rows to a sink of its own; otherwise all rows come to the
+    /// sink of the process that was asked. Only sinks of [`RowOrder::Any`] can.
+    fn is_local(&self) -> bool {
+        false
+    }
     /// Called once after the last row, on success only.
     fn finish(&self) -> Result<()>;
 }

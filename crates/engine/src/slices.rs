@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Mode, RowLayout, Scratch, Segment, Table,
+    Arena, BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Malformed, Mode, RowLayout, Scratch,
+    Segment, Table,
 };
 
 use crate::budget::Usage;
@@ -266,6 +267,24 @@ impl Slices {
         let Some(slice) = self.slices.get_mut(&start) else { return false };
         slice.counted = None;
         slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
+    }
+
+    /// Merges rows that another process sealed, from where they arrived.
+    pub(crate) fn merge_words(
+        &mut self,
+        start: i64,
+        words: &[u64],
+        arena: &Arena,
+    ) -> Result<(), Malformed> {
+        self.open(start);
+        let Some(slice) = self.slices.get_mut(&start) else { return Ok(()) };
+        slice.counted = None;
+        slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
+    }
+
+    /// Takes the memory of a segment back that its leader, in another process, has merged.
+    pub(crate) fn reuse(&mut self, segment: Segment) {
+        segment.recycle(&mut self.pool);
     }
 
     /// Start of the first slice, if it ends at or before a watermark.

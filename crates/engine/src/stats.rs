@@ -1,5 +1,6 @@
 //! Counters of a job: what tests assert on and what the closing line and `--json` print.
 
+use crate::cluster;
 use crate::skipped::{Skipped, keep_first};
 
 /// What a job did. Counts are totals over all workers.
@@ -41,7 +42,14 @@ pub struct Stats {
     pub rows_shipped: u64,
     /// Sealed segments shipped.
     pub segments_shipped: u64,
-    /// Segments that leaders merged row by row.
+    /// Of these, rows shipped to leaders in other processes, after what several workers of a process held
+    /// for the same leader was merged.
+    pub rows_sent: u64,
+    /// Bytes of rows, and of what they refer to, sent to leaders in other processes.
+    pub bytes_sent: u64,
+    /// Messages that took.
+    pub messages_sent: u64,
+    /// Segments that leaders merged row by row; from other processes, messages.
     pub merges: u64,
     /// Segments that leaders adopted, indexing them where they stand.
     pub adoptions: u64,
@@ -78,6 +86,13 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// What has been sent to leaders in other processes.
+    pub(crate) fn note_shipped(&mut self, shipped: &cluster::Shipped) {
+        self.rows_sent = shipped.rows;
+        self.bytes_sent = shipped.bytes;
+        self.messages_sent = shipped.messages;
+    }
+
     /// Adds another worker's counts.
     pub(crate) fn add(&mut self, other: &Stats) {
         self.records += other.records;
@@ -95,6 +110,9 @@ impl Stats {
         self.fragment_rows_in += other.fragment_rows_in;
         self.rows_shipped += other.rows_shipped;
         self.segments_shipped += other.segments_shipped;
+        self.rows_sent += other.rows_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.messages_sent += other.messages_sent;
         self.merges += other.merges;
         self.adoptions += other.adoptions;
         self.mode_switches += other.mode_switches;

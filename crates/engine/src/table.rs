@@ -37,14 +37,41 @@ pub struct OpenOptions {
     pub batch_rows: usize,
     /// The job's start time, microseconds since the epoch, the same for every split.
     pub start_time_us: i64,
-    /// Number of workers: a hint for how finely to cut chunks, never for the number of splits.
+    /// Number of workers, of all processes: a hint for how finely to cut chunks, never for the number of splits.
     pub workers: usize,
+    /// Which of the job's processes opens the table.
+    pub process: usize,
+    /// How many processes the job has.
+    pub processes: usize,
+}
+
+impl OpenOptions {
+    /// For a job of one process.
+    pub fn alone(batch_rows: usize, start_time_us: i64, workers: usize) -> OpenOptions {
+        OpenOptions { batch_rows, start_time_us, workers, process: 0, processes: 1 }
+    }
+}
+
+/// How the processes of a job share a split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Split `i` is read by process `i % P`. The other processes open it and never ask for a chunk.
+    Whole,
+    /// All processes read it and find the same chunks; chunk `n` is decoded by process `n % P`. For what can be
+    /// read several times, where cutting is cheap beside decoding.
+    ByChunk,
+    /// Only the process that was asked can read it (a pipe).
+    Asker,
 }
 
 /// An ordered sequence of records.
 pub trait Split: Send {
     /// For messages: a path, or `generator ysb, shard 3`.
     fn name(&self) -> &str;
+    /// How the processes of a job share it.
+    fn sharing(&self) -> Sharing {
+        Sharing::Whole
+    }
     /// The next chunk in split order. Must be cheap: parsing belongs in [`Chunk::decode`].
     /// `now_us` is the job's clock (microseconds since the epoch; virtual in simulation).
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;

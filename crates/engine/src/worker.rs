@@ -6,6 +6,7 @@
 
 mod epoch;
 mod pressure;
+mod remote;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use millstream_state::{Leaders, VectorClock};
 
 use crate::budget::Usage;
+use crate::cluster::Ends;
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::fire::Fire;
@@ -25,6 +27,7 @@ use crate::slices::{Counters, Slices};
 use crate::stats::Stats;
 use epoch::{Delta, Seal};
 use pressure::STALL_US;
+use remote::Remote;
 
 /// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
 const DELTAS_IN_FLIGHT_MAX: u32 = 2;
@@ -55,8 +58,13 @@ pub(crate) enum Step {
 }
 
 pub(crate) struct Worker {
+    /// Its number in this process.
     id: usize,
+    /// Its number among all leaders of the job.
+    leader: usize,
     shared: Arc<Shared>,
+    /// What comes from other processes, if there are any.
+    remote: Option<Remote>,
     inbox: VecDeque<Message>,
     /// Taken out while it is worked on, so in a place of its own.
     state: Option<Box<State>>,
@@ -79,9 +87,10 @@ struct State {
     announced: i64,
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
-    /// Per leader: deltas sent, for which credit has not come back.
+    /// Per leader of this process: deltas sent, for which credit has not come back.
     in_flight: Vec<u32>,
-    /// Helpers whose deltas have been merged and to which credit is to be returned.
+    /// Helpers (workers of this process, then processes) whose deltas have been merged and to which credit is
+    /// to be returned.
     owed: Vec<usize>,
     /// Per helper: the epoch that must come next.
     expected: Vec<u64>,
@@ -95,18 +104,25 @@ struct State {
 }
 
 impl Worker {
-    pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Worker {
+    pub(crate) fn new(id: usize, shared: Arc<Shared>, ends: Option<Ends>) -> Worker {
         let workers = shared.settings.workers;
+        let leader = shared.first_leader() + id;
+        let helpers = workers + shared.net.as_ref().map_or(0, |net| net.place.processes);
         let state = shared.aggregation.as_ref().map(|(grouping, _)| {
+            let mut clock = VectorClock::new(helpers);
+            if let Some(net) = &shared.net {
+                // Its workers have their own entries.
+                clock.advance(workers + net.place.process, END);
+            }
             Box::new(State {
                 slices: Slices::new(
                     grouping.layout.clone(),
-                    Leaders::even(workers),
-                    id,
+                    Leaders::even(shared.leaders()),
+                    leader,
                     shared.fragment_mode(),
                     shared.pool_bytes(),
                 ),
-                clock: VectorClock::new(workers),
+                clock,
                 firing: None,
                 epoch: 0,
                 epoch_input_bytes: 0,
@@ -114,7 +130,7 @@ impl Worker {
                 changed_at_us: None,
                 in_flight: vec![0; workers],
                 owed: Vec::new(),
-                expected: vec![0; workers],
+                expected: vec![0; helpers],
                 frontier: BEGINNING,
                 rested: BEGINNING,
                 usage: Usage::default(),
@@ -123,7 +139,9 @@ impl Worker {
         });
         Worker {
             id,
+            leader,
             shared,
+            remote: ends.map(Remote::new),
             inbox: VecDeque::new(),
             state,
             buffers: Buffers::default(),
@@ -137,7 +155,7 @@ impl Worker {
         loop {
             match self.step()? {
                 Step::Busy => {}
-                Step::Wait { until_us } => self.shared.env.wait(self.id, until_us),
+                Step::Wait { until_us } => self.wait(until_us)?,
                 Step::Done => return Ok(()),
             }
         }
@@ -164,11 +182,19 @@ impl Worker {
 
     fn step_stateless(&mut self) -> Result<Step> {
         let shared = self.shared.clone();
+        self.exchange(None)?;
+        if shared.gather.is_congested() {
+            return Ok(Step::Wait { until_us: Some(shared.env.now_us() + STALL_US) });
+        }
         let mut only = Only::Any;
-        if shared.budget.output_full() {
+        if shared.gather.is_full() {
             let ended = shared.intake.ended_splits();
-            let awaited = shared.gather.awaited_split(self.id, &ended)?;
-            only = awaited.map_or(Only::Any, Only::Split);
+            if let Some((sequence, split)) = shared.gather.awaited_batch(self.id, &ended)? {
+                if !shared.intake.has_chunk(split, sequence) {
+                    return Ok(Step::Wait { until_us: Some(shared.env.now_us() + STALL_US) });
+                }
+                only = Only::Split(split);
+            }
         }
         match shared.intake.take(self.id, only)? {
             Taken::Batch(batch) => {
@@ -180,7 +206,7 @@ impl Worker {
                 shared.intake.finish(self.id);
                 let (ended, gather) = (shared.intake.ended_splits(), &shared.gather);
                 if gather.stateless_rows(self.id, batch.split, batch.sequence, rows, &ended)? {
-                    shared.stop(None);
+                    shared.stop_enough()?;
                 }
                 Ok(Step::Busy)
             }
@@ -207,10 +233,11 @@ impl Worker {
         if delivers {
             self.inbox.extend(shared.mailboxes[self.id].take());
         }
-        if self.merge_one(state)? {
+        self.exchange(Some(state))?;
+        if self.merge_one(state)? || self.merge_received(state)? {
             return Ok(Step::Busy);
         }
-        self.return_credit(state);
+        self.return_credit(state)?;
         // Before firing, however much there is to fire: the others wait for this worker's watermark.
         let low = shared.intake.finish(self.id);
         if let Some(seal) = self.epoch_is_over(state, low) {
@@ -247,7 +274,8 @@ impl Worker {
             let empty = self.inbox.is_empty() && shared.mailboxes[self.id].is_empty();
             return Ok(if empty { Step::Done } else { Step::Busy });
         }
-        if state.in_flight.iter().any(|n| *n >= DELTAS_IN_FLIGHT_MAX) {
+        let in_flight = state.in_flight.iter().any(|n| *n >= DELTAS_IN_FLIGHT_MAX);
+        if in_flight || shared.net.as_ref().is_some_and(|net| net.is_stalled()) {
             self.stats.credit_stalls += 1;
             return Ok(self.pause(state, None));
         }
@@ -296,8 +324,7 @@ impl Worker {
         self.stats.input_bytes += batch.prepared.input_bytes as u64;
         self.stats.malformed_records += batch.prepared.malformed_records;
         note_malformed(&mut self.stats.first_malformed, batch);
-        self.stats.batches_stolen +=
-            u64::from(batch.split % self.shared.settings.workers != self.id);
+        self.stats.batches_stolen += u64::from(!self.shared.intake.prefers(self.id, batch.split));
         if let Some(times) = &batch.prepared.times {
             self.stats.ahead_records += times.ahead_records;
         }

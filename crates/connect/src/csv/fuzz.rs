@@ -75,7 +75,7 @@ pub(super) fn read_memory(
         schema: schema.clone(),
         dialect: Arc::new(dialect.clone()),
     };
-    let options = OpenOptions { batch_rows: 1 << 20, start_time_us: 0, workers: 1 };
+    let options = OpenOptions::alone(1 << 20, 0, 1);
     let mut split = table.open_split(projection, Some(chunk_bytes), &options)?;
     let mut batches = Vec::new();
     loop {

@@ -216,7 +216,7 @@ fn the_first_record_left_out_and_the_lines_of_the_others_are_known() {
             schema: schema(&fields),
             dialect: dialect.clone(),
         };
-        let options = OpenOptions { batch_rows: 100, start_time_us: 0, workers: 1 };
+        let options = OpenOptions::alone(100, 0, 1);
         let mut split = table.open(&[0, 1], &options).unwrap().remove(0);
         let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() else {
             panic!("{text}: no chunk")
@@ -317,7 +317,7 @@ fn batches_have_at_most_as_many_rows_as_asked() {
         dialect: Arc::new(Dialect::default()),
     };
     for batch_rows in [1, 7, 64] {
-        let options = OpenOptions { batch_rows, start_time_us: 0, workers: 2 };
+        let options = OpenOptions::alone(batch_rows, 0, 2);
         let mut split = table.open(&[0], &options).unwrap().remove(0);
         let (mut rows, mut chunks) = (0, 0);
         while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
@@ -340,7 +340,7 @@ fn a_small_file_is_several_chunks() {
         schema: schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]),
         dialect: Arc::new(Dialect::default()),
     };
-    let options = OpenOptions { batch_rows: 16_384, start_time_us: 0, workers: 2 };
+    let options = OpenOptions::alone(16_384, 0, 2);
     let mut split = table.open(&[], &options).unwrap().remove(0);
     let (mut rows, mut chunks) = (0, 0);
     while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {

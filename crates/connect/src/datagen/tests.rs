@@ -28,7 +28,7 @@ fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> DatagenTable
 }
 
 fn open(table: &DatagenTable, projection: &[usize], batch_rows: usize) -> Vec<Box<dyn Split>> {
-    let options = OpenOptions { batch_rows, start_time_us: 5_000_000, workers: 2 };
+    let options = OpenOptions::alone(batch_rows, 5_000_000, 2);
     table.open(projection, &options).unwrap()
 }
 

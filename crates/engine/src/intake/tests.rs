@@ -72,7 +72,8 @@ fn batch(time: i64) -> RecordBatch {
 /// As many workers as splits, windows of 100 µs.
 fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
     let workers = table.0.len();
-    let options = OpenOptions { batch_rows: 1, start_time_us: 0, workers };
+    let options =
+        OpenOptions { batch_rows: 1, start_time_us: 0, workers, process: 0, processes: 1 };
     let splits = table.open(&[0], &options).expect("it opens");
     let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
     let schema = table.schema();
@@ -89,7 +90,7 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
     let preparer = Preparer::new(&query, None, None);
     let window = Some((Tumble { size_us: 100, offset_us: 0 }, 0));
     let budget = Arc::new(Budget::new(1 << 30, workers, String::new(), 1));
-    Intake::new(splits, preparer, clock.clone(), workers, idle_timeout_us, window, budget)
+    Intake::new(splits, preparer, (clock.clone(), None), workers, idle_timeout_us, window, budget)
 }
 
 /// The next batch, which must be there.

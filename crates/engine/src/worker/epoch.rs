@@ -80,7 +80,7 @@ impl Worker {
         let mut shipped = 0;
         let deltas = state.slices.seal(how, self.shared.budget.tight());
         for (leader, segments) in deltas.into_iter().enumerate() {
-            if leader == self.id {
+            if leader == self.leader {
                 continue;
             }
             let rows: u64 = segments.iter().map(|(_, s)| s.rows() as u64).sum();
@@ -88,17 +88,15 @@ impl Worker {
             let credited = !segments.is_empty();
             shipped += rows;
             self.stats.segments_shipped += segments.len() as u64;
-            state.in_flight[leader] += u32::from(credited);
-            self.shared.send(
-                leader,
-                Message::Delta(Delta {
-                    from: self.id,
-                    epoch: state.epoch,
-                    watermark,
-                    segments: segments.into(),
-                    held: credited.then(|| self.shared.budget.hold(Kind::Segments, bytes)),
-                }),
-            );
+            let held = credited.then(|| self.shared.budget.hold(Kind::Segments, bytes));
+            let Some(local) = self.shared.local(leader) else {
+                self.ship(leader, segments, held, watermark)?;
+                continue;
+            };
+            state.in_flight[local] += u32::from(credited);
+            let (from, epoch, segments) = (self.id, state.epoch, segments.into());
+            let delta = Delta { from, epoch, watermark, segments, held };
+            self.shared.send(local, Message::Delta(delta));
         }
         self.stats.rows_shipped += shipped;
         self.stats.epochs += 1;
@@ -162,12 +160,16 @@ impl Worker {
 
     /// Returns credit for what has been merged, unless windows wait to be fired: their state would pile up if
     /// the others went on.
-    pub(super) fn return_credit(&self, state: &mut State) {
+    pub(super) fn return_credit(&self, state: &mut State) -> Result<()> {
         let fires_at = |start| self.shared.fires_at(start);
         if !state.owed.is_empty() && state.slices.complete(state.clock.min(), fires_at).is_none() {
             for helper in state.owed.drain(..) {
-                self.shared.send(helper, Message::Credit { leader: self.id });
+                match helper.checked_sub(self.shared.settings.workers) {
+                    None => self.shared.send(helper, Message::Credit { leader: self.id }),
+                    Some(process) => self.return_credit_to(process)?,
+                }
             }
         }
+        Ok(())
     }
 }

@@ -38,8 +38,9 @@ impl Worker {
         let small = fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64;
         // But rows that wait for their order must leave room.
         let many_rows = budget.held(Kind::Output) > self.shared.settings.memory_bytes / 16;
-        let waits = budget.output_full() || tight && (!small || many_rows);
-        if waits && self.shared.gather.fired() < state.frontier {
+        let gather = &self.shared.gather;
+        let waits = gather.is_full() || tight && (!small || many_rows);
+        if gather.is_congested() || waits && gather.others_behind(state.frontier) {
             return Ok(false);
         }
         if small || matches!(budget.check(), Ok(true)) {

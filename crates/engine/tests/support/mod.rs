@@ -10,11 +10,14 @@ use std::task::Waker;
 
 use arrow::array::*;
 use arrow::datatypes::*;
+use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::expr::Expr;
 use millstream_engine::plan::*;
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::*;
 use millstream_engine::{Job, Result, Settings, Stats};
+use millstream_fabric::Fabric;
+use millstream_flow::Settings as Channels;
 
 /// xorshift64*.
 #[derive(Clone)]
@@ -37,13 +40,18 @@ impl Random {
 pub(crate) struct Memory {
     pub(crate) schema: SchemaRef,
     pub(crate) splits: Vec<Vec<RecordBatch>>,
+    /// How processes share them.
+    pub(crate) sharing: Sharing,
 }
 
-struct MemorySplit(std::vec::IntoIter<RecordBatch>);
+struct MemorySplit(std::vec::IntoIter<RecordBatch>, Sharing);
 
 impl Split for MemorySplit {
     fn name(&self) -> &str {
         "memory"
+    }
+    fn sharing(&self) -> Sharing {
+        self.1
     }
     fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
         Ok(self.0.next().map_or(SplitPoll::Ended, |batch| SplitPoll::Chunk(Box::new(batch))))
@@ -60,7 +68,8 @@ impl Table for Memory {
     fn open(&self, projection: &[usize], _: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let split = |batches: &Vec<RecordBatch>| -> Box<dyn Split> {
             let project = |b: &RecordBatch| b.project(projection).unwrap();
-            Box::new(MemorySplit(batches.iter().map(project).collect::<Vec<_>>().into_iter()))
+            let batches = batches.iter().map(project).collect::<Vec<_>>();
+            Box::new(MemorySplit(batches.into_iter(), self.sharing))
         };
         Ok(self.splits.iter().map(split).collect())
     }
@@ -102,6 +111,40 @@ pub(crate) fn run(query: &Query, settings: &Settings) -> (Stats, Result<Vec<Stri
     let (stats, result) = job.run();
     let batches = sink.batches.lock().unwrap();
     (stats, result.map(|()| batches.iter().flat_map(lines).collect()))
+}
+
+/// Connects the processes of a job over `devices`, one each.
+pub(crate) fn meshes<F: Fabric>(devices: &[F], workers: usize, channels: Channels) -> Vec<Mesh> {
+    let processes = devices.len();
+    let place = |process| Place { process, processes };
+    let setups: Vec<_> = (0..processes)
+        .map(|p| MeshSetup::new(&devices[p], place(p), workers, channels).unwrap())
+        .collect();
+    let hellos: Vec<Vec<_>> =
+        (0..processes).map(|to| setups.iter().map(|setup| setup.hellos(to)).collect()).collect();
+    setups.into_iter().zip(&hellos).map(|(setup, from)| setup.connect(from).unwrap()).collect()
+}
+
+/// Runs a query on several processes, which are threads here, and returns the rows that come to the first and
+/// the counters of each.
+pub(crate) fn run_distributed(
+    query: &Query,
+    settings: &Settings,
+    meshes: Vec<Mesh>,
+) -> Vec<(Stats, Result<Vec<String>>)> {
+    let run = |mesh| {
+        let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
+        let job = Job::distributed(query, settings, sink.clone(), mesh, 1_700_000_000_000_000)?;
+        let (stats, result) = job.run();
+        let batches = sink.batches.lock().unwrap();
+        Ok((stats, result.map(|()| batches.iter().flat_map(lines).collect())))
+    };
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = meshes.into_iter().map(|mesh| scope.spawn(move || run(mesh))).collect();
+        jobs.into_iter()
+            .map(|job| job.join().unwrap().unwrap_or_else(|e| (Stats::default(), Err(e))))
+            .collect()
+    })
 }
 
 fn lines(batch: &RecordBatch) -> Vec<String> {
@@ -181,7 +224,8 @@ pub(crate) fn table(splits: &[Vec<Record>], random: &mut Random, batch_rows: u64
         batches
     });
     let splits = splits.collect();
-    Arc::new(Memory { schema, splits })
+    let sharing = [Sharing::Whole, Sharing::ByChunk][random.below(2) as usize];
+    Arc::new(Memory { schema, splits, sharing })
 }
 
 /// An aggregate call; its argument by column, type and whether it can be NULL.

@@ -1,0 +1,148 @@
+//! The channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
+//!
+//! From each process to each leader of another one there is a channel for deltas, which the leader's worker
+//! polls itself; and from each process to each other one a channel for all else. Both ends are made before
+//! they are connected; what peers have to be told goes over the job's control connections.
+
+use std::task::Waker;
+
+use millstream_fabric::Fabric;
+use millstream_fabric::setup::Hello;
+use millstream_flow::{Error, ReceiverSetup, Result, SenderSetup, Settings};
+
+use super::port::{Inlet, Outlet, Sleeper};
+
+/// Which process of a job this is. Process 0 is the one that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub process: usize,
+    /// How many there are.
+    pub processes: usize,
+}
+
+/// The channels of one process, not connected yet.
+pub struct MeshSetup<F: Fabric> {
+    place: Place,
+    /// Per worker.
+    events: Vec<F::Events>,
+    /// Per process; `None` for this one.
+    peers: Vec<Option<Peer<F>>>,
+}
+
+struct Peer<F: Fabric> {
+    /// To the peer's leaders, then to the peer.
+    senders: Vec<SenderSetup<F>>,
+    /// From the peer to our leaders, then to us.
+    receivers: Vec<ReceiverSetup<F>>,
+}
+
+/// The connected channels of one process.
+pub struct Mesh {
+    pub(crate) place: Place,
+    /// Per process and its workers: where deltas go.
+    pub(crate) deltas_out: Vec<Vec<Box<dyn Outlet>>>,
+    /// Per process: where all else goes.
+    pub(crate) posts_out: Vec<Option<Box<dyn Outlet>>>,
+    pub(crate) posts_in: Vec<Option<Box<dyn Inlet>>>,
+    /// Per worker.
+    pub(crate) workers: Vec<Ends>,
+}
+
+/// What a worker polls, and where it sleeps.
+pub(crate) struct Ends {
+    /// Per process: deltas for this leader.
+    pub(crate) deltas_in: Vec<Option<Box<dyn Inlet>>>,
+    pub(crate) sleeper: Box<dyn Sleeper>,
+}
+
+impl std::fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mesh({:?})", self.place)
+    }
+}
+
+impl Mesh {
+    /// Who wakes each worker.
+    pub(crate) fn wakers(&self) -> Vec<Waker> {
+        self.workers.iter().map(|ends| ends.sleeper.waker()).collect()
+    }
+}
+
+impl<F: Fabric> MeshSetup<F> {
+    /// Makes all channels of the process at `place`; every process has so many `workers`.
+    pub fn new(fabric: &F, place: Place, workers: usize, settings: Settings) -> Result<Self> {
+        let events = (0..workers).map(|_| fabric.events());
+        let events = events.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::from)?;
+        let peer = |process: usize| -> Result<Option<Peer<F>>> {
+            if process == place.process {
+                return Ok(None);
+            }
+            // What all workers use wakes the first one.
+            let senders = (0..=workers).map(|_| SenderSetup::new(fabric, &events[0], settings));
+            let receivers =
+                (0..=workers).map(|w| ReceiverSetup::new(fabric, &events[w % workers], settings));
+            Ok(Some(Peer {
+                senders: senders.collect::<Result<_>>()?,
+                receivers: receivers.collect::<Result<_>>()?,
+            }))
+        };
+        let peers = (0..place.processes).map(peer).collect::<Result<_>>()?;
+        Ok(MeshSetup { place, events, peers })
+    }
+
+    /// What `peer` has to be told to connect.
+    pub fn hellos(&self, peer: usize) -> Vec<Hello> {
+        let Some(peer) = &self.peers[peer] else { return Vec::new() };
+        let senders = peer.senders.iter().map(SenderSetup::hello);
+        senders.chain(peer.receivers.iter().map(ReceiverSetup::hello)).collect()
+    }
+
+    /// Connects to all; `from` has, by process, what that one's [`MeshSetup::hellos`] are for this one.
+    pub fn connect(self, from: &[Vec<Hello>]) -> Result<Mesh> {
+        let workers = self.events.len();
+        let mut mesh = Mesh {
+            place: self.place,
+            deltas_out: Vec::new(),
+            posts_out: Vec::new(),
+            posts_in: Vec::new(),
+            workers: Vec::new(),
+        };
+        let mut deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>> =
+            (0..workers).map(|_| Vec::new()).collect();
+        for (process, peer) in self.peers.into_iter().enumerate() {
+            let Some(peer) = peer else {
+                mesh.deltas_out.push(Vec::new());
+                mesh.posts_out.push(None);
+                mesh.posts_in.push(None);
+                deltas_in.iter_mut().for_each(|inlets| inlets.push(None));
+                continue;
+            };
+            let hellos = from.get(process).map_or(&[][..], Vec::as_slice);
+            let expected = 2 * (workers + 1);
+            if hellos.len() != expected {
+                let (ours, theirs) = (expected as u64, hellos.len() as u64);
+                return Err(Error::Mismatch { what: "number of channels", ours, theirs });
+            }
+            let (their_senders, their_receivers) = hellos.split_at(workers + 1);
+            let mut senders: Vec<Box<dyn Outlet>> = Vec::new();
+            for (sender, hello) in peer.senders.into_iter().zip(their_receivers) {
+                senders.push(Box::new(sender.connect(hello)?));
+            }
+            mesh.posts_out.push(senders.pop());
+            mesh.deltas_out.push(senders);
+            let mut receivers: Vec<Box<dyn Inlet>> = Vec::new();
+            for (receiver, hello) in peer.receivers.into_iter().zip(their_senders) {
+                receivers.push(Box::new(receiver.connect(hello)?));
+            }
+            mesh.posts_in.push(receivers.pop());
+            for (inlets, receiver) in deltas_in.iter_mut().zip(receivers) {
+                inlets.push(Some(receiver));
+            }
+        }
+        let ends = deltas_in.into_iter().zip(self.events);
+        mesh.workers =
+            ends.map(|(deltas_in, events)| Ends { deltas_in, sleeper: Box::new(events) }).collect();
+        Ok(mesh)
+    }
+}

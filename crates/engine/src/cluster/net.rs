@@ -1,0 +1,448 @@
+//! What the workers of one process share to talk to the other processes.
+//!
+//! Whoever has time moves it on: a worker pumps what is to be sent and takes in what has come whenever it
+//! resumes a coroutine, if no other worker is at it already. Nothing here waits.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::Waker;
+
+use millstream_flow::Error as FlowError;
+use millstream_state::{RowLayout, Segment};
+
+use super::mesh::{Ends, Mesh, Place};
+use super::outbox::{Outbox, Shipped};
+use super::port::{Inlet, Polled};
+use super::postbox::Postbox;
+use super::wire::{Head, Kind};
+use crate::budget::Held;
+use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
+
+/// Letters taken from one peer before others have their turn.
+const LETTERS_AT_ONCE: usize = 8;
+
+/// A process's part of the job's network.
+pub(crate) struct Net {
+    pub(crate) place: Place,
+    workers: usize,
+    /// By leader, of all processes; `None` for those of this one.
+    outboxes: Vec<Option<Mutex<Outbox>>>,
+    /// By process; `None` for this one.
+    postboxes: Vec<Option<Mutex<Postbox>>>,
+    inlets: Vec<Option<Mutex<PostInlet>>>,
+    /// How many postboxes and outboxes have something to send.
+    letters: AtomicUsize,
+    deltas: AtomicBool,
+    stalled: AtomicBool,
+    /// By process: how far it has got, as its deltas tell.
+    peers: Vec<Progress>,
+    /// Up to where all leaders have fired, as the asking process tells.
+    fired: AtomicI64,
+    /// Result rows that have been sent ahead of their turn.
+    ahead_bytes: AtomicU64,
+    /// Who sleeps.
+    wakers: Vec<Waker>,
+}
+
+/// Where letters from one process come in.
+struct PostInlet {
+    inlet: Box<dyn Inlet>,
+    /// The body of a message of several slots, so far.
+    body: Vec<u8>,
+    ended: bool,
+}
+
+struct Progress {
+    watermark: AtomicI64,
+    idle: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// A channel's error, with the process at its other end.
+pub(crate) fn peer_error(process: usize, error: FlowError) -> Error {
+    match error {
+        FlowError::PeerLost { .. } => Error::PeerLost { process, message: error.to_string() },
+        error => Error::Peer { process, message: error.to_string() },
+    }
+}
+
+impl Net {
+    /// The network of a job with state of this layout, and what its workers poll themselves.
+    pub(crate) fn new(mesh: Mesh, layout: &Arc<RowLayout>) -> Result<(Net, Vec<Ends>)> {
+        let wakers = mesh.wakers();
+        let Mesh { place, deltas_out, posts_out, posts_in, workers: ends } = mesh;
+        let workers = ends.len();
+        let outbox =
+            |outlet| Mutex::new(Outbox::new(outlet, layout.clone(), place.process, workers));
+        let mut outboxes = Vec::new();
+        for outlets in deltas_out {
+            let empty = outlets.is_empty();
+            outboxes.extend(outlets.into_iter().map(|outlet| Some(outbox(outlet))));
+            if empty {
+                outboxes.extend((0..workers).map(|_| None));
+            }
+        }
+        let inlet = |inlet| Mutex::new(PostInlet { inlet, body: Vec::new(), ended: false });
+        let net = Net {
+            place,
+            workers,
+            outboxes,
+            postboxes: posts_out
+                .into_iter()
+                .map(|outlet| outlet.map(|outlet| Mutex::new(Postbox::new(outlet))))
+                .collect(),
+            inlets: posts_in.into_iter().map(|i| i.map(inlet)).collect(),
+            letters: AtomicUsize::new(0),
+            deltas: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            peers: (0..place.processes)
+                .map(|_| Progress {
+                    watermark: AtomicI64::new(BEGINNING),
+                    idle: AtomicBool::new(false),
+                })
+                .collect(),
+            fired: AtomicI64::new(BEGINNING),
+            ahead_bytes: AtomicU64::new(0),
+            wakers,
+        };
+        Ok((net, ends))
+    }
+
+    /// Leaders of all processes.
+    pub(crate) fn leaders(&self) -> usize {
+        self.place.processes * self.workers
+    }
+
+    /// The first worker's number among all.
+    pub(crate) fn first(&self) -> usize {
+        self.place.process * self.workers
+    }
+
+    pub(crate) fn is_asker(&self) -> bool {
+        self.place.process == 0
+    }
+
+    /// `worker` of this process ships segments to a leader elsewhere, with the watermark that this brings it up
+    /// to.
+    pub(crate) fn ship(
+        &self,
+        (worker, leader): (usize, usize),
+        segments: Vec<(i64, Segment)>,
+        held: Option<Held>,
+        (watermark, idle): (i64, bool),
+    ) -> Result<()> {
+        let Some(outbox) = &self.outboxes[leader] else {
+            return Err(Error::Internal(format!("leader {leader} is in this process")));
+        };
+        let mut outbox = lock(outbox);
+        outbox.put(worker, segments, held, watermark, idle);
+        self.pump_outbox(leader, &mut outbox)?;
+        Ok(())
+    }
+
+    fn pump_outbox(&self, leader: usize, outbox: &mut Outbox) -> Result<bool> {
+        let some = outbox.pump().map_err(|e| peer_error(leader / self.workers, e))?;
+        if outbox.has_more() {
+            self.deltas.store(true, Release);
+        }
+        if outbox.is_stalled() {
+            self.stalled.store(true, Release);
+        }
+        Ok(some)
+    }
+
+    /// Whether so much is on its way to some leader that workers must not take more input.
+    pub(crate) fn is_stalled(&self) -> bool {
+        if !self.stalled.load(Acquire) {
+            return false;
+        }
+        self.stalled.store(false, Release);
+        let stalled = self.outboxes.iter().flatten().any(|outbox| lock(outbox).is_stalled());
+        if stalled {
+            self.stalled.store(true, Release);
+        }
+        stalled
+    }
+
+    /// Puts a letter into the box of `process`.
+    pub(crate) fn post(&self, process: usize, head: Head, body: Vec<u8>) -> Result<()> {
+        let Some(postbox) = &self.postboxes[process] else {
+            return Err(Error::Internal("a letter to ourselves".into()));
+        };
+        let mut postbox = lock(postbox);
+        let was_empty = postbox.is_empty();
+        postbox.put(head, body);
+        postbox.pump().map_err(|e| peer_error(process, e))?;
+        self.note_letters(was_empty, postbox.is_empty());
+        Ok(())
+    }
+
+    fn note_letters(&self, was_empty: bool, is_empty: bool) {
+        match (was_empty, is_empty) {
+            (true, false) => {
+                self.letters.fetch_add(1, Release);
+                // The first worker is woken by credit.
+                self.wake(0);
+            }
+            (false, true) => {
+                self.letters.fetch_sub(1, Release);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells all other processes.
+    pub(crate) fn broadcast(&self, head: Head) -> Result<()> {
+        let others = (0..self.place.processes).filter(|p| *p != self.place.process);
+        others.into_iter().try_for_each(|process| self.post(process, head, Vec::new()))
+    }
+
+    /// Whether result rows for the asking process have to wait, since the channel does not keep up.
+    pub(crate) fn is_congested(&self) -> bool {
+        self.letters.load(Acquire) > 0
+            && self.postboxes[0].as_ref().is_some_and(|postbox| lock(postbox).is_full())
+    }
+
+    /// Sends what waits, as far as there is credit. Returns whether anything was sent.
+    pub(crate) fn pump(&self) -> Result<bool> {
+        let mut some = false;
+        if self.letters.load(Acquire) > 0 {
+            for (process, postbox) in self.postboxes.iter().enumerate() {
+                let Some(mut postbox) = postbox.as_ref().and_then(try_lock) else { continue };
+                if !postbox.is_empty() {
+                    some |= postbox.pump().map_err(|e| peer_error(process, e))?;
+                    self.note_letters(false, postbox.is_empty());
+                }
+            }
+        }
+        if self.deltas.swap(false, Acquire) {
+            for (leader, outbox) in self.outboxes.iter().enumerate() {
+                let Some(outbox) = outbox else { continue };
+                match try_lock(outbox) {
+                    Some(mut outbox) => some |= self.pump_outbox(leader, &mut outbox)?,
+                    None => self.deltas.store(true, Release),
+                }
+            }
+        }
+        Ok(some)
+    }
+
+    /// Takes letters in; whatever worker has time. Returns whether there were any.
+    pub(crate) fn receive(
+        &self,
+        mut take: impl FnMut(usize, Head, Vec<u8>) -> Result<()>,
+    ) -> Result<bool> {
+        let mut some = false;
+        for (process, inlet) in self.inlets.iter().enumerate() {
+            let Some(mut inlet) = inlet.as_ref().and_then(try_lock) else { continue };
+            for _ in 0..LETTERS_AT_ONCE {
+                let Some(letter) = inlet.next().map_err(|e| match e {
+                    Failed::Channel(error) => peer_error(process, error),
+                    Failed::Message(error) => error,
+                })?
+                else {
+                    break;
+                };
+                some = true;
+                if let Letter::Whole(head, body) = letter {
+                    take(process, head, body)?;
+                }
+            }
+        }
+        Ok(some)
+    }
+
+    /// A leader has merged a delta of ours; its segments.
+    pub(crate) fn credit(&self, leader: u32) -> Result<Vec<(i64, Segment)>> {
+        let outbox = self.outboxes.get(leader as usize).and_then(Option::as_ref);
+        let broken = || Error::Internal(format!("credit of leader {leader} for no delta"));
+        let outbox = outbox.ok_or_else(broken)?;
+        let mut outbox = lock(outbox);
+        let segments = outbox.credit().ok_or_else(broken)?;
+        self.pump_outbox(leader as usize, &mut outbox)?;
+        drop(outbox);
+        if self.stalled.load(Acquire) {
+            self.wake_all();
+        }
+        Ok(segments)
+    }
+
+    /// What a delta from another process tells of how far that has got.
+    pub(crate) fn note_peer(&self, process: usize, watermark: i64, idle: bool) {
+        self.peers[process].watermark.fetch_max(watermark, Relaxed);
+        self.peers[process].idle.store(idle, Relaxed);
+    }
+
+    /// How far the other processes have got, but for those that are idle; `None` if all are.
+    pub(crate) fn others_low(&self) -> Option<i64> {
+        let others = self.peers.iter().enumerate().filter(|(p, _)| *p != self.place.process);
+        let active = others.filter(|(_, peer)| !peer.idle.load(Relaxed));
+        active.map(|(_, peer)| peer.watermark.load(Relaxed)).min()
+    }
+
+    pub(crate) fn fired(&self) -> i64 {
+        self.fired.load(Relaxed)
+    }
+
+    pub(crate) fn note_fired(&self, watermark: i64) {
+        self.fired.fetch_max(watermark, Relaxed);
+    }
+
+    pub(crate) fn ahead_bytes(&self) -> &AtomicU64 {
+        &self.ahead_bytes
+    }
+
+    fn wake(&self, worker: usize) {
+        if let Some(waker) = self.wakers.get(worker) {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn wake_all(&self) {
+        self.wakers.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// One step towards sleep for what all workers share. Returns whether the first worker may sleep; whatever
+    /// comes wakes it.
+    pub(crate) fn park(&self) -> Result<bool> {
+        let mut may_sleep = true;
+        for (process, inlet) in self.inlets.iter().enumerate() {
+            let Some(inlet) = inlet else { continue };
+            match try_lock(inlet) {
+                Some(inlet) if inlet.ended => {}
+                Some(mut inlet) => {
+                    may_sleep &= inlet.inlet.park().map_err(|e| peer_error(process, e))?;
+                }
+                None => may_sleep = false,
+            }
+        }
+        for (process, postbox) in self.postboxes.iter().enumerate() {
+            let Some(postbox) = postbox else { continue };
+            match try_lock(postbox) {
+                Some(postbox) if postbox.is_empty() => {}
+                Some(mut postbox) => {
+                    may_sleep &= postbox.outlet().park().map_err(|e| peer_error(process, e))?;
+                }
+                None => may_sleep = false,
+            }
+        }
+        for (leader, outbox) in self.outboxes.iter().enumerate() {
+            let Some(outbox) = outbox else { continue };
+            match try_lock(outbox) {
+                Some(outbox) if !outbox.has_more() => {}
+                Some(mut outbox) => {
+                    let parked = outbox.outlet().park();
+                    may_sleep &= parked.map_err(|e| peer_error(leader / self.workers, e))?;
+                }
+                None => may_sleep = false,
+            }
+        }
+        Ok(may_sleep)
+    }
+
+    /// Whether nothing is left to be sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.outboxes.iter().flatten().all(|outbox| lock(outbox).is_empty())
+            && self.postboxes.iter().flatten().all(|postbox| lock(postbox).is_empty())
+    }
+
+    /// Whether nothing is left to be sent to `process`, credit included.
+    pub(crate) fn is_told(&self, process: usize) -> bool {
+        self.postboxes[process].as_ref().is_none_or(|postbox| lock(postbox).is_empty())
+    }
+
+    /// One step of ending all streams in order, when all workers are done. Returns whether all have ended, on
+    /// both sides.
+    pub(crate) fn finish(&self) -> Result<bool> {
+        if !self.is_drained() {
+            return Ok(false);
+        }
+        let mut ended = true;
+        for (leader, outbox) in self.outboxes.iter().enumerate() {
+            let Some(outbox) = outbox else { continue };
+            let finished = lock(outbox).outlet().try_finish();
+            ended &= finished.map_err(|e| peer_error(leader / self.workers, e))?;
+        }
+        let others_ended = self.inlets.iter().flatten().all(|inlet| lock(inlet).ended);
+        if self.is_asker() && !others_ended {
+            // What they still have to say may have to be told to others.
+            return Ok(false);
+        }
+        for (process, postbox) in self.postboxes.iter().enumerate() {
+            let Some(postbox) = postbox else { continue };
+            ended &= lock(postbox).outlet().try_finish().map_err(|e| peer_error(process, e))?;
+        }
+        Ok(ended && others_ended)
+    }
+
+    /// What has been shipped to leaders elsewhere.
+    pub(crate) fn counters(&self) -> Shipped {
+        let mut all = Shipped::default();
+        for outbox in self.outboxes.iter().flatten() {
+            let some = lock(outbox).counters;
+            all.deltas += some.deltas;
+            all.empty_deltas += some.empty_deltas;
+            all.segments += some.segments;
+            all.rows += some.rows;
+            all.bytes += some.bytes;
+            all.messages += some.messages;
+        }
+        all
+    }
+}
+
+enum Letter {
+    Part,
+    Whole(Head, Vec<u8>),
+}
+
+enum Failed {
+    Channel(FlowError),
+    Message(Error),
+}
+
+impl PostInlet {
+    /// The next letter or part of one.
+    fn next(&mut self) -> std::result::Result<Option<Letter>, Failed> {
+        if self.ended {
+            return Ok(None);
+        }
+        let PostInlet { inlet, body, .. } = self;
+        let mut letter = Ok(Letter::Part);
+        let polled = inlet.try_receive(&mut |message| {
+            letter = Head::decode(message).map(|(head, part)| {
+                body.extend_from_slice(part);
+                match head.has(super::wire::MORE) {
+                    true => Letter::Part,
+                    false => Letter::Whole(head, std::mem::take(body)),
+                }
+            });
+        });
+        match polled.map_err(Failed::Channel)? {
+            Polled::Message => letter.map(Some).map_err(Failed::Message),
+            Polled::Empty => Ok(None),
+            Polled::End => {
+                self.ended = true;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The head of a letter that tells of a credit.
+pub(crate) fn credit(leader: usize) -> Head {
+    Head { id: leader as u32, ..Head::new(Kind::Credit) }
+}

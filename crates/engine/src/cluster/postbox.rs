@@ -1,0 +1,77 @@
+//! What a process has for another process besides deltas: credit, stamps, result rows.
+
+use std::collections::VecDeque;
+
+use millstream_flow::Result;
+
+use super::port::Outlet;
+use super::wire::{Head, Kind, MORE};
+
+/// Bytes of result rows that may wait here to be sent.
+const QUEUED_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) struct Postbox {
+    outlet: Box<dyn Outlet>,
+    queue: VecDeque<Letter>,
+    queued_bytes: usize,
+}
+
+struct Letter {
+    head: Head,
+    body: Vec<u8>,
+    sent: usize,
+}
+
+impl Postbox {
+    pub(crate) fn new(outlet: Box<dyn Outlet>) -> Postbox {
+        Postbox { outlet, queue: VecDeque::new(), queued_bytes: 0 }
+    }
+
+    pub(crate) fn put(&mut self, head: Head, body: Vec<u8>) {
+        // Only the latest frontier counts.
+        let tells = |kind| matches!(kind, Kind::Fired | Kind::Written);
+        if let Some(last) = self.queue.back_mut()
+            && tells(head.kind)
+            && (last.head.kind, last.head.id) == (head.kind, head.id)
+            && last.sent == 0
+        {
+            last.head = head;
+            return;
+        }
+        self.queued_bytes += body.len();
+        self.queue.push_back(Letter { head, body, sent: 0 });
+    }
+
+    /// Whether result rows have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queued_bytes > QUEUED_BYTES_MAX
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Sends what there is, as far as there is credit for slots. Returns whether anything was sent.
+    pub(crate) fn pump(&mut self) -> Result<bool> {
+        let mut some = false;
+        let max = self.outlet.body_bytes();
+        while let Some(letter) = self.queue.front_mut() {
+            let end = (letter.sent + max).min(letter.body.len());
+            let more = if end < letter.body.len() { MORE } else { 0 };
+            let head = Head { flags: letter.head.flags | more, ..letter.head };
+            if !self.outlet.try_send(&head, &letter.body[letter.sent..end])? {
+                break;
+            }
+            (some, letter.sent) = (true, end);
+            if more == 0 {
+                self.queued_bytes -= letter.body.len();
+                self.queue.pop_front();
+            }
+        }
+        Ok(some)
+    }
+
+    pub(crate) fn outlet(&mut self) -> &mut dyn Outlet {
+        &mut *self.outlet
+    }
+}

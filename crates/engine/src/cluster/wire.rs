@@ -1,0 +1,157 @@
+//! Messages between the processes of a job: a head of fixed length, and a body.
+//!
+//! Deltas go from a process to a leader: for every segment its arena, if it has one, and its rows, in pieces
+//! of a slot; then one [`Kind::Delta`]. Everything else goes from process to process. Peers hold the job's
+//! token and keep the channel's protocol; what they write is nevertheless checked before it is used.
+
+use crate::error::{Error, Result};
+
+/// Bytes of a head: a cache line, so that rows behind it begin at one.
+pub(crate) const HEAD_BYTES: usize = 64;
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Words of the arena that the next rows refer to; `count` of all, of which `number` came before.
+    Arena = 1,
+    /// Rows of the slice that begins at `start`.
+    Rows,
+    /// The end of epoch `number`, whose rows came before, and the watermark that the process has reached.
+    Delta,
+    /// Leader `id` has merged a delta with rows and is not behind with firing.
+    Credit,
+    /// Chunk `number` of split `id` has been prepared: its greatest event time (`watermark`) and records.
+    Stamp,
+    /// Split `id` has ended after `count` chunks.
+    Ended,
+    /// Result rows of leader `id` for the window that begins at `start`.
+    WindowRows,
+    /// Result rows of batch `number` of split `id` of a stateless query.
+    BatchRows,
+    /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders have.
+    Fired,
+    /// From the asking process: rows up to those of batch `number` of split `id` have been written.
+    Written,
+    /// From the asking process: it has all the rows it wants.
+    Enough,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        use Kind::*;
+        let all = [
+            Arena, Rows, Delta, Credit, Stamp, Ended, WindowRows, BatchRows, Fired, Written, Enough,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// More of this message's body follows.
+pub(crate) const MORE: u8 = 1;
+/// The last rows of a window from this leader.
+pub(crate) const LAST: u8 = 2;
+/// A delta has rows, so that credit is to be returned for it.
+pub(crate) const CREDITED: u8 = 4;
+/// The process waits for sources that have had nothing for their idle time.
+pub(crate) const IDLE: u8 = 8;
+
+/// What stands before a message's body. Fields that a kind does not name are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) id: u32,
+    pub(crate) count: u64,
+    pub(crate) number: u64,
+    pub(crate) start: i64,
+    pub(crate) watermark: i64,
+}
+
+impl Head {
+    pub(crate) fn new(kind: Kind) -> Head {
+        Head { kind, flags: 0, id: 0, count: 0, number: 0, start: 0, watermark: 0 }
+    }
+
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        (bytes[0], bytes[1]) = (self.kind as u8, self.flags);
+        bytes[4..8].copy_from_slice(&self.id.to_le_bytes());
+        let words = [self.count, self.number, self.start as u64, self.watermark as u64];
+        for (word, place) in words.iter().zip(bytes[8..].chunks_exact_mut(8)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Splits a message into head and body.
+    pub(crate) fn decode(message: &[u8]) -> Result<(Head, &[u8])> {
+        let malformed = |what: &str| Error::Internal(format!("a peer's message {what}"));
+        let (head, body) = message
+            .split_first_chunk::<HEAD_BYTES>()
+            .ok_or_else(|| malformed("is shorter than its head"))?;
+        let kind = Kind::from_byte(head[0]).ok_or_else(|| malformed("is of an unknown kind"))?;
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&head[at..at + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let head = Head {
+            kind,
+            flags: head[1],
+            id: (word(0) >> 32) as u32,
+            count: word(8),
+            number: word(16),
+            start: word(24) as i64,
+            watermark: word(32) as i64,
+        };
+        Ok((head, body))
+    }
+}
+
+/// The words of a body that holds words.
+pub(crate) fn words(body: &[u8]) -> Result<&[u64]> {
+    // SAFETY: any bytes are words.
+    match unsafe { body.align_to::<u64>() } {
+        ([], words, []) => Ok(words),
+        _ => Err(Error::Internal("a peer's message is not made of whole words".into())),
+    }
+}
+
+/// Words as a body.
+pub(crate) fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: words are readable as bytes.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back() {
+        for byte in 0..=255 {
+            let Some(kind) = Kind::from_byte(byte) else { continue };
+            let head = Head {
+                kind,
+                flags: 5,
+                id: u32::MAX - 1,
+                count: 3,
+                number: u64::MAX,
+                start: i64::MIN,
+                watermark: -7,
+            };
+            let mut message = head.encode().to_vec();
+            message.extend([1, 2, 3]);
+            assert_eq!(Head::decode(&message).unwrap(), (head, &[1, 2, 3][..]));
+            assert!(Head::decode(&message[..HEAD_BYTES - 1]).is_err());
+            message[0] = 0;
+            assert!(Head::decode(&message).is_err());
+        }
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 11);
+    }
+}

@@ -1,0 +1,249 @@
+//! The worker's side of other processes: deltas that come for it as a leader, letters that any worker takes in,
+//! and where it sleeps.
+
+use std::time::Duration;
+
+use millstream_state::Arena;
+
+use super::{State, Worker};
+use crate::budget::{Held, Kind};
+use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error};
+use crate::error::{Error, Result};
+
+/// Looks at nothing before a worker goes to sleep: that takes messages to every process.
+const LOOKS_AWAKE: u32 = 200;
+
+/// A sleeper looks again after this time: whatever happens wakes it, and its peers prove that they answer.
+const SLEEP_MAX: Duration = Duration::from_millis(250);
+
+/// What a worker has of the job's network.
+pub(crate) struct Remote {
+    /// Deltas, by process.
+    inlets: Vec<Option<DeltaInlet>>,
+    sleeper: Box<dyn Sleeper>,
+    /// Which inlet has its turn.
+    turn: usize,
+    /// Looks since there was something to do.
+    idle_looks: u32,
+}
+
+struct DeltaInlet {
+    inlet: Box<dyn Inlet>,
+    /// What the next rows refer to.
+    arena: Arena,
+    words: Vec<u64>,
+    held: Option<Held>,
+    ended: bool,
+}
+
+impl Remote {
+    pub(super) fn new(ends: Ends) -> Remote {
+        let inlet = |inlet| DeltaInlet {
+            inlet,
+            arena: Arena::default(),
+            words: Vec::new(),
+            held: None,
+            ended: false,
+        };
+        let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
+        Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_looks: 0 }
+    }
+
+    /// One step of ending: takes the ends of streams. Returns whether all have ended.
+    pub(crate) fn finish(&mut self) -> Result<bool> {
+        let mut ended = true;
+        for (process, inlet) in self.inlets.iter_mut().enumerate() {
+            let Some(inlet) = inlet.as_mut().filter(|inlet| !inlet.ended) else { continue };
+            let mut surplus = false;
+            let polled = inlet.inlet.try_receive(&mut |_| surplus = true);
+            if surplus {
+                let message = format!("process {process} sent a delta after its last");
+                return Err(Error::Internal(message));
+            }
+            inlet.ended = polled.map_err(|e| peer_error(process, e))? == Polled::End;
+            ended &= inlet.ended;
+        }
+        Ok(ended)
+    }
+}
+
+impl Worker {
+    /// Resumes the network: sends what waits and takes in what has come for the process.
+    pub(super) fn exchange(&mut self, mut state: Option<&mut State>) -> Result<()> {
+        let shared = self.shared.clone();
+        let Some(net) = &shared.net else { return Ok(()) };
+        let mut some = net.pump()?;
+        some |= net.receive(|process, head, body| {
+            for (_, segment) in shared.take_letter(process, head, &body)? {
+                if let Some(state) = &mut state {
+                    state.slices.reuse(segment);
+                }
+            }
+            Ok(())
+        })?;
+        if some && let Some(remote) = &mut self.remote {
+            remote.idle_looks = 0;
+        }
+        Ok(())
+    }
+
+    /// Merges one message of a delta that has come from another process, where it stands; true if there
+    /// was any.
+    pub(super) fn merge_received(&mut self, state: &mut State) -> Result<bool> {
+        let Some(mut remote) = self.remote.take() else { return Ok(false) };
+        let processes = remote.inlets.len();
+        let mut result = Ok(false);
+        for i in 0..processes {
+            let process = (remote.turn + i) % processes;
+            let Some(inlet) = &mut remote.inlets[process] else { continue };
+            result = self.merge_from(process, inlet, state);
+            if !matches!(result, Ok(false)) {
+                // A delta is merged to its end before the next process has its turn.
+                remote.turn = process;
+                remote.idle_looks = 0;
+                break;
+            }
+        }
+        self.remote = Some(remote);
+        result
+    }
+
+    fn merge_from(
+        &mut self,
+        process: usize,
+        from: &mut DeltaInlet,
+        state: &mut State,
+    ) -> Result<bool> {
+        if from.ended {
+            return Ok(false);
+        }
+        let DeltaInlet { inlet, arena, words, held, ended } = from;
+        let mut merged = Ok(());
+        let polled = inlet.try_receive(&mut |message| {
+            merged = self.merge_message(process, message, (arena, words, held), state);
+        });
+        let polled = polled.map_err(|e| peer_error(process, e))?;
+        merged?;
+        *ended |= polled == Polled::End;
+        Ok(polled == Polled::Message)
+    }
+
+    fn merge_message(
+        &mut self,
+        process: usize,
+        message: &[u8],
+        (arena, words, held): (&mut Arena, &mut Vec<u64>, &mut Option<Held>),
+        state: &mut State,
+    ) -> Result<()> {
+        let broken = |what: String| Error::Internal(format!("process {process} sent {what}"));
+        let (head, body) = cluster::Head::decode(message)?;
+        match head.kind {
+            cluster::Kind::Arena => {
+                let part = cluster::words(body)?;
+                if head.number == 0 {
+                    words.clear();
+                    let bytes = (head.count as usize).saturating_mul(8);
+                    *held = Some(self.shared.budget.hold(Kind::Segments, bytes));
+                }
+                let end = words.len() as u64 + part.len() as u64;
+                if head.number != words.len() as u64 || end > head.count {
+                    return Err(broken("an arena that is not in order".into()));
+                }
+                words.extend_from_slice(part);
+                if end == head.count {
+                    *arena = Arena::from_words(std::mem::take(words));
+                }
+            }
+            cluster::Kind::Rows => {
+                if self.shared.fires_at(head.start) <= state.frontier {
+                    return Err(broken(format!("state for the fired window {}", head.start)));
+                }
+                let rows = cluster::words(body)?;
+                let merged = state.slices.merge_words(head.start, rows, arena);
+                merged.map_err(|malformed| broken(malformed.what.into()))?;
+                self.stats.merges += 1;
+                state.uncounted += 1;
+                if state.uncounted >= self.shared.tables_max {
+                    self.note_usage(state);
+                }
+            }
+            cluster::Kind::Delta => {
+                let helper = self.shared.settings.workers + process;
+                let expected = state.expected[helper];
+                if head.number != expected {
+                    return Err(broken(format!("epoch {}, not {expected}", head.number)));
+                }
+                state.expected[helper] += 1;
+                state.clock.advance(helper, head.watermark);
+                if let Some(net) = &self.shared.net {
+                    net.note_peer(process, head.watermark, head.has(IDLE));
+                }
+                (*arena, *held) = (Arena::default(), None);
+                if head.has(CREDITED) {
+                    state.owed.push(helper);
+                    self.note_usage(state);
+                }
+            }
+            kind => return Err(broken(format!("a message of kind {kind:?} to a leader"))),
+        }
+        Ok(())
+    }
+
+    /// Hands what was sealed for a leader in another process over to be sent.
+    pub(super) fn ship(
+        &self,
+        leader: usize,
+        segments: Vec<(i64, millstream_state::Segment)>,
+        held: Option<Held>,
+        watermark: i64,
+    ) -> Result<()> {
+        let Some(net) = &self.shared.net else {
+            return Err(Error::Internal(format!("there is no leader {leader}")));
+        };
+        let idle = self.shared.intake.is_idle();
+        net.ship((self.id, leader), segments, held, (watermark, idle))
+    }
+
+    /// Returns credit for a delta of `process`.
+    pub(super) fn return_credit_to(&self, process: usize) -> Result<()> {
+        let Some(net) = &self.shared.net else { return Ok(()) };
+        net.post(process, cluster::credit(self.leader), Vec::new())
+    }
+
+    /// Sleeps until something happens, or the clock reaches `until_us`. At first it only looks again.
+    pub(super) fn wait(&mut self, until_us: Option<i64>) -> Result<()> {
+        let Some(remote) = &mut self.remote else {
+            self.shared.env.wait(self.id, until_us);
+            return Ok(());
+        };
+        remote.idle_looks = remote.idle_looks.saturating_add(1);
+        if remote.idle_looks < LOOKS_AWAKE {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let mut may_sleep = true;
+        for (process, inlet) in remote.inlets.iter_mut().enumerate() {
+            let Some(inlet) = inlet.as_mut().filter(|inlet| !inlet.ended) else { continue };
+            may_sleep &= inlet.inlet.park().map_err(|e| peer_error(process, e))?;
+        }
+        if self.id == 0
+            && let Some(net) = &self.shared.net
+        {
+            may_sleep &= net.park()?;
+        }
+        if !may_sleep {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        let now = self.shared.env.now_us();
+        let left = until_us.map_or(SLEEP_MAX, |until| {
+            Duration::from_micros((until - now).max(0) as u64).min(SLEEP_MAX)
+        });
+        remote.sleeper.wait(left).map_err(|e| peer_error(self.id, e))
+    }
+
+    /// What is left of the network when the worker is done.
+    pub(crate) fn remote(&mut self) -> Option<&mut Remote> {
+        self.remote.as_mut()
+    }
+}
