@@ -11,6 +11,7 @@ use arrow::datatypes::*;
 use millstream_engine::plan::{Body, Query, Tumble};
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::table::Sharing;
 use millstream_engine::{Job, Result, Settings, Stats};
 use support::script::{Script, Scripted, batches_of};
 use support::{Memory, Random, Record, oracle, query, table};
@@ -225,7 +226,7 @@ fn nanoseconds_before_the_epoch_belong_to_the_window_before_it() {
     let mut columns = batch.columns().to_vec();
     columns[0] = Arc::new(times);
     let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
-    let source = Arc::new(Memory { schema, splits: vec![vec![batch]] });
+    let source = Arc::new(Memory { schema, splits: vec![vec![batch]], sharing: Sharing::Whole });
     let settings = Settings { workers: 1, ..Settings::default() };
     let (stats, rows) = support::run(&query(source, Some(1000), 0), &settings);
     let rows = rows.unwrap();

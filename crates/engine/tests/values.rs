@@ -12,6 +12,7 @@ use arrow::datatypes::*;
 use millstream_engine::expr::{Evaluate, Expr};
 use millstream_engine::plan::*;
 use millstream_engine::settings::FragmentMode;
+use millstream_engine::table::Sharing;
 use millstream_engine::{Error, Result, Settings};
 use support::{Memory, Random, call, key, run};
 
@@ -92,7 +93,7 @@ fn table(splits: &[Vec<Row>], batch_rows: usize) -> Memory {
         RecordBatch::try_new(schema.clone(), columns).unwrap()
     };
     let splits = splits.iter().map(|rows| rows.chunks(batch_rows).map(batch).collect()).collect();
-    Memory { schema, splits }
+    Memory { schema, splits, sharing: Sharing::Whole }
 }
 
 /// `SELECT window_start, window_end, keys…, aggregates… WHERE kept GROUP BY keys…`

@@ -224,7 +224,8 @@ pub(crate) fn table(splits: &[Vec<Record>], random: &mut Random, batch_rows: u64
         batches
     });
     let splits = splits.collect();
-    let sharing = [Sharing::Whole, Sharing::ByChunk][random.below(2) as usize];
+    // Without taking from the numbers that make the data.
+    let sharing = [Sharing::Whole, Sharing::ByChunk][random.clone().below(2) as usize];
     Arc::new(Memory { schema, splits, sharing })
 }
 
