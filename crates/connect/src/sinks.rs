@@ -35,6 +35,10 @@ impl Sink for BlackholeSink {
         RowOrder::Any
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn write(&self, _worker: usize, rows: &RecordBatch, _flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
         Ok(())

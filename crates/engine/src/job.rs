@@ -1,6 +1,6 @@
 //! The job: a query with its workers, from start to finish.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -26,11 +26,12 @@ use crate::pipeline::{Grouping, Stateless};
 use crate::plan::{Body, Query};
 use crate::prepare::{Preparer, Spread};
 use crate::settings::{FragmentMode, Settings};
+use crate::simulation;
 use crate::sink::{RowOrder, Sink};
 use crate::slices::small_table_bytes;
 use crate::stats::Stats;
 use crate::table::OpenOptions;
-use crate::worker::{self, Message, Step, Worker};
+use crate::worker::{self, Message, Worker};
 
 /// A query ready to run.
 pub struct Job {
@@ -95,7 +96,7 @@ impl Job {
         Job::prepare(query, settings, sink, (env, start_us), Some(mesh))
     }
 
-    fn prepare(
+    pub(crate) fn prepare(
         query: &Query,
         settings: &Settings,
         sink: Arc<dyn Sink>,
@@ -210,31 +211,39 @@ impl Job {
     /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
     /// any case: they say how far the job got.
     pub fn run(mut self) -> (Stats, Result<()>) {
+        if self.shared.settings.simulate.is_some() {
+            return simulation::alone(self);
+        }
         let mut workers = self.workers();
         let shared = &self.shared;
-        match shared.settings.simulate {
-            Some(_) => simulate(shared, &mut workers),
-            None => thread::scope(|scope| {
-                for (id, worker) in workers.iter_mut().enumerate() {
-                    let thread = thread::Builder::new().name(format!("worker-{id}"));
-                    let run = || run_guarded(shared, || worker.run());
-                    if let Err(error) = thread.spawn_scoped(scope, run) {
-                        shared.stop(Some(Error::Io {
-                            place: format!("worker {id}"),
-                            message: format!("cannot start a thread: {error}"),
-                            help: "use fewer workers".into(),
-                        }));
-                    }
+        thread::scope(|scope| {
+            for (id, worker) in workers.iter_mut().enumerate() {
+                let thread = thread::Builder::new().name(format!("worker-{id}"));
+                let run = || run_guarded(shared, || worker.run());
+                if let Err(error) = thread.spawn_scoped(scope, run) {
+                    shared.stop(Some(Error::Io {
+                        place: format!("worker {id}"),
+                        message: format!("cannot start a thread: {error}"),
+                        help: "use fewer workers".into(),
+                    }));
                 }
-            }),
-        }
+            }
+        });
         while !run_guarded(shared, || self.end_streams(&mut workers)).unwrap_or(true) {
             thread::sleep(Duration::from_micros(50));
         }
         self.close(&workers)
     }
 
-    fn workers(&mut self) -> Vec<Worker> {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn env(&self) -> Arc<dyn Env> {
+        self.shared.env.clone()
+    }
+
+    pub(crate) fn workers(&mut self) -> Vec<Worker> {
         let mut ends = std::mem::take(&mut self.ends).into_iter();
         let worker = |id| Worker::new(id, self.shared.clone(), ends.next());
         (0..self.shared.settings.workers).map(worker).collect()
@@ -242,7 +251,7 @@ impl Job {
 
     /// When all workers are done: takes in what other processes still have for this one and ends all streams in
     /// order, a step at a time. Returns whether that is done.
-    fn end_streams(&self, workers: &mut [Worker]) -> Result<bool> {
+    pub(crate) fn end_streams(&self, workers: &mut [Worker]) -> Result<bool> {
         let shared = &self.shared;
         let Some(net) = &shared.net else { return Ok(true) };
         if shared.has_failed() {
@@ -267,7 +276,7 @@ impl Job {
     }
 
     /// The end of the job: what it came to.
-    fn close(&self, workers: &[Worker]) -> (Stats, Result<()>) {
+    pub(crate) fn close(&self, workers: &[Worker]) -> (Stats, Result<()>) {
         let mut result = match self.shared.take_error() {
             Some(error) => Err(error),
             None => self.finish(),
@@ -362,7 +371,7 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
 }
 
 /// Runs a worker so that neither an error nor a panic leaves the others waiting; `None` if there was one.
-fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
+pub(crate) fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(error)) => shared.stop(Some(error)),
@@ -374,42 +383,6 @@ fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T>
         }
     }
     None
-}
-
-/// Deterministic simulation: all workers on this thread, a random one a step at a time.
-fn simulate(shared: &Shared, workers: &mut [Worker]) {
-    let mut waiting: BTreeMap<usize, Option<i64>> = BTreeMap::new();
-    let mut running: Vec<usize> = (0..workers.len()).collect();
-    while !running.is_empty() {
-        let pick = shared.env.choose(running.len() as u64).unwrap_or(0) as usize;
-        let id = running[pick];
-        let mut step = Ok(Step::Done);
-        run_guarded(shared, || {
-            step = workers[id].step();
-            std::mem::replace(&mut step, Ok(Step::Done)).map(|s| step = Ok(s))
-        });
-        match step {
-            Ok(Step::Done) | Err(_) => {
-                running.swap_remove(pick);
-                waiting.clear();
-            }
-            Ok(Step::Busy) => waiting.clear(),
-            Ok(Step::Wait { until_us }) => {
-                waiting.insert(id, until_us);
-                if running.iter().all(|id| waiting.contains_key(id)) {
-                    // Everybody waits: let time pass until the first has something to do.
-                    let Some(next) = waiting.values().flatten().min() else {
-                        let message = "all workers wait for each other".into();
-                        shared.stop(Some(Error::Internal(message)));
-                        continue;
-                    };
-                    shared.env.pass_time(*next);
-                    waiting.clear();
-                }
-            }
-        }
-        shared.env.pass_time(shared.env.now_us() + 1);
-    }
 }
 
 /// Messages for one worker.

@@ -36,6 +36,7 @@ pub mod plan;
 mod prepare;
 mod routed;
 pub mod settings;
+pub mod simulation;
 pub mod sink;
 mod skipped;
 mod slices;

@@ -3,7 +3,8 @@
 //! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
 //! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
 //! worker, and only the projected columns of it. A pipe is read as it is written: records count as
-//! soon as their lines are complete.
+//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe is read by the one
+//! that was asked.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -53,7 +54,7 @@ use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::Result;
-use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_engine::table::{OpenOptions, Sharing, Split, SplitPoll, Table, TableOptions};
 use millstream_engine::wording::counted;
 
 use self::chunk::{CsvChunk, Plan};
@@ -150,6 +151,19 @@ impl CsvTable {
         }
     }
 
+    /// Whether every process of a job finds the same file, and may read it again and again. What a process has
+    /// open itself, as its standard input, is not that.
+    fn sharing(&self) -> Sharing {
+        let again = match &self.source {
+            Source::Memory(_) => true,
+            Source::File(path) => {
+                let own = ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
+                !own && path.metadata().is_ok_and(|metadata| metadata.is_file())
+            }
+        };
+        if again { Sharing::ByChunk } else { Sharing::Asker }
+    }
+
     fn open_split(
         &self,
         projection: &[usize],
@@ -174,6 +188,7 @@ impl CsvTable {
             chunk_bytes: chunk_bytes.unwrap_or(automatic),
             batch_rows: options.batch_rows.max(1),
             line_bytes: 64.0,
+            sharing: self.sharing(),
         })
     }
 }
@@ -188,6 +203,9 @@ impl Table for CsvTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        if self.sharing() == Sharing::Asker && options.process != 0 {
+            return Ok(vec![Box::new(Elsewhere(self.path.clone()))]);
+        }
         Ok(vec![Box::new(self.open_split(projection, None, options)?)])
     }
 
@@ -207,11 +225,33 @@ struct CsvSplit {
     batch_rows: usize,
     /// Mean length of the lines in the last chunk: from it follows how much to read for a batch.
     line_bytes: f64,
+    sharing: Sharing,
+}
+
+/// A pipe that the asking process reads.
+struct Elsewhere(Arc<str>);
+
+impl Split for Elsewhere {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Asker
+    }
+
+    fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+        Ok(SplitPoll::Ended)
+    }
 }
 
 impl Split for CsvSplit {
     fn name(&self) -> &str {
         &self.path
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.sharing
     }
 
     fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {

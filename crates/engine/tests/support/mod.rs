@@ -147,7 +147,7 @@ pub(crate) fn run_distributed(
     })
 }
 
-fn lines(batch: &RecordBatch) -> Vec<String> {
+pub(crate) fn lines(batch: &RecordBatch) -> Vec<String> {
     let columns: Vec<_> = batch
         .columns()
         .iter()

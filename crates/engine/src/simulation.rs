@@ -1,0 +1,305 @@
+//! Deterministic simulation: a whole job, of one process or of several, on one thread, in virtual time, with
+//! every choice drawn from a seed.
+//!
+//! A random worker of a random process runs one step at a time. Between processes is the fabric `sim`, with
+//! slow and cut links and nodes that stop. What control connections do in a real job is done here after a
+//! random time: when a process has failed or is gone, the others are told to stop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_fabric::sim::{Model, Sim, SimDevice};
+use millstream_flow::Settings as Channels;
+
+use crate::cluster::{Mesh, MeshSetup, Place, peer_error};
+use crate::env::{Env, Simulated};
+use crate::error::{Error, Result};
+use crate::job::{Job, run_guarded};
+use crate::plan::Query;
+use crate::settings::Settings;
+use crate::sink::Sink;
+use crate::stats::Stats;
+use crate::worker::{Step, Worker};
+
+/// What happens to a simulated job of several processes.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Every choice follows from it.
+    pub seed: u64,
+    /// Settings of all channels: rings may be tiny.
+    pub channels: Channels,
+    /// One-way latency of the links.
+    pub latency: Duration,
+    /// Per process: it runs a step where one that is not slow runs so many. There are as many processes as
+    /// entries.
+    pub slowness: Vec<u32>,
+    /// What goes wrong, and after how many steps of all workers.
+    pub faults: Vec<(u64, Fault)>,
+}
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The process is gone, without a word.
+    Kill(usize),
+    /// Nothing passes between two processes.
+    Cut(usize, usize),
+    /// Everything passes again.
+    Mend(usize, usize),
+}
+
+impl Scenario {
+    /// So many processes, of which nothing is known but the seed: rings, latency and who is slow follow from it,
+    /// and nothing goes wrong.
+    pub fn from_seed(seed: u64, processes: usize) -> Scenario {
+        let chance = Simulated::new(seed, 0);
+        let pick = |from: &[u32]| from[chance.choose(from.len() as u64).unwrap_or(0) as usize];
+        Scenario {
+            seed,
+            channels: Channels {
+                slots: pick(&[1, 2, 3, 8]) as usize,
+                slot_bytes: pick(&[512, 1024, 4096, 65_536]) as usize,
+                ..Channels::default()
+            },
+            latency: Duration::from_micros(pick(&[1, 20, 1000]).into()),
+            slowness: (0..processes).map(|_| pick(&[1, 1, 3, 30])).collect(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// What a process came to; `None` if it was killed.
+pub type Outcome = Option<(Stats, Result<()>)>;
+
+/// Runs a job of several processes; `sinks` has one for each.
+pub fn simulate(
+    query: &Query,
+    settings: &Settings,
+    sinks: &[Arc<dyn Sink>],
+    scenario: &Scenario,
+) -> Result<Vec<Outcome>> {
+    let start_us = 1_700_000_000_000_000;
+    let env: Arc<Simulated> = Arc::new(Simulated::new(scenario.seed, start_us));
+    let sim = Sim::new(scenario.seed);
+    let model = Model { latency: scenario.latency, ..Model::default() };
+    let devices: Vec<SimDevice> = sinks.iter().map(|_| sim.node(model)).collect();
+    let meshes = meshes(&devices, settings.workers, scenario.channels)?;
+    let mut processes = Vec::new();
+    for (mesh, sink) in meshes.into_iter().zip(sinks) {
+        let env: Arc<dyn Env> = env.clone();
+        let job = Job::prepare(query, settings, sink.clone(), (env, start_us), Some(mesh))?;
+        processes.push(Process::new(job));
+    }
+    for (process, slowness) in processes.iter_mut().zip(&scenario.slowness) {
+        process.slowness = (*slowness).max(1);
+    }
+    let mut faults = scenario.faults.clone();
+    faults.sort_by_key(|(step, _)| *step);
+    faults.reverse();
+    let network = Network { sim, devices, faults, cut: false, notices: Vec::new() };
+    run(&*env, &mut processes, Some(network));
+    Ok(processes.into_iter().map(|process| process.result).collect())
+}
+
+/// Connects one process per device.
+fn meshes(devices: &[SimDevice], workers: usize, channels: Channels) -> Result<Vec<Mesh>> {
+    let processes = devices.len();
+    let setup = |(process, device)| {
+        MeshSetup::new(device, Place { process, processes }, workers, channels)
+            .map_err(|e| peer_error(process, e))
+    };
+    let setups = devices.iter().enumerate().map(setup).collect::<Result<Vec<_>>>()?;
+    let hellos: Vec<Vec<_>> =
+        (0..processes).map(|to| setups.iter().map(|setup| setup.hellos(to)).collect()).collect();
+    let connect = |(process, (setup, from)): (usize, (MeshSetup<SimDevice>, &Vec<_>))| {
+        setup.connect(from).map_err(|e| peer_error(process, e))
+    };
+    setups.into_iter().zip(&hellos).enumerate().map(connect).collect()
+}
+
+/// Runs a job of one process.
+pub(crate) fn alone(job: Job) -> (Stats, Result<()>) {
+    let env = job.env();
+    let mut process = [Process::new(job)];
+    run(&*env, &mut process, None);
+    let [process] = process;
+    let missing = || (Stats::default(), Err(Error::Internal("the simulation stopped".into())));
+    process.result.unwrap_or_else(missing)
+}
+
+/// A process of the job.
+struct Process {
+    job: Option<Job>,
+    workers: Vec<Worker>,
+    /// Workers that are not done.
+    running: Vec<usize>,
+    slowness: u32,
+    result: Outcome,
+}
+
+impl Process {
+    fn new(mut job: Job) -> Process {
+        let workers = job.workers();
+        let running = (0..workers.len()).collect();
+        Process { job: Some(job), workers, running, slowness: 1, result: None }
+    }
+
+    /// What there is to choose from: workers that are not done, or else the end of the streams.
+    fn choices(&self) -> usize {
+        if self.job.is_some() { self.running.len().max(1) } else { 0 }
+    }
+
+    /// Runs one step; what it waits for, if it does.
+    fn step(&mut self, choice: usize) -> Step {
+        let Some(job) = &self.job else { return Step::Done };
+        if let Some(id) = self.running.get(choice).copied() {
+            let step = run_guarded(job.shared(), || self.workers[id].step()).unwrap_or(Step::Done);
+            if step == Step::Done {
+                self.running.swap_remove(choice);
+            }
+            return step;
+        }
+        let ended = run_guarded(job.shared(), || job.end_streams(&mut self.workers));
+        if ended == Some(false) {
+            return Step::Wait { until_us: None };
+        }
+        self.result = self.job.take().map(|job| job.close(&self.workers));
+        // Its ends of all channels are gone.
+        self.workers.clear();
+        Step::Done
+    }
+}
+
+/// What is between processes.
+struct Network {
+    sim: Sim,
+    devices: Vec<SimDevice>,
+    /// The next one last.
+    faults: Vec<(u64, Fault)>,
+    cut: bool,
+    /// When which process will be told what.
+    notices: Vec<(i64, usize, Error)>,
+}
+
+impl Network {
+    /// Lets what is due go wrong.
+    fn fail(&mut self, steps: u64, env: &dyn Env, processes: &mut [Process]) {
+        while let Some((_, fault)) = self.faults.pop_if(|(step, _)| *step <= steps) {
+            match fault {
+                Fault::Kill(process) => {
+                    self.sim.stop(&self.devices[process]);
+                    let killed = &mut processes[process];
+                    if killed.job.take().is_some() {
+                        (killed.workers, killed.running) = (Vec::new(), Vec::new());
+                        self.tell_others(env, process, "it was killed", processes);
+                    }
+                }
+                Fault::Cut(a, b) => {
+                    self.cut = true;
+                    self.sim.cut(&self.devices[a], &self.devices[b]);
+                }
+                Fault::Mend(a, b) => self.sim.mend(&self.devices[a], &self.devices[b]),
+            }
+        }
+    }
+
+    fn tell_others(&mut self, env: &dyn Env, process: usize, why: &str, processes: &[Process]) {
+        for other in (0..processes.len()).filter(|other| *other != process) {
+            let delay_us = env.choose(20_000).unwrap_or(0) as i64;
+            let error = Error::Process { process, message: why.to_string() };
+            self.notices.push((env.now_us() + delay_us, other, error));
+        }
+    }
+
+    /// Tells processes what they are to be told by now; whether there was any.
+    fn tell(&mut self, now_us: i64, processes: &[Process]) {
+        for (_, to, error) in self.notices.extract_if(.., |(at, ..)| *at <= now_us) {
+            if let Some(job) = &processes[to].job {
+                job.stopper().stop_with(error);
+            }
+        }
+    }
+}
+
+/// Runs processes to their ends.
+fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
+    // Who waits, by process and worker, and until when.
+    let mut waiting: BTreeMap<(usize, usize), Option<i64>> = BTreeMap::new();
+    let mut steps = 0;
+    loop {
+        steps += 1;
+        if let Some(network) = &mut network {
+            network.fail(steps, env, processes);
+            network.tell(env.now_us(), processes);
+        }
+        let all: usize = processes.iter().map(Process::choices).sum();
+        if all == 0 {
+            return;
+        }
+        let mut choice = env.choose(all as u64).unwrap_or(0) as usize;
+        let mut at = 0;
+        while choice >= processes[at].choices() {
+            choice -= processes[at].choices();
+            at += 1;
+        }
+        let skips = processes[at].slowness;
+        if skips > 1 && env.choose(u64::from(skips)) != Some(0) {
+            pass(env, &network, 1);
+            continue;
+        }
+        let process = &mut processes[at];
+        let id = process.running.get(choice).copied().unwrap_or(usize::MAX);
+        match process.step(choice) {
+            Step::Wait { until_us } => {
+                waiting.insert((at, id), until_us);
+            }
+            Step::Busy | Step::Done => waiting.clear(),
+        }
+        if let (Some(network), Some((_, Err(error)))) = (&mut network, &processes[at].result)
+            && id == usize::MAX
+        {
+            network.tell_others(env, at, &error.to_string(), processes);
+        }
+        if waiting.len() >= processes.iter().map(Process::choices).sum() {
+            // Everybody waits: let time pass until the first has something to do.
+            let until = waiting.values().flatten().min().copied();
+            let notice = network.as_ref().and_then(|n| n.notices.iter().map(|n| n.0).min());
+            waiting.clear();
+            let happens = network.as_ref().is_some_and(|network| network.sim.step());
+            match [until, notice].into_iter().flatten().min() {
+                _ if happens => {}
+                Some(next) => {
+                    let us = (next - env.now_us()).max(0);
+                    env.pass_time(next);
+                    if let Some(network) = &network {
+                        network.sim.advance(Duration::from_micros(us as u64));
+                    }
+                }
+                None => give_up(&mut network, processes),
+            }
+        }
+        pass(env, &network, 1);
+    }
+}
+
+fn pass(env: &dyn Env, network: &Option<Network>, us: i64) {
+    env.pass_time(env.now_us() + us);
+    if let Some(network) = network {
+        network.sim.advance(Duration::from_micros(us as u64));
+    }
+}
+
+/// Nothing is left to happen. Where a link is cut, peers notice by their silence; otherwise it is a deadlock.
+fn give_up(network: &mut Option<Network>, processes: &[Process]) {
+    for (at, process) in processes.iter().enumerate() {
+        let Some(job) = &process.job else { continue };
+        let error = match network {
+            Some(network) if network.cut => {
+                Error::PeerLost { process: at, message: "it has not answered for 2 s".into() }
+            }
+            _ => Error::Internal("all workers wait for each other".into()),
+        };
+        job.stopper().stop_with(error);
+    }
+}
