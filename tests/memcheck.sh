@@ -8,7 +8,7 @@ command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; 
 skips=(--skip loom_tests)
 [ "${1:-}" != --short ] || skips+=(--skip sim_ --skip any_schedule --skip random_ --skip limits_move)
 binaries=$(cargo test --profile ci --locked -p millstream-verbs -p millstream-fabric -p millstream-flow --lib \
-    --test conformance --test sim --no-run --message-format=json 2>/dev/null |
+    --test conformance --test sim --test gather --no-run --message-format=json 2>/dev/null |
     sed -n 's|.*"executable":"\([^"]*/deps/[^"]*\)".*|\1|p' | sort -u)
 [ -n "$binaries" ] || { echo "memcheck: the tests do not build"; exit 1; }
 for binary in $binaries; do

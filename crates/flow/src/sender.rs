@@ -10,7 +10,7 @@ use millstream_fabric::{
 
 use crate::error::{Error, Result};
 use crate::footer::{FOOTER_BYTES, Footer, lap_after, lap_name};
-use crate::settings::{Notification, Settings};
+use crate::settings::{Notification, Settings, WRITES_PER_SLOT};
 use crate::side::{CREDIT, Fresh, HEARTBEAT, SLOT, Side, check_alignment};
 use crate::stats::Stats;
 
@@ -167,6 +167,20 @@ impl<F: Fabric> Sender<F> {
         self.side.settings.payload_bytes()
     }
 
+    /// Slots sent since the beginning. Right after sending a slot it is the slot's number, counted from 1.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Slots that the receiver has processed since the beginning, as far as it has told: those numbered up to
+    /// this. Their writes have been placed, whether or not a completion has told so.
+    ///
+    /// # Errors
+    /// The peer claims more than were sent.
+    pub fn released(&self) -> Result<u64> {
+        self.check_count()
+    }
+
     /// Slots that may be sent now.
     pub fn credits(&self) -> u64 {
         self.credits_of(self.side.peer_count())
@@ -202,8 +216,8 @@ impl<F: Fabric> Sender<F> {
         if self.sent - self.released >= slots {
             self.released = self.check_count()?;
         }
-        // Lowering the flag of a sleep, and two writes for the slot.
-        Ok(self.sent - self.released < slots && self.side.room(3)?)
+        // Lowering the flag of a sleep, and the slot's writes.
+        Ok(self.sent - self.released < slots && self.side.room(1 + WRITES_PER_SLOT)?)
     }
 
     /// No credit: is the peer still there, and does it keep the protocol?
@@ -228,6 +242,7 @@ impl<F: Fabric> Sender<F> {
             self.side.stats.credit_stalls += 1;
             self.wait(events, timeout, "credit", |sender| sender.can_send())?;
         }
+        self.side.unpark()?;
         Ok(Slot { sender: self })
     }
 
@@ -269,9 +284,10 @@ impl<F: Fabric> Sender<F> {
         self.side.park(seen)
     }
 
-    /// Sends the slot at the position, and moves on.
+    /// Sends the slot at the position, and moves on. The payload's end stands elsewhere if `body` says so,
+    /// which it does only if the slot is not in place.
     #[inline]
-    fn send(&mut self, footer: Footer, tag: u64) -> Result<()> {
+    fn send(&mut self, footer: Footer, body: Option<Source<'_>>, tag: u64) -> Result<()> {
         let settings = &self.side.settings;
         let footer_at = self.position.offset + settings.payload_bytes();
         let always = settings.notification == Notification::Immediate;
@@ -282,7 +298,7 @@ impl<F: Fabric> Sender<F> {
             self.send_in_place(footer_at + 8, word, asleep)?;
         } else {
             self.ring.word(footer_at + 8).store(word, Ordering::Relaxed);
-            self.send_copy(footer.bytes as usize, (asleep || always).then_some(SLOT))?;
+            self.send_copy(footer.bytes as usize, body, (asleep || always).then_some(SLOT))?;
         }
         self.position.advance();
         self.sent += 1;
@@ -307,14 +323,20 @@ impl<F: Fabric> Sender<F> {
         self.side.post(&mut [last], true)
     }
 
-    /// Writes the slot to the peer's ring: whole, or if it is less than half full as two chained writes.
+    /// Writes the slot to the peer's ring: whole; or if it is less than half full, or its payload's end
+    /// stands elsewhere, as chained writes of what is to be written and of the footer.
     #[inline]
-    fn send_copy(&mut self, bytes: usize, immediate: Option<u32>) -> Result<()> {
+    fn send_copy(
+        &mut self,
+        bytes: usize,
+        body: Option<Source<'_>>,
+        immediate: Option<u32>,
+    ) -> Result<()> {
         let settings = &self.side.settings;
         let (offset, slot_bytes) = (self.position.offset, settings.slot_bytes);
         self.unsignalled += 1;
         let signal = self.unsignalled >= settings.signal_batch();
-        let whole = bytes >= slot_bytes / 2;
+        let whole = bytes >= slot_bytes / 2 && body.is_none();
         let footer_at = offset + settings.payload_bytes();
         let (from, length) = if whole { (offset, slot_bytes) } else { (footer_at, FOOTER_BYTES) };
         let last = WorkRequest::new(Operation::Write {
@@ -322,13 +344,22 @@ impl<F: Fabric> Sender<F> {
             to: self.peer_ring.at(from as u64, length as u64)?,
             immediate,
         });
-        if whole || bytes == 0 {
-            self.side.post(&mut [last], signal)?;
-        } else {
-            let source = Source::Region { region: &self.ring, offset, bytes };
-            let to = self.peer_ring.at(offset as u64, bytes as u64)?;
-            self.side.post(&mut [WorkRequest::write(source, to), last], signal)?;
+        let head_bytes = bytes - body.as_ref().map_or(0, Source::bytes);
+        let mut list = [last; WRITES_PER_SLOT as usize];
+        let mut count = 0;
+        if !whole && head_bytes > 0 {
+            let source = Source::Region { region: &self.ring, offset, bytes: head_bytes };
+            list[count] =
+                WorkRequest::write(source, self.peer_ring.at(offset as u64, head_bytes as u64)?);
+            count += 1;
         }
+        if let Some(body) = body {
+            let to = self.peer_ring.at((offset + head_bytes) as u64, body.bytes() as u64)?;
+            list[count] = WorkRequest::write(body, to);
+            count += 1;
+        }
+        // Beyond the others there are copies of the last.
+        self.side.post(&mut list[..=count], signal)?;
         if signal {
             self.unsignalled = 0;
         }
@@ -343,7 +374,7 @@ impl<F: Fabric> Sender<F> {
                 self.look_closer()?;
                 return Ok(false);
             }
-            self.send(Footer { bytes: 0, end: true }, 0)?;
+            self.send(Footer { bytes: 0, end: true }, None, 0)?;
             // The end is no message.
             self.side.stats.messages -= 1;
             self.ending = true;
@@ -390,7 +421,40 @@ impl<F: Fabric> Slot<'_, F> {
         let max = self.sender.payload_bytes();
         let length = u32::try_from(bytes).ok().filter(|_| bytes <= max);
         let Some(length) = length else { return Err(Error::TooLong { bytes, max }) };
-        self.sender.send(Footer { bytes: length, end: false }, tag)
+        self.sender.send(Footer { bytes: length, end: false }, None, tag)
+    }
+
+    /// Sends the first `head_bytes` bytes of the payload, and behind them `bytes` bytes that stand at `offset`
+    /// in a region of the same fabric; and a tag. There is no copy on this side: the fabric reads them where
+    /// they stand. (In a ring that this process can reach, they are copied there.)
+    ///
+    /// It may read them late, so they have to stay as they are until the receiver has released the slot:
+    /// remember [`Sender::sent`] right after this, and wait until [`Sender::released`] is not below it. Only what
+    /// was placed can have been processed; should the fabric read and send bytes again after that, since an
+    /// acknowledgement was lost, the receiver's side drops them. Where credit never comes, since the channel has failed or is
+    /// given up, wait until the sender is dropped. The region, as opposed to what stands in it, has to live as
+    /// long as the sender.
+    #[inline]
+    pub fn send_from(
+        mut self,
+        head_bytes: usize,
+        region: &Region,
+        offset: usize,
+        bytes: usize,
+        tag: u64,
+    ) -> Result<()> {
+        let max = self.sender.payload_bytes();
+        let all = head_bytes.saturating_add(bytes);
+        let length = u32::try_from(all).ok().filter(|_| all <= max);
+        let Some(length) = length else { return Err(Error::TooLong { bytes: all, max }) };
+        region.check(offset, bytes)?;
+        let footer = Footer { bytes: length, end: false };
+        if self.sender.in_place {
+            region.read(offset, &mut self.payload()[head_bytes..all])?;
+            return self.sender.send(footer, None, tag);
+        }
+        let body = (bytes > 0).then_some(Source::Region { region, offset, bytes });
+        self.sender.send(footer, body, tag)
     }
 }
 

@@ -53,6 +53,11 @@ pub const SLOTS_MAX: usize = 1 << 12;
 pub const SLOT_BYTES_MAX: usize = 1 << 28;
 const SLOT_BYTES_MIN: usize = 64;
 const SIGNAL_BATCH_MIN: u64 = 16;
+/// With [`SLOTS_MAX`] slots the send queue then has 15,368 entries; all providers in software have 16,384.
+const SIGNAL_BATCH_MAX: u64 = 1024;
+
+/// Writes that a slot may take: what was written into it, what stands elsewhere, and the footer.
+pub(crate) const WRITES_PER_SLOT: u64 = 3;
 
 impl Settings {
     /// Bytes of payload that a slot has room for.
@@ -76,7 +81,7 @@ impl Settings {
     /// a message of its own over TCP.
     #[inline]
     pub(crate) fn signal_batch(&self) -> u64 {
-        (self.slots as u64 / 2).max(SIGNAL_BATCH_MIN)
+        (self.slots as u64 / 2).clamp(SIGNAL_BATCH_MIN, SIGNAL_BATCH_MAX)
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -92,15 +97,16 @@ impl Settings {
         Ok(())
     }
 
-    /// Send queue: every slot may take two writes, and its entries are free only when a later signalled
-    /// one has been polled, of which there is one per signal batch b: 2c + 2b. Raising and lowering the
+    /// Send queue: every slot may take [`WRITES_PER_SLOT`], w, and its entries are free only when a later
+    /// signalled one has been polled, of which there is one per signal batch b: w (c + b). Raising and lowering the
     /// flag of a sleeper and asking for the peer's count, one of each in flight and one unpolled: 8.
     /// Receive queue: an immediate value per slot or credit under way, c, and as many that arrived
     /// while we were slow to poll.
     #[inline]
     pub(crate) fn queue_sizes(&self) -> QueueSizes {
         let slots = self.slots as u32;
-        QueueSizes { send: 2 * (slots + self.signal_batch() as u32) + 8, receive: 2 * slots + 2 }
+        let writes = WRITES_PER_SLOT as u32 * (slots + self.signal_batch() as u32);
+        QueueSizes { send: writes + 8, receive: 2 * slots + 2 }
     }
 
     /// Completion queue: everything posted may fail at once.

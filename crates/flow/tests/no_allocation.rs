@@ -5,10 +5,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
+use millstream_fabric::{Access, Fabric};
 use millstream_flow::bench::connect;
 use millstream_flow::{Notification, Received, Settings};
 
@@ -38,6 +38,7 @@ fn allocations<F: Fabric>(devices: [&F; 2], settings: Settings, messages: u64) -
     let events = [devices[0].events().unwrap(), devices[1].events().unwrap()];
     let (mut sender, mut receiver) = connect(devices, [&events[0], &events[1]], settings).unwrap();
     let [mut there, mut here] = events;
+    let elsewhere = devices[0].allocate(4096, Access::LOCAL).unwrap();
     let patience = Duration::from_secs(20);
     let mut before = 0;
     for number in 0..2 * messages {
@@ -45,7 +46,11 @@ fn allocations<F: Fabric>(devices: [&F; 2], settings: Settings, messages: u64) -
             before = ALLOCATIONS.load(Ordering::Relaxed);
         }
         let bytes = [8, 3000][number as usize % 2];
-        sender.acquire(&mut there, patience).unwrap().send(bytes, number).unwrap();
+        let slot = sender.acquire(&mut there, patience).unwrap();
+        match number / 2 % 2 {
+            0 => slot.send(bytes, number).unwrap(),
+            _ => slot.send_from(8, &elsewhere, 100, bytes - 8, number).unwrap(),
+        }
         match receiver.receive(&mut here, patience).unwrap() {
             Received::Message(message) => {
                 assert_eq!((message.len(), message.tag()), (bytes, number))

@@ -1,9 +1,10 @@
 //! The channel over the simulated fabric: random schedules, faults, and bytes that land out of order.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use millstream_fabric::Fabric;
 use millstream_fabric::sim::{Model, Placement, Sim, SimDevice, SimEvents};
+use millstream_fabric::{Access, Fabric, Region};
 use millstream_flow::{
     Error, Notification, Received, Receiver, ReceiverSetup, Sender, SenderSetup, Settings,
 };
@@ -65,12 +66,66 @@ struct Seen {
     short: u64,
     empty: u64,
     full: u64,
+    gathered: u64,
+}
+
+/// When a producer writes over what it sent from where it stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reuse {
+    /// When credit for it has come.
+    Released,
+    /// As soon as it is sent.
+    TooEarly,
+}
+
+/// Memory outside of the channel that messages are sent from: blocks that are used again.
+struct Source {
+    region: Region,
+    block_bytes: usize,
+    free: Vec<usize>,
+    /// Blocks in use, with the number of the slot they went with.
+    used: VecDeque<(usize, u64)>,
+    reuse: Reuse,
+}
+
+impl Source {
+    fn new(node: &SimDevice, block_bytes: usize, blocks: usize, reuse: Reuse) -> Source {
+        let region = node.allocate(block_bytes * blocks, Access::LOCAL).unwrap();
+        Source { region, block_bytes, free: (0..blocks).collect(), used: VecDeque::new(), reuse }
+    }
+
+    /// Writes over the blocks that are done with.
+    fn reclaim(&mut self, sender: &Sender<SimDevice>) {
+        let released = sender.released().unwrap();
+        while let Some((block, number)) = self.used.pop_front() {
+            if number > released && self.reuse == Reuse::Released {
+                self.used.push_front((block, number));
+                return;
+            }
+            let over = vec![0xee; self.block_bytes];
+            self.region.write(block * self.block_bytes, &over).unwrap();
+            self.free.push(block);
+        }
+    }
 }
 
 /// Sends `messages` messages of random lengths in a random schedule, both sides taking turns on one
 /// thread, sometimes going to sleep; checks order, number and credit.
 fn run(seed: u64, model: Model, settings: Settings, messages: u64) -> Result<Seen, Error> {
+    run_with(seed, model, settings, messages, Reuse::Released)
+}
+
+fn run_with(
+    seed: u64,
+    model: Model,
+    settings: Settings,
+    messages: u64,
+    reuse: Reuse,
+) -> Result<Seen, Error> {
     let mut mill = Mill::new(seed, model, settings);
+    // Fewer than slots: they are used again as soon as that is allowed.
+    let blocks = settings.slots.div_ceil(2);
+    let mut source = Source::new(&mill.nodes[0], settings.slot_bytes, blocks, reuse);
     let mut chance = Chance(seed ^ 0x5eed);
     let mut seen = Seen::default();
     let (mut sent, mut finished, mut ended) = (0, false, false);
@@ -93,9 +148,26 @@ fn run(seed: u64, model: Model, settings: Settings, messages: u64) -> Result<See
                     seen.full += u64::from(bytes == payload_bytes);
                     seen.empty += u64::from(bytes == 0);
                     seen.short += u64::from(bytes > 0 && bytes < settings.slot_bytes / 2);
-                    fill(&mut slot.payload()[..bytes], sent);
-                    slot.send(bytes, sent)?;
+                    let block = if chance.below(2) == 0 { source.free.pop() } else { None };
+                    if let Some(block) = block {
+                        let head = chance.below(bytes as u64 + 1) as usize;
+                        let mut whole = vec![0; bytes];
+                        fill(&mut whole, sent);
+                        slot.payload()[..head].copy_from_slice(&whole[..head]);
+                        // Somewhere in the block.
+                        let room = settings.slot_bytes - (bytes - head);
+                        let at =
+                            block * settings.slot_bytes + chance.below(room as u64 + 1) as usize;
+                        source.region.write(at, &whole[head..])?;
+                        slot.send_from(head, &source.region, at, bytes - head, sent)?;
+                        source.used.push_back((block, mill.sender.sent()));
+                        seen.gathered += u64::from(head > 0 && head < bytes);
+                    } else {
+                        fill(&mut slot.payload()[..bytes], sent);
+                        slot.send(bytes, sent)?;
+                    }
                     sent += 1;
+                    assert_eq!(mill.sender.sent(), sent);
                 }
             }
             2 | 3 if !ended => match mill.receiver.try_receive()? {
@@ -121,6 +193,7 @@ fn run(seed: u64, model: Model, settings: Settings, messages: u64) -> Result<See
                 }
             }
         }
+        source.reclaim(&mill.sender);
         if sent == messages && !finished {
             finished = mill.sender.try_finish()?;
         }
@@ -157,9 +230,10 @@ fn any_schedule_keeps_order_and_credit() {
         all.short += seen.short;
         all.empty += seen.empty;
         all.full += seen.full;
+        all.gathered += seen.gathered;
     }
     // What the test is about has happened.
-    let Seen { stalls, parks, immediates, short, empty, full, .. } = all;
+    let Seen { stalls, parks, immediates, short, empty, full, gathered, .. } = all;
     for (what, count) in [
         ("stalls", stalls),
         ("parks", parks),
@@ -167,6 +241,7 @@ fn any_schedule_keeps_order_and_credit() {
         ("short slots", short),
         ("empty messages", empty),
         ("full slots", full),
+        ("messages from two places", gathered),
     ] {
         assert!(count > 100, "{what}: {count}");
     }
@@ -177,6 +252,79 @@ fn laps_go_round_more_than_once() {
     let settings = Settings { slots: 2, slot_bytes: 64, ..Settings::default() };
     let seen = run(3, Model::default(), settings, 1500).unwrap();
     assert_eq!((seen.received, seen.damaged), (1500, 0));
+}
+
+/// The fabric reads what is sent from where it stands as late as hardware might.
+#[test]
+fn what_is_sent_from_where_it_stands_must_stay_until_credit_comes() {
+    let mut damaged = 0;
+    for seed in 0..50 {
+        for notification in [Notification::Footer, Notification::Immediate] {
+            let settings = settings(seed, notification);
+            let early = run_with(seed, Model::default(), settings, 60, Reuse::TooEarly).unwrap();
+            damaged += early.damaged;
+            let right = run_with(seed, Model::default(), settings, 60, Reuse::Released).unwrap();
+            assert_eq!(right.damaged, 0, "seed {seed}");
+            assert!(right.gathered > 0, "seed {seed}");
+        }
+    }
+    assert!(damaged > 100, "only {damaged} messages changed on their way: the test shows nothing");
+}
+
+/// Credit counts what was processed, one slot after the other.
+#[test]
+fn released_follows_the_receiver() {
+    let settings = Settings { slots: 2, slot_bytes: 1024, ..Settings::default() };
+    let mut mill = Mill::new(1, Model::default(), settings);
+    let region = mill.nodes[0].allocate(4096, Access::LOCAL).unwrap();
+    for number in 1..=10_u64 {
+        mill.sender
+            .try_acquire()
+            .unwrap()
+            .unwrap()
+            .send_from(0, &region, 100, 900, number)
+            .unwrap();
+        assert_eq!((mill.sender.sent(), mill.sender.released().unwrap()), (number, number - 1));
+        mill.sim.advance(Duration::from_millis(1));
+        assert_eq!(mill.sender.released().unwrap(), number - 1, "nobody has looked at it yet");
+        match mill.receiver.try_receive().unwrap() {
+            Received::Message(message) => assert_eq!((message.len(), message.tag()), (900, number)),
+            _ => panic!("message {number} did not come"),
+        }
+        assert!(matches!(mill.receiver.try_receive().unwrap(), Received::Empty));
+        mill.sim.advance(Duration::from_millis(1));
+        assert_eq!(mill.sender.released().unwrap(), number);
+    }
+}
+
+/// What is asked for beyond slot or region is refused, and the channel goes on.
+#[test]
+fn bytes_outside_of_slot_and_region_are_refused() {
+    let settings = Settings { slots: 2, slot_bytes: 1024, ..Settings::default() };
+    let mut mill = Mill::new(1, Model::default(), settings);
+    let max = mill.sender.payload_bytes();
+    let region = mill.nodes[0].allocate(4096, Access::LOCAL).unwrap();
+    for (head, offset, bytes) in
+        [(1, 0, max), (max, 0, 1), (max + 1, 0, 0), (usize::MAX, 0, 2), (2, 0, usize::MAX)]
+    {
+        let slot = mill.sender.try_acquire().unwrap().unwrap();
+        let refused = slot.send_from(head, &region, offset, bytes, 0).unwrap_err();
+        assert!(matches!(refused, Error::TooLong { .. }), "{head} and {bytes}: {refused}");
+    }
+    for (offset, bytes) in [(4096, 1), (4000, 97), (usize::MAX, 1)] {
+        let slot = mill.sender.try_acquire().unwrap().unwrap();
+        let refused = slot.send_from(8, &region, offset, bytes, 0).unwrap_err();
+        assert!(matches!(refused, Error::Fabric(_)), "{offset}, {bytes}: {refused}");
+    }
+    assert_eq!((mill.sender.sent(), mill.sender.credits()), (0, 2));
+    let mut slot = mill.sender.try_acquire().unwrap().unwrap();
+    slot.payload()[..4].copy_from_slice(b"meal");
+    slot.send_from(4, &region, 4096, 0, 7).unwrap();
+    mill.sim.advance(Duration::from_millis(1));
+    match mill.receiver.try_receive().unwrap() {
+        Received::Message(message) => assert_eq!((&*message, message.tag()), (&b"meal"[..], 7)),
+        _ => panic!("the message was lost"),
+    };
 }
 
 #[test]

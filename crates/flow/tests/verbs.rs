@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::{Token, answer, call};
 use millstream_fabric::verbs::{Options, Verbs};
-use millstream_fabric::{Fabric, Timing};
+use millstream_fabric::{Access, Fabric, Region, Timing};
 use millstream_flow::*;
 
 /// How long anything may take in emulated machines.
@@ -46,13 +46,32 @@ fn payload_bytes(number: u64, max: usize) -> usize {
 }
 
 fn send_all(sender: Sender<Verbs>, events: &mut <Verbs as Fabric>::Events) -> Result<Stats> {
-    let mut sender = sender;
+    send_each(sender, events, None)
+}
+
+/// Every other message with its end from `elsewhere`, if that is given: the words from 0 on.
+fn send_each(
+    mut sender: Sender<Verbs>,
+    events: &mut <Verbs as Fabric>::Events,
+    elsewhere: Option<&Region>,
+) -> Result<Stats> {
     let max = sender.payload_bytes();
     for number in 0..MESSAGES {
         let mut slot = sender.acquire(events, PATIENCE)?;
         let bytes = payload_bytes(number, max);
-        bench::fill(&mut slot.payload()[..bytes], number);
-        slot.send(bytes, number)?;
+        match elsewhere.filter(|_| number % 2 == 0) {
+            Some(region) => {
+                let head = bytes / (1 + number as usize % 3) / 8 * 8;
+                bench::fill(&mut slot.payload()[..head], number);
+                // Message n begins with word n.
+                let at = number as usize * 8 + head;
+                slot.send_from(head, region, at, bytes - head, number)?;
+            }
+            None => {
+                bench::fill(&mut slot.payload()[..bytes], number);
+                slot.send(bytes, number)?;
+            }
+        }
     }
     sender.finish(events, PATIENCE)
 }
@@ -88,8 +107,12 @@ fn channels_between_threads() {
             let (mut there, mut here) = (device.events().unwrap(), device.events().unwrap());
             let (sender, receiver) =
                 bench::connect([&device, &device], [&there, &here], settings).unwrap();
+            let mut words = vec![0; slot_bytes + 8 * MESSAGES as usize];
+            bench::fill(&mut words, 0);
+            let elsewhere = device.allocate(words.len(), Access::LOCAL).unwrap();
+            elsewhere.write(0, &words).unwrap();
             std::thread::scope(|scope| {
-                let producer = scope.spawn(|| send_all(sender, &mut there));
+                let producer = scope.spawn(|| send_each(sender, &mut there, Some(&elsewhere)));
                 receive_all(receiver, &mut here, settings.payload_bytes());
                 let stats = producer.join().unwrap().unwrap();
                 assert_eq!(stats.messages, MESSAGES, "{stats:?}");
