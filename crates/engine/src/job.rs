@@ -363,7 +363,7 @@ fn shortened(text: &str) -> String {
 fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> {
     let mut table = Table::new(grouping.layout.clone());
     let (mut pool, mut scratch) =
-        (ChunkPool::new(grouping.layout.row_words(), 0), Scratch::default());
+        (ChunkPool::new(grouping.layout.row_words(), 0, None), Scratch::default());
     let keys = Keys { hashes: &[hash_words(&[])], ahead: &[], words: &[], vars: NoVarKeys };
     table.update(&keys, &mut pool, &mut scratch);
     let mut places = Vec::new();

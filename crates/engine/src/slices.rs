@@ -118,7 +118,7 @@ impl Slices {
         mode: Option<Mode>,
         pool_bytes: usize,
     ) -> Slices {
-        let pool = ChunkPool::new(layout.row_words(), pool_bytes);
+        let pool = ChunkPool::new(layout.row_words(), pool_bytes, None);
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);

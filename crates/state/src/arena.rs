@@ -2,12 +2,19 @@
 //!
 //! Rows refer to it by offset, so a log and its arena move together without being rewritten.
 
+use std::sync::Arc;
+
+use crate::heap::Heap;
+use crate::words::Words;
+
 /// A growing run of 8-byte words addressed by offset.
 ///
 /// Offsets count words, so a 32-bit reference reaches 32 GiB.
 #[derive(Debug, Default)]
 pub struct Arena {
-    words: Vec<u64>,
+    words: Words,
+    /// Where it grows, if not in the allocator's memory.
+    heap: Option<Arc<Heap>>,
 }
 
 /// A reference as rows hold it: the length in bytes above, the offset in words below.
@@ -23,6 +30,19 @@ pub(crate) fn packed_len(reference: u64) -> usize {
 }
 
 impl Arena {
+    /// From now on it grows in this heap.
+    pub(crate) fn use_heap(&mut self, heap: Option<&Arc<Heap>>) {
+        if heap.is_some() && self.heap.is_none() {
+            self.heap = heap.cloned();
+        }
+    }
+
+    /// Hands out all values, and goes on empty.
+    pub(crate) fn seal(&mut self) -> Arena {
+        let next = Arena { words: Words::default(), heap: self.heap.clone() };
+        std::mem::replace(self, next)
+    }
+
     /// Copies `bytes` in and returns the packed reference.
     ///
     /// # Panics
@@ -43,9 +63,10 @@ impl Arena {
         assert!(offset + count <= u32::MAX as usize, "an arena of 32 GiB");
         if self.words.capacity() - offset < count {
             // By a half, not by doubling: idle room is memory that keys could use.
-            self.words.reserve_exact(count.max(offset / 2).max(64));
+            let capacity = offset + count.max(offset / 2).max(64);
+            self.words.reserve(capacity, self.heap.as_ref());
         }
-        self.words.resize(offset + count, 0);
+        self.words.extend_zeroed(count);
         offset as u32
     }
 
@@ -95,7 +116,7 @@ impl Arena {
 
     /// An arena of these words, as those of another.
     pub fn from_words(words: Vec<u64>) -> Arena {
-        Arena { words }
+        Arena { words: words.into(), heap: None }
     }
 
     /// All words in use.
@@ -117,12 +138,17 @@ impl Arena {
     /// Bytes by which it grows at the most if `bytes` more are put into it.
     pub(crate) fn growth_bytes(&self, bytes: usize) -> usize {
         let (end, allocated) = (self.used_bytes() + bytes, self.allocated_bytes());
-        if end <= allocated { 0 } else { (end + end / 2 + 512).saturating_sub(allocated) }
+        let new = end + end / 2 + 512;
+        match &self.heap {
+            _ if end <= allocated => 0,
+            None => new.saturating_sub(allocated),
+            Some(_) => self.words.growth_in_heap(new),
+        }
     }
 
     /// Gives back what is allocated and not in use.
     pub(crate) fn trim(&mut self) {
-        self.words.shrink_to_fit();
+        self.words.shrink();
     }
 
     /// Forgets all values. What is allocated stays, if it is little.
@@ -131,7 +157,7 @@ impl Arena {
         if self.allocated_bytes() <= KEPT_BYTES_MAX {
             self.words.clear();
         } else {
-            self.words = Vec::new();
+            self.words = Words::default();
         }
     }
 

@@ -126,7 +126,8 @@ mod tests {
     fn named(names: &[Vec<u8>]) -> (Arc<RowLayout>, Table) {
         let values = [(ValueKind::SumFloat, false), (ValueKind::MinBytes, true)];
         let layout = Arc::new(RowLayout::new(2, vec![1], &values));
-        let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0), Scratch::default());
+        let (mut pool, mut scratch) =
+            (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
         let mut table = Table::new(layout.clone());
         for (i, name) in names.iter().enumerate() {
             let words = [crate::hash::hash_bytes(name), (name.len() as u64) << 32];
@@ -168,7 +169,8 @@ mod tests {
         let (layout, mut helper) = named(&names);
         let (_, mut leader) = named(&names[..100]);
         let (_, mut other) = named(&names[..100]);
-        let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0), Scratch::default());
+        let (mut pool, mut scratch) =
+            (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
         let segment = helper.seal();
         other.merge(&segment, &mut pool, &mut scratch);
         let copy = Arena::from_words(segment.arena().all_words().to_vec());
@@ -191,7 +193,8 @@ mod tests {
         let segment = helper.seal();
         let words = segment.runs(&layout, 50).next().unwrap().to_vec();
         let arena = Arena::from_words(segment.arena().all_words().to_vec());
-        let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0), Scratch::default());
+        let (mut pool, mut scratch) =
+            (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
         let (mut refused, mut state) = (0, 7_u64);
         for _ in 0..20_000 {
             let mut damaged = words.clone();
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn keys_of_one_word_need_no_arena() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let (mut pool, mut scratch) = (ChunkPool::new(2, 0), Scratch::default());
+        let (mut pool, mut scratch) = (ChunkPool::new(2, 0, None), Scratch::default());
         let mut table = Table::new(layout.clone());
         for words in (0..1000_u64).collect::<Vec<_>>().chunks(250) {
             let hashes: Vec<u64> = words.iter().map(|w| hash_words(&[*w])).collect();

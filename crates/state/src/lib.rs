@@ -16,7 +16,7 @@
 //! // Rows: one word of key, one count.
 //! let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
 //! let count = layout.values()[0];
-//! let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+//! let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
 //! let mut scratch = Scratch::default();
 //! let mut update = |table: &mut Table, words: &[u64], pool: &mut ChunkPool| {
 //!     let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
@@ -46,6 +46,7 @@ pub mod float_sum;
 mod foreign;
 mod fragment;
 mod hash;
+mod heap;
 mod index;
 mod key;
 mod lanes;
@@ -54,15 +55,18 @@ mod log;
 mod memory;
 mod partition;
 mod rows;
+mod runs;
 mod segment;
 mod table;
 mod value;
+mod words;
 
 pub use arena::Arena;
 pub use clock::VectorClock;
 pub use foreign::Malformed;
 pub use fragment::{Fragment, Mode};
 pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
+pub use heap::{Heap, HeapUse};
 pub use key::{Keys, NoVarKeys, VarKeys};
 pub use layout::{RowLayout, ValueSlot};
 pub use log::{CHUNK_ROWS, ChunkPool};

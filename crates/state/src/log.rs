@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::heap::{Heap, RUN_BYTES_MIN, Run, run_bytes};
 use crate::memory::{HUGE_PAGE_BYTES, advise_huge};
 
 /// Rows in a full chunk.
@@ -52,33 +53,50 @@ unsafe impl Send for Memory {}
 /// pages each costs an address translation besides its cache line.
 const SLAB_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// An allocation; its length stays 0, since rows are written through pointers and words need no
-/// destructor.
+/// What a slab is made of. A vector's length stays 0, since rows are written through pointers and words need
+/// no destructor.
 #[derive(Debug)]
-struct Slab(#[expect(dead_code, reason = "only held, to be freed")] Vec<u64>);
+enum Slab {
+    Allocated(#[expect(dead_code, reason = "only held, to be freed")] Vec<u64>),
+    Run(#[expect(dead_code, reason = "only held, to be given back")] Run),
+}
 
-// SAFETY: nobody touches the vector but to free it.
+// SAFETY: nobody touches the vector but to free it, nor the run's memory through the run.
 unsafe impl Sync for Slab {}
 
 impl Memory {
-    /// `words` words in an allocation of their own.
-    fn alone(words: usize) -> Memory {
+    /// `words` words or some more, by themselves: from the heap, if there is one and they are not few.
+    fn alone(words: usize, heap: Option<&Arc<Heap>>) -> Memory {
+        if let Some(run) = heap.and_then(|heap| heap.take(words * 8)) {
+            let (start, words) = (run.start(), run.words());
+            return Memory { start, words, _slab: Arc::new(Slab::Run(run)) };
+        }
         let mut all: Vec<u64> = Vec::with_capacity(words);
-        Memory { start: all.as_mut_ptr(), words, _slab: Arc::new(Slab(all)) }
+        Memory { start: all.as_mut_ptr(), words, _slab: Arc::new(Slab::Allocated(all)) }
     }
 
     /// `count` memories of `words` words each that share a huge page. The last comes first, since a
     /// pool hands out its last.
-    fn slab(words: usize, count: usize) -> impl Iterator<Item = Memory> {
+    fn slab(
+        words: usize,
+        count: usize,
+        heap: Option<&Arc<Heap>>,
+    ) -> impl Iterator<Item = Memory> + use<> {
         debug_assert!(words * count * 8 <= SLAB_BYTES);
-        let slack = SLAB_BYTES / 8;
-        let mut all: Vec<u64> = Vec::with_capacity(2 * slack);
-        // From a huge page's boundary on; what lies before and behind is never touched. The advice is for
-        // the whole page, or the system could not give one.
-        let start = all.as_mut_ptr();
-        let start = start.wrapping_add(start.align_offset(SLAB_BYTES).min(slack));
-        advise_huge(start.cast(), SLAB_BYTES);
-        let slab = Arc::new(Slab(all));
+        let (start, slab) = match heap.and_then(|heap| heap.take(SLAB_BYTES)) {
+            Some(run) => (run.start(), Slab::Run(run)),
+            None => {
+                let slack = SLAB_BYTES / 8;
+                let mut all: Vec<u64> = Vec::with_capacity(2 * slack);
+                // From a huge page's boundary on; what lies before and behind is never touched. The advice is for
+                // the whole page, or the system could not give one.
+                let start = all.as_mut_ptr();
+                let start = start.wrapping_add(start.align_offset(SLAB_BYTES).min(slack));
+                advise_huge(start.cast(), SLAB_BYTES);
+                (start, Slab::Allocated(all))
+            }
+        };
+        let slab = Arc::new(slab);
         (0..count).rev().map(move |i| Memory {
             start: start.wrapping_add(i * words),
             words,
@@ -146,13 +164,20 @@ pub struct ChunkPool {
     limit: usize,
     /// Memory is scarce: it comes chunk by chunk.
     scarce: bool,
+    /// Where memory comes from before the allocator is asked.
+    heap: Option<Arc<Heap>>,
 }
 
 impl ChunkPool {
-    /// A pool for rows of `row_words` words that keeps at most `limit_bytes`.
-    pub fn new(row_words: usize, limit_bytes: usize) -> ChunkPool {
+    /// A pool for rows of `row_words` words that keeps at most `limit_bytes`. With a heap the tables that use
+    /// this pool have their rows there, and what rows refer to, but for what is small or finds no place.
+    pub fn new(row_words: usize, limit_bytes: usize, heap: Option<Arc<Heap>>) -> ChunkPool {
         let limit = limit_bytes / (CHUNK_ROWS * row_words * 8).max(1);
-        ChunkPool { free: Vec::new(), row_words, limit, scarce: false }
+        ChunkPool { free: Vec::new(), row_words, limit, scarce: false, heap }
+    }
+
+    pub(crate) fn heap(&self) -> Option<&Arc<Heap>> {
+        self.heap.as_ref()
     }
 
     /// Whether a log is large enough already for its next chunks to come in slabs: `slabs`.
@@ -163,9 +188,9 @@ impl ChunkPool {
         let words = CHUNK_ROWS * self.row_words;
         let count = SLAB_BYTES / (words * 8);
         if slabs && !self.scarce && count > 1 {
-            self.free.extend(Memory::slab(words, count));
+            self.free.extend(Memory::slab(words, count, self.heap.as_ref()));
         }
-        self.free.pop().unwrap_or_else(|| Memory::alone(words))
+        self.free.pop().unwrap_or_else(|| Memory::alone(words, self.heap.as_ref()))
     }
 
     pub(crate) fn give(&mut self, chunk: Chunk) {
@@ -180,6 +205,9 @@ impl ChunkPool {
     pub fn release(&mut self) {
         self.free = Vec::new();
         self.scarce = true;
+        if let Some(heap) = &self.heap {
+            heap.give_back();
+        }
     }
 
     /// Memory is not scarce any more.
@@ -291,7 +319,8 @@ impl Log {
             // A log may stay small, but what lies in the pool is there already.
             let small = self.chunks.is_empty() && end <= CHUNK_ROWS / 2 && pool.free.is_empty();
             let memory = if small {
-                Memory::alone(end.max(FIRST_ROWS).next_power_of_two() * self.row_words)
+                let rows = end.max(FIRST_ROWS).next_power_of_two();
+                Memory::alone(rows * self.row_words, pool.heap())
             } else {
                 pool.take(self.chunks.len() >= SLAB_CHUNKS)
             };
@@ -311,7 +340,9 @@ impl Log {
         if end <= CHUNK_ROWS / 2 && self.chunks.len() < 2 {
             let room = self.chunks.first().map_or(0, Chunk::bytes);
             let needed = end.max(FIRST_ROWS).next_power_of_two() * row_bytes + OVERHEAD_BYTES;
-            return if needed > room { needed } else { 0 };
+            // In a heap it would be whole pages.
+            let taken = if needed < RUN_BYTES_MIN { needed } else { run_bytes(needed) };
+            return if needed > room { taken } else { 0 };
         }
         let chunks = end.div_ceil(CHUNK_ROWS).saturating_sub(self.chunks.len());
         let chunks = chunks.max(usize::from(self.partial()));
@@ -364,7 +395,7 @@ impl Log {
         let memory = if rows == CHUNK_ROWS {
             pool.take(false)
         } else {
-            Memory::alone(rows * self.row_words)
+            Memory::alone(rows * self.row_words, pool.heap())
         };
         // SAFETY: the old memory holds `chunk.rows` written rows, the new one has room for more, and
         // they are different allocations.

@@ -136,6 +136,20 @@ pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
     let _ = (start, bytes);
 }
 
+/// Gives the pages of a range back to the system, which has zeroes for it when it is used again.
+///
+/// # Safety
+/// The range is readable and writable memory, and nobody relies on what it holds.
+pub(crate) unsafe fn give_back(start: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: as the caller promises. If it fails, the pages stay.
+    unsafe {
+        libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
 /// Private anonymous mappings at multiples of the huge page size.
 #[cfg(target_os = "linux")]
 mod map {

@@ -99,6 +99,7 @@ impl Table {
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
         let Table { layout, log, arena, .. } = self;
+        arena.use_heap(pool.heap());
         find::append(keys, layout, log, arena, pool, &mut scratch.places);
         self.live_rows += keys.hashes.len();
         Block::new(&self.layout, &mut self.arena, &scratch.places, keys.hashes.len())
@@ -111,6 +112,7 @@ impl Table {
         places: &mut Vec<*mut u64>,
     ) {
         let Table { layout, index, log, arena, .. } = self;
+        arena.use_heap(pool.heap());
         find::find_or_append(keys, layout, index, log, arena, pool, places);
     }
 
@@ -118,8 +120,7 @@ impl Table {
     /// (paper, section 7.2.2, steps 2 and 5). Constant time, apart from the list of chunks.
     pub fn seal(&mut self) -> Segment {
         let rows = std::mem::take(&mut self.live_rows);
-        let segment =
-            Segment { chunks: self.log.seal(), arena: std::mem::take(&mut self.arena), rows };
+        let segment = Segment { chunks: self.log.seal(), arena: self.arena.seal(), rows };
         self.empty_index();
         segment
     }

@@ -134,13 +134,16 @@ fn read(table: &Table, shape: Shape) -> BTreeMap<Key, Totals> {
 #[test]
 fn state_is_that_of_a_sequential_run() {
     let (mut adopted, mut merged, mut taken_over, mut grown, mut cleared) = (0, 0, 0, 0, 0);
+    let (mut in_heap, mut refused) = (0, 0);
     for seed in 1..120u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let shapes = [Shape::Word, Shape::Words, Shape::Text, Shape::Alike];
         let shape = shapes[(seed % 4) as usize];
         let keys = [3, 200, 30_000][random.below(3) as usize];
         let row_words = layout(shape).row_words();
-        let mut pool = ChunkPool::new(row_words, 1 << 20);
+        // Rows stand in the allocator's memory, in a heap, or in one that is too small for all of them.
+        let heap = [None, Some(64 << 20), Some(400 << 10)][(seed / 4 % 3) as usize].map(Heap::map);
+        let mut pool = ChunkPool::new(row_words, 1 << 20, heap.clone());
         let mut scratch = Scratch::default();
         let mut leader = Table::new(layout(shape));
         leader.expect(random.below(1000) as usize);
@@ -201,7 +204,13 @@ fn state_is_that_of_a_sequential_run() {
             assert_eq!(leader.rows(), 0);
             cleared += 1;
         }
+        let Some(heap) = heap else { continue };
+        in_heap += heap.usage().used_bytes;
+        refused += heap.usage().refused;
+        drop((leader, helpers, pool));
+        assert_eq!(heap.usage().used_bytes, 0, "seed {seed}");
     }
+    assert!(in_heap > 0 && refused > 100, "{refused} refused");
     assert!(adopted > 0 && merged > 0 && taken_over > 0 && grown > 0 && cleared > 0);
 }
 
@@ -213,7 +222,7 @@ fn narrow() -> Arc<RowLayout> {
 #[test]
 fn fragments_find_out_whether_keys_repeat() {
     let layout = narrow();
-    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
     let mut scratch = Scratch::default();
     let mut fragment = Fragment::new(layout, None);
     let mut next = 0;
@@ -251,7 +260,7 @@ fn feed(fragment: &mut Fragment, words: impl Iterator<Item = u64>, pool: &mut Ch
 #[test]
 fn fragments_judge_every_epoch_by_itself() {
     let layout = layout(Shape::Word);
-    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
     let fragment = &mut Fragment::new(layout, None);
     let few = || (0..20_000).map(|i| i % 7);
     feed(fragment, few(), pool);
@@ -284,7 +293,7 @@ fn fragments_judge_every_epoch_by_itself() {
 #[test]
 fn fragments_forget_a_change_of_mode_with_its_epoch() {
     let layout = layout(Shape::Word);
-    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
     for after in [1, 100, 4_000] {
         let fragment = &mut Fragment::new(layout.clone(), None);
         feed(fragment, 0..8_000, pool);
@@ -308,7 +317,7 @@ fn fragments_forget_a_change_of_mode_with_its_epoch() {
 fn what_rows_and_look_ups_cost_decides_the_mode() {
     let wide = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::SumFloat, false); 2]));
     let mode_of = |layout: &Arc<RowLayout>, keys: u64, rows_per_key: u64| {
-        let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+        let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
         let fragment = &mut Fragment::new(layout.clone(), None);
         for _ in 0..2 {
             // Less than three in four are distinct from the first batch on.
@@ -328,7 +337,7 @@ fn what_rows_and_look_ups_cost_decides_the_mode() {
 #[test]
 fn a_flush_does_not_end_the_epoch() {
     let layout = narrow();
-    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
     let fragment = &mut Fragment::new(layout.clone(), None);
     feed(fragment, 0..8_000, pool);
     fragment.seal();
@@ -352,7 +361,7 @@ fn a_flush_does_not_end_the_epoch() {
 #[test]
 fn keys_that_change_within_a_long_epoch_are_noticed() {
     let layout = narrow();
-    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
     let fragment = &mut Fragment::new(layout.clone(), None);
     let mut flushed = |fragment: &mut Fragment, words: std::ops::Range<u64>| {
         feed(fragment, words, pool);
@@ -369,7 +378,7 @@ fn keys_that_change_within_a_long_epoch_are_noticed() {
 #[test]
 fn a_given_mode_is_kept() {
     let layout = layout(Shape::Word);
-    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20);
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
     for mode in [Mode::Aggregate, Mode::PassThrough] {
         let fragment = &mut Fragment::new(layout.clone(), Some(mode));
         for _ in 0..3 {
@@ -385,7 +394,7 @@ fn a_given_mode_is_kept() {
 #[test]
 fn a_pool_keeps_no_more_than_it_may() {
     let (layout, limit) = (layout(Shape::Word), 4 << 20);
-    let mut pool = ChunkPool::new(layout.row_words(), limit);
+    let mut pool = ChunkPool::new(layout.row_words(), limit, None);
     let mut table = Table::new(layout.clone());
     let words: Vec<u64> = (0..150_000).collect();
     count(&mut table, &words, layout.values()[0], &mut pool);
@@ -399,7 +408,7 @@ fn a_pool_keeps_no_more_than_it_may() {
 #[test]
 fn row_numbers_start_over() {
     let layout = layout(Shape::Word);
-    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
     let mut table = Table::new(layout.clone());
     let words: Vec<u64> = (0..5_001).collect();
     // A sealed table goes on with the numbers of the next chunk: 2^31 of them last for 2^19 seals.
@@ -457,7 +466,7 @@ fn keys_whose_hashes_collide_keep_apart() {
         let layout = Arc::new(RowLayout::new(1, vec![], &values));
         let slot = layout.values()[0];
         for keys in [&words, &colliding] {
-            let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+            let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
             let mut scratch = Scratch::default();
             let (mut leader, mut helper) = (Table::new(layout.clone()), Table::new(layout.clone()));
             count(&mut leader, keys, slot, &mut pool);
@@ -477,8 +486,10 @@ fn keys_whose_hashes_collide_keep_apart() {
 #[test]
 fn growth_is_foretold() {
     const ROWS: u64 = 300;
-    for shape in [Shape::Word, Shape::Text] {
-        let mut pool = ChunkPool::new(layout(shape).row_words(), 0);
+    let cases = [Shape::Word, Shape::Text].map(|shape| [(shape, false), (shape, true)]);
+    for (shape, in_heap) in cases.into_iter().flatten() {
+        let heap = in_heap.then(|| Heap::map(64 << 20));
+        let mut pool = ChunkPool::new(layout(shape).row_words(), 0, heap);
         pool.release();
         let mut scratch = Scratch::default();
         let mut table = Table::new(layout(shape));
@@ -496,15 +507,18 @@ fn growth_is_foretold() {
                 quiet += u64::from(growth == 0);
             }
         }
-        assert!(grown > 10 && quiet > 300, "{shape:?}: grew {grown} times, {quiet} quiet blocks");
+        let seen = format!("{shape:?}: grew {grown} times, {quiet} quiet blocks");
+        assert!(grown > 10 && quiet > 300, "{seen}, in a heap: {in_heap}");
     }
 }
 
 /// A trimmed table can be read as before, and used again once it is cleared.
 #[test]
 fn a_trimmed_table_keeps_its_rows() {
-    for shape in [Shape::Word, Shape::Text] {
-        let mut pool = ChunkPool::new(layout(shape).row_words(), 1 << 20);
+    let cases = [Shape::Word, Shape::Text].map(|shape| [(shape, false), (shape, true)]);
+    for (shape, in_heap) in cases.into_iter().flatten() {
+        let heap = in_heap.then(|| Heap::map(64 << 20));
+        let mut pool = ChunkPool::new(layout(shape).row_words(), 1 << 20, heap);
         let mut scratch = Scratch::default();
         let mut random = Random(3);
         let rows: Vec<(Key, i64)> =
@@ -521,11 +535,78 @@ fn a_trimmed_table_keeps_its_rows() {
     }
 }
 
+/// A segment's rows, and what they refer to, stand in the heap from the first page on, until it is dropped, whoever
+/// does that.
+#[test]
+fn a_sealed_segment_stands_in_the_heap() {
+    for (shape, keys) in [(Shape::Word, 50_000), (Shape::Text, 5_000), (Shape::Word, 3)] {
+        let heap = Heap::map(32 << 20);
+        let layout = layout(shape);
+        let mut pool = ChunkPool::new(layout.row_words(), 0, Some(heap.clone()));
+        let mut scratch = Scratch::default();
+        let key = |n: u64| Key(n, 0, format!("a key of {n:020}"));
+        let rows: Vec<(Key, i64)> = (0..keys).map(|n| (key(n), 1)).collect();
+        let mut table = Table::new(layout.clone());
+        write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
+        let segment = table.seal();
+        let few = keys == 3;
+        let mut seen = 0;
+        for run in segment.runs(&layout, 1000) {
+            seen += run.len() / layout.row_words();
+            let place = heap.offset_of(run);
+            assert_eq!(place.is_some(), !few);
+            if let Some(place) = place {
+                // SAFETY: the place of words that nobody changes.
+                let start = unsafe { heap.start().add(place) };
+                assert_eq!(start.cast::<u64>().as_ptr().cast_const(), run.as_ptr());
+            }
+        }
+        assert_eq!(seen as u64, keys);
+        let arena = segment.arena().all_words();
+        assert_eq!(heap.offset_of(arena).is_some(), matches!(shape, Shape::Text) && !few);
+        // The table goes on, and its leader is another thread.
+        write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
+        let expected = read(&table, shape);
+        drop((table, pool));
+        let left = heap.usage().used_bytes;
+        assert_eq!(left > 0, !few);
+        let (other, from) = (heap.clone(), layout.clone());
+        let leader = std::thread::spawn(move || {
+            let mut leader = Table::new(from.clone());
+            let mut pool = ChunkPool::new(from.row_words(), 0, Some(other));
+            leader.take_in(segment, &mut pool, &mut Scratch::default());
+            leader
+        });
+        let leader = leader.join().unwrap();
+        assert_eq!(read(&leader, shape), expected);
+        drop(leader);
+        assert_eq!(heap.usage().used_bytes, 0);
+        assert_eq!(heap.usage().refused, 0);
+    }
+}
+
+/// Memory that is scarce goes back to the system from the heap, too.
+#[test]
+fn a_pool_that_is_released_leaves_nothing_in_the_heap() {
+    let (layout, heap) = (layout(Shape::Word), Heap::map(64 << 20));
+    let mut pool = ChunkPool::new(layout.row_words(), 32 << 20, Some(heap.clone()));
+    let mut table = Table::new(layout.clone());
+    let words: Vec<u64> = (0..200_000).collect();
+    count(&mut table, &words, layout.values()[0], &mut pool);
+    table.clear(&mut pool);
+    let kept = heap.usage();
+    assert!(kept.used_bytes >= pool.bytes() && pool.bytes() > 0, "{kept:?}");
+    pool.release();
+    let HeapUse { used_bytes, idle_bytes, given_back_bytes, .. } = heap.usage();
+    assert_eq!((used_bytes, idle_bytes), (0, 0));
+    assert!(given_back_bytes > 0 || !cfg!(target_os = "linux"));
+}
+
 /// Rows that an adopted segment leaves behind as holes are nothing that a later merge may count again.
 #[test]
 fn a_table_that_has_adopted_can_itself_be_sealed_and_merged() {
     let layout = layout(Shape::Word);
-    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20);
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
     let mut scratch = Scratch::default();
     let mut add = |table: &mut Table, keys: std::ops::Range<u64>, pool: &mut ChunkPool| {
         let words: Vec<u64> = keys.collect();
