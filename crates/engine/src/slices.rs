@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    Arena, BLOCK_ROWS, ChunkPool, Fragment, Keys, Leaders, Malformed, Mode, RowLayout, Scratch,
-    Segment, Table,
+    Arena, BLOCK_ROWS, ChunkPool, Fragment, Heap, Keys, Leaders, Malformed, Mode, RowLayout,
+    Scratch, Segment, Table,
 };
 
 use crate::budget::Usage;
@@ -116,9 +116,9 @@ impl Slices {
         leaders: Leaders,
         me: usize,
         mode: Option<Mode>,
-        pool_bytes: usize,
+        (pool_bytes, heap): (usize, Option<Arc<Heap>>),
     ) -> Slices {
-        let pool = ChunkPool::new(layout.row_words(), pool_bytes, None);
+        let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
@@ -495,7 +495,7 @@ mod tests {
     #[test]
     fn spare_tables_and_fragments_are_counted_until_they_are_released() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, 0);
+        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, (0, None));
         assert_eq!(slices.usage(1).bytes, 0);
         slices.open(0);
         let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));

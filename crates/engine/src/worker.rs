@@ -120,7 +120,7 @@ impl Worker {
                     Leaders::even(shared.leaders()),
                     leader,
                     shared.fragment_mode(),
-                    shared.pool_bytes(),
+                    (shared.pool_bytes(), shared.net.as_ref().map(|net| net.heap.clone())),
                 ),
                 clock,
                 firing: None,

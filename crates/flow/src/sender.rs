@@ -431,9 +431,9 @@ impl<F: Fabric> Slot<'_, F> {
     /// It may read them late, so they have to stay as they are until the receiver has released the slot:
     /// remember [`Sender::sent`] right after this, and wait until [`Sender::released`] is not below it. Only what
     /// was placed can have been processed; should the fabric read and send bytes again after that, since an
-    /// acknowledgement was lost, the receiver's side drops them. Where credit never comes, since the channel has failed or is
-    /// given up, wait until the sender is dropped. The region, as opposed to what stands in it, has to live as
-    /// long as the sender.
+    /// acknowledgement was lost, the receiver's side drops them. Where credit never comes, since the channel has
+    /// failed or is given up, wait until the sender is dropped. The region, as opposed to what stands in it, has
+    /// to live as long as the sender.
     #[inline]
     pub fn send_from(
         mut self,

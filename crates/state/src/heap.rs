@@ -35,13 +35,23 @@ const IDLE_BLOCKS: usize = 4;
 const IDLE_SHARE: usize = 16;
 const GIVEN_AT_ONCE: usize = 16;
 
+/// What becomes of free memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// Much of it goes back to the system. Its pages are others when it is used again.
+    GivenBack,
+    /// It stays, since the range is pinned for a network card (`verbs`), which would go on reading the pages
+    /// that it knows, or since it is a file's.
+    Kept,
+}
+
 /// A range of memory that runs are taken from, by any thread.
 pub struct Heap {
     start: NonNull<u8>,
     bytes: usize,
     /// Where the first block begins: at a huge page's boundary.
     skipped: usize,
-    gives_back: bool,
+    idle: Idle,
     state: Mutex<State>,
     _owner: Box<dyn Any + Send + Sync>,
 }
@@ -77,21 +87,19 @@ pub struct HeapUse {
 }
 
 impl Heap {
-    /// A range of fresh memory of at least so many bytes, which takes none before it is used, on huge pages where
-    /// they are to be had.
-    pub fn map(bytes: usize) -> Arc<Heap> {
+    /// A range of so many bytes, in whole pages, of fresh memory: it takes none before it is used, and is on huge
+    /// pages where they are to be had.
+    pub fn map(bytes: usize, idle: Idle) -> Arc<Heap> {
         let bytes = run_bytes(bytes);
         let mut lines = Lines::empty();
         // From two huge pages on it is a mapping of its own.
         lines.grow(bytes.max(2 * HUGE_PAGE_BYTES) / 64);
         let start = NonNull::new(lines.start_mut().cast()).unwrap_or(NonNull::dangling());
         // SAFETY: the lines are so long, belong to nobody else, and live as long as the heap.
-        unsafe { Heap::new(start, bytes, true, lines) }
+        unsafe { Heap::new(start, bytes, idle, lines) }
     }
 
-    /// A given range, which begins at a multiple of 2 MiB or loses what comes before one. With `gives_back` free
-    /// memory goes back to the system: its pages are others when it is used again. So not where the range is pinned for a
-    /// network card, which would go on reading the pages that it knows, nor where it is a file.
+    /// A given range, which begins at a multiple of 2 MiB or loses what comes before one.
     ///
     /// # Safety
     /// The range is readable and writable as long as `owner` lives, and used by nobody else, but for reading what
@@ -99,7 +107,7 @@ impl Heap {
     pub unsafe fn new(
         start: NonNull<u8>,
         bytes: usize,
-        gives_back: bool,
+        idle: Idle,
         owner: impl Send + Sync + 'static,
     ) -> Arc<Heap> {
         let skipped = start.align_offset(HUGE_PAGE_BYTES).min(bytes);
@@ -114,7 +122,7 @@ impl Heap {
             given_back_bytes: 0,
         };
         let (state, _owner) = (Mutex::new(state), Box::new(owner));
-        Arc::new(Heap { start, bytes, skipped, gives_back, state, _owner })
+        Arc::new(Heap { start, bytes, skipped, idle, state, _owner })
     }
 
     /// First byte of the range, to register it. It stays as long as the heap does.
@@ -128,7 +136,7 @@ impl Heap {
     }
 
     /// Where these words stand in the range, in bytes from its start; `None` if they stand elsewhere.
-    pub fn offset_of(&self, words: &[u64]) -> Option<usize> {
+    pub fn offset_of<T>(&self, words: &[T]) -> Option<usize> {
         let offset = (words.as_ptr() as usize).checked_sub(self.start.as_ptr() as usize)?;
         let end = offset.checked_add(size_of_val(words))?;
         (end <= self.bytes).then_some(offset)
@@ -148,7 +156,7 @@ impl Heap {
 
     /// Gives all that is idle back to the system, since memory is scarce.
     pub fn give_back(&self) {
-        if self.gives_back {
+        if self.idle == Idle::GivenBack {
             while self.give_some_back(&mut self.lock(), 0) {}
         }
     }
@@ -185,7 +193,7 @@ impl Heap {
         let end = free.end.min((first + units).next_multiple_of(BLOCK_UNITS));
         idle.extend(start.div_ceil(BLOCK_UNITS)..end / BLOCK_UNITS);
         *used_units -= units as usize;
-        if self.gives_back {
+        if self.idle == Idle::GivenBack {
             let used_blocks = *used_units / BLOCK_UNITS as usize;
             self.give_some_back(&mut state, IDLE_BLOCKS.max(used_blocks / IDLE_SHARE));
         }
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn what_is_idle_goes_back_to_the_system() {
         const MIB: usize = 1 << 20;
-        let heap = Heap::map(64 * MIB);
+        let heap = Heap::map(64 * MIB, Idle::GivenBack);
         let mut runs: Vec<Run> = (0..60).map(|_| heap.take(MIB).unwrap()).collect();
         runs.iter().for_each(|run| fill(run, 7));
         assert!(resident(&heap) >= 60 * MIB);
@@ -351,12 +359,12 @@ mod tests {
     #[test]
     fn pinned_memory_does_not_go_back() {
         const BYTES: usize = 32 << 20;
-        let inner = Heap::map(BYTES);
+        let inner = Heap::map(BYTES, Idle::GivenBack);
         // It need not begin at a huge page, nor end at one.
         let start = inner.start().as_ptr().wrapping_add(4096 + 64);
         let (start, bytes) = (NonNull::new(start).unwrap(), BYTES - 4096 - 64 - 10_000);
         // SAFETY: `inner` has no other user, and lives as long.
-        let heap = unsafe { Heap::new(start, bytes, false, inner.clone()) };
+        let heap = unsafe { Heap::new(start, bytes, Idle::Kept, inner.clone()) };
         let run = heap.take(24 << 20).unwrap();
         assert_eq!(run.start() as usize % HUGE_PAGE_BYTES, 0);
         fill(&run, 7);
@@ -379,7 +387,7 @@ mod tests {
 
     #[test]
     fn places_are_told_of_what_stands_inside() {
-        let heap = Heap::map(4 << 20);
+        let heap = Heap::map(4 << 20, Idle::Kept);
         let run = heap.take(8192).unwrap();
         fill(&run, 3);
         // SAFETY: filled just now.
@@ -394,7 +402,7 @@ mod tests {
 
     #[test]
     fn many_threads_take_and_give() {
-        let heap = Heap::map(32 << 20);
+        let heap = Heap::map(32 << 20, Idle::GivenBack);
         std::thread::scope(|scope| {
             for thread in 1..=4_u64 {
                 let heap = &heap;

@@ -66,7 +66,7 @@ pub use clock::VectorClock;
 pub use foreign::Malformed;
 pub use fragment::{Fragment, Mode};
 pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
-pub use heap::{Heap, HeapUse};
+pub use heap::{Heap, HeapUse, Idle};
 pub use key::{Keys, NoVarKeys, VarKeys};
 pub use layout::{RowLayout, ValueSlot};
 pub use log::{CHUNK_ROWS, ChunkPool};

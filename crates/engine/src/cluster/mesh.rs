@@ -4,13 +4,15 @@
 //! polls itself; and from each process to each other one a channel for all else. Both ends are made before
 //! they are connected; what peers have to be told goes over the job's control connections.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Hello;
-use millstream_flow::{Error, ReceiverSetup, Result, SenderSetup, Settings};
+use millstream_flow::{Error, Notification, ReceiverSetup, Result, SenderSetup, Settings};
+use millstream_state::Heap;
 
-use super::port::{Inlet, Outlet, Sleeper};
+use super::port::{Arena, Inlet, OutPort, Outlet, Sleeper};
 
 /// Which process of a job this is. Process 0 is the one that was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub struct Place {
 /// The channels of one process, not connected yet.
 pub struct MeshSetup<F: Fabric> {
     place: Place,
+    arena: Arena,
     /// Per worker.
     events: Vec<F::Events>,
     /// Per process; `None` for this one.
@@ -40,6 +43,8 @@ struct Peer<F: Fabric> {
 /// The connected channels of one process.
 pub struct Mesh {
     pub(crate) place: Place,
+    /// Where state stands, so that it can be sent from there.
+    pub(crate) heap: Arc<Heap>,
     /// Per process and its workers: where deltas go.
     pub(crate) deltas_out: Vec<Vec<Box<dyn Outlet>>>,
     /// Per process: where all else goes.
@@ -70,8 +75,20 @@ impl Mesh {
 }
 
 impl<F: Fabric> MeshSetup<F> {
-    /// Makes all channels of the process at `place`; every process has so many `workers`.
-    pub fn new(fabric: &F, place: Place, workers: usize, settings: Settings) -> Result<Self> {
+    /// Makes all channels of the process at `place`, and memory for its state, which is registered: of
+    /// `memory_bytes`, the job's budget in this process. Every process has so many `workers`. Consumers are
+    /// notified by footers only where the fabric places bytes in order.
+    pub fn new(
+        fabric: &F,
+        place: Place,
+        workers: usize,
+        memory_bytes: u64,
+        mut settings: Settings,
+    ) -> Result<Self> {
+        if !fabric.limits().ordered_placement {
+            settings.notification = Notification::Immediate;
+        }
+        let arena = Arena::new(fabric, usize::try_from(memory_bytes).unwrap_or(usize::MAX))?;
         let events = (0..workers).map(|_| fabric.events());
         let events = events.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::from)?;
         let peer = |process: usize| -> Result<Option<Peer<F>>> {
@@ -88,7 +105,7 @@ impl<F: Fabric> MeshSetup<F> {
             }))
         };
         let peers = (0..place.processes).map(peer).collect::<Result<_>>()?;
-        Ok(MeshSetup { place, events, peers })
+        Ok(MeshSetup { place, arena, events, peers })
     }
 
     /// What `peer` has to be told to connect.
@@ -103,6 +120,7 @@ impl<F: Fabric> MeshSetup<F> {
         let workers = self.events.len();
         let mut mesh = Mesh {
             place: self.place,
+            heap: self.arena.heap.clone(),
             deltas_out: Vec::new(),
             posts_out: Vec::new(),
             posts_in: Vec::new(),
@@ -127,7 +145,8 @@ impl<F: Fabric> MeshSetup<F> {
             let (their_senders, their_receivers) = hellos.split_at(workers + 1);
             let mut senders: Vec<Box<dyn Outlet>> = Vec::new();
             for (sender, hello) in peer.senders.into_iter().zip(their_receivers) {
-                senders.push(Box::new(sender.connect(hello)?));
+                let (sender, arena) = (sender.connect(hello)?, self.arena.clone());
+                senders.push(Box::new(OutPort { sender, arena }));
             }
             mesh.posts_out.push(senders.pop());
             mesh.deltas_out.push(senders);

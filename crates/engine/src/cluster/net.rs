@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 
 use millstream_flow::Error as FlowError;
-use millstream_state::{RowLayout, Segment};
+use millstream_state::{Heap, RowLayout, Segment};
 
 use super::mesh::{Ends, Mesh, Place};
 use super::outbox::{Outbox, Shipped};
@@ -26,6 +26,8 @@ const LETTERS_AT_ONCE: usize = 8;
 /// A process's part of the job's network.
 pub(crate) struct Net {
     pub(crate) place: Place,
+    /// Where state stands.
+    pub(crate) heap: Arc<Heap>,
     workers: usize,
     /// By leader, of all processes; `None` for those of this one.
     outboxes: Vec<Option<Mutex<Outbox>>>,
@@ -83,7 +85,7 @@ impl Net {
     /// The network of a job with state of this layout, and what its workers poll themselves.
     pub(crate) fn new(mesh: Mesh, layout: &Arc<RowLayout>) -> Result<(Net, Vec<Ends>)> {
         let wakers = mesh.wakers();
-        let Mesh { place, deltas_out, posts_out, posts_in, workers: ends } = mesh;
+        let Mesh { place, heap, deltas_out, posts_out, posts_in, workers: ends } = mesh;
         let workers = ends.len();
         let outbox =
             |outlet| Mutex::new(Outbox::new(outlet, layout.clone(), place.process, workers));
@@ -98,6 +100,7 @@ impl Net {
         let inlet = |inlet| Mutex::new(PostInlet { inlet, body: Vec::new(), ended: false });
         let net = Net {
             place,
+            heap,
             workers,
             outboxes,
             postboxes: posts_out

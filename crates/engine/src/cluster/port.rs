@@ -3,11 +3,13 @@
 //! A message takes a slot of tens of kilobytes, so a virtual call for each costs nothing that counts; below
 //! it everything is generic (see `flow`).
 
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use millstream_fabric::{Events, Fabric};
+use millstream_fabric::{Access, Events, Fabric, Provider, Region};
 use millstream_flow::{Error, Received, Receiver, Result, Sender};
+use millstream_state::{Heap, Idle};
 
 use super::wire::{HEAD_BYTES, Head};
 
@@ -46,30 +48,64 @@ pub(crate) trait Sleeper: Send {
     fn waker(&self) -> Waker;
 }
 
-impl<F: Fabric> Outlet for Sender<F> {
+/// A sender, and the memory from which it sends what stands there without a copy.
+pub(crate) struct OutPort<F: Fabric> {
+    // Dropped before the memory is.
+    pub(crate) sender: Sender<F>,
+    pub(crate) arena: Arena,
+}
+
+/// The state's memory, registered with the fabric.
+#[derive(Clone)]
+pub(crate) struct Arena {
+    pub(crate) region: Region,
+    pub(crate) heap: Arc<Heap>,
+}
+
+impl Arena {
+    /// Memory of so many bytes.
+    pub(crate) fn new<F: Fabric>(fabric: &F, bytes: usize) -> Result<Arena> {
+        // What a card reads is pinned, and its pages stay the same.
+        let pinned = fabric.provider() == Provider::Verbs;
+        let heap = Heap::map(bytes, if pinned { Idle::Kept } else { Idle::GivenBack });
+        // SAFETY: whoever sends from it keeps the heap, and what stands there as it is until the leader has
+        // merged it.
+        let region = unsafe { fabric.register(heap.start(), heap.bytes(), Access::LOCAL) }?;
+        Ok(Arena { region, heap })
+    }
+}
+
+impl<F: Fabric> Outlet for OutPort<F> {
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool> {
-        let max = self.payload_bytes();
+        let max = self.sender.payload_bytes();
         if body.len() > max - HEAD_BYTES {
             return Err(Error::TooLong { bytes: body.len(), max });
         }
-        let Some(mut slot) = self.try_acquire()? else { return Ok(false) };
+        let Some(mut slot) = self.sender.try_acquire()? else { return Ok(false) };
         let (place, rest) = slot.payload().split_at_mut(HEAD_BYTES);
         place.copy_from_slice(&head.encode());
-        rest[..body.len()].copy_from_slice(body);
-        slot.send(HEAD_BYTES + body.len(), 0)?;
+        match self.arena.heap.offset_of(body) {
+            Some(offset) => {
+                slot.send_from(HEAD_BYTES, &self.arena.region, offset, body.len(), 0)?
+            }
+            None => {
+                rest[..body.len()].copy_from_slice(body);
+                slot.send(HEAD_BYTES + body.len(), 0)?;
+            }
+        }
         Ok(true)
     }
 
     fn body_bytes(&self) -> usize {
-        self.payload_bytes() - HEAD_BYTES
+        self.sender.payload_bytes() - HEAD_BYTES
     }
 
     fn park(&mut self) -> Result<bool> {
-        Sender::park(self)
+        self.sender.park()
     }
 
     fn try_finish(&mut self) -> Result<bool> {
-        Sender::try_finish(self)
+        self.sender.try_finish()
     }
 }
 

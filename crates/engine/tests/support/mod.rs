@@ -118,7 +118,7 @@ pub(crate) fn meshes<F: Fabric>(devices: &[F], workers: usize, channels: Channel
     let processes = devices.len();
     let place = |process| Place { process, processes };
     let setups: Vec<_> = (0..processes)
-        .map(|p| MeshSetup::new(&devices[p], place(p), workers, channels).unwrap())
+        .map(|p| MeshSetup::new(&devices[p], place(p), workers, 64 << 20, channels).unwrap())
         .collect();
     let hellos: Vec<Vec<_>> =
         (0..processes).map(|to| setups.iter().map(|setup| setup.hellos(to)).collect()).collect();
