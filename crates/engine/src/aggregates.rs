@@ -21,7 +21,7 @@ use millstream_state::{
 use crate::decimal;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::inputs::{Input, Values};
+use crate::inputs::{Feed, Input, View};
 use crate::keys::{VarColumn, range_of};
 use crate::plan::{AggregateCall, AggregateFunction, NULLABLE_VALUES_MAX};
 
@@ -34,6 +34,8 @@ pub(crate) struct Value {
     pub(crate) filter: Option<Expr>,
     /// Whether a row may exist without this value having met input.
     optional: bool,
+    /// Whether a record may not take part: its argument is NULL or it does not pass the filter.
+    pub(crate) masked: bool,
 }
 
 /// The aggregate calls of one operator, laid out as values.
@@ -97,6 +99,11 @@ impl Aggregates {
         self.values.iter().map(|v| (v.kind, v.optional)).collect()
     }
 
+    /// The values, in the order of [`Aggregates::inputs`].
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+
     /// Per value: the calls that use it.
     pub(crate) fn users(&self) -> Vec<Vec<&str>> {
         let uses =
@@ -120,10 +127,10 @@ impl Aggregates {
     }
 
     /// Updates the rows of a block; `rows[k]` is the position in the inputs of the block's `k`-th key.
-    pub(crate) fn update(
+    pub(crate) fn update<F: Feed>(
         &self,
         layout: &RowLayout,
-        inputs: &[Input],
+        inputs: &[F],
         rows: &[u32],
         block: &mut Block<'_>,
         picks: &mut Vec<u32>,
@@ -131,7 +138,7 @@ impl Aggregates {
         let mut values = layout.values().iter().zip(inputs).peekable();
         while let Some((slot, input)) = values.next() {
             // A count behind a sum of floats goes with it, if both take all rows: as for a mean.
-            let counts = |(count, counted): &(&ValueSlot, &Input)| {
+            let counts = |(count, counted): &(&ValueSlot, &F)| {
                 count.kind == ValueKind::Count && counted.takes_all() && input.takes_all()
             };
             let count = match slot.kind {
@@ -139,7 +146,7 @@ impl Aggregates {
                 _ => None,
             };
             let picks = input.pick(rows, picks);
-            update_value(*slot, count, input, rows, picks, block);
+            update_value(*slot, count, input.view(), rows, picks, block);
         }
     }
 
@@ -197,20 +204,26 @@ impl Value {
     fn new(kind: ValueKind, call: &AggregateCall, empty_group: bool) -> Value {
         // COUNT(x) of what cannot be NULL is COUNT(*).
         let counts_all = kind == ValueKind::Count && !call.argument_nullable;
-        let optional = call.argument_nullable || call.filter.is_some() || empty_group;
+        let masked = call.argument_nullable || call.filter.is_some();
         Value {
             kind,
             argument: call.argument.clone().filter(|_| !counts_all),
             argument_type: if counts_all { DataType::Null } else { call.argument_type.clone() },
             filter: call.filter.clone(),
-            optional,
+            optional: masked || empty_group,
+            masked,
         }
     }
 
     fn same_as(&self, other: &Value) -> bool {
         self.kind == other.kind
-            && same_expr(&self.argument, &other.argument)
+            && self.has_argument_of(other)
             && same_expr(&self.filter, &other.filter)
+    }
+
+    /// Whether both take the same argument.
+    pub(crate) fn has_argument_of(&self, other: &Value) -> bool {
+        same_expr(&self.argument, &other.argument)
     }
 }
 
@@ -265,7 +278,7 @@ fn extreme_kind(call: &AggregateCall) -> Result<ValueKind> {
 fn update_value(
     slot: ValueSlot,
     count: Option<ValueSlot>,
-    input: &Input,
+    input: View<'_>,
     rows: &[u32],
     picks: Option<&[u32]>,
     block: &mut Block<'_>,
@@ -283,20 +296,26 @@ fn update_value(
             }
         };
     }
-    match (&input.values, slot.kind) {
+    let pair = |[low, high]: [u64; 2]| read_i128(low, high);
+    match (input, slot.kind) {
         (_, ValueKind::Count) => block.count(slot, picks),
-        (Values::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
-        (Values::Unsigned(v), _) => feed!(sum_int, v, i128::from),
-        (Values::Signed(v), _) => feed!(extreme64, v, |v| v),
-        (Values::Float(v), _) => feed!(sum_float, v, |v| v, count),
-        (Values::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
-        (Values::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
-        (Values::Bytes(v), _) => {
+        (View::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
+        (View::Unsigned(v), _) => feed!(sum_int, v, i128::from),
+        (View::Signed(v), _) => feed!(extreme64, v, |v| v),
+        (View::Float(v), _) => feed!(sum_float, v, |v| v, count),
+        (View::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
+        (View::Wide(v), _) => block.extreme128(slot, picks, |k| v[row(k)]),
+        (View::Pairs(v), ValueKind::SumDecimal) => {
+            block.sum_decimal(slot, picks, |k| pair(v[row(k)]));
+        }
+        (View::Pairs(v), _) => block.extreme128(slot, picks, |k| pair(v[row(k)])),
+        (View::Column(v), _) => {
             if let Some(column) = VarColumn::new(v) {
                 block.extreme_bytes(slot, picks, |k| column.bytes(row(k)));
             }
         }
-        (Values::None, _) => {}
+        (View::Packed(v), _) => block.extreme_bytes(slot, picks, |k| v.bytes(row(k))),
+        (View::None, _) => {}
     }
 }
 

@@ -47,22 +47,80 @@ impl Input {
         }
         Ok(Input { values, mask })
     }
+}
 
+/// What feeds one value, wherever it stands: in a batch ([`Input`]) or in what another worker has sent.
+pub(crate) trait Feed {
     /// Whether every row takes part.
-    pub(crate) fn takes_all(&self) -> bool {
-        self.mask.is_none()
-    }
+    fn takes_all(&self) -> bool;
+    /// Whether the row at a position takes part.
+    fn takes(&self, row: u32) -> bool;
+    /// The values.
+    fn view(&self) -> View<'_>;
 
     /// The positions of the block that take part.
-    pub(crate) fn pick<'p>(&self, rows: &[u32], picks: &'p mut Vec<u32>) -> Option<&'p [u32]> {
-        let mask = self.mask.as_ref()?;
+    fn pick<'p>(&self, rows: &[u32], picks: &'p mut Vec<u32>) -> Option<&'p [u32]> {
+        if self.takes_all() {
+            return None;
+        }
         picks.clear();
         for (k, row) in rows.iter().enumerate() {
-            if mask.value(*row as usize) {
+            if self.takes(*row) {
                 picks.push(k as u32);
             }
         }
         Some(picks)
+    }
+}
+
+/// An argument's values, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum View<'a> {
+    None,
+    Signed(&'a [i64]),
+    Unsigned(&'a [u64]),
+    Float(&'a [f64]),
+    Wide(&'a [i128]),
+    /// As `Wide`, the lower half first.
+    Pairs(&'a [[u64; 2]]),
+    Column(&'a ArrayRef),
+    Packed(Packed<'a>),
+}
+
+/// Byte strings, one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packed<'a> {
+    /// Where each starts; and where the last one ends.
+    pub(crate) offsets: &'a [usize],
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Packed<'a> {
+    #[inline]
+    pub(crate) fn bytes(&self, row: usize) -> &'a [u8] {
+        &self.bytes[self.offsets[row]..self.offsets[row + 1]]
+    }
+}
+
+impl Feed for Input {
+    fn takes_all(&self) -> bool {
+        self.mask.is_none()
+    }
+
+    #[inline]
+    fn takes(&self, row: u32) -> bool {
+        self.mask.as_ref().is_none_or(|mask| mask.value(row as usize))
+    }
+
+    fn view(&self) -> View<'_> {
+        match &self.values {
+            Values::None => View::None,
+            Values::Signed(values) => View::Signed(values),
+            Values::Unsigned(values) => View::Unsigned(values),
+            Values::Float(values) => View::Float(values),
+            Values::Wide(values) => View::Wide(values),
+            Values::Bytes(column) => View::Column(column),
+        }
     }
 }
 

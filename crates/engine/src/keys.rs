@@ -88,17 +88,34 @@ impl KeyCodec {
 
     /// Encodes the keys of `rows` (positions in the columns) into `block`.
     pub(crate) fn encode(&self, columns: &[ArrayRef], rows: &[u32], block: &mut KeyBlock) {
+        block.words.resize(rows.len() * self.words, 0);
+        self.encode_words(columns, rows, &mut block.words);
+        self.hash(&block.words, rows.len(), &mut block.hashes);
+    }
+
+    /// The column whose values are the keys' words as they are, if there is just that.
+    pub(crate) fn plain_words<'a>(&self, columns: &'a [ArrayRef]) -> Option<&'a [u64]> {
+        match (&self.types[..], self.null_word) {
+            ([DataType::Int64], false) => {
+                let values = columns.first()?.as_primitive::<Int64Type>().values();
+                Some(values.inner().typed_data())
+            }
+            _ => None,
+        }
+    }
+
+    /// Encodes the keys of `rows` (ascending positions in the columns) into as many times the words of a key.
+    pub(crate) fn encode_words(&self, columns: &[ArrayRef], rows: &[u32], words: &mut [u64]) {
         let width = self.words;
+        debug_assert_eq!(words.len(), rows.len() * width);
         if let ([DataType::Int64], false) = (&self.types[..], self.null_word) {
             // The hot case, spelled out.
             let values = columns[0].as_primitive::<Int64Type>().values();
-            block.words.resize(rows.len(), 0);
-            block.hashes.resize(rows.len(), 0);
             // Positions ascend, so that the last one is the greatest.
             debug_assert!(rows.is_sorted());
             assert!(rows.last().is_none_or(|last| (*last as usize) < values.len()));
             if let Some(range) = range_of(rows) {
-                for (value, word) in values[range].iter().zip(&mut block.words) {
+                for (value, word) in values[range].iter().zip(words) {
                     *word = *value as u64;
                 }
             } else {
@@ -106,7 +123,7 @@ impl KeyCodec {
                 let value = |row: u32| unsafe { *values.get_unchecked(row as usize) } as u64;
                 // Four at a time: there is little to do for each.
                 let (fours, rest) = rows.as_chunks::<4>();
-                let (word_fours, word_rest) = block.words.as_chunks_mut::<4>();
+                let (word_fours, word_rest) = words.as_chunks_mut::<4>();
                 for (rows, words) in fours.iter().zip(word_fours) {
                     *words = rows.map(value);
                 }
@@ -114,26 +131,34 @@ impl KeyCodec {
                     *word = value(*row);
                 }
             }
-            hash_each_word(&block.words, &mut block.hashes);
             return;
         }
-        block.hashes.clear();
-        block.words.clear();
-        block.words.resize(rows.len() * width, 0);
+        words.fill(0);
         for (key, column) in columns.iter().enumerate() {
             let word = self.word[key];
-            encode_column(column, rows, &mut block.words[word.min(width * rows.len())..], width);
+            encode_column(column, rows, &mut words[word.min(width * rows.len())..], width);
             if let Some(nulls) = column.logical_nulls().filter(|n| n.null_count() > 0) {
-                self.clear_nulls(key, &nulls, rows, &mut block.words);
+                self.clear_nulls(key, &nulls, rows, words);
             }
         }
-        match width {
-            0 => block.hashes.resize(rows.len(), hash_words(&[])),
-            1 => {
-                block.hashes.resize(rows.len(), 0);
-                hash_each_word(&block.words, &mut block.hashes);
+    }
+
+    /// The hashes of as many encoded keys.
+    pub(crate) fn hash(&self, words: &[u64], rows: usize, hashes: &mut Vec<u64>) {
+        debug_assert_eq!(words.len(), rows * self.words);
+        match self.words {
+            0 => {
+                hashes.clear();
+                hashes.resize(rows, hash_words(&[]));
             }
-            _ => block.hashes.extend(block.words.chunks_exact(width).map(hash_words)),
+            1 => {
+                hashes.resize(rows, 0);
+                hash_each_word(words, hashes);
+            }
+            width => {
+                hashes.clear();
+                hashes.extend(words.chunks_exact(width).map(hash_words));
+            }
         }
     }
 

@@ -56,6 +56,15 @@ pub(crate) struct Buffers {
 
 impl Grouping {
     pub(crate) fn new(query: &Query, aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
+        Grouping::filtered(query.filter.clone(), aggregate, lateness_us)
+    }
+
+    /// Of the records that pass a filter.
+    pub(crate) fn filtered(
+        filter: Option<Expr>,
+        aggregate: &Aggregate,
+        lateness_us: i64,
+    ) -> Result<Grouping> {
         let codec = KeyCodec::new(&aggregate.keys)?;
         let aggregates = Aggregates::new(&aggregate.aggregates, aggregate.has_empty_group())?;
         let layout =
@@ -69,7 +78,7 @@ impl Grouping {
             window: aggregate.window,
             lateness_us,
             keys,
-            filter: query.filter.clone(),
+            filter,
             computed,
         })
     }
