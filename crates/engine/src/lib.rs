@@ -21,6 +21,7 @@ mod decimal;
 mod env;
 pub mod error;
 mod event_time;
+pub mod exchange;
 mod explain;
 pub mod expr;
 mod fire;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use millstream_state::{
     Arena, BLOCK_ROWS, ChunkPool, Fragment, Heap, Keys, Leaders, Malformed, Mode, RowLayout,
-    Scratch, Segment, Table,
+    Scratch, Segment, Table, VarKeys,
 };
 
 use crate::budget::Usage;
+use crate::inputs::Feed;
 use crate::keys::{ColumnVars, KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
@@ -57,6 +58,8 @@ pub(crate) struct Slices {
     block: KeyBlock,
     routed: Routed,
     picks: Vec<u32>,
+    /// 0, 1, 2 and so on.
+    positions: Vec<u32>,
     /// Emptied tables and fragments, per leader, for the next window.
     spare_tables: Vec<Table>,
     spare_fragments: Vec<Vec<Fragment>>,
@@ -133,6 +136,7 @@ impl Slices {
             block: KeyBlock::default(),
             routed: Routed::default(),
             picks: Vec::new(),
+            positions: Vec::new(),
             spare_small_max,
             spare_tables: Vec::new(),
             spare_fragments,
@@ -227,6 +231,47 @@ impl Slices {
             }
         }
         update.fragment_rows
+    }
+
+    /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads; `vars` gives the
+    /// variable-length parts of those from a position on, and inputs are in the keys' order.
+    pub(crate) fn update_own<V: VarKeys, F: Feed>(
+        &mut self,
+        start: i64,
+        grouping: &Grouping,
+        words: &[u64],
+        rows: usize,
+        vars: impl Fn(usize) -> V,
+        inputs: &[F],
+    ) {
+        if rows == 0 {
+            return;
+        }
+        self.open(start);
+        let Some(slice) = self.slices.get_mut(&start) else { return };
+        slice.counted = None;
+        let hashes = &mut self.block.hashes;
+        grouping.codec.hash(words, rows, hashes);
+        for next in self.positions.len()..rows {
+            self.positions.push(next as u32);
+        }
+        // Blocks of about the same size.
+        let block_rows = rows.div_ceil(rows.div_ceil(BLOCK_ROWS));
+        slice.primary.prefetch(&hashes[..block_rows]);
+        let width = words.len() / rows;
+        for first in (0..rows).step_by(block_rows) {
+            let end = (first + block_rows).min(rows);
+            let keys = Keys {
+                hashes: &hashes[first..end],
+                ahead: &hashes[end..(end + block_rows).min(rows)],
+                words: &words[first * width..end * width],
+                vars: vars(first),
+            };
+            let mut block = slice.primary.update(&keys, &mut self.pool, &mut self.scratch);
+            let positions = &self.positions[first..end];
+            let (aggregates, layout) = (&grouping.aggregates, &self.layout);
+            aggregates.update(layout, inputs, positions, &mut block, &mut self.picks);
+        }
     }
 
     /// Seals what is held for other leaders: per leader, its segments by slice. `how` tells for each slice, by

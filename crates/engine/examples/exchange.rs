@@ -1,0 +1,25 @@
+//! Counts what exchanging a row costs:
+//!
+//! ```text
+//! cargo build --release -p millstream-engine --example exchange
+//! valgrind --tool=callgrind --toggle-collect='*exchange*Sender*advance*' \
+//!     target/release/examples/exchange max 100 2
+//! ```
+//!
+//! The instructions collected, divided by the rows printed. For the receiver collect `'*exchange*Receiver*take*'` and
+//! give `receive` as the last word. Valgrind knows no AVX-512, so it counts the AVX2 path.
+
+use millstream_engine::exchange::bench::{Shape, run};
+
+const USAGE: &str = "usage: exchange count|max|mean|text BATCHES RECEIVERS [KEYS] [receive]";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let receive = words.pop_if(|word| word == "receive").is_some();
+    let [shape, batches, receivers, keys @ ..] = &words[..] else { return Err(USAGE.into()) };
+    let shape = Shape::from_name(shape).ok_or(USAGE)?;
+    let keys = keys.first().map_or(Ok(10_000), |keys| keys.parse())?;
+    let counts = run(shape, batches.parse()?, keys, receivers.parse()?, receive)?;
+    println!("{counts:?}");
+    Ok(())
+}

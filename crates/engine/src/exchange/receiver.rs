@@ -1,0 +1,80 @@
+//! The receiving role: rows in slots update the tables of the partitions that this worker owns.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::pipeline::Grouping;
+use crate::slices::Slices;
+
+use super::format::{Format, Incoming, ReceivedVars, Section};
+
+/// What one sender's slots are taken in by.
+pub(crate) struct Receiver {
+    format: Arc<Format>,
+    offsets: Vec<usize>,
+    /// Parts of a section longer than a slot.
+    long: Vec<u64>,
+    rows: u64,
+}
+
+impl Receiver {
+    pub(crate) fn new(format: Arc<Format>) -> Receiver {
+        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0 }
+    }
+
+    /// Rows taken in so far.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Takes in what a slot holds; returns the last watermark that the sender has put behind its rows.
+    pub(crate) fn take(
+        &mut self,
+        mut words: &[u64],
+        grouping: &Grouping,
+        slices: &mut Slices,
+    ) -> Result<Option<i64>> {
+        let mut marked = None;
+        while !words.is_empty() {
+            match self.format.next(&mut words)? {
+                Section::Rows(rows) => self.update(&rows, grouping, slices),
+                Section::Mark(watermark) => marked = Some(watermark),
+                Section::Part { total, words } => self.part(total, words, grouping, slices)?,
+            }
+            if !self.long.is_empty() && marked.is_some() {
+                return Err(Error::Internal("a watermark within a row".into()));
+            }
+        }
+        Ok(marked)
+    }
+
+    fn update(&mut self, incoming: &Incoming<'_>, grouping: &Grouping, slices: &mut Slices) {
+        self.format.list_offsets(incoming, &mut self.offsets);
+        let (incoming, offsets) = (&incoming, &self.offsets);
+        let feeds = self.format.feeds(incoming, offsets);
+        let vars = |first| ReceivedVars { incoming, offsets, first };
+        slices.update_own(incoming.start, grouping, incoming.keys, incoming.rows, vars, &feeds);
+        self.rows += incoming.rows as u64;
+    }
+
+    /// Puts a part behind the others; the last one completes the section.
+    fn part(
+        &mut self,
+        total: usize,
+        words: &[u64],
+        grouping: &Grouping,
+        slices: &mut Slices,
+    ) -> Result<()> {
+        self.long.extend_from_slice(words);
+        if self.long.len() < total {
+            return Ok(());
+        }
+        let long = std::mem::take(&mut self.long);
+        let mut rest = &long[..];
+        match self.format.next(&mut rest)? {
+            Section::Rows(rows) if rest.is_empty() => self.update(&rows, grouping, slices),
+            _ => return Err(Error::Internal("parts that make no rows".into())),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! The sending role: batches become rows in the slots of their receivers.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+
+use millstream_state::Leaders;
+
+use crate::assign::BySlice;
+use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
+use crate::inputs::Input;
+use crate::keys::{KeyBlock, KeyCodec, range_of};
+
+use super::format::{self, Format, HEAD_WORDS, Outgoing, SECTION_ROWS_MAX};
+use super::gather::gather;
+use super::route::Routes;
+
+/// The way to one receiver: a channel's open slot.
+pub(crate) trait Outlet {
+    /// The words of the slot that is being filled; what was written stays until it is sent. `None` while there
+    /// is no credit.
+    fn slot(&mut self) -> Result<Option<&mut [u64]>>;
+    /// Sends the first `words` words of it.
+    fn send(&mut self, words: usize) -> Result<()>;
+}
+
+/// Rows encoded at a time, for each receiver: so many that sections have a few blocks, so few that a near
+/// cache holds them.
+const GROUP_ROWS: usize = 1024;
+const GROUP_ROWS_MAX: usize = 1 << 14;
+const _: () = assert!(GROUP_ROWS_MAX <= SECTION_ROWS_MAX);
+
+/// Few rows do not begin a section in what is left of a slot.
+const SLIVER_ROWS: usize = 16;
+
+/// One worker's sending role.
+pub(crate) struct Sender {
+    format: Arc<Format>,
+    receivers: Leaders,
+    lanes: Vec<Lane>,
+    batch: Option<Batch>,
+    block: KeyBlock,
+    routes: Routes,
+    scratch: Vec<u32>,
+    rows_sent: u64,
+}
+
+/// What is under way to one receiver.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Words written into the open slot.
+    used: usize,
+    /// Rows of the present group that have been written.
+    written: usize,
+    /// A section longer than a slot, and how much of it has been written.
+    long: Vec<u64>,
+    long_written: usize,
+    /// The last watermark written.
+    marked: i64,
+}
+
+/// A batch that is being partitioned.
+struct Batch {
+    keys: Vec<ArrayRef>,
+    arguments: Vec<Input>,
+    by_slice: BySlice,
+    /// The slice whose turn it is.
+    slice: usize,
+    /// Its rows that have been partitioned, and those that are in the present group behind them.
+    done: usize,
+    group: usize,
+}
+
+impl Sender {
+    /// A sender to as many receivers as there are leaders.
+    pub(crate) fn new(format: Arc<Format>, receivers: Leaders) -> Sender {
+        let lane = || Lane { marked: BEGINNING, ..Lane::default() };
+        let lanes = (0..receivers.count()).map(|_| lane()).collect();
+        let (block, routes, scratch) = Default::default();
+        Sender { format, receivers, lanes, batch: None, block, routes, scratch, rows_sent: 0 }
+    }
+
+    /// Rows written into slots so far.
+    pub(crate) fn rows_sent(&self) -> u64 {
+        self.rows_sent
+    }
+
+    /// Begins a batch, when the one before is done: evaluated keys and arguments, and the rows that count.
+    pub(crate) fn begin(
+        &mut self,
+        keys: Vec<ArrayRef>,
+        arguments: Vec<Input>,
+        by_slice: BySlice,
+    ) -> Result<()> {
+        if self.batch.is_some() || !self.format.is_for(&arguments) {
+            return Err(Error::Internal("a batch that cannot be exchanged".into()));
+        }
+        self.batch = Some(Batch { keys, arguments, by_slice, slice: 0, done: 0, group: 0 });
+        Ok(())
+    }
+
+    /// Goes on with the batch as far as there is credit; true when all of it has been written. What does not fill
+    /// a slot stays there until [`Sender::mark`] or more rows come.
+    pub(crate) fn advance<O: Outlet>(
+        &mut self,
+        codec: &KeyCodec,
+        outlets: &mut [O],
+    ) -> Result<bool> {
+        let Some(mut batch) = self.batch.take() else { return Ok(true) };
+        let group_rows = (GROUP_ROWS * self.lanes.len()).min(GROUP_ROWS_MAX);
+        while let Some((start, rows)) = batch.by_slice.get(batch.slice) {
+            let rest = &rows[batch.done..];
+            if rest.is_empty() {
+                (batch.slice, batch.done) = (batch.slice + 1, 0);
+                continue;
+            }
+            if batch.group == 0 {
+                // Groups of about the same size.
+                batch.group = rest.len().div_ceil(rest.len().div_ceil(group_rows));
+                self.partition(codec, &batch.keys, &rest[..batch.group]);
+            }
+            let vars = self.format.vars_of(&batch.keys, &batch.arguments);
+            let rows = &rest[..batch.group];
+            let group = Outgoing {
+                start: *start,
+                picked: &[],
+                words: in_place(codec, &batch.keys, rows).unwrap_or(&self.block.words),
+                rows,
+                vars: &vars,
+                arguments: &batch.arguments,
+            };
+            let mut all = true;
+            for (receiver, (lane, outlet)) in self.lanes.iter_mut().zip(&mut *outlets).enumerate() {
+                let picked = self.routes.of(receiver);
+                let before = lane.written;
+                all &= lane.write(&self.format, &group, picked, outlet, &mut self.scratch)?;
+                self.rows_sent += (lane.written - before) as u64;
+            }
+            if !all {
+                self.batch = Some(batch);
+                return Ok(false);
+            }
+            self.lanes.iter_mut().for_each(|lane| lane.written = 0);
+            batch.done += std::mem::take(&mut batch.group);
+        }
+        Ok(true)
+    }
+
+    fn partition(&mut self, codec: &KeyCodec, keys: &[ArrayRef], rows: &[u32]) {
+        let KeyBlock { words, hashes } = &mut self.block;
+        let words = match in_place(codec, keys, rows) {
+            Some(words) => words,
+            None => {
+                words.resize(rows.len() * codec.words(), 0);
+                match codec.plain_words(keys) {
+                    Some(column) => gather(column, rows, words),
+                    None => codec.encode_words(keys, rows, words),
+                }
+                words
+            }
+        };
+        if self.lanes.len() == 1 {
+            self.routes.all_to_one(rows.len());
+        } else {
+            codec.hash(words, rows.len(), hashes);
+            self.routes.sort(&self.receivers, hashes);
+        }
+    }
+
+    /// Tells every receiver that no row of an earlier time follows, behind all rows written so far, and sends
+    /// what has not been sent; true when all have been told, false if credit is missing.
+    pub(crate) fn mark<O: Outlet>(&mut self, watermark: i64, outlets: &mut [O]) -> Result<bool> {
+        let mut all = true;
+        for (lane, outlet) in self.lanes.iter_mut().zip(outlets) {
+            all &= lane.marked >= watermark || lane.mark(watermark, outlet)?;
+        }
+        Ok(all)
+    }
+}
+
+/// The encoded keys of rows, if they stand just so in the batch.
+fn in_place<'a>(codec: &KeyCodec, keys: &'a [ArrayRef], rows: &[u32]) -> Option<&'a [u64]> {
+    codec.plain_words(keys)?.get(range_of(rows)?)
+}
+
+impl Lane {
+    /// Writes what is left of a group's rows for this receiver; false if credit ran out before.
+    fn write<O: Outlet>(
+        &mut self,
+        format: &Format,
+        group: &Outgoing<'_>,
+        picked: &[u32],
+        outlet: &mut O,
+        scratch: &mut Vec<u32>,
+    ) -> Result<bool> {
+        if !self.write_long(outlet)? {
+            return Ok(false);
+        }
+        while self.written < picked.len() {
+            let rows = Outgoing { picked: &picked[self.written..], ..*group };
+            let Some(slot) = outlet.slot()? else { return Ok(false) };
+            let (count, words) = format.fit(&rows, slot.len() - self.used);
+            if count < rows.picked.len().min(SLIVER_ROWS) && self.used > 0 {
+                outlet.send(std::mem::take(&mut self.used))?;
+                continue;
+            }
+            if count == 0 {
+                let row = Outgoing { picked: &rows.picked[..1], ..rows };
+                let (_, words) = format.fit(&row, usize::MAX);
+                self.long.resize(words, 0);
+                format.write(&row, &mut self.long, scratch)?;
+                self.written += 1;
+                if !self.write_long(outlet)? {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let rows = Outgoing { picked: &rows.picked[..count], ..rows };
+            format.write(&rows, &mut slot[self.used..self.used + words], scratch)?;
+            self.used += words;
+            self.written += count;
+        }
+        Ok(true)
+    }
+
+    /// Writes what is left of a section longer than a slot, in parts that fill a slot each.
+    fn write_long<O: Outlet>(&mut self, outlet: &mut O) -> Result<bool> {
+        while self.long_written < self.long.len() {
+            let Some(slot) = outlet.slot()? else { return Ok(false) };
+            let room = (slot.len() - self.used).saturating_sub(HEAD_WORDS);
+            let rest = &self.long[self.long_written..];
+            let here = room.min(rest.len()).min(u32::MAX as usize);
+            if here == 0 {
+                if self.used == 0 {
+                    return Err(Error::Internal("slots too short for any word".into()));
+                }
+                outlet.send(std::mem::take(&mut self.used))?;
+                continue;
+            }
+            let slot = &mut slot[self.used..];
+            slot[..HEAD_WORDS].copy_from_slice(&format::part(self.long.len(), here as u32));
+            slot[HEAD_WORDS..HEAD_WORDS + here].copy_from_slice(&rest[..here]);
+            self.used += HEAD_WORDS + here;
+            self.long_written += here;
+        }
+        self.long.clear();
+        self.long_written = 0;
+        Ok(true)
+    }
+
+    fn mark<O: Outlet>(&mut self, watermark: i64, outlet: &mut O) -> Result<bool> {
+        loop {
+            let Some(slot) = outlet.slot()? else { return Ok(false) };
+            if let Some(place) = slot.get_mut(self.used..self.used + HEAD_WORDS) {
+                place.copy_from_slice(&format::mark(watermark));
+                outlet.send(std::mem::take(&mut self.used) + HEAD_WORDS)?;
+                self.marked = watermark;
+                return Ok(true);
+            }
+            outlet.send(std::mem::take(&mut self.used))?;
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Partitioned and received, any records give the tables that a worker by itself would have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::*;
+use arrow::datatypes::*;
+use arrow::util::display::array_value_to_string;
+
+use millstream_state::Leaders;
+
+use super::format::Format;
+use super::receiver::Receiver;
+use super::sender::{Outlet, Sender};
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::pipeline::{Grouping, Selected};
+use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
+use crate::slices::Slices;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
+    }
+
+    fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+const DECIMAL: DataType = DataType::Decimal128(30, 3);
+const TYPES: [DataType; 12] = [
+    DataType::Int64,
+    DataType::Int32,
+    DataType::UInt64,
+    DataType::UInt8,
+    DataType::Float64,
+    DataType::Float32,
+    DECIMAL,
+    DataType::Utf8,
+    DataType::Binary,
+    DataType::Boolean,
+    DataType::Date32,
+    DataType::Timestamp(TimeUnit::Millisecond, None),
+];
+
+/// A column of a few different values, some of them NULL if it may be.
+fn column(random: &mut Random, data_type: &DataType, nullable: bool, rows: usize) -> ArrayRef {
+    let long = random.one_in(4);
+    let values: Vec<Option<i64>> = (0..rows)
+        .map(|_| (!nullable || !random.one_in(4)).then(|| random.below(40) as i64 - 13))
+        .collect();
+    let text = |v: &i64| match (v, long) {
+        (-13, _) => String::new(),
+        (7, true) => "very long ".repeat(60),
+        (v, _) => format!("text {v}"),
+    };
+    let numbers = || values.iter().copied();
+    match data_type {
+        DataType::Utf8 => {
+            Arc::new(numbers().map(|v| v.as_ref().map(text)).collect::<StringArray>())
+        }
+        DataType::Binary => {
+            Arc::new(numbers().map(|v| v.as_ref().map(text)).collect::<BinaryArray>())
+        }
+        DataType::Boolean => {
+            Arc::new(numbers().map(|v| v.map(|v| v > 0)).collect::<BooleanArray>())
+        }
+        DataType::UInt64 => {
+            let big = |v: i64| u64::MAX / 2 + v.unsigned_abs();
+            Arc::new(numbers().map(|v| v.map(big)).collect::<UInt64Array>())
+        }
+        DataType::UInt8 => Arc::new(numbers().map(|v| v.map(|v| v as u8)).collect::<UInt8Array>()),
+        DataType::Float64 => {
+            let float = |v: i64| if v == 3 { f64::NAN } else { v as f64 * 1.1 };
+            Arc::new(numbers().map(|v| v.map(float)).collect::<Float64Array>())
+        }
+        DataType::Decimal128(..) => {
+            let wide = |v: i64| i128::from(v) << 40;
+            let array: Decimal128Array = numbers().map(|v| v.map(wide)).collect();
+            Arc::new(array.with_data_type(DECIMAL))
+        }
+        other => {
+            let numbers: Int64Array = numbers().collect();
+            let small = arrow::compute::cast(&numbers, &DataType::Int32);
+            let small = small.expect("they are small") as ArrayRef;
+            let number =
+                if *other == DataType::Date32 { &small } else { &(Arc::new(numbers) as _) };
+            arrow::compute::cast(number, other).expect("a number")
+        }
+    }
+}
+
+/// A random query: columns of the input, keys and aggregates over them.
+struct Case {
+    types: Vec<(DataType, bool)>,
+    grouping: Grouping,
+    keys: usize,
+}
+
+fn case(random: &mut Random) -> Case {
+    let mut types: Vec<(DataType, bool)> = (0..1 + random.below(4))
+        .map(|_| (TYPES[random.below(TYPES.len() as u64) as usize].clone(), random.one_in(2)))
+        .collect();
+    if random.one_in(4) {
+        // The hot case.
+        types[0] = (DataType::Int64, false);
+    }
+    let keys = random.below(types.len() as u64 + 1) as usize;
+    // What FILTER looks at.
+    types.push((DataType::Boolean, true));
+    let filter = types.len() - 1;
+    let key = |i: usize| Key {
+        name: format!("key {i}"),
+        expr: Expr::Column(i),
+        data_type: types[i].0.clone(),
+        nullable: types[i].1,
+    };
+    let mut calls = vec![];
+    for _ in 0..random.below(6) {
+        let column = random.below(types.len() as u64) as usize;
+        let (argument_type, argument_nullable) = types[column].clone();
+        let filter = random.one_in(4).then_some(Expr::Column(filter));
+        use AggregateFunction::*;
+        let function = match argument_type {
+            DataType::Utf8 | DataType::Binary | DataType::Boolean | DataType::Date32 => {
+                [Count, Min, Max][random.below(3) as usize]
+            }
+            DataType::Timestamp(..) => [Count, Min, Max][random.below(3) as usize],
+            _ => [Count, Sum, Min, Max, Avg][random.below(5) as usize],
+        };
+        let counts_rows = function == Count && random.one_in(2);
+        let result_type = match (function, &argument_type) {
+            (Count, _) => DataType::Int64,
+            (Sum, DataType::UInt8) => DataType::UInt64,
+            (Sum, DataType::UInt64) => continue,
+            (Sum, DataType::Int32) => DataType::Int64,
+            (Sum | Avg, DataType::Decimal128(_, scale)) => DataType::Decimal128(38, *scale),
+            (Avg, DataType::Int64 | DataType::Int32 | DataType::UInt64) => DataType::Float64,
+            (Avg | Sum, DataType::Float32 | DataType::Float64) => DataType::Float64,
+            (Avg, _) => DataType::Float64,
+            (_, other) => other.clone(),
+        };
+        calls.push(AggregateCall {
+            name: format!("{function:?}"),
+            function,
+            argument: (!counts_rows).then_some(Expr::Column(column)),
+            argument_type: if counts_rows { DataType::Null } else { argument_type },
+            argument_nullable: argument_nullable && !counts_rows,
+            filter,
+            result_type,
+            frame: String::new(),
+        });
+    }
+    let aggregate = Aggregate {
+        window: None,
+        keys: (0..keys).map(key).collect(),
+        aggregates: calls,
+        fired: Arc::new(Schema::empty()),
+        having: None,
+        project: vec![],
+    };
+    let grouping = Grouping::filtered(None, &aggregate, 0).expect("a good plan");
+    Case { types, grouping, keys }
+}
+
+impl Case {
+    fn batch(&self, random: &mut Random, rows: usize) -> RecordBatch {
+        let columns = self.types.iter().enumerate().map(|(i, (data_type, nullable))| {
+            (format!("c{i}"), column(random, data_type, *nullable, rows), true)
+        });
+        RecordBatch::try_from_iter_with_nullable(columns.collect::<Vec<_>>()).expect("a batch")
+    }
+
+    fn slices(&self) -> Slices {
+        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, 1 << 20)
+    }
+
+    /// Everything in a table, as text, sorted.
+    fn dump(&self, slices: &mut Slices, start: i64) -> Vec<String> {
+        let Some(table) = slices.remove(start) else { return vec![] };
+        let (mut places, mut lines) = (vec![], vec![]);
+        for block in 0..table.scan_blocks() {
+            let rows = table.scan(block, &mut places);
+            let mut columns = self.grouping.codec.decode(&rows).expect("keys");
+            columns.extend(self.grouping.aggregates.finish(&rows).expect("values that fit"));
+            for row in 0..rows.len() {
+                let text = |column| array_value_to_string(column, row).expect("a value");
+                let line: Vec<String> =
+                    columns.iter().map(|c| format!("{}{}", c.is_null(row), text(c))).collect();
+                lines.push(line.join("|"));
+            }
+        }
+        lines.sort();
+        lines
+    }
+}
+
+/// Slots that wait until the test takes them; and credit that comes when it likes.
+struct Channel {
+    slot: Vec<u64>,
+    sent: Vec<Vec<u64>>,
+    credits: usize,
+}
+
+impl Outlet for Channel {
+    fn slot(&mut self) -> Result<Option<&mut [u64]>> {
+        Ok((self.credits > 0).then_some(&mut self.slot[..]))
+    }
+
+    fn send(&mut self, words: usize) -> Result<()> {
+        assert!((1..=self.slot.len()).contains(&words) && self.credits > 0);
+        self.credits -= 1;
+        self.sent.push(self.slot[..words].to_vec());
+        // What was in the slot before is not what is in it now.
+        self.slot.fill(0xdead_beef_dead_beef);
+        Ok(())
+    }
+}
+
+/// Runs one random query in one go and with an exchange; returns what was sent.
+fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
+    let case = case(random);
+    let grouping = &case.grouping;
+    let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+    let receivers = [1, 1, 2, 3, 4, 11][random.below(6) as usize];
+    let slot_words = [8, 32, 200, 1000, 8190][random.below(5) as usize];
+    let mut alone = case.slices();
+    let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
+    let channel = |_| Channel { slot: vec![0; slot_words], sent: vec![], credits: 2 };
+    let mut channels: Vec<Channel> = (0..receivers).map(channel).collect();
+    let mut tables: Vec<_> =
+        (0..receivers).map(|_| (case.slices(), Receiver::new(format.clone()))).collect();
+    let (mut messages, mut rows_selected, mut starved) = (vec![], 0, false);
+    let mut deliver = |random: &mut Random, channels: &mut [Channel], all: bool| {
+        let mut marks = vec![];
+        for (channel, (slices, receiver)) in channels.iter_mut().zip(&mut tables) {
+            if all || random.one_in(2) {
+                channel.credits = 1 + random.below(4) as usize;
+                let mut marked = None;
+                for words in channel.sent.drain(..) {
+                    marked = receiver.take(&words, grouping, slices).expect("a good slot");
+                    messages.push(words);
+                }
+                marks.push(marked);
+            }
+        }
+        marks
+    };
+    for round in 0..1 + random.below(3) {
+        let rows_max = if random.one_in(8) { 4000 } else { 300 };
+        let rows = 1 + random.below(rows_max) as usize;
+        let batch = case.batch(random, rows);
+        let mut by_slice = vec![];
+        for slice in 0..1 + random.below(3) as i64 {
+            let share = 1 + random.below(3);
+            let rows: Vec<u32> = (0..rows as u32).filter(|_| random.below(4) < share).collect();
+            rows_selected += rows.len();
+            by_slice.push((slice * 1000 - 1000, rows));
+        }
+        let keys = batch.columns()[..case.keys].to_vec();
+        let arguments = grouping.aggregates.inputs(&batch).expect("columns");
+        for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+            let input = Selected { keys: &keys, arguments: &arguments, rows };
+            alone.update(*start, grouping, &input);
+        }
+        sender.begin(keys, arguments, by_slice).expect("a good batch");
+        while !sender.advance(&grouping.codec, &mut channels).expect("no error") {
+            starved = true;
+            deliver(random, &mut channels, false);
+        }
+        while !sender.mark(round as i64 + 5, &mut channels).expect("no error") {
+            deliver(random, &mut channels, false);
+        }
+        let marks = deliver(random, &mut channels, true);
+        // Some have had the mark in an earlier delivery.
+        assert!(marks.iter().flatten().all(|mark| *mark == round as i64 + 5));
+    }
+    assert_eq!(sender.rows_sent(), rows_selected as u64);
+    assert_eq!(tables.iter().map(|(_, r)| r.rows()).sum::<u64>(), rows_selected as u64);
+    for start in [-1000, 0, 1000] {
+        let mut merged: Vec<String> =
+            tables.iter_mut().flat_map(|(slices, _)| case.dump(slices, start)).collect();
+        merged.sort();
+        assert_eq!(merged, case.dump(&mut alone, start));
+    }
+    (case, format, messages, starved)
+}
+
+#[test]
+fn exchanged_records_give_the_same_tables() {
+    let (mut starved, mut seen) = (0, BTreeMap::<bool, u32>::new());
+    for seed in 1..400 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let (_, format, messages, waited) = compare(&mut random);
+        starved += u32::from(waited);
+        *seen.entry(format.has_vars()).or_default() += messages.len() as u32;
+    }
+    assert!(starved > 50, "credit ran out in {starved} of 399");
+    assert!(seen.len() == 2 && seen.values().all(|messages| *messages > 1000), "{seen:?}");
+}
+
+/// Whatever stands in a slot is taken in or refused.
+#[test]
+fn damaged_slots_do_no_harm() {
+    let (mut refused, mut taken) = (0, 0);
+    for seed in 1..150 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let (case, format, messages, _) = compare(&mut random);
+        let (mut slices, mut receiver) = (case.slices(), Receiver::new(format.clone()));
+        for mut words in messages.into_iter().take(20) {
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(words.len().min(40) as u64) as usize;
+                words[at] = match random.below(4) {
+                    0 => words[at] ^ 1 << random.below(64),
+                    1 => words[at].wrapping_add(random.below(3)).wrapping_sub(1),
+                    2 => random.below(100) << 32 | random.below(100),
+                    _ => u64::MAX >> random.below(64),
+                };
+            }
+            if random.one_in(3) {
+                words.truncate(random.below(words.len() as u64) as usize);
+            }
+            match receiver.take(&words, &case.grouping, &mut slices) {
+                Ok(_) => taken += 1,
+                Err(error) => {
+                    assert!(!error.to_string().is_empty());
+                    refused += 1;
+                    receiver = Receiver::new(format.clone());
+                }
+            }
+        }
+    }
+    assert!(refused > 100 && taken > 100, "{refused} refused, {taken} taken in");
+}
+
+/// What feeds several aggregates goes once, and what no aggregate needs does not go.
+#[test]
+fn a_row_has_what_is_needed_once() {
+    let call = |function, argument_type: DataType, nullable| AggregateCall {
+        name: String::new(),
+        function,
+        argument: (argument_type != DataType::Null).then_some(Expr::Column(1)),
+        argument_type,
+        argument_nullable: nullable,
+        filter: None,
+        result_type: DataType::Int64,
+        frame: String::new(),
+    };
+    use AggregateFunction::*;
+    let words = |aggregates: Vec<AggregateCall>| {
+        let key = Key {
+            name: "k".into(),
+            expr: Expr::Column(0),
+            data_type: DataType::Int64,
+            nullable: false,
+        };
+        let (fired, keys) = (Arc::new(Schema::empty()), vec![key]);
+        let (window, having, project) = Default::default();
+        let aggregate = Aggregate { window, keys, aggregates, fired, having, project };
+        let grouping = Grouping::filtered(None, &aggregate, 0).expect("a good plan");
+        Format::new(&grouping.codec, &grouping.aggregates).row_words()
+    };
+    assert_eq!(words(vec![call(Count, DataType::Null, false)]), 1);
+    assert_eq!(words(vec![call(Count, DataType::Float64, true)]), 1);
+    let integers = [Sum, Min, Max, Avg].map(|f| call(f, DataType::Int64, true));
+    assert_eq!(words(integers.to_vec()), 2);
+    // A sum takes a float as it is, an extreme as what has the same order.
+    let floats = [Sum, Min, Max, Avg].map(|f| call(f, DataType::Float64, false));
+    assert_eq!(words(floats.to_vec()), 3);
+    assert_eq!(words(vec![call(Max, DECIMAL, false)]), 3);
+}
