@@ -1,7 +1,14 @@
 """`millstream bench` gives right answers at sizes for which nobody has looked them up."""
 
 import json
+import math
+import operator
+import os
+from bisect import bisect_right
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from itertools import accumulate
 
 import harness
 import pytest
@@ -37,7 +44,31 @@ def finalise(x: int) -> int:
 KEYS = {"ysb": 10_000_000, "ysb_small": 10_000, "ysb_str": 100_000, "cm": 12_500, "ro": 100_000_000}
 
 
-def answer(workload: str, records: int, keys: int | None = None) -> tuple[int, int, int]:
+def inverse_power(rank: int, z: float) -> float:
+    """rank^-z by the additions, multiplications and divisions that docs/measuring.md lists."""
+    k = rank.bit_length() - 1
+    m = rank / (1 << k)
+    if m > 1.4:
+        m, k = m / 2, k + 1
+    s, logarithm, power = (m - 1) / (m + 1), 0.0, 0.0
+    for j in reversed(range(12)):
+        logarithm = logarithm * (s * s) + 1 / (2 * j + 1)
+    x = -z * (k * math.log(2) + 2 * s * logarithm)
+    q = int(x / math.log(2) - 0.5)
+    for j in reversed(range(15)):
+        power = power * (x - q * math.log(2)) + 1 / math.factorial(j)
+    return math.ldexp(power, q)
+
+
+def zipf_sums(z: float, keys: int) -> list[int]:
+    powers = [inverse_power(rank, z) for rank in range(1, keys + 1)]
+    # One after the other: sum() would compensate for rounding.
+    total = reduce(operator.add, powers, 0.0)
+    scale = max(s for s in range(63) if math.ldexp(total, s) <= 2**62)
+    return list(accumulate(int(math.ldexp(power, scale)) for power in powers))
+
+
+def answer(workload: str, records: int, keys: int | None = None, zipf: float | None = None) -> tuple[int, int, int]:
     """Rows, checksum and mix, straight from the definition; `keys` in place of the workload's own."""
     number, span, window_ms = WORKLOADS[workload]
     state = 0x9E3779B97F4A7C15 * number & MASK
@@ -53,24 +84,33 @@ def answer(workload: str, records: int, keys: int | None = None) -> tuple[int, i
         return (draw() >> 32) * n >> 32
 
     modulus = keys or KEYS.get(workload)
+    sums = zipf_sums(zipf, modulus or 1 << 20) if zipf is not None else []
+
+    def skewed() -> int:
+        rank = bisect_right(sums, draw() * sums[-1] >> 64)
+        return (rank * 2654435761 + 2654435769) % len(sums)
+
     groups: dict[tuple[int, int], int] = defaultdict(int)
     for i in range(records):
         ts = i * span // records if span else 0
         if workload == "ro":
-            groups[0, below(modulus)] += 1
+            groups[0, skewed() if sums else below(modulus)] += 1
         elif workload == "nb7":
-            u = draw() >> 32
-            u2 = u * u >> 32
-            u5 = (u2 * u2 >> 32) * u >> 32
-            key = ((u5 >> 12) * 0x9E3779B1 & 0xFFFFF) % (modulus or 1 << 20)
+            if sums:
+                key = skewed()
+            else:
+                u = draw() >> 32
+                u2 = u * u >> 32
+                u5 = (u2 * u2 >> 32) * u >> 32
+                key = ((u5 >> 12) * 0x9E3779B1 & 0xFFFFF) % (modulus or 1 << 20)
             at = ts // window_ms * window_ms, key
             groups[at] = max(groups[at], draw() >> 40)
         elif workload == "cm":
-            key = below(modulus)
+            key = skewed() if sums else below(modulus)
             draw()
             groups[ts // window_ms * window_ms, key] += 1
         else:
-            key = below(modulus)
+            key = skewed() if sums else below(modulus)
             event = below(3)
             if workload == "ysb_str" and below(100) == 0:
                 ts = max(ts - below(5_000), 0)
@@ -100,6 +140,30 @@ def test_the_answer_with_one_key_more_and_three_records_more(workload):
     found = bench(workload, records, "--keys", keys, workers=2)
     assert (found["result_rows"], found["checksum"], found["mix"]) == answer(workload, records, keys)
     assert found["ok"] is True and found["records"] == records
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("zipf", ["0", "0.2", "1", "2.0"])
+def test_the_answer_with_skewed_keys_is_that_of_the_definition(workload, zipf):
+    records, keys = 50_021, None if workload in ("ysb_small", "cm") else 30_011
+    words = ["--zipf", zipf, *(["--keys", keys] if keys else [])]
+    expected = answer(workload, records, keys, float(zipf))
+    for more in (["--workers", 1], ["--workers", 3], ["--engine", "handwritten", "--workers", 1]):
+        found = bench(workload, records, *words, *more)
+        assert (found["result_rows"], found["checksum"], found["mix"]) == expected
+        assert found["ok"] is True and found["zipf"] == float(zipf)
+
+
+def test_a_line_tells_where_it_comes_from():
+    found = bench("cm", 1000, workers=1)
+    assert found["zipf"] is None
+    assert found["command"] == "millstream bench cm --records 1000 --json --workers 1"
+    written = datetime.strptime(found["date"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    assert timedelta(0) <= datetime.now(UTC) - written < timedelta(minutes=5)
+    machine = found["machine"]
+    assert machine["kernel"] == os.uname().release and machine["processor"]
+    assert machine["cores"] == len(os.sched_getaffinity(0))
+    assert machine["memory_bytes"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
@@ -149,6 +213,11 @@ def test_generating_only_runs_no_query():
     (["latency", "--rate", "0"], "0 is not in 1..=1000000000"),
     (["latency", "--seconds", "0"], "0 is not in 1..=1000000"),
     (["latency", "--rate", str(2**63), "--seconds", str(2**63)], "is not in 1..=1000000000"),
+    (["latency", "--zipf", "1"], "--zipf does not go with the workload 'latency'"),
+    (["ysb", "--zipf", "3.1"], "expected 0 to 3 with at most three decimals"),
+    (["ysb", "--zipf", "-0.5"], "expected 0 to 3 with at most three decimals"),
+    (["ysb", "--zipf", "NaN"], "expected 0 to 3 with at most three decimals"),
+    (["ysb", "--zipf", "1", "--keys", "4294967295"], "use at most 134217728 --keys"),
     (["ysb", "--keys", "0"], "0 is not in 1..=4294967295"),
     (["cm", "--keys", str(2**64 - 1)], "is not in 1..=4294967295"),
     (["ysb", "--records", "-5"], "invalid value '-5'"),

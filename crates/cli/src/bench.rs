@@ -12,12 +12,13 @@ use millstream::{
     TextSink, counted,
 };
 use millstream_workloads::{
-    Answer, Spec, Verifier, Workload, expected, generate, handwritten, oracle, schema, sql,
+    Answer, Spec, Verifier, Workload, ZIPF_KEYS_MAX, Zipf, expected, generate, handwritten, oracle,
+    schema, sql,
 };
 use serde_json::{Map, Value, json};
 
 use crate::run::{apply_settings, fail, note, print, usage};
-use crate::{Failure, SettingArguments, report};
+use crate::{Failure, SettingArguments, provenance, report};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
@@ -40,6 +41,9 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
     keys: Option<u64>,
+    /// Draw keys from a Zipf distribution with this exponent, 0 (uniform) to 3, instead of the workload's own
+    #[arg(long, value_name = "Z", allow_negative_numbers = true)]
+    zipf: Option<Zipf>,
     /// `latency`: events per second [default: 100000]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -109,9 +113,17 @@ impl Bench {
                 ),
             })
         })?;
-        let mut spec = Spec { keys: self.keys, ..Spec::new(workload) };
+        let mut spec = Spec { keys: self.keys, zipf: self.zipf, ..Spec::new(workload) };
         if let Some(records) = self.records {
             spec.records = records;
+        }
+        if spec.zipf.is_some() && spec.key_range() > ZIPF_KEYS_MAX {
+            return Err(usage(&format!(
+                "--zipf with {} keys: its table would take {} GB\n  help: use at most \
+                 {ZIPF_KEYS_MAX} --keys",
+                spec.key_range(),
+                spec.key_range() >> 27
+            )));
         }
         // About as many bytes as a record takes in memory, twice over for the largest of them.
         let needed = spec.records.saturating_mul(48);
@@ -160,6 +172,7 @@ impl Bench {
         let latency = self.workload == "latency";
         let given = [
             (latency, self.records.is_some(), "--records"),
+            (latency, self.zipf.is_some(), "--zipf"),
             (latency, self.generate_only, "--generate-only"),
             (latency, self.engine == Engine::Handwritten, "--engine handwritten"),
             (!latency, self.rate.is_some(), "--rate"),
@@ -169,6 +182,7 @@ impl Bench {
             return Ok(());
         };
         let help = match latency {
+            true if *what == "--zipf" => "its keys are uniform",
             true => "its length is --rate times --seconds",
             false => "they belong to `latency`; other workloads have --records",
         };
@@ -194,6 +208,7 @@ impl Bench {
         put("engine", json!(engine));
         put("workload", json!(spec.workload.name()));
         put("workers", json!(settings.workers));
+        put("zipf", json!(spec.zipf.map(Zipf::exponent)));
         put("records", json!(spec.records));
         put("seconds", json!(round(seconds, 6)));
         put("mrec_per_s", json!(round(rate / 1e6, 3)));
@@ -206,6 +221,9 @@ impl Bench {
         }
         put("ok", json!(ok));
         put("peak_rss_bytes", json!(peak_rss_bytes));
+        for (key, value) in provenance::fields() {
+            put(key, value);
+        }
         for (key, value) in stats.as_ref().map(report::counters).unwrap_or_default() {
             if !object.contains_key(&key) {
                 object.insert(key, value);

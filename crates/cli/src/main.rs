@@ -6,6 +6,7 @@
 mod bench;
 mod channel;
 mod fabric;
+mod provenance;
 mod report;
 mod run;
 

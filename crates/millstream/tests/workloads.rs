@@ -1,12 +1,13 @@
 //! The benchmark's queries through SQL, perturbed so that no answer can be known by heart, against an
 //! oracle that shares no code with the engine; and several splits that are late each by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMillisecondType};
 use millstream::{CollectSink, GeneratorTable, MemoryTable, RowOrder, Session, Stats, Table};
+use millstream_state::{hash_word, partition_of};
 use millstream_workloads::{Spec, Verifier, Workload, generate, oracle, schema, sql};
 
 /// Runs `text` over one table with event time `ts`.
@@ -39,6 +40,7 @@ fn perturbed(workload: Workload) -> Vec<Spec> {
         Spec { seed: 4711, span_ms: base.span_ms * 2 + 1, ..base.clone() },
         Spec { records: 4_097, seed: 99, keys: Some(3), event_modulus: 2, ..base.clone() },
         Spec { records: 1, ..base.clone() },
+        Spec { zipf: "2".parse().ok(), keys: Some(100_000), ..base.clone() },
     ]
 }
 
@@ -118,6 +120,26 @@ fn counts_of(rows: &[RecordBatch]) -> Counts {
         }
     }
     counts
+}
+
+/// Or a skewed workload would measure which hot keys happen to have the same leader.
+#[test]
+fn hot_keys_do_not_share_a_partition() {
+    for workload in [Workload::Ysb, Workload::YsbSmall, Workload::Nb7, Workload::Cm] {
+        let zipf = "1.2".parse().ok();
+        let spec = Spec { records: 200_000, zipf, ..Spec::new(workload) };
+        let mut counts = BTreeMap::<i64, u32>::new();
+        for batch in generate(&spec, 1, 4096).concat() {
+            for key in batch.column(1).as_primitive::<Int64Type>().values() {
+                *counts.entry(*key).or_default() += 1;
+            }
+        }
+        let mut hottest: Vec<(u32, i64)> = counts.iter().map(|(key, n)| (*n, *key)).collect();
+        hottest.sort_unstable();
+        let hashes = hottest.iter().rev().take(8).map(|(_, key)| hash_word(*key as u64));
+        let partitions: BTreeSet<usize> = hashes.map(partition_of).collect();
+        assert_eq!(partitions.len(), 8, "{workload:?}: {partitions:?}");
+    }
 }
 
 /// Three splits of different length: one ends early, one begins where the first has long been. Their

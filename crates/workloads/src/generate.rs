@@ -11,6 +11,7 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::spec::{Spec, Workload};
+use crate::zipf;
 
 /// Bytes of a string key: `user-` and 11 digits.
 pub const STRING_KEY_BYTES: usize = 16;
@@ -124,6 +125,7 @@ struct Record {
 struct Stream {
     workload: Workload,
     keys: Option<u64>,
+    zipf: Option<zipf::Keys>,
     event_modulus: u64,
     /// State of xorshift64*.
     random: u64,
@@ -146,6 +148,7 @@ impl Stream {
         Stream {
             workload: spec.workload,
             keys: spec.keys.or(spec.workload.keys()),
+            zipf: spec.zipf.map(|zipf| zipf::Keys::new(zipf, spec.key_range())),
             event_modulus: spec.event_modulus,
             random: 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed),
             left: spec.records,
@@ -180,9 +183,10 @@ impl Iterator for Stream {
             self.ts += 1;
         }
         let r = self.draw();
-        let key = match (self.workload, self.keys) {
-            (Workload::Nb7, keys) => keys.map_or(long_tail(r), |n| long_tail(r) % n.max(1)),
-            (_, keys) => below(r, keys.unwrap_or(1)),
+        let key = match (&self.zipf, self.workload, self.keys) {
+            (Some(zipf), ..) => zipf.key(r),
+            (None, Workload::Nb7, keys) => keys.map_or(long_tail(r), |n| long_tail(r) % n.max(1)),
+            (None, _, keys) => below(r, keys.unwrap_or(1)),
         };
         let extra = match self.workload {
             Workload::Ysb | Workload::YsbSmall => below(self.draw(), self.event_modulus),

@@ -5,6 +5,7 @@
 //! | [`spec`] | which workload, at which size: all else follows from a [`Spec`] |
 //! | [`query`] | the same question as SQL text |
 //! | [`generate`](mod@generate) | the data, as Arrow record batches, dealt to splits |
+//! | [`zipf`] | keys with a Zipf distribution in place of the workload's own |
 //! | [`verify`] | what an answer is reduced to, cheap enough to run inside the timed region |
 //! | [`golden`] | the published answers at the published sizes |
 //! | [`oracle`](mod@oracle) | the answer at any size, by a plain hash map |
@@ -38,6 +39,7 @@ pub mod oracle;
 pub mod query;
 pub mod spec;
 pub mod verify;
+pub mod zipf;
 
 pub use error::{Error, Result};
 pub use generate::{BatchIter, generate, schema};
@@ -46,3 +48,4 @@ pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;
 pub use spec::{Spec, Workload};
 pub use verify::{Answer, Verifier};
+pub use zipf::{ZIPF_KEYS_MAX, Zipf};

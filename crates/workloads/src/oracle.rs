@@ -1,11 +1,13 @@
 //! The right answer at any size, by the shortest way from the definitions: draw the records, put
-//! them into a hash map, sum up. Shares no code with the generator, the verifier or the loops.
+//! them into a hash map, sum up. Shares no code with the generator, the verifier or the loops, but for the power
+//! that defines a Zipf distribution's weights.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::spec::{Spec, Workload};
 use crate::verify::Answer;
+use crate::zipf::inverse_power;
 
 /// What a (window, key) group amounts to.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -58,13 +60,15 @@ fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group
         s.wrapping_mul(0x2545F4914F6CDD1D)
     };
     let below = |r: u64, n: u64| ((r >> 32) * n) >> 32;
+    let zipf = spec.zipf.map(|zipf| zipf_sums(zipf.exponent(), spec.key_range()));
     for i in 0..spec.records {
         let mut ts = (u128::from(i) * u128::from(spec.span_ms) / u128::from(spec.records)) as u64;
         let r = draw();
-        let key = match (spec.workload, spec.keys.or(spec.workload.keys())) {
-            (Workload::Nb7, None) => long_tail(r),
-            (Workload::Nb7, Some(n)) => long_tail(r) % n,
-            (_, n) => below(r, n.unwrap_or(1)),
+        let key = match (&zipf, spec.workload, spec.keys.or(spec.workload.keys())) {
+            (Some(sums), ..) => zipf_key(sums, r),
+            (None, Workload::Nb7, None) => long_tail(r),
+            (None, Workload::Nb7, Some(n)) => long_tail(r) % n,
+            (None, _, n) => below(r, n.unwrap_or(1)),
         };
         let mut add = Group::default();
         match spec.workload {
@@ -134,6 +138,31 @@ fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
         answer.avg_sum = Some(averages.iter().sum());
     }
     answer
+}
+
+/// For each rank the weights of all ranks up to it.
+fn zipf_sums(z: f64, keys: u64) -> Vec<u64> {
+    let harmonic = (1..=keys).fold(0.0, |sum, rank| sum + inverse_power(rank, z));
+    let bits = (0..=62).rev().find(|bits| harmonic * 2f64.powi(*bits) <= 2f64.powi(62));
+    let unit = 2f64.powi(bits.unwrap_or(0));
+    let mut sums: Vec<u64> =
+        (1..=keys).map(|rank| (inverse_power(rank, z) * unit).floor() as u64).collect();
+    for rank in 1..sums.len() {
+        sums[rank] += sums[rank - 1];
+    }
+    sums
+}
+
+/// The key of the rank at which the draw `r` falls.
+fn zipf_key(sums: &[u64], r: u64) -> u64 {
+    let total = u128::from(*sums.last().unwrap_or(&0));
+    let point = (u128::from(r) * total / (1 << 64)) as u64;
+    let rank = match sums.binary_search(&point) {
+        // Ranks with the weight 0 have the same sum: the first that is beyond it.
+        Ok(at) => at + sums[at..].iter().take_while(|sum| **sum == point).count(),
+        Err(at) => at,
+    };
+    (rank as u64 * 0x9E3779B1 + 0x9E3779B9) % sums.len() as u64
 }
 
 /// A power-law draw.

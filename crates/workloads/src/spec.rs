@@ -1,5 +1,10 @@
 //! Which workload, and at which size: everything else follows from a [`Spec`].
 
+use crate::zipf::Zipf;
+
+/// The keys of a long tail are below this number.
+const LONG_TAIL_KEYS: u64 = 1 << 20;
+
 /// A benchmark workload: its data and its query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Workload {
@@ -119,6 +124,9 @@ pub struct Spec {
     /// Modulus of the key's draw instead of the workload's own, at most 2^32. For `nb7` the long
     /// tail is reduced modulo it. For `ysb_str` at most 10^11, so that 11 digits suffice.
     pub keys: Option<u64>,
+    /// Keys with a Zipf distribution over the workload's key range ([`Spec::key_range`], then at most
+    /// [`crate::ZIPF_KEYS_MAX`]) instead of its own. The key's draw is the same, and so are all others.
+    pub zipf: Option<Zipf>,
     /// Event time that the records span, milliseconds (`ro` ignores it).
     pub span_ms: u64,
     /// Length of the tumbling window, milliseconds, at least 1 (`ro` ignores it).
@@ -136,6 +144,7 @@ impl Spec {
             workload,
             records: workload.default_records(),
             keys: None,
+            zipf: None,
             span_ms: workload.span_ms(),
             window_ms: workload.window_ms(),
             event_modulus: 3,
@@ -149,6 +158,11 @@ impl Spec {
             Workload::YsbStr => 5_000,
             _ => 0,
         }
+    }
+
+    /// Keys are below this number.
+    pub fn key_range(&self) -> u64 {
+        self.keys.or(self.workload.keys()).unwrap_or(LONG_TAIL_KEYS).max(1)
     }
 
     /// Whether the query has windows (all but `ro`).

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use millstream_workloads::{
-    BatchIter, Error, Spec, Verifier, Workload, expected, generate, handwritten, oracle,
+    BatchIter, Error, Spec, Verifier, Workload, Zipf, expected, generate, handwritten, oracle,
     oracle_by_split, schema,
 };
 
@@ -32,6 +32,10 @@ fn the_loops_give_the_published_answers() {
     }
 }
 
+fn zipf(exponent: &str) -> Option<Zipf> {
+    Some(exponent.parse().expect("an exponent"))
+}
+
 /// Specs that no published answer covers: every field changed, alone and together.
 fn perturbed(workload: Workload) -> Vec<Spec> {
     let base = Spec { records: 20_011, ..Spec::new(workload) };
@@ -46,6 +50,11 @@ fn perturbed(workload: Workload) -> Vec<Spec> {
         Spec { span_ms: 10_000_000_007, window_ms: 86_400_000, ..base.clone() },
         Spec { keys: Some(1), ..base.clone() },
         Spec { keys: Some(1 << 32), ..base.clone() },
+        Spec { records: MANY, zipf: zipf("1"), keys: Some(100_000), ..base.clone() },
+        Spec { zipf: zipf("0"), keys: Some(977), ..base.clone() },
+        Spec { zipf: zipf("0.2"), keys: Some(5_000), event_modulus: 1, ..base.clone() },
+        Spec { zipf: zipf("3"), keys: Some(1 << 20), ..base.clone() },
+        Spec { zipf: zipf("2"), keys: Some(1), ..base.clone() },
     ];
     for (seed, records) in (100..).zip([0, 1, 2, 3, 5, 1023, 1024, 1025, 4096, 4097, 65_536]) {
         let keys = Some(1 + seed * seed % 977 * 13);
@@ -81,6 +90,33 @@ fn an_answer_to_another_spec_is_not_taken_for_right() {
         if workload.has_event_type() {
             assert_ne!(right, oracle(&Spec { event_modulus: 4, ..spec.clone() }));
         }
+    }
+}
+
+/// The columns of all records but their keys, and the keys.
+fn columns(spec: &Spec) -> (Vec<arrow_array::ArrayRef>, Vec<i64>) {
+    let batch = &generate(spec, 1, 1 << 20)[0][0];
+    let others = [0, 2].into_iter().filter_map(|i| batch.columns().get(i).cloned());
+    (others.collect(), batch.column(1).to_data().buffer::<i64>(0).to_vec())
+}
+
+#[test]
+fn skew_changes_keys_and_nothing_else() {
+    for workload in [Workload::Ysb, Workload::YsbSmall, Workload::Nb7, Workload::Cm] {
+        let plain = Spec { records: 100_003, keys: Some(10_000), ..Spec::new(workload) };
+        let (others, _) = columns(&plain);
+        let mut before = 0;
+        for exponent in ["0", "0.5", "1", "2", "3"] {
+            let (skewed, mut keys) = columns(&Spec { zipf: zipf(exponent), ..plain.clone() });
+            assert_eq!(others, skewed, "{workload:?}, z = {exponent}");
+            assert!(keys.iter().all(|key| (0..10_000).contains(key)));
+            keys.sort_unstable();
+            let hottest = keys.chunk_by(i64::eq).map(<[i64]>::len).max().unwrap_or(0);
+            assert!(hottest > before, "{workload:?}, z = {exponent}: {hottest} after {before}");
+            before = hottest;
+        }
+        // 1 / zeta(3) of the records.
+        assert!((before as f64 / 100_003.0 - 0.8319).abs() < 0.005, "{before}");
     }
 }
 
