@@ -8,6 +8,7 @@ mod channel;
 mod fabric;
 mod provenance;
 mod report;
+mod report_page;
 mod run;
 
 use std::panic::catch_unwind;
@@ -48,6 +49,12 @@ enum Command {
     },
     /// Run a benchmark workload on data generated in memory, and check the answer
     Bench(bench::Bench),
+    /// Write DIR/report.html: plots of the lines that `bench --json` wrote into the folder's *.jsonl files
+    Report {
+        /// A folder of *.jsonl or *.json files, a JSON object a line
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// List fabrics (shared memory, TCP, RDMA), their devices and limits
     Fabric,
 }
@@ -110,6 +117,7 @@ fn main() -> ExitCode {
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Bench(bench) => bench.run(),
+        Command::Report { folder } => report_page::run(folder),
         Command::Fabric => fabric::list(),
     });
     match result.unwrap_or_else(|panic| Err(run::panicked(&*panic))) {

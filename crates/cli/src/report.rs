@@ -66,7 +66,7 @@ fn counted(number: u64, what: &str) -> String {
 }
 
 /// 1234567 as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -24,7 +24,7 @@ pub(crate) fn note(line: &dyn Display) {
 
 /// A text, in which data and SQL are quoted, without what would move a terminal's cursor, colour what
 /// follows or turn the writing direction: that stands there as `\u{1b}`.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

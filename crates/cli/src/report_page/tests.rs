@@ -1,0 +1,135 @@
+//! The page from lines: what it shows and what it must not.
+
+use serde_json::{Value, json};
+
+use super::line::Line;
+use super::{Placed, render};
+
+fn line(changes: Value) -> Value {
+    let mut line = json!({
+        "engine": "millstream", "workload": "ysb", "records": 1000, "processes": 2, "workers": 1, "fabric": "shm",
+        "exchange": "late-merge", "zipf": null, "mrec_per_s": 10.0, "ok": true, "command": "millstream bench ysb",
+        "date": "2024-05-01T12:00:00Z",
+        "machine": {"processor": "P", "cores": 2, "memory_bytes": 1 << 30, "kernel": "6.1"},
+    });
+    let (Some(fields), Value::Object(changes)) = (line.as_object_mut(), changes) else {
+        panic!("two objects");
+    };
+    fields.extend(changes);
+    line
+}
+
+fn page(lines: &[Value]) -> String {
+    let placed = lines.iter().enumerate().map(|(i, line)| Placed {
+        place: format!("lines.jsonl:{}", i + 1),
+        line: Line::parse(&line.to_string()).expect("a good line"),
+    });
+    render(&placed.collect::<Vec<_>>())
+}
+
+/// The titles of all marks.
+fn titles(page: &str) -> Vec<&str> {
+    page.split("<title>").skip(2).filter_map(|rest| Some(rest.split_once("</title>")?.0)).collect()
+}
+
+#[test]
+fn repeated_lines_are_one_bar_with_their_median() {
+    let lines = [12.0, 10.0, 17.0].map(|rate| line(json!({"mrec_per_s": rate})));
+    assert_eq!(titles(&page(&lines)), ["2 × 1, late merge, shm: 12 (10 to 17), 3 runs"]);
+}
+
+#[test]
+fn runs_are_paired_in_the_order_of_their_dates() {
+    let mut lines = Vec::new();
+    for (second, ours, theirs) in [(2, 30.0, 10.0), (1, 10.0, 10.0), (3, 40.0, 20.0)] {
+        let date = format!("2024-05-01T12:00:0{second}Z");
+        lines.push(line(json!({"mrec_per_s": ours, "date": date})));
+        lines.insert(
+            0,
+            line(json!({"mrec_per_s": theirs, "date": date, "exchange": "repartition"})),
+        );
+    }
+    let page = page(&lines);
+    assert!(page.contains("<td class=\"number\">2 (1 to 3), 3</td>"), "{page}");
+}
+
+#[test]
+fn other_data_and_other_machines_are_not_mixed() {
+    let mut other = line(json!({"mrec_per_s": 30.0}));
+    other["machine"]["kernel"] = json!("6.2");
+    let page = page(&[
+        line(json!({})),
+        line(json!({"records": 2000, "mrec_per_s": 20.0})),
+        line(json!({"zipf": 1.0, "mrec_per_s": 40.0})),
+        other,
+    ]);
+    let mut titles = titles(&page);
+    titles.sort_unstable();
+    let one = |rate| format!("2 × 1, late merge, shm: {rate}, 1 run");
+    assert_eq!(
+        titles,
+        [&one(10), &one(20), &one(30), "exponent z = 1, late merge, shm: 40, 1 run"]
+    );
+    assert!(page.contains("kernel 6.1") && page.contains("kernel 6.2"));
+}
+
+#[test]
+fn a_wrong_answer_is_named_and_not_drawn() {
+    let page = page(&[line(json!({})), line(json!({"mrec_per_s": 99.0, "ok": false}))]);
+    assert!(page.contains("lines.jsonl:2: refused"), "{page}");
+    assert_eq!(titles(&page), ["2 × 1, late merge, shm: 10, 1 run"]);
+}
+
+#[test]
+fn counts_and_the_hand_written_loop_have_their_places() {
+    let one = |engine: &str, rate: f64| {
+        line(json!({"engine": engine, "processes": 1, "mrec_per_s": rate}))
+    };
+    let counts = json!({"role": "repartition-sender", "instructions_per_record": 66.6,
+        "d1_misses_per_record": 1.25, "ll_misses_per_record": 0.5});
+    let page = page(&[one("handwritten", 20.0), one("millstream", 15.0), line(counts)]);
+    assert!(page.contains("<td class=\"number\">0.75, 1</td>"), "{page}");
+    for cell in ["repartition, sender", "66.6", "1.25", "0.5"] {
+        assert!(page.contains(&format!(">{cell}</td>")), "{cell}");
+    }
+}
+
+/// Lines of a model, and measured ones that it is compared with.
+fn modelled(measured: [f64; 3]) -> Vec<Value> {
+    let mut lines = Vec::new();
+    for (processes, measured) in [1, 2, 4].into_iter().zip(measured) {
+        let of = json!({"processes": processes, "mrec_per_s": measured});
+        lines.push(line(of));
+        lines.push(line(json!({"processes": processes, "fabric": "sim", "projection": true,
+            "predicts": "shm", "mrec_per_s": 100.0})));
+    }
+    lines.push(line(json!({"processes": 16, "workers": 10, "fabric": "sim", "projection": true,
+        "mrec_per_s": 777.0})));
+    lines
+}
+
+#[test]
+fn a_projection_is_shown_only_if_the_model_was_right() {
+    let title = "nodes = 16, late merge, sim: 777, 1 run";
+    let right = page(&modelled([95.0, 100.0, 105.0]));
+    assert!(titles(&right).contains(&title), "{right}");
+    assert!(right.contains("Projection: ysb") && right.contains("computed, not measured"));
+    for measured in [[95.0, 100.0, 80.0], [120.0, 100.0, 100.0], [0.0, 100.0, 100.0]] {
+        let wrong = page(&modelled(measured));
+        assert!(!wrong.contains("777") && wrong.contains("Not shown: ysb"), "{wrong}");
+    }
+    let unchecked = page(&modelled([100.0; 3])[6..]);
+    assert!(!unchecked.contains("777") && unchecked.contains("Not shown: ysb"));
+}
+
+#[test]
+fn nothing_in_a_line_becomes_markup() {
+    let evil = "</title></svg><script>alert('x')</script>&\"\u{1b}[2J\u{202e}";
+    let mut hostile = line(json!({"workload": evil, "command": evil}));
+    hostile["machine"]["processor"] = json!(evil);
+    hostile["machine"]["kernel"] = json!(evil);
+    let page = page(&[hostile]);
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+    assert!(!page.contains('\u{1b}') && !page.contains('\u{202e}'));
+    assert_eq!(page.matches("</svg>").count(), page.matches("<svg ").count());
+}
