@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build test test-long bench simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build test test-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
 	@echo "make test-rdma-two  the same between two virtual machines"
 	@echo "make bench      a short benchmark of every workload, answers checked"
+	@echo "make measure    the grid of docs/measuring.md and its report, into MEASURE_DIR (target/measure): hours"
 	@echo "make simulate   whole jobs on one thread from many seeds"
 	@echo "make soak       the oracle suite, new seeds, until it fails or SOAK_MINUTES (60) have passed"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
@@ -56,6 +57,9 @@ bench: build
 			target/release/millstream bench $$workload --workers 1 --engine $$engine || exit 1; \
 		done; \
 	done
+
+measure: build
+	MILLSTREAM_BIN=target/release/millstream python3 tests/measure.py $${MEASURE_DIR:-target/measure} $(MEASURE)
 
 simulate:
 	@.ci/setup cc rust

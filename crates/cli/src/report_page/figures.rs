@@ -263,8 +263,8 @@ fn counts(lines: &[&Line]) -> String {
         })
         .collect();
     let head = ["data", "role", "setup", "instructions", "first-level misses", "last-level misses"];
-    let note = "Per record of the input, counted by valgrind, which simulates a processor without AVX-512; generating the \
-                data is subtracted.";
+    let note = "Per record of the input, without generating it, counted by callgrind, which knows no AVX-512; misses are \
+                those of its simulated caches.";
     element("p", &note) + &table(&head, &rows)
 }
 

@@ -1,0 +1,80 @@
+"""`tests/measure.py`, with few records: what it runs, what it writes, and that the report takes it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import harness
+import pytest
+
+SCRIPT = harness.ROOT / "tests" / "measure.py"
+
+
+def measure(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    environment = {"PATH": "/usr/bin:/bin", "MILLSTREAM_BIN": str(harness.program())} | environment
+    return subprocess.run([sys.executable, str(SCRIPT), str(folder), *words], capture_output=True, text=True,
+                          env=environment, timeout=harness.TIMEOUT_SECONDS)
+
+
+def lines(folder: Path, part: str) -> list[dict]:
+    return [json.loads(text) for text in (folder / f"{part}.jsonl").read_text().splitlines()]
+
+
+def test_two_sets_of_a_small_grid(tmp_path):
+    done = measure(tmp_path, "--quick", "--parts", "scale,skew", "--workloads", "ysb,cm", "--layouts", "1x1,1x2",
+                   "--skews", "0,1.5")
+    assert done.returncode == 0, done.stderr
+    found = lines(tmp_path, "scale")
+    assert Counter((one["workload"], one["workers"], one["engine"]) for one in found) == {
+        (workload, workers, engine): 2 for workload in ("ysb", "cm")
+        for workers, engine in ((1, "millstream"), (1, "handwritten"), (2, "millstream"))}
+    # What is compared runs one after the other, the other way round in the second set.
+    engines = [one["engine"] for one in found if (one["workload"], one["workers"]) == ("ysb", 1)]
+    assert engines == ["millstream", "handwritten", "handwritten", "millstream"]
+    assert Counter(one["zipf"] for one in lines(tmp_path, "skew")) == {0.0: 2, 1.5: 2}
+    assert all(one["ok"] is True and one["records"] == 20_000 for one in found + lines(tmp_path, "skew"))
+    page = (tmp_path / "report.html").read_text()
+    for name in ("Throughput by processes and workers", "Skewed keys", "One worker against a hand-written loop"):
+        assert f"<h3>{name}</h3>" in page
+    assert "Projection" not in page
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_instructions_are_counted_by_role(tmp_path):
+    done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--layouts", "1x1")
+    assert done.returncode == 0, done.stderr
+    one, = lines(tmp_path, "counts")
+    assert one["role"] == "late-merge" and one["ok"] is True and "mrec_per_s" not in one
+    # A record is at least read and its filter evaluated, and a run of so few pays for opening its windows.
+    assert 5 < one["instructions_per_record"] < 5_000
+    assert one["ll_misses_per_record"] <= one["d1_misses_per_record"] <= one["instructions_per_record"]
+    assert "<td>late merge</td>" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path):
+    program = tmp_path / "program"
+    program.write_text(f"""#!/bin/sh
+case "$*" in *cm*) echo broken >&2; exit 3;; esac
+exec {harness.program()} "$@"
+""")
+    program.chmod(0o755)
+    done = measure(tmp_path / "out", "--quick", "--parts", "scale", "--workloads", "cm,ysb", "--layouts", "1x2",
+                   MILLSTREAM_BIN=str(program))
+    assert done.returncode == 1
+    assert "cm --workers 2: exit code 3\nbroken" in done.stderr and "2 runs failed" in done.stderr
+    assert [one["workload"] for one in lines(tmp_path / "out", "scale")] == ["ysb", "ysb"]
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--parts", "scale,dance"], "there is no dance"),
+    (["--layouts", "2"], "expected PROCESSESxWORKERS"),
+    (["--layouts", "0x1"], "expected PROCESSESxWORKERS"),
+])
+def test_arguments_that_make_no_sense_are_refused(tmp_path, words, says):
+    done = measure(tmp_path / "out", *words)
+    assert done.returncode == 2 and says in done.stderr
+    assert not (tmp_path / "out").exists()
