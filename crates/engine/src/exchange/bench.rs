@@ -143,7 +143,8 @@ pub fn run(
     let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {
-        let slices = Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, 64 << 20);
+        let slices =
+            Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, (64 << 20, None));
         let receiver = receive.then(|| (Receiver::new(format.clone()), slices));
         Loop { slot: vec![0; SLOT_WORDS], bytes: 0, grouping: &grouping, receiver }
     };

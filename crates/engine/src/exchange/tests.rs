@@ -179,7 +179,7 @@ impl Case {
     }
 
     fn slices(&self) -> Slices {
-        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, 1 << 20)
+        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, (1 << 20, None))
     }
 
     /// Everything in a table, as text, sorted.
