@@ -49,6 +49,8 @@ pub struct Stats {
     pub bytes_sent: u64,
     /// Messages that took.
     pub messages_sent: u64,
+    /// Rows for leaders in other processes that were merged with those of other workers first.
+    pub rows_combined: u64,
     /// Segments that leaders merged row by row; from other processes, messages.
     pub merges: u64,
     /// Segments that leaders adopted, indexing them where they stand.
@@ -91,6 +93,7 @@ impl Stats {
         self.rows_sent = shipped.rows;
         self.bytes_sent = shipped.bytes;
         self.messages_sent = shipped.messages;
+        self.rows_combined = shipped.combined;
     }
 
     /// Adds another worker's counts.
@@ -113,6 +116,7 @@ impl Stats {
         self.rows_sent += other.rows_sent;
         self.bytes_sent += other.bytes_sent;
         self.messages_sent += other.messages_sent;
+        self.rows_combined += other.rows_combined;
         self.merges += other.merges;
         self.adoptions += other.adoptions;
         self.mode_switches += other.mode_switches;

@@ -90,6 +90,7 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
             sum.empty_epochs += stats.empty_epochs;
             sum.rows_sent += stats.rows_sent;
             sum.messages_sent += stats.messages_sent;
+            sum.rows_combined += stats.rows_combined;
             sum.windows_fired_early += stats.windows_fired_early;
             sum.late_records += stats.late_records;
             sum.credit_stalls += stats.credit_stalls;
@@ -138,6 +139,7 @@ fn processes_agree_with_a_sequential_run() {
         sum.empty_epochs += stats.empty_epochs;
         sum.rows_sent += stats.rows_sent;
         sum.messages_sent += stats.messages_sent;
+        sum.rows_combined += stats.rows_combined;
         sum.windows_fired_early += stats.windows_fired_early;
         sum.late_records += stats.late_records;
         sum.credit_stalls += stats.credit_stalls;
@@ -150,6 +152,7 @@ fn processes_agree_with_a_sequential_run() {
         ("empty epochs", sum.empty_epochs),
         ("rows sent", sum.rows_sent),
         ("messages sent", sum.messages_sent),
+        ("rows merged with those of other workers", sum.rows_combined),
         ("windows fired while reading", sum.windows_fired_early),
         ("late records", sum.late_records),
         ("credit stalls", sum.credit_stalls),

@@ -10,6 +10,7 @@
 //! merged once, in order; a lost peer is an error that names it, and nothing waits for it. What it does not:
 //! it starts no processes and opens no control connections, and a lost process is not replaced.
 
+mod combine;
 mod mesh;
 mod net;
 mod outbox;

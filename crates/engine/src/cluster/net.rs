@@ -88,7 +88,7 @@ impl Net {
         let Mesh { place, heap, deltas_out, posts_out, posts_in, workers: ends } = mesh;
         let workers = ends.len();
         let outbox =
-            |outlet| Mutex::new(Outbox::new(outlet, layout.clone(), place.process, workers));
+            |outlet| Mutex::new(Outbox::new(outlet, layout.clone(), (place, workers), &heap));
         let mut outboxes = Vec::new();
         for outlets in deltas_out {
             let empty = outlets.is_empty();
@@ -395,13 +395,14 @@ impl Net {
     pub(crate) fn counters(&self) -> Shipped {
         let mut all = Shipped::default();
         for outbox in self.outboxes.iter().flatten() {
-            let some = lock(outbox).counters;
+            let some = lock(outbox).counters();
             all.deltas += some.deltas;
             all.empty_deltas += some.empty_deltas;
             all.segments += some.segments;
             all.rows += some.rows;
             all.bytes += some.bytes;
             all.messages += some.messages;
+            all.combined += some.combined;
         }
         all
     }

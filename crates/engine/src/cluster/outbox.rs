@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use millstream_flow::Result;
-use millstream_state::{RowLayout, Segment};
+use millstream_state::{Heap, RowLayout, Segment};
 
+use super::combine::Combiner;
+use super::mesh::Place;
 use super::port::Outlet;
 use super::wire::{self, CREDITED, Head, IDLE, Kind};
 use crate::budget::Held;
@@ -31,11 +33,18 @@ pub(crate) struct Outbox {
     idle: bool,
     epoch: u64,
     pending: Vec<(i64, Segment)>,
+    pending_bytes: usize,
+    pending_bytes_max: usize,
     pending_held: Vec<Held>,
+    /// Where several workers may hold rows of the same key.
+    combiner: Option<Combiner>,
     sending: Option<Sending>,
     in_flight: VecDeque<Sent>,
-    pub(crate) counters: Shipped,
+    counters: Shipped,
 }
+
+/// Rows that wait to be merged with those of other workers take so many bytes at the most.
+const COMBINED_BYTES_MAX: usize = 2 << 20;
 
 /// What has been shipped.
 #[derive(Debug, Default, Clone, Copy)]
@@ -46,6 +55,8 @@ pub(crate) struct Shipped {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     pub(crate) messages: u64,
+    /// Rows that were merged with those of other workers first.
+    pub(crate) combined: u64,
 }
 
 /// A delta that is being written into slots.
@@ -70,18 +81,23 @@ impl Outbox {
     pub(crate) fn new(
         outlet: Box<dyn Outlet>,
         layout: Arc<RowLayout>,
-        process: usize,
-        workers: usize,
+        (place, workers): (Place, usize),
+        heap: &Arc<Heap>,
     ) -> Outbox {
+        let leaders = place.processes * workers;
+        let combiner = (workers > 1).then(|| Combiner::new(layout.clone(), heap.clone()));
         Outbox {
             outlet,
             layout,
-            process: process as u32,
+            process: place.process as u32,
             announced: vec![BEGINNING; workers],
             told: (BEGINNING, false),
             idle: false,
             epoch: 0,
             pending: Vec::new(),
+            pending_bytes: 0,
+            pending_bytes_max: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
+            combiner,
             pending_held: Vec::new(),
             sending: None,
             in_flight: VecDeque::new(),
@@ -98,6 +114,7 @@ impl Outbox {
         watermark: i64,
         idle: bool,
     ) {
+        self.pending_bytes += segments.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         self.pending.extend(segments);
         self.pending_held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
@@ -111,7 +128,9 @@ impl Outbox {
 
     /// Whether so much is on its way that workers have to wait.
     pub(crate) fn is_stalled(&self) -> bool {
-        !self.pending.is_empty() && self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
+        !self.pending.is_empty()
+            && !self.waits_for_others()
+            && self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
     }
 
     /// Whether nothing is left to be sent.
@@ -132,7 +151,14 @@ impl Outbox {
         if self.pending.is_empty() {
             return self.watermark() > self.told.0 || self.idle != self.told.1;
         }
-        self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
+        !self.waits_for_others() && self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
+    }
+
+    /// Whether it may be worth waiting for what the other workers have for the same windows.
+    fn waits_for_others(&self) -> bool {
+        self.combiner.as_ref().is_some_and(Combiner::pays)
+            && self.watermark() <= self.told.0
+            && self.pending_bytes < self.pending_bytes_max
     }
 
     /// Sends what there is, as far as there is credit for slots. Returns whether anything was sent.
@@ -143,10 +169,15 @@ impl Outbox {
                 if !self.next_is_due() {
                     return Ok(sent_some);
                 }
+                let pending = std::mem::take(&mut self.pending);
+                self.pending_bytes = 0;
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told.0),
                     idle: self.idle,
-                    segments: std::mem::take(&mut self.pending),
+                    segments: match &mut self.combiner {
+                        Some(combiner) => combiner.combine(pending),
+                        None => pending,
+                    },
                     held: std::mem::take(&mut self.pending_held),
                     done: 0,
                     arena_words: 0,
@@ -235,6 +266,11 @@ impl Outbox {
     /// none: the peer has broken the protocol.
     pub(crate) fn credit(&mut self) -> Option<Vec<(i64, Segment)>> {
         self.in_flight.pop_front().map(|sent| sent.segments)
+    }
+
+    pub(crate) fn counters(&self) -> Shipped {
+        let combined = self.combiner.as_ref().map_or(0, |combiner| combiner.saved_rows);
+        Shipped { combined, ..self.counters }
     }
 
     pub(crate) fn outlet(&mut self) -> &mut dyn Outlet {

@@ -1,0 +1,131 @@
+//! Merging within a process what its workers hold for the same leader elsewhere, before it is shipped: one
+//! delta per process and leader crosses the network.
+//!
+//! That saves bytes where the workers have met the same keys, and costs a look-up for each row. So it is done as
+//! long as it is seen to save a quarter of the rows, and tried again now and then otherwise.
+
+use std::sync::Arc;
+
+use millstream_state::{ChunkPool, Heap, RowLayout, Scratch, Segment, Table};
+
+/// Merging pays if no more than this part of the rows is left.
+const LEFT_MAX: f64 = 0.75;
+/// Deltas that are not tried after one that did not pay.
+const UNTRIED: u32 = 15;
+/// Idle chunks kept for the next delta.
+const POOL_BYTES: usize = 4 << 20;
+
+pub(crate) struct Combiner {
+    table: Table,
+    pool: ChunkPool,
+    scratch: Scratch,
+    /// Deltas that are left alone before the next try.
+    untried: u32,
+    /// Rows of which copies were merged away.
+    pub(crate) saved_rows: u64,
+}
+
+impl Combiner {
+    pub(crate) fn new(layout: Arc<RowLayout>, heap: Arc<Heap>) -> Combiner {
+        Combiner {
+            pool: ChunkPool::new(layout.row_words(), POOL_BYTES, Some(heap)),
+            table: Table::new(layout),
+            scratch: Scratch::default(),
+            untried: 0,
+            saved_rows: 0,
+        }
+    }
+
+    /// Whether it is worth waiting for what other workers have.
+    pub(crate) fn pays(&self) -> bool {
+        self.untried == 0
+    }
+
+    /// The segments of a delta, those of one slice merged if that pays.
+    pub(crate) fn combine(&mut self, mut segments: Vec<(i64, Segment)>) -> Vec<(i64, Segment)> {
+        segments.sort_by_key(|(start, _)| *start);
+        let several = segments.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        if !several {
+            return segments;
+        }
+        if self.untried > 0 {
+            self.untried -= 1;
+            return segments;
+        }
+        let (mut before, mut after) = (0, 0);
+        let mut combined: Vec<(i64, Segment)> = Vec::with_capacity(segments.len());
+        let mut rest = segments.into_iter().peekable();
+        while let Some((start, first)) = rest.next() {
+            if rest.peek().is_none_or(|(next, _)| *next != start) {
+                combined.push((start, first));
+                continue;
+            }
+            before += first.rows();
+            self.table.take_in(first, &mut self.pool, &mut self.scratch);
+            while let Some((_, segment)) = rest.next_if(|(next, _)| *next == start) {
+                before += segment.rows();
+                self.table.take_in(segment, &mut self.pool, &mut self.scratch);
+            }
+            let all = self.table.seal();
+            after += all.rows();
+            combined.push((start, all));
+            self.table.clear(&mut self.pool);
+        }
+        self.saved_rows += (before - after) as u64;
+        if after as f64 > LEFT_MAX * before as f64 {
+            self.untried = UNTRIED;
+        }
+        combined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_state::{Idle, Keys, NoVarKeys, ValueKind, hash_words};
+
+    use super::*;
+
+    fn segment(layout: &Arc<RowLayout>, keys: std::ops::Range<u64>) -> Segment {
+        let (mut pool, mut scratch) =
+            (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+        let mut table = Table::new(layout.clone());
+        for words in keys.collect::<Vec<_>>().chunks(256) {
+            let hashes: Vec<u64> = words.iter().map(|w| hash_words(&[*w])).collect();
+            let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
+            table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
+        }
+        table.seal()
+    }
+
+    fn rows(segments: &[(i64, Segment)]) -> Vec<(i64, usize)> {
+        segments.iter().map(|(start, segment)| (*start, segment.rows())).collect()
+    }
+
+    #[test]
+    fn copies_of_a_key_become_one_as_long_as_that_pays() {
+        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+        let mut combiner = Combiner::new(layout.clone(), Heap::map(4 << 20, Idle::GivenBack));
+        let all = |second: std::ops::Range<u64>| {
+            vec![
+                (20, segment(&layout, 0..10)),
+                (10, segment(&layout, 0..1000)),
+                (10, segment(&layout, second)),
+            ]
+        };
+        assert_eq!(rows(&combiner.combine(all(500..1500))), [(10, 1500), (20, 10)]);
+        assert_eq!(combiner.saved_rows, 500);
+        assert!(combiner.pays());
+        // What is merged counts what was counted.
+        let merged = combiner.combine(all(0..1000));
+        let counts = merged[0].1.runs(&layout, 4096).flat_map(|run| run.chunks(2)).map(|r| r[1]);
+        assert_eq!(counts.sum::<u64>(), 2000);
+        // Keys that nobody else has.
+        assert_eq!(rows(&combiner.combine(all(1000..2000))), [(10, 2000), (20, 10)]);
+        assert!(!combiner.pays());
+        for _ in 0..UNTRIED {
+            let left = rows(&combiner.combine(all(0..1000)));
+            assert_eq!(left, [(10, 1000), (10, 1000), (20, 10)]);
+        }
+        assert_eq!(rows(&combiner.combine(all(0..1000))), [(10, 1000), (20, 10)]);
+    }
+}
