@@ -1,0 +1,164 @@
+//! Where a process's threads leave what has arrived from the others, and the reason to stop.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::failure::Failure;
+use super::member::SetHook;
+
+pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
+
+/// Messages by process, and the first failure that tells something.
+pub(super) struct Board<M> {
+    state: Mutex<State<M>>,
+    changed: Condvar,
+}
+
+struct State<M> {
+    inboxes: Vec<VecDeque<M>>,
+    failure: Option<Failure>,
+    /// What is done at the first failure: the job that runs here is stopped.
+    hook: Option<Hook>,
+    /// The job is over: what comes now means nothing.
+    over: bool,
+}
+
+impl<M> Board<M> {
+    /// A board for messages of this many processes.
+    pub(super) fn new(processes: usize) -> Board<M> {
+        let inboxes = (0..processes).map(|_| VecDeque::new()).collect();
+        let state = State { inboxes, failure: None, hook: None, over: false };
+        Board { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message of `process` has arrived.
+    pub(super) fn put(&self, process: usize, message: M) {
+        self.lock().inboxes[process].push_back(message);
+        self.changed.notify_all();
+    }
+
+    /// Notes a failure, unless a better reason is known. Returns whether it is the first. The first calls
+    /// the hook.
+    pub(super) fn fail(&self, failure: Failure) -> bool {
+        let mut state = self.lock();
+        if state.over {
+            return false;
+        }
+        let first = state.failure.is_none();
+        if state.failure.as_ref().is_none_or(|known| failure.tells_more_than(known)) {
+            state.failure = Some(failure);
+        }
+        if let (true, Some(hook), Some(failure)) = (first, &state.hook, &state.failure) {
+            hook(failure);
+        }
+        self.changed.notify_all();
+        first
+    }
+
+    /// From now on the first failure calls `hook`; at once if there has been one. It is called with the
+    /// board locked: it must not wait, nor look at the board.
+    pub(super) fn set_hook(&self, hook: Hook) {
+        let mut state = self.lock();
+        if let Some(failure) = &state.failure {
+            hook(failure);
+        }
+        state.hook = Some(hook);
+    }
+
+    /// No hook is called any more.
+    pub(super) fn clear_hook(&self) {
+        self.lock().hook = None;
+    }
+
+    /// Nothing that happens from now on is a failure.
+    pub(super) fn close(&self) {
+        self.lock().over = true;
+    }
+
+    /// Why the job ends early, as far as it is known now.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.lock().failure.clone()
+    }
+
+    /// Waits for the next message of `process`, or a failure of anybody; `None` when `patience` is over.
+    pub(super) fn next(
+        &self,
+        process: usize,
+        patience: Option<Duration>,
+    ) -> Result<Option<M>, Failure> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let mut state = self.lock();
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if let Some(message) = state.inboxes[process].pop_front() {
+                return Ok(Some(message));
+            }
+            // An hour: a lost wake-up would be late and not forever.
+            let left = deadline.map_or(Duration::from_secs(3600), |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<M: Send> SetHook for Board<M> {
+    fn set(&self, hook: Hook) {
+        self.set_hook(hook);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::failure::{Cause, Fault};
+    use super::*;
+
+    #[test]
+    fn the_reason_that_tells_most_stays() {
+        let board: Board<()> = Board::new(3);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        board.set_hook(Box::new(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }));
+        let lost = Failure::new(1, Cause::Fault(Fault::consequence("process 2 is gone")));
+        assert!(board.fail(lost));
+        assert!(!board.fail(Failure::new(1, Cause::Closed)));
+        let killed = Failure::new(2, Cause::Ended("was killed by signal 9".into()));
+        assert!(!board.fail(killed.clone()));
+        assert!(!board.fail(Failure::new(1, Cause::Ended("ended with exit code 1".into()))));
+        assert_eq!(board.failure(), Some(killed.clone()));
+        assert_eq!(board.next(1, None).unwrap_err(), killed);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_hook_that_comes_late_is_called_at_once_and_after_the_end_nothing_is_a_failure() {
+        let board: Board<u8> = Board::new(2);
+        board.put(1, 7);
+        assert_eq!(board.next(1, None), Ok(Some(7)));
+        assert_eq!(board.next(1, Some(Duration::ZERO)), Ok(None));
+        board.fail(Failure::new(1, Cause::Closed));
+        let (sent, received) = std::sync::mpsc::channel();
+        board.set_hook(Box::new(move |failure| drop(sent.send(failure.clone()))));
+        assert_eq!(received.try_recv().unwrap(), Failure::new(1, Cause::Closed));
+        let board: Board<u8> = Board::new(2);
+        board.close();
+        assert!(!board.fail(Failure::new(1, Cause::Closed)));
+        assert_eq!(board.failure(), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Why a job on several processes ends early, and which of several reasons is the one to tell.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a process says of its own failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// For people.
+    pub message: String,
+    /// What kind it is.
+    pub kind: FaultKind,
+}
+
+/// Kinds of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FaultKind {
+    /// The data, the machine or the run.
+    Run,
+    /// Wrong SQL, option or setting.
+    Usage,
+    /// It stopped because another process had: that one's reason is the one to tell.
+    Consequence,
+}
+
+impl Fault {
+    /// A fault of the run.
+    pub fn run(message: impl fmt::Display) -> Fault {
+        Fault { message: message.to_string(), kind: FaultKind::Run }
+    }
+
+    /// A mistake of the user.
+    pub fn usage(message: impl fmt::Display) -> Fault {
+        Fault { message: message.to_string(), kind: FaultKind::Usage }
+    }
+
+    /// What followed from another process's failure.
+    pub fn consequence(message: impl fmt::Display) -> Fault {
+        Fault { message: message.to_string(), kind: FaultKind::Consequence }
+    }
+}
+
+/// Why a process is no longer part of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// It could not be started, or did not join.
+    Start(String),
+    /// It has ended: `was killed by signal 9 (SIGKILL)`.
+    Ended(String),
+    /// It says so itself.
+    Fault(Fault),
+    /// Nothing has come from it for so many milliseconds.
+    Silent(u64),
+    /// What it sent makes no sense.
+    Rubbish(String),
+    /// Its plan is not the one of process 0: `other SQL: …`.
+    Differs(String),
+    /// Its connection was closed; why is not known.
+    Closed,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// A process, and what happened to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub struct Failure {
+    /// Its number.
+    pub process: usize,
+    /// What happened.
+    pub cause: Cause,
+}
+
+impl Failure {
+    /// `cause` at `process`.
+    pub fn new(process: usize, cause: Cause) -> Failure {
+        Failure { process, cause }
+    }
+
+    /// Whether this tells more than `other`: a closed connection and what follows from another's failure
+    /// give way to the reason itself.
+    pub(super) fn tells_more_than(&self, other: &Failure) -> bool {
+        self.rank() > other.rank()
+    }
+
+    /// Whether nothing can tell more.
+    pub(super) fn is_reason(&self) -> bool {
+        self.rank() == 2
+    }
+
+    fn rank(&self) -> u8 {
+        match &self.cause {
+            Cause::Closed => 0,
+            Cause::Fault(Fault { kind: FaultKind::Consequence, .. }) => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = self.process;
+        match &self.cause {
+            Cause::Start(why) => write!(f, "process {process} {why}"),
+            Cause::Ended(how) => write!(f, "process {process} {how}"),
+            Cause::Fault(fault) => write!(f, "process {process}: {}", fault.message),
+            Cause::Silent(ms) => {
+                write!(f, "process {process} has not answered for {} s", *ms as f64 / 1000.0)
+            }
+            Cause::Rubbish(what) => write!(f, "process {process} has sent {what}"),
+            Cause::Differs(what) => {
+                write!(f, "process {process} does not run what process 0 runs: {what}")
+            }
+            Cause::Closed => write!(f, "process {process} has closed its connection"),
+            Cause::Interrupted => write!(f, "interrupted"),
+        }
+    }
+}

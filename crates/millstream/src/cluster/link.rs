@@ -1,0 +1,105 @@
+//! A control connection after its preamble: messages, heartbeats, and noticing that the other side is gone.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::failure::Cause;
+use super::frame::{self, Frames};
+
+/// How often each side says that it is still there.
+pub const HEARTBEAT: Duration = Duration::from_millis(500);
+/// After so long without a byte the other side counts as dead.
+pub const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// How often a reader looks at the clock.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The sending half, for any thread.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: Mutex<TcpStream>,
+    /// For shutting down while a sender waits.
+    handle: TcpStream,
+}
+
+impl Link {
+    /// Splits a connection into the half that sends and the stream to read from.
+    pub(super) fn new(stream: TcpStream) -> io::Result<(Link, TcpStream)> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(SILENCE_MAX))?;
+        let (reading, handle) = (stream.try_clone()?, stream.try_clone()?);
+        Ok((Link { stream: Mutex::new(stream), handle }, reading))
+    }
+
+    /// Sends a message. That the other side has gone is not an error here: who reads from it knows why.
+    pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
+        let bytes = frame::encode(message)?;
+        write(&mut self.stream.lock().unwrap_or_else(PoisonError::into_inner), &bytes);
+        Ok(())
+    }
+
+    /// Sends a heartbeat, unless something is being sent at the moment, which says as much.
+    fn send_heartbeat(&self, message: &impl Serialize) {
+        if let (Ok(bytes), Ok(mut stream)) = (frame::encode(message), self.stream.try_lock()) {
+            write(&mut stream, &bytes);
+        }
+    }
+
+    /// Ends the connection: the reader on this side ends, too.
+    pub(super) fn close(&self) {
+        let _ = self.handle.shutdown(Shutdown::Both);
+    }
+}
+
+fn write(stream: &mut TcpStream, bytes: &[u8]) {
+    if stream.write_all(bytes).is_err() {
+        // Perhaps half a message: nothing that follows could be read.
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// Reads messages until the other side is gone, and says why. Every one goes to `take`. Meanwhile `heartbeat` is
+/// sent over `link`, so that the other side knows of this one.
+pub(super) fn read_all<M: DeserializeOwned>(
+    mut stream: TcpStream,
+    link: &Link,
+    heartbeat: &impl Serialize,
+    mut take: impl FnMut(M),
+) -> Cause {
+    if stream.set_read_timeout(Some(LOOK)).is_err() {
+        return Cause::Closed;
+    }
+    let (mut frames, mut heard, mut beat) = (Frames::default(), Instant::now(), None);
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        if beat.is_none_or(|beat: Instant| beat.elapsed() >= HEARTBEAT) {
+            beat = Some(Instant::now());
+            link.send_heartbeat(heartbeat);
+        }
+        match stream.read(&mut bytes) {
+            Ok(0) => return Cause::Closed,
+            Ok(read) => {
+                heard = Instant::now();
+                frames.push(&bytes[..read]);
+                loop {
+                    match frames.take() {
+                        Ok(Some(message)) => take(message),
+                        Ok(None) => break,
+                        Err(error) => return Cause::Rubbish(error.to_string()),
+                    }
+                }
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if heard.elapsed() >= SILENCE_MAX {
+                    return Cause::Silent(SILENCE_MAX.as_millis() as u64);
+                }
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Cause::Closed,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a process does in a job, as the control plane sees it: process 0 and the others alike.
+
+use std::sync::Arc;
+
+use millstream_fabric::setup::Hello;
+use serde_json::Value;
+
+use super::failure::{Failure, Fault};
+use super::parts::Parts;
+
+/// One process's part in a job. The calls come in the order of the messages: for each statement `execute`,
+/// and if that was a query `prepare`, `connect`, `run`.
+pub trait Member {
+    /// Executes a statement of the job's script. For a query: plans it, and says what has to be the same in all
+    /// processes.
+    fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault>;
+
+    /// Makes the channels of the query that was planned last; what each process has to be told, by process.
+    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault>;
+
+    /// Connects them with what each process has told, and opens the sources. Returns what else has to be
+    /// the same in all processes.
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault>;
+
+    /// Runs the query to its end; returns what process 0 has to know of it. `stops` says how it is stopped
+    /// from outside.
+    fn run(&mut self, stops: &Stops) -> Result<Value, Fault>;
+}
+
+/// How a running query learns that it has to stop, because another process has failed.
+#[derive(Clone)]
+pub struct Stops(pub(super) Arc<dyn SetHook>);
+
+pub(super) trait SetHook: Send + Sync {
+    fn set(&self, hook: Box<dyn Fn(&Failure) + Send>);
+}
+
+impl Stops {
+    /// From now on `stop` is called at the first failure, at once if there was one. It must not wait.
+    pub fn set(&self, stop: impl Fn(&Failure) + Send + 'static) {
+        self.0.set(Box::new(stop));
+    }
+}
+
+impl std::fmt::Debug for Stops {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stops")
+    }
+}

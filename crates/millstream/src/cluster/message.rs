@@ -1,0 +1,281 @@
+//! The messages of the control plane. Process 0 asks, the others reply; both send heartbeats.
+//!
+//! A job's life: *Setup* → *Ready*; then for each statement *Execute* → *Planned*; if it is a query
+//! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*; at last *End*. *Failed* may come in
+//! place of any reply, *Stop* at any time.
+
+use std::fmt::Debug;
+
+use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use super::failure::{Failure, Fault};
+use super::frame::{self, Frames};
+use super::parts::Parts;
+
+/// From process 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// It is still there.
+    Heartbeat,
+    /// What the job is.
+    Setup(Setup),
+    /// Execute a statement of the script, the job's clock being at `start_us` (microseconds since the epoch).
+    Execute {
+        /// Its place in the script, from 0.
+        statement: usize,
+        /// What `NOW()` means, and where the query's clock starts.
+        start_us: i64,
+    },
+    /// Make the channels of the query that was planned last.
+    Prepare,
+    /// Connect them: what every process has told this one, by process.
+    Connect(Vec<Vec<PackedHello>>),
+    /// All are connected.
+    Start,
+    /// The job is over, because of this.
+    Stop(Failure),
+    /// The job is done.
+    End,
+}
+
+/// To process 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is still there.
+    Heartbeat,
+    /// Set up.
+    Ready,
+    /// The statement was executed; with what has to be the same everywhere if it is a query.
+    Planned(Option<Parts>),
+    /// What each other process has to be told, by process.
+    Hellos(Vec<Vec<PackedHello>>),
+    /// Connected to all, sources opened.
+    Connected(Parts),
+    /// The query has ended.
+    Done(Value),
+    /// It cannot go on.
+    Failed(Fault),
+}
+
+/// What a process has to know of the job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Processes of the job.
+    pub processes: usize,
+    /// `shm`, `tcp` or `verbs`.
+    pub fabric: String,
+    /// What to do, in the words of the program.
+    pub task: Value,
+}
+
+/// An encoded [`Hello`], for JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedHello(Vec<u8>);
+
+impl PackedHello {
+    /// Packs what a peer has to be told. Fails where a hello has more than its encoding holds.
+    pub fn pack(hello: &Hello, token: &Token) -> Result<PackedHello, Fault> {
+        hello.encode(token).map(|bytes| PackedHello(bytes.to_vec())).map_err(Fault::run)
+    }
+
+    /// What the peer has told.
+    pub fn unpack(&self, token: &Token) -> Result<Hello, Fault> {
+        let malformed = |why: String| Fault::run(format!("a peer's set-up message: {why}"));
+        let bytes = self.0.as_slice().try_into();
+        let bytes: &[u8; HELLO_BYTES] =
+            bytes.map_err(|_| malformed(format!("it has {} bytes", self.0.len())))?;
+        Hello::decode(bytes, token).map_err(|e| malformed(e.to_string()))
+    }
+}
+
+impl Serialize for PackedHello {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for PackedHello {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PackedHello, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = unhex(&text)
+            .ok_or_else(|| serde::de::Error::custom("expected pairs of hexadecimal digits"))?;
+        Ok(PackedHello(bytes))
+    }
+}
+
+/// Two digits per byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| DIGITS[usize::from(nibble)] as char;
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// The bytes that [`hex`] wrote; `None` for another text.
+pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
+}
+
+/// Fuzz target: any bytes, in any pieces, are messages or refused, and what was read can be written and read
+/// again.
+///
+/// # Panics
+/// If it cannot.
+pub fn fuzz(data: &[u8]) {
+    fuzz_one::<Request>(data);
+    fuzz_one::<Reply>(data);
+}
+
+fn fuzz_one<M: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
+    // Once as a stream, once as the payload of a frame whose length is right.
+    let framed = [&(data.len() as u32).to_le_bytes()[..], data].concat();
+    for data in [data, &framed] {
+        let found = read_in_pieces::<M>(data, data.len().max(1));
+        assert_eq!(found, read_in_pieces::<M>(data, 3), "pieces make no difference");
+        for message in found {
+            let bytes = frame::encode(&message).expect("what was read can be written");
+            assert_eq!(read_in_pieces::<M>(&bytes, 7).len(), 1, "{message:?}");
+        }
+    }
+}
+
+/// The messages before the first error.
+fn read_in_pieces<M: DeserializeOwned>(data: &[u8], bytes: usize) -> Vec<M> {
+    let (mut frames, mut found) = (Frames::default(), Vec::new());
+    for piece in data.chunks(bytes) {
+        frames.push(piece);
+        loop {
+            match frames.take() {
+                Ok(Some(message)) => found.push(message),
+                Ok(None) => break,
+                Err(_) => return found,
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_fabric::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
+    use serde_json::json;
+
+    use super::super::failure::Cause;
+    use super::*;
+
+    fn hello() -> Hello {
+        let endpoint = Endpoint { provider: Provider::Tcp, detail: [5; ENDPOINT_DETAIL_BYTES] };
+        Hello { endpoint, regions: Vec::new(), parameters: vec![1, 2] }
+    }
+
+    fn requests() -> Vec<Request> {
+        let hello = PackedHello::pack(&hello(), &Token::new([1; 32])).unwrap();
+        vec![
+            Request::Heartbeat,
+            Request::Setup(Setup {
+                processes: 2,
+                fabric: "shm".into(),
+                task: json!({"sql": "SELECT 'ü'"}),
+            }),
+            Request::Execute { statement: 3, start_us: i64::MIN },
+            Request::Prepare,
+            Request::Connect(vec![vec![hello], vec![]]),
+            Request::Start,
+            Request::Stop(Failure::new(1, Cause::Ended("was killed".into()))),
+            Request::Stop(Failure::new(2, Cause::Silent(2000))),
+            Request::End,
+        ]
+    }
+
+    fn replies() -> Vec<Reply> {
+        vec![
+            Reply::Heartbeat,
+            Reply::Ready,
+            Reply::Planned(None),
+            Reply::Planned(Some(Parts::new().with("plan", "scan"))),
+            Reply::Hellos(vec![vec![]]),
+            Reply::Connected(Parts::new()),
+            Reply::Done(json!({"rows": 17})),
+            Reply::Failed(Fault::usage("no")),
+            Reply::Failed(Fault::consequence("process 2 is gone")),
+        ]
+    }
+
+    /// Valid messages, mutated and cut, and noise.
+    #[test]
+    fn rubbish_is_refused_and_does_no_harm() {
+        let mut seeds: Vec<Vec<u8>> = Vec::new();
+        seeds.extend(requests().iter().map(|m| frame::encode(m).unwrap()));
+        seeds.extend(replies().iter().map(|m| frame::encode(m).unwrap()));
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = |below: usize| {
+            random ^= random >> 12;
+            random ^= random << 25;
+            random ^= random >> 27;
+            (random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below
+        };
+        for round in 0..4000 {
+            let mut data = seeds[round % seeds.len()].clone();
+            for _ in 0..next(4) {
+                let at = next(data.len());
+                match next(4) {
+                    0 => data[at] = next(256) as u8,
+                    1 => data.truncate(at + 1),
+                    2 => data.insert(at, b"{[\"}],:0-9e"[next(11)]),
+                    _ => data.extend_from_within(at..),
+                }
+            }
+            fuzz(&data);
+            fuzz(&(0..next(40)).map(|_| next(256) as u8).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn messages_arrive_as_they_were_sent_in_pieces_of_any_length() {
+        let stream: Vec<u8> = requests().iter().flat_map(|m| frame::encode(m).unwrap()).collect();
+        for bytes in [1, 2, 5, 64, stream.len()] {
+            assert_eq!(read_in_pieces::<Request>(&stream, bytes), requests());
+        }
+        let stream: Vec<u8> = replies().iter().flat_map(|m| frame::encode(m).unwrap()).collect();
+        assert_eq!(read_in_pieces::<Reply>(&stream, 9), replies());
+    }
+
+    #[test]
+    fn a_length_beyond_all_messages_is_refused_before_memory_is_taken() {
+        let mut frames = Frames::default();
+        frames.push(&u32::MAX.to_le_bytes());
+        let error = frames.take::<Request>().unwrap_err();
+        assert!(error.to_string().contains("4294967295 bytes"), "{error}");
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused() {
+        let payload = format!("{{\"Done\":{}", "[".repeat(100_000));
+        let mut frames = Frames::default();
+        frames.push(&(payload.len() as u32).to_le_bytes());
+        frames.push(payload.as_bytes());
+        assert!(frames.take::<Reply>().is_err());
+    }
+
+    #[test]
+    fn what_peers_are_told_is_unpacked_with_the_right_token_only() {
+        let (token, other) = (Token::new([1; 32]), Token::new([2; 32]));
+        let packed = PackedHello::pack(&hello(), &token).unwrap();
+        let text = serde_json::to_string(&packed).unwrap();
+        let again: PackedHello = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.unpack(&token).unwrap(), hello());
+        assert!(again.unpack(&other).unwrap_err().message.contains("token"));
+        for text in ["\"0\"", "\"zz\"", "\"ü\"", "7"] {
+            assert!(serde_json::from_str::<PackedHello>(text).is_err(), "{text}");
+        }
+        let short: PackedHello = serde_json::from_str("\"00ff\"").unwrap();
+        assert!(short.unpack(&token).unwrap_err().message.contains("2 bytes"));
+    }
+}

@@ -1,0 +1,184 @@
+//! The other processes' side: join, do what process 0 asks, stop when it or anybody else is gone.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millstream_fabric::setup::Token;
+
+use super::asker::{JOIN_MAX, pack, unpack};
+use super::board::Board;
+use super::children::Invitation;
+use super::failure::{Cause, Failure, Fault, FaultKind};
+use super::link::{Link, SILENCE_MAX, read_all};
+use super::member::{Member, Stops};
+use super::message::{Reply, Request, Setup};
+use super::preamble::{self, Refusal};
+
+/// Pause before calling again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a process that has failed waits to be told to end.
+const TOLD_MAX: Duration = Duration::from_secs(1);
+
+/// A process that has joined a job.
+pub struct Node {
+    shared: Arc<Shared>,
+    process: usize,
+    token: Token,
+}
+
+struct Shared {
+    board: Arc<Board<Request>>,
+    link: Link,
+    over: AtomicBool,
+}
+
+/// Stops a process from outside of its job.
+#[derive(Clone)]
+pub struct Abandon(Arc<Shared>);
+
+impl Abandon {
+    /// Process 0 is gone.
+    pub fn stop(&self) {
+        self.0.board.fail(Failure::new(0, Cause::Ended("has ended".into())));
+    }
+}
+
+impl Node {
+    /// Joins the job that the process was invited to.
+    pub fn join(invitation: &Invitation) -> Result<Node, Failure> {
+        let Invitation { address, process, token } = *invitation;
+        let failed =
+            |why: String| Failure::new(process, Cause::Start(format!("cannot join: {why}")));
+        let started = Instant::now();
+        let stream = loop {
+            let joined = TcpStream::connect_timeout(&address, SILENCE_MAX).map_err(Refusal::Stream);
+            let joined = joined.and_then(|mut stream| {
+                preamble::join(&mut stream, &token, process as u32, SILENCE_MAX).map(|()| stream)
+            });
+            match joined {
+                Ok(stream) => break stream,
+                // Turned away unheard: strangers take all of process 0's attention.
+                Err(Refusal::Stream(_)) if started.elapsed() < JOIN_MAX => thread::sleep(PAUSE),
+                Err(Refusal::Stream(error)) => return Err(failed(format!("{address}: {error}"))),
+                Err(other) => {
+                    return Err(failed(format!("what answers is not process 0: {other}")));
+                }
+            }
+        };
+        let (link, reading) = Link::new(stream).map_err(|e| failed(e.to_string()))?;
+        let board = Arc::new(Board::new(1));
+        let shared = Arc::new(Shared { board, link, over: AtomicBool::new(false) });
+        let reader = shared.clone();
+        let reading =
+            thread::Builder::new().name("control-0".into()).spawn(move || reader.read(reading));
+        reading.map_err(|e| failed(e.to_string()))?;
+        Ok(Node { shared, process, token })
+    }
+
+    /// A handle for who learns otherwise that process 0 is gone.
+    pub fn abandon(&self) -> Abandon {
+        Abandon(self.shared.clone())
+    }
+
+    /// The job's token.
+    pub fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Takes part in the job until its end. `make` makes this process's part of it, given its number. An error is
+    /// why the job ended early; process 0 knows of it, unless it is gone itself.
+    pub fn serve<M: Member>(
+        self,
+        make: impl FnOnce(usize, &Setup) -> Result<M, Fault>,
+    ) -> Result<(), Failure> {
+        let mut setup = match self.request()? {
+            Request::Setup(setup) => setup,
+            other => return Err(self.unexpected(&other)),
+        };
+        setup.processes = setup.processes.max(self.process + 1);
+        let mut member = self.own(make(self.process, &setup))?;
+        self.reply(&Reply::Ready)?;
+        loop {
+            let reply = match self.request()? {
+                Request::Execute { statement, start_us } => {
+                    Reply::Planned(self.own(member.execute(statement, start_us))?)
+                }
+                Request::Prepare => {
+                    let hellos = self.own(member.prepare())?;
+                    Reply::Hellos(self.own(pack(&hellos, &self.token))?)
+                }
+                Request::Connect(hellos) => {
+                    let hellos = self.own(unpack(&hellos, &self.token))?;
+                    Reply::Connected(self.own(member.connect(hellos))?)
+                }
+                Request::Start => {
+                    let end = member.run(&Stops(self.shared.board.clone()));
+                    self.shared.board.clear_hook();
+                    Reply::Done(self.own(end)?)
+                }
+                Request::End => return Ok(()),
+                other => return Err(self.unexpected(&other)),
+            };
+            self.reply(&reply)?;
+        }
+    }
+
+    fn request(&self) -> Result<Request, Failure> {
+        loop {
+            if let Some(request) = self.shared.board.next(0, None)? {
+                return Ok(request);
+            }
+        }
+    }
+
+    fn reply(&self, reply: &Reply) -> Result<(), Failure> {
+        self.own(self.shared.link.send(reply).map_err(Fault::run))
+    }
+
+    /// What this process's own part has come to. If it failed process 0 is told, which tells everybody.
+    fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
+        let fault = match result {
+            Ok(value) => return Ok(value),
+            Err(fault) => fault,
+        };
+        match self.shared.board.failure() {
+            // It stopped because it was told to.
+            Some(known) if fault.kind == FaultKind::Consequence => return Err(known),
+            _ => {}
+        }
+        let failure = Failure::new(self.process, Cause::Fault(fault.clone()));
+        let _ = self.shared.link.send(&Reply::Failed(fault));
+        // Process 0 should read that before the connection ends.
+        while let Ok(Some(_)) = self.shared.board.next(0, Some(TOLD_MAX)) {}
+        self.shared.board.fail(failure.clone());
+        Err(self.shared.board.failure().unwrap_or(failure))
+    }
+
+    fn unexpected(&self, request: &Request) -> Failure {
+        let text: String = format!("{request:?}").chars().take(60).collect();
+        Failure::new(0, Cause::Rubbish(format!("a message out of turn: {text}")))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        self.shared.link.close();
+    }
+}
+
+impl Shared {
+    fn read(&self, stream: TcpStream) {
+        let cause = read_all(stream, &self.link, &Reply::Heartbeat, |request| match request {
+            Request::Heartbeat => {}
+            Request::Stop(failure) => drop(self.board.fail(failure)),
+            request => self.board.put(0, request),
+        });
+        if !self.over.load(Ordering::SeqCst) {
+            self.board.fail(Failure::new(0, cause));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What has to be the same in all processes before a job may start, part by part.
+
+use serde::{Deserialize, Serialize};
+
+/// Named texts: version, plan, schema, settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parts(Vec<(String, String)>);
+
+/// Characters of a differing text that a message shows.
+const SHOWN_CHARS: usize = 120;
+
+impl Parts {
+    /// No parts.
+    pub fn new() -> Parts {
+        Parts::default()
+    }
+
+    /// With one more part.
+    pub fn with(mut self, name: &str, text: impl Into<String>) -> Parts {
+        self.0.push((name.to_string(), text.into()));
+        self
+    }
+
+    /// The first difference between what process 0 has and what another has, in words.
+    pub fn difference(&self, other: &Parts) -> Option<String> {
+        for (ours, theirs) in self.0.iter().zip(&other.0) {
+            if ours.0 != theirs.0 {
+                return Some(format!(
+                    "it compares its {} where process 0 compares its {}",
+                    shortened(&theirs.0),
+                    shortened(&ours.0)
+                ));
+            }
+            if ours.1 != theirs.1 {
+                let (expected, found) = first_different_lines(&ours.1, &theirs.1);
+                return Some(format!(
+                    "another {}\n  process 0: {}\n  it: {}",
+                    shortened(&ours.0),
+                    shortened(expected),
+                    shortened(found)
+                ));
+            }
+        }
+        (self.0.len() != other.0.len())
+            .then(|| format!("it compares {} parts, process 0 {}", other.0.len(), self.0.len()))
+    }
+}
+
+/// The first lines in which two texts differ, trimmed; `(nothing)` for a line that one of them lacks.
+fn first_different_lines<'a>(ours: &'a str, theirs: &'a str) -> (&'a str, &'a str) {
+    let (mut a, mut b) = (ours.lines(), theirs.lines());
+    loop {
+        match (a.next(), b.next()) {
+            (Some(a), Some(b)) if a == b => {}
+            (None, None) => return ("(the same lines)", "(other ends of lines)"),
+            (a, b) => {
+                return (a.map_or("(nothing)", str::trim), b.map_or("(nothing)", str::trim));
+            }
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(plan: &str) -> Parts {
+        Parts::new().with("version", "1").with("plan", plan)
+    }
+
+    #[test]
+    fn the_first_difference_is_named_with_both_texts() {
+        let ours = parts("scan a\n  filter x > 1\nend");
+        assert_eq!(ours.difference(&ours.clone()), None);
+        let found = ours.difference(&parts("scan a\n  filter x > 2\nend")).unwrap();
+        assert_eq!(found, "another plan\n  process 0: filter x > 1\n  it: filter x > 2");
+        let found = ours.difference(&parts("scan a")).unwrap();
+        assert_eq!(found, "another plan\n  process 0: filter x > 1\n  it: (nothing)");
+        assert!(ours.difference(&parts("scan a\n  filter x > 1\nend\n")).is_some());
+        let found = ours.difference(&Parts::new().with("version", "2")).unwrap();
+        assert!(found.starts_with("another version"), "{found}");
+        assert!(ours.difference(&Parts::new().with("version", "1")).is_some());
+        assert!(ours.difference(&Parts::new().with("schema", "1")).unwrap().contains("schema"));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        let found = parts("a").difference(&parts(&"ü".repeat(10_000))).unwrap();
+        assert!(found.len() < 500 && found.ends_with('…'), "{found}");
+    }
+}

@@ -1,0 +1,204 @@
+//! The first bytes on a control connection: who is there, and does it belong to this job?
+//!
+//! A process that joins sends 48 bytes: magic, version, the job's token, its number. The asking
+//! process answers with magic, version and token, and only if all of that is right, so that strangers
+//! are told nothing.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use millstream_fabric::setup::Token;
+
+/// First bytes from a process that joins.
+const CALL: [u8; 8] = *b"MSCALLER";
+/// First bytes of the answer.
+const ANSWER: [u8; 8] = *b"MSANSWER";
+/// Version of the preamble and of all messages behind it.
+pub const VERSION: u32 = 1;
+
+const HEAD_BYTES: usize = 8 + 4 + 32;
+/// Bytes that a process sends to join.
+pub const CALL_BYTES: usize = HEAD_BYTES + 4;
+/// Bytes of the answer.
+pub const ANSWER_BYTES: usize = HEAD_BYTES;
+
+/// Why somebody was not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The stream ended or failed before the preamble was complete.
+    #[error("it said too little: {0}")]
+    Stream(#[from] io::Error),
+    /// Something else is talking to this port.
+    #[error("it does not speak Millstream's control protocol")]
+    Magic,
+    /// Another version of Millstream.
+    #[error("it speaks version {theirs} of the control protocol, this process version {VERSION}")]
+    Version {
+        /// The version it speaks.
+        theirs: u32,
+    },
+    /// It does not belong to this job.
+    #[error("it does not hold this job's token")]
+    Token,
+    /// There is no such process.
+    #[error("it says that it is process {process}, and there are {processes}")]
+    Number {
+        /// The number it gave.
+        process: usize,
+        /// Processes of the job.
+        processes: usize,
+    },
+    /// The process is here already: this is a second one, or somebody repeats what he overheard.
+    #[error("process {process} has joined already")]
+    Joined {
+        /// The number it gave.
+        process: usize,
+    },
+}
+
+/// What process `process` sends to join.
+pub fn call(token: &Token, process: u32) -> [u8; CALL_BYTES] {
+    let mut bytes = [0; CALL_BYTES];
+    bytes[..HEAD_BYTES].copy_from_slice(&head(CALL, token));
+    bytes[HEAD_BYTES..].copy_from_slice(&process.to_le_bytes());
+    bytes
+}
+
+/// The number of the process that sent this, if it may join a job of `processes` processes.
+pub fn decode_call(
+    bytes: &[u8; CALL_BYTES],
+    token: &Token,
+    processes: usize,
+) -> Result<usize, Refusal> {
+    let [head @ .., a, b, c, d] = bytes;
+    check_head(head, CALL, token)?;
+    let process = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+    match (1..processes).contains(&process) {
+        true => Ok(process),
+        false => Err(Refusal::Number { process, processes }),
+    }
+}
+
+/// The answer to who may join.
+pub fn answer(token: &Token) -> [u8; ANSWER_BYTES] {
+    head(ANSWER, token)
+}
+
+/// Whether this is the asking process's answer.
+pub fn decode_answer(bytes: &[u8; ANSWER_BYTES], token: &Token) -> Result<(), Refusal> {
+    check_head(bytes, ANSWER, token)
+}
+
+fn head(magic: [u8; 8], token: &Token) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..].copy_from_slice(token.bytes());
+    bytes
+}
+
+fn check_head(bytes: &[u8; HEAD_BYTES], magic: [u8; 8], token: &Token) -> Result<(), Refusal> {
+    if bytes[..8] != magic {
+        return Err(Refusal::Magic);
+    }
+    let theirs = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+    if theirs != VERSION {
+        return Err(Refusal::Version { theirs });
+    }
+    let mut presented = [0; 32];
+    presented.copy_from_slice(&bytes[12..]);
+    if token.matches(&presented) { Ok(()) } else { Err(Refusal::Token) }
+}
+
+/// Reads exactly `N` bytes until `deadline`, however slowly they come.
+fn read_until<const N: usize>(stream: &mut TcpStream, deadline: Instant) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut read = 0;
+    while read < N {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut bytes[read..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+/// The called side: reads a preamble and returns the number of the process.
+pub(super) fn receive_call(
+    stream: &mut TcpStream,
+    token: &Token,
+    processes: usize,
+    patience: Duration,
+) -> Result<usize, Refusal> {
+    let bytes = read_until(stream, Instant::now() + patience)?;
+    decode_call(&bytes, token, processes)
+}
+
+/// The joining side: says who it is and waits for the answer.
+pub(super) fn join(
+    stream: &mut TcpStream,
+    token: &Token,
+    process: u32,
+    patience: Duration,
+) -> Result<(), Refusal> {
+    stream.set_write_timeout(Some(patience))?;
+    stream.write_all(&call(token, process))?;
+    let bytes = read_until(stream, Instant::now() + patience)?;
+    decode_answer(&bytes, token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: [u8; 32] = [7; 32];
+
+    #[test]
+    fn one_wrong_byte_is_enough_to_be_refused() {
+        let token = Token::new(TOKEN);
+        let good = call(&token, 3);
+        assert_eq!(decode_call(&good, &token, 4).unwrap(), 3);
+        for at in 0..CALL_BYTES {
+            let mut bytes = good;
+            bytes[at] ^= 0x40;
+            let refusal = decode_call(&bytes, &token, 4).unwrap_err();
+            match at {
+                0..8 => assert!(matches!(refusal, Refusal::Magic)),
+                8..12 => assert!(matches!(refusal, Refusal::Version { .. })),
+                12..44 => assert!(matches!(refusal, Refusal::Token)),
+                _ => assert!(matches!(refusal, Refusal::Number { .. })),
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_process_0_or_one_too_many() {
+        let token = Token::new(TOKEN);
+        for process in [0, 4, u32::MAX] {
+            let refusal = decode_call(&call(&token, process), &token, 4).unwrap_err();
+            assert!(matches!(refusal, Refusal::Number { processes: 4, .. }), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn an_echo_is_no_answer() {
+        let token = Token::new(TOKEN);
+        let mut echo = [0; ANSWER_BYTES];
+        echo.copy_from_slice(&call(&token, 1)[..ANSWER_BYTES]);
+        assert!(matches!(decode_answer(&echo, &token), Err(Refusal::Magic)));
+        decode_answer(&answer(&token), &token).unwrap();
+        let other = decode_answer(&answer(&Token::new([8; 32])), &token);
+        assert!(matches!(other, Err(Refusal::Token)));
+    }
+}
