@@ -17,8 +17,11 @@ use millstream_workloads::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::run::{apply_settings, fail, note, print, usage};
-use crate::{Failure, SettingArguments, provenance, report};
+use crate::bench_processes::{self, BenchTask};
+use crate::channel::Channel;
+use crate::processes::default_settings;
+use crate::run::{fail, note, print, setting_pairs, usage};
+use crate::{Failure, ProcessArguments, SettingArguments, provenance, report};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
@@ -53,9 +56,28 @@ pub(crate) struct Bench {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: Option<u64>,
     #[command(flatten)]
-    channel: crate::channel::Channel,
+    channel: Channel,
+    /// How processes share the work
+    #[arg(long, value_enum, default_value = "late-merge")]
+    exchange: Exchange,
+    #[command(flatten)]
+    processes: ProcessArguments,
     #[command(flatten)]
     settings: SettingArguments,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Exchange {
+    /// Records stay where they are read; partial state is merged later
+    LateMerge,
+}
+
+impl Exchange {
+    fn name(self) -> &'static str {
+        match self {
+            Exchange::LateMerge => "late-merge",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -66,7 +88,7 @@ enum Engine {
 
 /// Reduces result rows to their checksums as they come, one verifier per worker.
 #[derive(Debug)]
-struct VerifySink(Vec<Mutex<Verifier>>);
+pub(crate) struct VerifySink(pub(crate) Vec<Mutex<Verifier>>);
 
 impl Sink for VerifySink {
     fn open(&self, _: &SchemaRef) -> millstream::Result<()> {
@@ -79,6 +101,10 @@ impl Sink for VerifySink {
         let mut verifier = self.0[worker].lock().unwrap_or_else(PoisonError::into_inner);
         verifier.add_batch(rows).map_err(|e| Error::Internal(e.to_string()))
     }
+    /// Each process of a job checks its own rows.
+    fn is_local(&self) -> bool {
+        true
+    }
     fn finish(&self) -> millstream::Result<()> {
         Ok(())
     }
@@ -87,10 +113,15 @@ impl Sink for VerifySink {
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.workload == "channel" {
-            return self.channel.run(self.json);
+            self.refuse_what_does_not_apply()?;
+            return self.channel.over(self.processes.fabric()).run(self.json);
         }
+        let mut pairs = default_settings(self.processes.count());
+        pairs.extend(setting_pairs(&self.settings)?);
         let mut settings = Settings::default();
-        apply_settings(&self.settings, |key, value| settings.set(key, value))?;
+        for (key, value) in &pairs {
+            settings.set(key, value).map_err(|e| usage(&e))?;
+        }
         self.refuse_what_does_not_apply()?;
         if self.workload == "latency" {
             return self.latency(settings);
@@ -135,6 +166,17 @@ impl Bench {
                 needed >> 30
             )));
         }
+        if self.processes.count() > 1 {
+            let task = BenchTask {
+                workload: self.workload.clone(),
+                records: spec.records,
+                keys: spec.keys,
+                zipf: spec.zipf.map(|zipf| zipf.exponent().to_string()),
+                settings: pairs,
+            };
+            let (run, bytes) = bench_processes::run(&task, &self.processes)?;
+            return self.finish(&spec, &settings, bytes, &run);
+        }
         let started = Instant::now();
         let splits = generate(&spec, settings.workers, settings.batch_rows);
         let seconds = started.elapsed().as_secs_f64();
@@ -163,13 +205,39 @@ impl Bench {
             Engine::Millstream => run_millstream(&spec, &settings, splits)?,
             Engine::Handwritten => run_handwritten(&spec, &splits)?,
         };
-        self.print(&spec, &settings, bytes, &run)?;
+        self.finish(&spec, &settings, bytes, &run)
+    }
+
+    fn finish(
+        &self,
+        spec: &Spec,
+        settings: &Settings,
+        bytes: usize,
+        run: &Run,
+    ) -> Result<(), Failure> {
+        self.print(spec, settings, bytes, run)?;
         if run.ok { Ok(()) } else { Err(fail(&"the answer is wrong")) }
     }
 
     /// Refuses arguments that would be ignored.
     fn refuse_what_does_not_apply(&self) -> Result<(), Failure> {
         let latency = self.workload == "latency";
+        let channel = self.workload == "channel";
+        let alone = [
+            (latency || channel, format!("the workload '{}'", self.workload)),
+            (self.generate_only, "--generate-only".to_string()),
+            (self.engine == Engine::Handwritten, "--engine handwritten".to_string()),
+        ];
+        let several = self.processes.count() > 1;
+        if let Some((_, what)) = alone.iter().find(|(given, _)| several && *given) {
+            return Err(usage(&format!(
+                "{what} does not go with --processes {}\n  help: it runs in one process",
+                self.processes.count()
+            )));
+        }
+        if channel {
+            return Ok(());
+        }
         let given = [
             (latency, self.records.is_some(), "--records"),
             (latency, self.zipf.is_some(), "--zipf"),
@@ -207,8 +275,11 @@ impl Bench {
         let mut put = |key: &str, value: Value| object.insert(key.to_string(), value);
         put("engine", json!(engine));
         put("workload", json!(spec.workload.name()));
+        put("processes", json!(self.processes.count()));
         put("workers", json!(settings.workers));
         put("zipf", json!(spec.zipf.map(Zipf::exponent)));
+        put("fabric", json!(self.processes.fabric().library().name()));
+        put("exchange", json!(self.exchange.name()));
         put("records", json!(spec.records));
         put("seconds", json!(round(seconds, 6)));
         put("mrec_per_s", json!(round(rate / 1e6, 3)));
@@ -232,8 +303,12 @@ impl Bench {
         if self.json {
             print(&Value::Object(object).to_string())
         } else {
+            let processes = match self.processes.count() {
+                1 => String::new(),
+                n => format!("{n} processes of "),
+            };
             print(&format!(
-                "{:<10} {engine:<12} {}  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
+                "{:<10} {engine:<12} {processes}{}  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
                  {}  answer {}",
                 spec.workload.name(),
                 counted(settings.workers as u64, "worker"),
@@ -288,7 +363,7 @@ impl Bench {
 }
 
 /// Bytes of a batch's values.
-fn record_bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn record_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum()
 }
 
@@ -298,13 +373,13 @@ pub(crate) fn round(value: f64, digits: i32) -> f64 {
 }
 
 /// A run, and what it came to.
-struct Run {
-    seconds: f64,
-    /// Before the answer was checked, which takes memory, too.
-    peak_rss_bytes: u64,
-    answer: Answer,
-    ok: bool,
-    stats: Option<Stats>,
+pub(crate) struct Run {
+    pub(crate) seconds: f64,
+    /// Before the answer was checked, which takes memory, too; of all processes.
+    pub(crate) peak_rss_bytes: u64,
+    pub(crate) answer: Answer,
+    pub(crate) ok: bool,
+    pub(crate) stats: Option<Stats>,
 }
 
 /// Runs the ceiling: one loop, or one for each split, which merge nothing. Each is held against the answer for

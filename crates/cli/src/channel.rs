@@ -10,14 +10,14 @@ use millstream_flow::bench::{self, Cell, Medium, Plan, Rdma, Shm, SmallMessage, 
 use millstream_flow::{Notification, SLOT_BYTES_MAX, SLOTS_MAX, Settings};
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::bench::round;
 use crate::run::{fail, print, usage};
+use crate::{FabricName, Failure};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct Channel {
-    /// `channel`: what it runs over
-    #[arg(long, value_enum, default_value = "shm")]
+    /// What it runs over: `--fabric`, which other workloads have, too.
+    #[arg(skip = FabricName::Shm)]
     fabric: FabricName,
     /// `channel`: bytes of a slot [default: 4 KiB to 1 MiB, in turn]
     #[arg(long, value_name = "N")]
@@ -34,16 +34,6 @@ pub(crate) struct Channel {
     /// `channel`: how the consumer learns of slots [default: footer; over verbs immediate]
     #[arg(long, value_enum)]
     notification: Option<How>,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum FabricName {
-    /// Shared memory; the limit is two threads passing a buffer
-    Shm,
-    /// The loopback interface; the limit is a bare loop over a socket
-    Tcp,
-    /// An RDMA device, to itself; the limit is `ib_write_bw -t 8`
-    Verbs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -65,6 +55,10 @@ const WAKES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Channel {
+    pub(crate) fn over(&self, fabric: FabricName) -> Channel {
+        Channel { fabric, ..self.clone() }
+    }
+
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         self.check()?;
         let failed = |error: bench::Failure| fail(&error);

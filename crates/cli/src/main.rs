@@ -4,9 +4,12 @@
 //! failed, 2 wrong usage or SQL, 130 interrupted.
 
 mod bench;
+mod bench_processes;
 mod channel;
 mod fabric;
 mod provenance;
+mod node;
+mod processes;
 mod report;
 mod report_page;
 mod run;
@@ -16,6 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use millstream::cluster::{self, PROCESSES_MAX};
+use serde::{Deserialize, Serialize};
 
 #[derive(Parser)]
 #[command(name = "millstream", version, about = "Continuous SQL over event streams")]
@@ -38,6 +43,8 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         stats_json: Option<PathBuf>,
         #[command(flatten)]
+        processes: ProcessArguments,
+        #[command(flatten)]
         settings: SettingArguments,
     },
     /// Show how the queries of a SQL file would run: logical plan, pipelines, state layout
@@ -57,6 +64,50 @@ enum Command {
     },
     /// List fabrics (shared memory, TCP, RDMA), their devices and limits
     Fabric,
+    /// A further process of a job: started by `run` and `bench`, which tell it what to do
+    #[command(hide = true)]
+    Node,
+}
+
+#[derive(clap::Args)]
+struct ProcessArguments {
+    /// Processes to run queries on, all on this machine; `memory` and `workers` are per process
+    #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
+    processes: u64,
+    /// What processes are connected by; `channel`: what it runs over [default: shm]
+    #[arg(long, value_enum)]
+    fabric: Option<FabricName>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum FabricName {
+    /// Shared memory
+    Shm,
+    /// The loopback interface
+    Tcp,
+    /// An RDMA device
+    Verbs,
+}
+
+impl FabricName {
+    fn library(self) -> cluster::FabricName {
+        match self {
+            FabricName::Shm => cluster::FabricName::Shm,
+            FabricName::Tcp => cluster::FabricName::Tcp,
+            FabricName::Verbs => cluster::FabricName::Verbs,
+        }
+    }
+}
+
+impl ProcessArguments {
+    fn count(&self) -> usize {
+        self.processes as usize
+    }
+
+    fn fabric(&self) -> FabricName {
+        self.fabric.unwrap_or(FabricName::Shm)
+    }
 }
 
 #[derive(clap::Args)]
@@ -72,7 +123,7 @@ struct Script {
 
 #[derive(clap::Args)]
 struct SettingArguments {
-    /// Worker threads [default: the number of processors]
+    /// Worker threads of each process [default: processors / processes]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     workers: Option<String>,
     /// A setting, for example --set memory=1GB; may be given several times
@@ -80,7 +131,7 @@ struct SettingArguments {
     set: Vec<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize, Deserialize)]
 enum Format {
     /// Columns side by side, for reading
     Table,
@@ -112,13 +163,18 @@ fn main() -> ExitCode {
         }
     };
     let result = catch_unwind(|| match &arguments.command {
-        Command::Run { script, format, stats_json, settings } => {
-            run::run(script, *format, stats_json.as_deref(), settings)
+        Command::Run { script, format, stats_json, processes, settings } => {
+            let path = stats_json.as_deref();
+            match processes.count() {
+                1 => run::run(script, *format, path, settings),
+                _ => processes::run(script, *format, path, processes, settings),
+            }
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Bench(bench) => bench.run(),
         Command::Report { folder } => report_page::run(folder),
         Command::Fabric => fabric::list(),
+        Command::Node => node::run(),
     });
     match result.unwrap_or_else(|panic| Err(run::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,

@@ -61,7 +61,7 @@ pub(crate) fn usage(message: &dyn Display) -> Failure {
     Failure::Usage
 }
 
-fn failed(failure: millstream::Failure) -> Failure {
+pub(crate) fn failed(failure: millstream::Failure) -> Failure {
     match failure {
         millstream::Failure::Sql(error) => {
             note(&error.render());
@@ -99,25 +99,42 @@ pub(crate) fn apply_settings(
     arguments: &SettingArguments,
     mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,
 ) -> Result<(), Failure> {
+    for (key, value) in setting_pairs(arguments)? {
+        set(&key, &value).map_err(|e| usage(&e))?;
+    }
+    Ok(())
+}
+
+/// `--workers` and `--set` as keys and values, in the order in which they hold.
+pub(crate) fn setting_pairs(
+    arguments: &SettingArguments,
+) -> Result<Vec<(String, String)>, Failure> {
+    let mut pairs = Vec::new();
     for pair in &arguments.set {
         let Some((key, value)) = pair.split_once('=') else {
             return Err(usage(&format!(
                 "--set {pair}: expected KEY=VALUE, for example memory=1GB"
             )));
         };
-        set(key.trim(), value.trim().trim_matches('\'')).map_err(|e| usage(&e))?;
+        pairs.push((key.trim().to_string(), value.trim().trim_matches('\'').to_string()));
     }
     if let Some(workers) = &arguments.workers {
-        set("workers", workers).map_err(|e| usage(&e))?;
+        pairs.push(("workers".to_string(), workers.clone()));
     }
-    Ok(())
+    Ok(pairs)
 }
 
-/// Reads the script: a session with its settings, and its statements.
-fn open(
-    script: &Script,
-    settings: &SettingArguments,
-) -> Result<(Session, Vec<Statement>), Failure> {
+/// A script as it was given.
+pub(crate) struct Text {
+    /// For messages.
+    pub(crate) name: String,
+    pub(crate) text: String,
+    /// What relative paths start from.
+    pub(crate) base_dir: PathBuf,
+}
+
+/// Reads the script.
+pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
     let (name, text, base_dir) = match (&script.file, &script.execute) {
         (Some(path), _) => {
             let text = std::fs::read(path).map_err(|e| {
@@ -133,6 +150,15 @@ fn open(
             ("<command line>".to_string(), text, PathBuf::from("."))
         }
     };
+    Ok(Text { name, text, base_dir })
+}
+
+/// Reads the script: a session with its settings, and its statements.
+fn open(
+    script: &Script,
+    settings: &SettingArguments,
+) -> Result<(Session, Vec<Statement>), Failure> {
+    let Text { name, text, base_dir } = read_script(script)?;
     let mut session = Session::new(base_dir);
     apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
@@ -182,7 +208,7 @@ pub(crate) fn run(
     let stopper: Arc<Mutex<Option<Stopper>>> = Arc::default();
     let (mut session, statements) = open(script, settings)?;
     if let Some(path) = stats_json {
-        check_writable(path).map_err(|e| usage(&not_written(path, &e)))?;
+        check_stats_path(path)?;
     }
     session.print_to(move || text_sink(format));
     stop_on_signals(stopper.clone())?;
@@ -193,9 +219,9 @@ pub(crate) fn run(
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,
-            Executed::Query(query, sink) => {
-                let sink = sink.unwrap_or_else(|| text_sink(format));
-                let job = Job::new(&query, session.settings(), sink)
+            Executed::Query(mut planned) => {
+                let sink = planned.sink.take().unwrap_or_else(|| text_sink(format));
+                let job = Job::new(&planned.query, session.settings(), sink)
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 *stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(job.stopper());
                 let (stats, result) = job.run();
@@ -217,7 +243,7 @@ pub(crate) fn run(
 }
 
 /// Counters of all queries so far, added up; with several, also one by one.
-fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
+pub(crate) fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let mut queries: Vec<_> = all.iter().map(report::counters).collect();
     let mut total = queries.first().cloned().unwrap_or_default();
@@ -242,6 +268,11 @@ fn not_written(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write --stats-json {}: {error}", path.display())
 }
 
+/// Whether the counters can be written to a file.
+pub(crate) fn check_stats_path(path: &Path) -> Result<(), Failure> {
+    check_writable(path).map_err(|e| usage(&not_written(path, &e)))
+}
+
 /// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves what is
 /// there as it is, and nothing where nothing is.
 fn check_writable(path: &Path) -> std::io::Result<()> {
@@ -259,13 +290,18 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn text_sink(format: Format) -> Arc<dyn Sink> {
-    let format = match format {
+/// Rows to stdout.
+pub(crate) fn text_sink(format: Format) -> Arc<dyn Sink> {
+    let options = TextOptions { width: terminal_width() };
+    Arc::new(TextSink::new(text_format(format), Box::new(stdout()), options))
+}
+
+pub(crate) fn text_format(format: Format) -> millstream::Format {
+    match format {
         Format::Table => millstream::Format::Table,
         Format::Csv => millstream::Format::Csv,
         Format::Ndjson => millstream::Format::Ndjson,
-    };
-    Arc::new(TextSink::new(format, Box::new(stdout()), TextOptions { width: terminal_width() }))
+    }
 }
 
 /// Columns of the terminal that stdout is, if it is one.
@@ -282,7 +318,7 @@ fn terminal_width() -> Option<u16> {
 }
 
 /// How long a job may take to stop cleanly.
-const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ctrl-C (and SIGTERM) stops the running job cleanly; a second one, or one between jobs, at once.
 /// A job that waits for the reader of its output cannot stop cleanly: it ends after a short time.

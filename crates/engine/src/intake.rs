@@ -266,6 +266,10 @@ impl Intake {
     }
 
     /// A split's name, for messages.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     pub(crate) fn name(&self, split: usize) -> &str {
         &self.names[split]
     }

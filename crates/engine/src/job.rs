@@ -203,6 +203,11 @@ impl Job {
         Ok(Job { shared: Arc::new(shared), started_us, ends })
     }
 
+    /// Names of the splits, in order.
+    pub fn splits(&self) -> Vec<String> {
+        self.shared.intake.names().to_vec()
+    }
+
     /// A handle to stop the job with.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.shared.clone())

@@ -1,9 +1,11 @@
 //! Records that did not count: where the first of them stands, for the closing report.
 
+use serde::{Deserialize, Serialize};
+
 use crate::intake::Stamped;
 
 /// A record that did not count.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Number of its split, of its chunk within the split, and of the row within the chunk.
     position: (usize, u64, usize),

@@ -1,10 +1,12 @@
 //! Counters of a job: what tests assert on and what the closing line and `--json` print.
 
+use serde::{Deserialize, Serialize};
+
 use crate::cluster;
 use crate::skipped::{Skipped, keep_first};
 
 /// What a job did. Counts are totals over all workers.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// Records read.
     pub records: u64,
@@ -88,6 +90,21 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Adds what another process of the same job did: counts and bytes add up; windows are those of the
+    /// process that saw the most, which is all of them where rows come to one; time is the longest.
+    pub fn add_process(&mut self, other: &Stats) {
+        self.add(other);
+        self.rows += other.rows;
+        self.windows = self.windows.max(other.windows);
+        self.state_bytes_peak += other.state_bytes_peak;
+        self.state_live_bytes_at_peak += other.state_live_bytes_at_peak;
+        self.state_bytes_rest += other.state_bytes_rest;
+        self.state_live_bytes_rest += other.state_live_bytes_rest;
+        self.memory_bytes_peak += other.memory_bytes_peak;
+        self.fire_latency_us.extend_from_slice(&other.fire_latency_us);
+        self.elapsed_us = self.elapsed_us.max(other.elapsed_us);
+    }
+
     /// What has been sent to leaders in other processes.
     pub(crate) fn note_shipped(&mut self, shipped: &cluster::Shipped) {
         self.rows_sent = shipped.rows;

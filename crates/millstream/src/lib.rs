@@ -41,8 +41,8 @@ pub use millstream_connect::{
 };
 pub use millstream_engine::settings::{SETTINGS, SettingError, closest};
 pub use millstream_engine::sink::{RowOrder, Sink};
-pub use millstream_engine::table::Table;
+pub use millstream_engine::table::{OpenOptions, Split, Table};
 pub use millstream_engine::wording::{counted, plural};
 pub use millstream_engine::{Error, Job, Result, Settings, Stats, Stopper};
 pub use millstream_sql::{SqlError, Statement, parse_script};
-pub use session::{Executed, Failure, Session};
+pub use session::{Executed, Failure, Planned, Session};

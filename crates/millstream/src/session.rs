@@ -9,7 +9,9 @@ use millstream_engine::plan::Query;
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::Table;
 use millstream_engine::{Error, Job, Settings, Stats, state_layout};
-use millstream_sql::{EventTimeSpec, Outcome, Planner, SqlError, Statement, parse_script};
+use millstream_sql::{
+    EventTimeSpec, Outcome, PlannedQuery, Planner, SqlError, Statement, parse_script,
+};
 
 use crate::generator::GeneratorTable;
 
@@ -28,16 +30,33 @@ pub enum Failure {
 pub enum Executed {
     /// It declared, dropped or set something.
     Done,
-    /// A query that is ready to run, with the sink that it names, if it names one (`INSERT INTO`).
-    Query(Box<Query>, Option<Arc<dyn Sink>>),
+    /// A query that is ready to run.
+    Query(Box<Planned>),
     /// `EXPLAIN`'s answer.
     Explained(String),
+}
+
+/// A query that is ready to run.
+#[derive(Debug)]
+pub struct Planned {
+    /// For the engine.
+    pub query: Query,
+    /// The sink that it names, if it names one (`INSERT INTO`).
+    pub sink: Option<Arc<dyn Sink>>,
+    /// Its plan, as `EXPLAIN` prints it.
+    pub plan: String,
 }
 
 /// Tables, views and settings.
 pub struct Session {
     planner: Planner,
     registry: Arc<Registry>,
+}
+
+impl Planned {
+    fn new(planned: PlannedQuery, sink: Option<Arc<dyn Sink>>) -> Planned {
+        Planned { query: planned.query, sink, plan: planned.explain }
+    }
 }
 
 impl Session {
@@ -58,6 +77,12 @@ impl Session {
     /// To change settings without SQL.
     pub fn settings_mut(&mut self) -> &mut Settings {
         self.planner.settings_mut()
+    }
+
+    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which a query is
+    /// planned.
+    pub fn set_start_time_us(&mut self, start_time_us: i64) {
+        self.planner.set_start_time_us(start_time_us);
     }
 
     /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of plain
@@ -86,8 +111,10 @@ impl Session {
     pub fn execute(&mut self, statement: &Statement) -> Result<Executed, Failure> {
         Ok(match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Executed::Done,
-            Outcome::Query(planned) => Executed::Query(Box::new(planned.query), None),
-            Outcome::Insert(planned, sink) => Executed::Query(Box::new(planned.query), Some(sink)),
+            Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, None))),
+            Outcome::Insert(planned, sink) => {
+                Executed::Query(Box::new(Planned::new(planned, Some(sink))))
+            }
             Outcome::Explain(planned) => {
                 Executed::Explained(with_layout(planned.explain, &planned.query)?)
             }
@@ -109,8 +136,8 @@ impl Session {
     pub fn plan(&mut self, sql: &str) -> Result<Query, Failure> {
         let mut last = None;
         for statement in parse_script(sql, "<sql>")? {
-            if let Executed::Query(query, _) = self.execute(&statement)? {
-                last = Some(*query);
+            if let Executed::Query(planned) = self.execute(&statement)? {
+                last = Some(planned.query);
             }
         }
         last.ok_or_else(|| {

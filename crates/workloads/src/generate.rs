@@ -3,6 +3,7 @@
 //! Record `i` goes to split `i % splits`, so that splits advance through event time together and
 //! the same key appears in all of them. A split's batches hold its records in order of `i`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::TimestampMillisecondArray;
@@ -43,24 +44,38 @@ pub fn schema(workload: Workload) -> SchemaRef {
 /// All records of `spec`, dealt to `splits` splits, in batches of `batch_rows` rows (the last of a
 /// split may be shorter). Zero splits or rows count as one.
 pub fn generate(spec: &Spec, splits: usize, batch_rows: usize) -> Vec<Vec<RecordBatch>> {
+    generate_some(spec, splits, 0..splits.max(1), batch_rows)
+}
+
+/// As [`generate`], but keeps only the splits `some`, which are fewer; costs the draws of all.
+pub fn generate_some(
+    spec: &Spec,
+    splits: usize,
+    some: Range<usize>,
+    batch_rows: usize,
+) -> Vec<Vec<RecordBatch>> {
     let splits = splits.max(1);
     let mut stream = Stream::new(spec);
-    let mut batches = vec![Vec::new(); splits];
-    let mut columns: Vec<Columns> = (0..splits)
+    let mut batches = vec![Vec::new(); some.len()];
+    let mut columns: Vec<Columns> = (some.clone())
         .map(|split| Columns::new(spec.workload, batch_rows, rows_of(spec, split, splits)))
         .collect();
     'all: loop {
         for split in 0..splits {
             let Some(record) = stream.next() else { break 'all };
-            columns[split].push(record);
-            if columns[split].is_full() {
-                batches[split].push(columns[split].take());
+            if !some.contains(&split) {
+                continue;
+            }
+            let at = split - some.start;
+            columns[at].push(record);
+            if columns[at].is_full() {
+                batches[at].push(columns[at].take());
             }
         }
     }
-    for split in 0..splits {
-        if columns[split].rows() > 0 {
-            batches[split].push(columns[split].take());
+    for (columns, batches) in columns.iter_mut().zip(&mut batches) {
+        if columns.rows() > 0 {
+            batches.push(columns.take());
         }
     }
     batches
@@ -366,6 +381,15 @@ mod tests {
             for (i, record) in Stream::new(&spec).enumerate() {
                 assert_eq!(record.ts, i as u64 * span_ms / records);
             }
+        }
+    }
+
+    #[test]
+    fn some_splits_are_those_of_all() {
+        for (splits, some) in [(1, 0..1), (6, 0..2), (6, 2..4), (6, 5..6), (6, 0..0)] {
+            let spec = Spec { records: 1_003, ..Spec::new(Workload::Nb7) };
+            let all = generate(&spec, splits, 100);
+            assert_eq!(generate_some(&spec, splits, some.clone(), 100), all[some]);
         }
     }
 

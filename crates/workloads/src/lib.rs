@@ -42,7 +42,7 @@ pub mod verify;
 pub mod zipf;
 
 pub use error::{Error, Result};
-pub use generate::{BatchIter, generate, schema};
+pub use generate::{BatchIter, generate, generate_some, schema};
 pub use golden::expected;
 pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;

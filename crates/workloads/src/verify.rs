@@ -92,6 +92,13 @@ impl Verifier {
         self.avg_sum += other.avg_sum;
     }
 
+    /// Adds what a verifier elsewhere has seen, from its answer.
+    pub fn add_answer(&mut self, answer: &Answer) {
+        let Answer { result_rows: rows, checksum, mix, avg_sum } = *answer;
+        self.sums.add(Sums { rows, checksum, mix });
+        self.avg_sum += avg_sum.unwrap_or(0.0);
+    }
+
     /// Adds rows of the window that starts at `window` ms (0 where there are no windows).
     ///
     /// # Panics

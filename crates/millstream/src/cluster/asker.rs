@@ -53,6 +53,11 @@ impl Interrupt {
         self.0.fail(Failure::new(0, Cause::Interrupted));
     }
 
+    /// Why the job ends early, as far as it is known.
+    pub fn reason(&self) -> Option<Failure> {
+        self.0.board.failure()
+    }
+
     /// Ends all other processes at once; none is left when it returns.
     pub fn kill(&self) {
         self.0.children.end_all(Duration::ZERO);

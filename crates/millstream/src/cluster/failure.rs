@@ -99,20 +99,26 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let process = self.process;
         match &self.cause {
-            Cause::Start(why) => write!(f, "process {process} {why}"),
-            Cause::Ended(how) => write!(f, "process {process} {how}"),
-            Cause::Fault(fault) => write!(f, "process {process}: {}", fault.message),
-            Cause::Silent(ms) => {
-                write!(f, "process {process} has not answered for {} s", *ms as f64 / 1000.0)
-            }
-            Cause::Rubbish(what) => write!(f, "process {process} has sent {what}"),
-            Cause::Differs(what) => {
-                write!(f, "process {process} does not run what process 0 runs: {what}")
-            }
-            Cause::Closed => write!(f, "process {process} has closed its connection"),
             Cause::Interrupted => write!(f, "interrupted"),
+            Cause::Fault(fault) => write!(f, "process {}: {}", self.process, fault.message),
+            cause => write!(f, "process {} {cause}", self.process),
+        }
+    }
+}
+
+/// What is said of the process.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Start(why) => f.write_str(why),
+            Cause::Ended(how) => f.write_str(how),
+            Cause::Fault(fault) => f.write_str(&fault.message),
+            Cause::Silent(ms) => write!(f, "has not answered for {} s", *ms as f64 / 1000.0),
+            Cause::Rubbish(what) => write!(f, "has sent {what}"),
+            Cause::Differs(what) => write!(f, "does not run what process 0 runs: {what}"),
+            Cause::Closed => f.write_str("has closed its connection"),
+            Cause::Interrupted => f.write_str("was interrupted"),
         }
     }
 }

@@ -27,6 +27,21 @@ pub trait Member {
     fn run(&mut self, stops: &Stops) -> Result<Value, Fault>;
 }
 
+impl<M: Member + ?Sized> Member for Box<M> {
+    fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
+        (**self).execute(statement, start_us)
+    }
+    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+        (**self).prepare()
+    }
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        (**self).connect(hellos)
+    }
+    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+        (**self).run(stops)
+    }
+}
+
 /// How a running query learns that it has to stop, because another process has failed.
 #[derive(Clone)]
 pub struct Stops(pub(super) Arc<dyn SetHook>);

@@ -22,6 +22,7 @@ mod lobby;
 mod member;
 pub mod message;
 mod node;
+mod part;
 mod parts;
 pub mod preamble;
 
@@ -33,4 +34,5 @@ pub use lobby::Log;
 pub use member::{Member, Stops};
 pub use message::Setup;
 pub use node::{Abandon, Node};
+pub use part::{FabricName, PROCESSES_MAX, QueryPart, WORKERS_MAX, check_workers, fault};
 pub use parts::Parts;

@@ -1,0 +1,243 @@
+//! `millstream bench WORKLOAD --processes P`: every process generates only its share of the data, runs the
+//! workload's SQL and checks its own rows; process 0 adds up.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use arrow::datatypes::SchemaRef;
+use millstream::cluster::{
+    Cause, Cluster, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
+    check_workers,
+};
+use millstream::{
+    Executed, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table, parse_script,
+};
+use millstream_fabric::setup::{Hello, Token};
+use millstream_workloads::{
+    Answer, Spec, Verifier, Workload, expected, generate_some, oracle, schema, sql,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::bench::{Run, VerifySink, record_bytes};
+use crate::processes::{
+    Early, Guard, Task, finish, now_us, start, stats_of, stop_on_signals, tell,
+};
+use crate::run::{note, usage};
+use crate::{Failure, ProcessArguments, report};
+
+/// A workload, and what was said about it on the command line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct BenchTask {
+    pub(crate) workload: String,
+    pub(crate) records: u64,
+    pub(crate) keys: Option<u64>,
+    /// As it is written on the command line.
+    pub(crate) zipf: Option<String>,
+    /// In the order in which they hold.
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+impl BenchTask {
+    fn spec(&self) -> Result<Spec, Fault> {
+        let workload = Workload::from_name(&self.workload);
+        let workload = workload
+            .ok_or_else(|| Fault::run(format!("there is no workload '{}'", self.workload)))?;
+        let zipf = self.zipf.as_ref().map(|z| z.parse()).transpose().map_err(Fault::run)?;
+        Ok(Spec { records: self.records, keys: self.keys, zipf, ..Spec::new(workload) })
+    }
+
+    fn settings(&self) -> Result<Settings, Fault> {
+        let mut settings = Settings::default();
+        for (key, value) in &self.settings {
+            settings.set(key, value).map_err(Fault::usage)?;
+        }
+        Ok(settings)
+    }
+}
+
+/// A process's part in a benchmark.
+pub(crate) struct BenchMember {
+    spec: Spec,
+    settings: Settings,
+    session: Session,
+    input_bytes: usize,
+    sink: Arc<VerifySink>,
+    part: QueryPart,
+}
+
+impl BenchMember {
+    /// Generates this process's share of the data: with T workers each, process p reads shares `p*T` to
+    /// `(p+1)*T - 1`.
+    pub(crate) fn new(
+        task: &BenchTask,
+        fabric: FabricName,
+        token: &Token,
+        (process, processes): (usize, usize),
+    ) -> Result<BenchMember, Fault> {
+        let (spec, settings) = (task.spec()?, task.settings()?);
+        let workers = settings.workers;
+        let all = processes * workers;
+        let shares = process * workers..(process + 1) * workers;
+        let own = generate_some(&spec, all, shares, settings.batch_rows);
+        let input_bytes = own.iter().flatten().map(record_bytes).sum();
+        // Split i belongs to process i % P; those of the others stay empty here, and nobody reads them.
+        let mut splits = vec![Vec::new(); all];
+        for (local, batches) in own.into_iter().enumerate() {
+            splits[local * processes + process] = batches;
+        }
+        let table = MemoryTable::new(schema(spec.workload), splits).map_err(Fault::run)?;
+        let described = format!("memory ({} records of {})", spec.records, spec.workload.name());
+        let mut session = Session::new(".");
+        let event_time = Some(("ts", spec.watermark_delay_ms() as i64 * 1000));
+        session
+            .register_table(spec.workload.name(), Arc::new(Shares { table, described }), event_time)
+            .map_err(Fault::run)?;
+        let verifiers = (0..workers).map(|_| Mutex::new(Verifier::new(&spec)));
+        let sink = Arc::new(VerifySink(verifiers.collect()));
+        let part = QueryPart::open(fabric, token, process, processes)?;
+        Ok(BenchMember { spec, settings, session, input_bytes, sink, part })
+    }
+}
+
+impl Member for BenchMember {
+    fn execute(&mut self, _statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
+        let statements = parse_script(&sql(&self.spec), "<workload>").map_err(Fault::run)?;
+        let mut last = None;
+        for statement in &statements {
+            if let Executed::Query(query) = self.session.execute(statement).map_err(Fault::run)? {
+                last = Some(*query);
+            }
+        }
+        let planned = last.ok_or_else(|| Fault::run("the workload has no query"))?;
+        self.part.plan(planned, &self.settings, self.sink.clone(), start_us).map(Some)
+    }
+
+    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare()
+    }
+
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        self.part.connect(&hellos)
+    }
+
+    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+        let (stats, result) = self.part.run(stops);
+        result.map_err(millstream::cluster::fault)?;
+        let peak_rss_bytes = report::peak_rss_bytes();
+        let mut all = Verifier::new(&self.spec);
+        for verifier in &self.sink.0 {
+            all.merge(&verifier.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        let Answer { result_rows, checksum, mix, avg_sum } = all.answer();
+        let answer = Told { result_rows, checksum, mix, avg_sum_bits: avg_sum.map(f64::to_bits) };
+        let end = End { answer, peak_rss_bytes, input_bytes: self.input_bytes };
+        Ok(json!({ "stats": stats, "end": end }))
+    }
+}
+
+/// What a process tells of its answer and of itself.
+#[derive(Serialize, Deserialize)]
+struct End {
+    answer: Told,
+    peak_rss_bytes: u64,
+    input_bytes: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Told {
+    result_rows: u64,
+    checksum: u64,
+    mix: u64,
+    /// As bits: text would round it.
+    avg_sum_bits: Option<u64>,
+}
+
+impl Told {
+    fn answer(&self) -> Answer {
+        let Told { result_rows, checksum, mix, avg_sum_bits } = *self;
+        Answer { result_rows, checksum, mix, avg_sum: avg_sum_bits.map(f64::from_bits) }
+    }
+}
+
+/// This process's share of the records, described as all processes do.
+#[derive(Debug)]
+struct Shares {
+    table: MemoryTable,
+    described: String,
+}
+
+impl Table for Shares {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+    fn bounded(&self) -> bool {
+        self.table.bounded()
+    }
+    fn open(
+        &self,
+        projection: &[usize],
+        options: &OpenOptions,
+    ) -> millstream::Result<Vec<Box<dyn Split>>> {
+        self.table.open(projection, options)
+    }
+    fn describe(&self, _projection: &[usize]) -> String {
+        self.described.clone()
+    }
+}
+
+/// Runs a workload on several processes; also returns the bytes of all input.
+pub(crate) fn run(task: &BenchTask, processes: &ProcessArguments) -> Result<(Run, usize), Failure> {
+    let told = |fault: Fault| usage(&fault.message);
+    let settings = task.settings().map_err(told)?;
+    check_workers(processes.count(), &settings).map_err(told)?;
+    let cluster = start(processes.count())?;
+    stop_on_signals(cluster.interrupt())?;
+    let mut run = None;
+    let done = drive(&cluster, task, processes, &mut run);
+    finish(cluster, done, |reason| Err(tell(reason)))?;
+    run.ok_or(Failure::Run)
+}
+
+fn drive(
+    cluster: &Cluster,
+    task: &BenchTask,
+    processes: &ProcessArguments,
+    run: &mut Option<(Run, usize)>,
+) -> Result<(), Early> {
+    let mut own = None;
+    let fabric = processes.fabric().library();
+    let started = Instant::now();
+    cluster.set_up(fabric.name(), &json!(Task::Bench(task.clone())), || {
+        let place = (0, processes.count());
+        own = Some(BenchMember::new(task, fabric, cluster.token(), place)?);
+        Ok(())
+    })?;
+    let Some(own) = &mut own else { return Ok(()) };
+    note(&format!("generated in {:.1} s", started.elapsed().as_secs_f64()));
+    cluster.execute(own, 0, now_us())?;
+    cluster.connect(own)?;
+    let guard = Guard::new(cluster.interrupt());
+    // From here, where all are connected, until all are done.
+    let started = Instant::now();
+    let ends = cluster.run(own)?;
+    let seconds = started.elapsed().as_secs_f64();
+    drop(guard);
+    let (mut stats, mut all) = (Stats::default(), Verifier::new(&own.spec));
+    let (mut peak_rss_bytes, mut input_bytes) = (0, 0);
+    for (process, end) in ends.iter().enumerate() {
+        stats.add_process(&stats_of(process, end)?);
+        let end: End = serde_json::from_value(end["end"].clone()).map_err(|e| {
+            let what = format!("an answer that cannot be read: {e}");
+            Reason::new(process, Cause::Rubbish(what))
+        })?;
+        all.add_answer(&end.answer.answer());
+        peak_rss_bytes += end.peak_rss_bytes;
+        input_bytes += end.input_bytes;
+    }
+    let answer = all.answer();
+    let ok = answer == expected(&own.spec).unwrap_or_else(|| oracle(&own.spec));
+    let found = Run { seconds, peak_rss_bytes, answer, ok, stats: Some(stats) };
+    *run = Some((found, input_bytes));
+    Ok(())
+}

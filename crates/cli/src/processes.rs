@@ -1,0 +1,394 @@
+//! `millstream run --processes P`: the statements of a script on several processes of this machine.
+
+use std::io::sink;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millstream::cluster::{
+    Cause, Cluster, FabricName, Failure as Reason, Fault, FaultKind, Interrupt, Member, Parts,
+    Program, QueryPart, Stops, WORKERS_MAX, check_workers, fault,
+};
+use millstream::{
+    Error, Executed, Session, Settings, Sink, Statement, Stats, TextOptions, TextSink, parse_script,
+};
+use millstream_fabric::setup::{Hello, Token};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::run::{
+    STOP_TIMEOUT, Text, check_stats_path, fail, failed, harmless, note, print, read_script,
+    setting_pairs, text_format, text_sink, usage, write_stats,
+};
+use crate::{Failure, Format, ProcessArguments, SettingArguments, report};
+
+/// What process 0 tells the others to do.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// The statements of a script.
+    Script(ScriptTask),
+    /// A benchmark workload.
+    Bench(crate::bench_processes::BenchTask),
+}
+
+/// A script, and what was said about it on the command line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ScriptTask {
+    name: String,
+    text: String,
+    base_dir: PathBuf,
+    format: Format,
+    /// Settings that hold where neither the script nor the command line says otherwise.
+    defaults: Vec<(String, String)>,
+    /// Settings of the command line, which outlast `SET` in the script.
+    settings: Vec<(String, String)>,
+}
+
+/// A process's part in running a script.
+pub(crate) struct Script {
+    session: Session,
+    statements: Vec<Statement>,
+    settings: Vec<(String, String)>,
+    format: Format,
+    process: usize,
+    part: QueryPart,
+    /// What `EXPLAIN` answered.
+    explained: Option<String>,
+    /// Why the last statement failed here, in full.
+    failure: Option<millstream::Failure>,
+    /// Counters of the last query here.
+    stats: Option<Stats>,
+}
+
+impl Script {
+    pub(crate) fn new(
+        task: &ScriptTask,
+        fabric: FabricName,
+        token: &Token,
+        (process, processes): (usize, usize),
+    ) -> Result<Script, Fault> {
+        let statements = parse_script(&task.text, &task.name).map_err(Fault::usage)?;
+        let mut session = Session::new(&task.base_dir);
+        for (key, value) in &task.defaults {
+            session.settings_mut().set(key, value).map_err(Fault::usage)?;
+        }
+        let format = task.format;
+        session.print_to(move || rows_sink(process, format));
+        Ok(Script {
+            session,
+            statements,
+            settings: task.settings.clone(),
+            format,
+            process,
+            part: QueryPart::open(fabric, token, process, processes)?,
+            explained: None,
+            failure: None,
+            stats: None,
+        })
+    }
+
+    /// Keeps a failure, to be told in full by this process.
+    fn note(&mut self, failure: millstream::Failure) -> Fault {
+        let told = match &failure {
+            millstream::Failure::Sql(error) => Fault::usage(error),
+            millstream::Failure::Run(error) => fault(error.clone()),
+        };
+        self.failure = Some(failure);
+        told
+    }
+}
+
+/// Where rows of this process go: those of process 0 to stdout, and all others send theirs there.
+fn rows_sink(process: usize, format: Format) -> Arc<dyn Sink> {
+    match process {
+        0 => text_sink(format),
+        _ => {
+            let options = TextOptions::default();
+            Arc::new(TextSink::new(text_format(format), Box::new(sink()), options))
+        }
+    }
+}
+
+impl Member for Script {
+    fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
+        for (key, value) in &self.settings {
+            self.session.settings_mut().set(key, value).map_err(Fault::usage)?;
+        }
+        self.session.set_start_time_us(start_us);
+        let Some(statement) = self.statements.get(statement) else {
+            return Err(Fault::run("process 0 asks for a statement that the script does not have"));
+        };
+        match self.session.execute(statement) {
+            Err(failure) => Err(self.note(failure)),
+            Ok(Executed::Done) => Ok(None),
+            Ok(Executed::Explained(text)) => {
+                self.explained = Some(text);
+                Ok(None)
+            }
+            Ok(Executed::Query(mut planned)) => {
+                let sink =
+                    planned.sink.take().unwrap_or_else(|| rows_sink(self.process, self.format));
+                self.part.plan(*planned, self.session.settings(), sink, start_us).map(Some)
+            }
+        }
+    }
+
+    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare()
+    }
+
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        self.part.connect(&hellos)
+    }
+
+    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+        let (stats, result) = self.part.run(stops);
+        let told = json!({ "stats": stats });
+        self.stats = Some(stats);
+        match result {
+            Ok(()) => Ok(told),
+            Err(error) => Err(self.note(millstream::Failure::Run(error))),
+        }
+    }
+}
+
+/// Runs a script on several processes.
+pub(crate) fn run(
+    script: &crate::Script,
+    format: Format,
+    stats_json: Option<&Path>,
+    processes: &ProcessArguments,
+    settings: &SettingArguments,
+) -> Result<(), Failure> {
+    let Text { name, text, base_dir } = read_script(script)?;
+    let pairs = setting_pairs(settings)?;
+    let task = ScriptTask {
+        name,
+        text,
+        base_dir,
+        format,
+        defaults: default_settings(processes.count()),
+        settings: pairs,
+    };
+    let mut known = Settings::default();
+    for (key, value) in task.defaults.iter().chain(&task.settings) {
+        known.set(key, value).map_err(|e| usage(&e))?;
+    }
+    check_workers(processes.count(), &known).map_err(|fault| usage(&fault.message))?;
+    let statements = parse_script(&task.text, &task.name)
+        .map_err(|e| failed(millstream::Failure::Sql(e)))?
+        .len();
+    if let Some(path) = stats_json {
+        check_stats_path(path)?;
+    }
+    if statements == 0 {
+        note(&format!("there is no statement in {}", task.name));
+        return write_stats(stats_json, &[]);
+    }
+    let cluster = start(processes.count())?;
+    stop_on_signals(cluster.interrupt())?;
+    let mut all = Vec::new();
+    let mut own = None;
+    let done = drive(&cluster, processes, task, statements, &mut own, |stats| {
+        note(&report::closing_line(&stats, false));
+        all.push(stats);
+        write_stats(stats_json, &all)
+    });
+    finish(cluster, done, |reason| {
+        let own = own.as_mut();
+        if let Some(stats) = own.as_ref().and_then(|own| own.stats.clone()) {
+            // As far as it got, and as far as this process knows.
+            note(&report::closing_line(&stats, false));
+            all.push(stats);
+            write_stats(stats_json, &all)?;
+        }
+        match own.and_then(|own| own.failure.take()) {
+            Some(failure @ millstream::Failure::Sql(_)) if reason.process == 0 => {
+                Err(failed(failure))
+            }
+            Some(millstream::Failure::Run(error @ Error::Option { .. })) if reason.process == 0 => {
+                Err(failed(millstream::Failure::Run(error)))
+            }
+            _ => Err(tell(reason)),
+        }
+    })?;
+    // Queries have left theirs, and a named pipe's reader goes away after the first.
+    if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
+}
+
+/// Why a job on several processes has ended early.
+pub(crate) enum Early {
+    /// A process has failed.
+    Reason(Reason),
+    /// The program itself, which has told it.
+    Told(Failure),
+}
+
+impl From<Reason> for Early {
+    fn from(reason: Reason) -> Early {
+        Early::Reason(reason)
+    }
+}
+
+fn drive(
+    cluster: &Cluster,
+    processes: &ProcessArguments,
+    task: ScriptTask,
+    statements: usize,
+    own: &mut Option<Script>,
+    mut ended: impl FnMut(Stats) -> Result<(), Failure>,
+) -> Result<(), Early> {
+    let fabric = processes.fabric().library();
+    let told = json!(Task::Script(task.clone()));
+    cluster.set_up(fabric.name(), &told, || {
+        let place = (0, processes.count());
+        *own = Some(Script::new(&task, fabric, cluster.token(), place)?);
+        Ok(())
+    })?;
+    let Some(own) = own else { return Ok(()) };
+    for statement in 0..statements {
+        if !cluster.execute(own, statement, now_us())? {
+            if let Some(text) = own.explained.take() {
+                print(&harmless(&text)).map_err(Early::Told)?;
+            }
+            continue;
+        }
+        cluster.connect(own)?;
+        let guard = Guard::new(cluster.interrupt());
+        let ends = cluster.run(own)?;
+        drop(guard);
+        let mut total = Stats::default();
+        for (process, end) in ends.iter().enumerate() {
+            total.add_process(&stats_of(process, end)?);
+        }
+        own.stats = None;
+        ended(total).map_err(Early::Told)?;
+    }
+    Ok(())
+}
+
+/// The counters that a process has told.
+pub(crate) fn stats_of(process: usize, end: &Value) -> Result<Stats, Reason> {
+    serde_json::from_value(end["stats"].clone()).map_err(|e| {
+        let what = format!("counters that cannot be read: {e}");
+        Reason::new(process, Cause::Rubbish(what))
+    })
+}
+
+/// Microseconds since the epoch.
+pub(crate) fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as i64
+}
+
+/// Each process takes its share of the machine.
+pub(crate) fn default_settings(processes: usize) -> Vec<(String, String)> {
+    let whole = Settings::default();
+    let workers = (whole.workers / processes).clamp(1, WORKERS_MAX / processes);
+    // What no process may go below.
+    let memory = (whole.memory_bytes / processes as u64).max(16 << 20);
+    vec![("workers".into(), workers.to_string()), ("memory".into(), memory.to_string())]
+}
+
+/// Starts the other processes of a job.
+pub(crate) fn start(processes: usize) -> Result<Cluster, Failure> {
+    let path = std::env::current_exe()
+        .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
+    let program = Program { path, arguments: vec!["node".into()] };
+    let log = Arc::new(|line: &str| note(&line));
+    Cluster::start(processes, Some(&program), log, |_| {}).map_err(|reason| tell(&reason))
+}
+
+/// Ends all processes, and tells with `why` if the job has ended early.
+pub(crate) fn finish(
+    cluster: Cluster,
+    done: Result<(), Early>,
+    why: impl FnOnce(&Reason) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    match done {
+        Ok(()) => cluster.end().map_err(|reason| tell(&reason)),
+        Err(Early::Reason(reason)) => why(&cluster.give_up(reason)),
+        Err(Early::Told(failure)) => {
+            let _ = cluster.end();
+            Err(failure)
+        }
+    }
+}
+
+/// Prints why a job has ended early.
+pub(crate) fn tell(reason: &Reason) -> Failure {
+    match &reason.cause {
+        Cause::Interrupted => Failure::Interrupted,
+        Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {
+            usage(message)
+        }
+        Cause::Fault(Fault { kind: FaultKind::Usage, .. }) => usage(reason),
+        _ => fail(reason),
+    }
+}
+
+/// Ends the program if a query does not stop in time after another process has failed, for example since
+/// nobody reads its output.
+pub(crate) struct Guard(Arc<AtomicBool>);
+
+impl Guard {
+    const LOOK: Duration = Duration::from_millis(200);
+
+    pub(crate) fn new(interrupt: Interrupt) -> Guard {
+        let over = Arc::new(AtomicBool::new(false));
+        let watched = over.clone();
+        let watch = move || {
+            while interrupt.reason().is_none() {
+                if watched.load(Ordering::SeqCst) {
+                    return;
+                }
+                thread::sleep(Guard::LOOK);
+            }
+            thread::sleep(STOP_TIMEOUT);
+            if !watched.load(Ordering::SeqCst) {
+                interrupt.kill();
+                let told = interrupt.reason().map(|reason| tell(&reason));
+                exit(if matches!(told, Some(Failure::Interrupted)) { 130 } else { 1 });
+            }
+        };
+        // Without it the job still stops, if it can.
+        let _ = thread::Builder::new().name("guard".into()).spawn(watch);
+        Guard(over)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Ctrl-C (and SIGTERM) stops the job in all processes cleanly; a second one at once. A job that cannot stop
+/// is ended after a short time.
+pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
+    let signalled = Arc::new(Mutex::new(false));
+    let handler = move || {
+        let again =
+            std::mem::replace(&mut *signalled.lock().unwrap_or_else(PoisonError::into_inner), true);
+        if again {
+            interrupt.kill();
+            exit(130);
+        }
+        interrupt.stop();
+        let forced = interrupt.clone();
+        let force = move || {
+            thread::sleep(STOP_TIMEOUT);
+            note(&"interrupted; rows that nobody has read from the output are lost");
+            forced.kill();
+            exit(130);
+        };
+        if thread::Builder::new().spawn(force).is_err() {
+            interrupt.kill();
+            exit(130);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))
+}

@@ -1,0 +1,239 @@
+//! One process's part of a query that runs on several: its fabric, its channels, its job.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use millstream_engine::cluster::{Mesh, MeshSetup, Place};
+use millstream_engine::sink::Sink;
+use millstream_engine::{Error, Job, Settings, Stats};
+use millstream_fabric::setup::{Hello, Token};
+use millstream_fabric::shm::ShmDevice;
+use millstream_fabric::tcp::TcpDevice;
+use millstream_fabric::verbs::{self, Verbs};
+use millstream_fabric::{Fabric, Provider};
+use millstream_flow as flow;
+
+use super::failure::{Cause, Failure, Fault};
+use super::member::Stops;
+use super::parts::Parts;
+use crate::session::Planned;
+
+/// What the processes of a job are connected by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FabricName {
+    /// Shared memory.
+    Shm,
+    /// TCP over the loopback interface.
+    Tcp,
+    /// An RDMA device.
+    Verbs,
+}
+
+impl FabricName {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            FabricName::Shm => Provider::Shm.name(),
+            FabricName::Tcp => Provider::Tcp.name(),
+            FabricName::Verbs => Provider::Verbs.name(),
+        }
+    }
+}
+
+impl FromStr for FabricName {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<FabricName, Fault> {
+        let all = [FabricName::Shm, FabricName::Tcp, FabricName::Verbs];
+        let found = all.into_iter().find(|fabric| fabric.name() == text);
+        found.ok_or_else(|| Fault::usage(format!("there is no fabric '{text}'")))
+    }
+}
+
+/// The open device of a process.
+enum Device {
+    Shm(ShmDevice),
+    Tcp(TcpDevice),
+    Verbs(Verbs),
+}
+
+impl Device {
+    fn open(fabric: FabricName, token: &Token) -> Result<Device, Fault> {
+        let device = match fabric {
+            FabricName::Shm => ShmDevice::open(*token).map(Device::Shm),
+            FabricName::Tcp => {
+                let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+                TcpDevice::open(*token, any_port).map(Device::Tcp)
+            }
+            FabricName::Verbs => Verbs::open(&verbs::Options::default()).map(Device::Verbs),
+        };
+        device.map_err(|e| Fault::run(format!("fabric '{}': {e}", fabric.name())))
+    }
+
+    fn channels(&self, place: Place, settings: &Settings) -> flow::Result<Box<dyn Channels>> {
+        fn make<F: Fabric>(
+            fabric: &F,
+            place: Place,
+            settings: &Settings,
+        ) -> flow::Result<Box<dyn Channels>> {
+            let (workers, memory_bytes) = (settings.workers, settings.memory_bytes);
+            let channels = flow::Settings::default();
+            Ok(Box::new(MeshSetup::new(fabric, place, workers, memory_bytes, channels)?))
+        }
+        match self {
+            Device::Shm(device) => make(device, place, settings),
+            Device::Tcp(device) => make(device, place, settings),
+            Device::Verbs(device) => make(device, place, settings),
+        }
+    }
+}
+
+/// Channels of a process over whichever fabric, not connected yet.
+trait Channels {
+    fn hellos(&self, peer: usize) -> Vec<Hello>;
+    fn connect(self: Box<Self>, from: &[Vec<Hello>]) -> flow::Result<Mesh>;
+}
+
+impl<F: Fabric> Channels for MeshSetup<F> {
+    fn hellos(&self, peer: usize) -> Vec<Hello> {
+        MeshSetup::hellos(self, peer)
+    }
+    fn connect(self: Box<Self>, from: &[Vec<Hello>]) -> flow::Result<Mesh> {
+        MeshSetup::connect(*self, from)
+    }
+}
+
+/// A process's part of one query after the other. The calls come in the order of [`Member`](super::Member)'s.
+pub struct QueryPart {
+    place: Place,
+    device: Device,
+    fabric: FabricName,
+    planned: Option<Ready>,
+    channels: Option<Box<dyn Channels>>,
+    job: Option<Job>,
+}
+
+/// A query with all that it takes to make a job of it.
+struct Ready {
+    planned: Planned,
+    settings: Settings,
+    sink: Arc<dyn Sink>,
+    start_us: i64,
+}
+
+impl QueryPart {
+    /// Opens the fabric for process `process` of `processes` processes.
+    pub fn open(
+        fabric: FabricName,
+        token: &Token,
+        process: usize,
+        processes: usize,
+    ) -> Result<QueryPart, Fault> {
+        let (place, device) = (Place { process, processes }, Device::open(fabric, token)?);
+        Ok(QueryPart { place, device, fabric, planned: None, channels: None, job: None })
+    }
+
+    /// Takes a query that has been planned. Returns what has to be the same in all processes.
+    pub fn plan(
+        &mut self,
+        planned: Planned,
+        settings: &Settings,
+        sink: Arc<dyn Sink>,
+        start_us: i64,
+    ) -> Result<Parts, Fault> {
+        check_workers(self.place.processes, settings)?;
+        let parts = Parts::new()
+            .with("version", env!("CARGO_PKG_VERSION"))
+            .with("plan", planned.plan.as_str())
+            .with("schema", planned.query.output.to_string())
+            .with("fabric", self.fabric.name())
+            .with("settings", format!("{settings:#?}"));
+        self.planned = Some(Ready { planned, settings: settings.clone(), sink, start_us });
+        Ok(parts)
+    }
+
+    /// Makes the channels; what each process has to be told, by process.
+    pub fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+        let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
+        let channels = self.device.channels(self.place, &ready.settings);
+        let channels = channels.map_err(|e| self.channels_failed(&e))?;
+        let hellos = (0..self.place.processes).map(|peer| channels.hellos(peer)).collect();
+        self.channels = Some(channels);
+        Ok(hellos)
+    }
+
+    /// Connects the channels and opens the sources. Returns what has to be the same in all processes.
+    pub fn connect(&mut self, hellos: &[Vec<Hello>]) -> Result<Parts, Fault> {
+        let ready = self.planned.take().ok_or_else(out_of_turn)?;
+        let channels = self.channels.take().ok_or_else(out_of_turn)?;
+        let mesh = channels.connect(hellos).map_err(|e| self.channels_failed(&e))?;
+        let Ready { planned, settings, sink, start_us } = ready;
+        let job = Job::distributed(&planned.query, &settings, sink, mesh, start_us);
+        let job = job.map_err(fault)?;
+        let parts = Parts::new().with("splits", job.splits().join("\n"));
+        self.job = Some(job);
+        Ok(parts)
+    }
+
+    /// Runs the query; `stops` stops it.
+    pub fn run(&mut self, stops: &Stops) -> (Stats, millstream_engine::Result<()>) {
+        let Some(job) = self.job.take() else {
+            return (Stats::default(), Err(Error::Internal("a query out of turn".into())));
+        };
+        let stopper = job.stopper();
+        stops.set(move |Failure { process, cause }| match cause {
+            Cause::Interrupted => stopper.stop(),
+            cause => {
+                let message = cause.to_string();
+                stopper.stop_with(Error::Process { process: *process, message });
+            }
+        });
+        job.run()
+    }
+
+    fn channels_failed(&self, error: &flow::Error) -> Fault {
+        Fault::run(format!("channels over fabric '{}': {error}", self.fabric.name()))
+    }
+}
+
+/// Most processes of a job.
+pub const PROCESSES_MAX: usize = 64;
+/// Most workers of all processes: each leads at least one of the partitions.
+pub const WORKERS_MAX: usize = 256;
+
+/// Whether a job of so many processes can run with these settings.
+pub fn check_workers(processes: usize, settings: &Settings) -> Result<(), Fault> {
+    let workers = settings.workers;
+    if processes > 1 && settings.simulate.is_some() {
+        return Err(Fault::usage(
+            "the setting 'simulate' runs all workers on one thread of one process\n  help: use \
+             --processes 1, or --set simulate=none",
+        ));
+    }
+    if processes * workers > WORKERS_MAX {
+        return Err(Fault::usage(format!(
+            "{processes} processes of {workers} workers are {}, and {WORKERS_MAX} are the most\n  \
+             help: use at most --workers {}",
+            processes * workers,
+            WORKERS_MAX / processes.max(1)
+        )));
+    }
+    Ok(())
+}
+
+fn out_of_turn() -> Fault {
+    Fault::run("process 0 asks for the next step of a query that has not been planned")
+}
+
+/// What a job's error means to the other processes.
+pub fn fault(error: Error) -> Fault {
+    match error {
+        Error::PeerLost { .. }
+        | Error::Peer { .. }
+        | Error::Process { .. }
+        | Error::Interrupted => Fault::consequence(error),
+        Error::Option { .. } => Fault::usage(error),
+        error => Fault::run(error),
+    }
+}
