@@ -144,17 +144,19 @@ impl Node {
             Ok(value) => return Ok(value),
             Err(fault) => fault,
         };
-        match self.shared.board.failure() {
-            // It stopped because it was told to.
-            Some(known) if fault.kind == FaultKind::Consequence => return Err(known),
-            _ => {}
+        let consequence = fault.kind == FaultKind::Consequence;
+        // It may have stopped because it was told to.
+        if let (true, Some(known)) = (consequence, self.shared.board.failure()) {
+            return Err(known);
         }
         let failure = Failure::new(self.process, Cause::Fault(fault.clone()));
         let _ = self.shared.link.send(&Reply::Failed(fault));
         // Process 0 should read that before the connection ends.
         while let Ok(Some(_)) = self.shared.board.next(0, Some(TOLD_MAX)) {}
-        self.shared.board.fail(failure.clone());
-        Err(self.shared.board.failure().unwrap_or(failure))
+        match self.shared.board.failure() {
+            Some(known) if consequence => Err(known),
+            _ => Err(failure),
+        }
     }
 
     fn unexpected(&self, request: &Request) -> Failure {

@@ -1,0 +1,337 @@
+"""Jobs on several processes: the same output, and nothing left behind however they end."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import harness
+import pytest
+from conftest import WINDOW, events, generated
+
+PATIENCE_SECONDS = 60
+FABRICS = ["shm", "tcp"]
+
+BOUNDED = generated(rows=60_000, step="5 ms").replace("BIGINT, ts", "BIGINT, v DOUBLE, ts") + """
+SELECT window_start, k, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS least
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, k;
+"""
+ENDLESS = generated(per_second=20_000) + WINDOW.replace("'10' SECOND", "'1' SECOND")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that `pid` has started, in the order in which it did."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return sorted(found)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until(what, condition) -> None:
+    """Waits for `condition`, and fails with the name of it."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.01)
+
+
+def shared_memory() -> set[str]:
+    return {name for name in os.listdir("/dev/shm") if "millstream" in name}
+
+
+class Job:
+    """A running job, and its processes."""
+
+    def __init__(self, command: list[str], processes: int):
+        self.before = shared_memory()
+        self.main = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     stdin=subprocess.DEVNULL)
+        self.line = self.main.stdout.readline()
+        self.others = children(self.main.pid)
+        assert len(self.others) == processes - 1, self.main.stderr.read() if self.main.poll() else self.others
+
+    def end(self) -> tuple[int, str]:
+        """Waits for the end of all; returns exit code and stderr."""
+        _, err = self.main.communicate(timeout=PATIENCE_SECONDS)
+        for pid in self.others:
+            wait_until(f"process {pid} ends", lambda pid=pid: not is_alive(pid))
+        assert shared_memory() <= self.before
+        stderr = err.decode()
+        assert "panicked" not in stderr and "internal error" not in stderr, stderr
+        return self.main.returncode, stderr
+
+
+@pytest.fixture
+def job(script):
+    """Starts jobs, and ends them whatever happens to the test."""
+    started = []
+
+    def begin(sql: str, processes: int, fabric: str, *words: str) -> Job:
+        command = [str(harness.program()), "run", str(script.write(sql)), "--format", "csv", "--processes",
+                   str(processes), "--fabric", fabric, "--workers", "1", *words]
+        started.append(Job(command, processes))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.main.poll() is None:
+            one.main.kill()
+        one.main.communicate()
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("processes, workers", [(2, 1), (2, 2), (4, 1)])
+def test_any_number_of_processes_prints_the_same_bytes(script, fabric, processes, workers):
+    alone = script.run(BOUNDED, workers=1)
+    together = script.run(BOUNDED, "--processes", processes, "--fabric", fabric, workers=workers)
+    assert (alone.code, together.code) == (0, 0), together.stderr
+    assert len(alone.stdout.splitlines()) > 100
+    assert together.stdout == alone.stdout
+    for name in ("records", "windows", "rows", "late_records"):
+        assert together.stats[name] == alone.stats[name], name
+    assert "60,000 records" in together.stderr
+
+
+def test_a_file_is_shared_by_processes(script):
+    rows = "".join(f"2024-01-01 00:{i // 600 % 60:02}:{i // 10 % 60:02},{i % 7},{i}\n" for i in range(30_000))
+    script.data("events.csv", "ts,k,v\n" + rows)
+    alone = script.run(events() + WINDOW, workers=1)
+    together = script.run(events() + WINDOW, "--processes", 3, workers=1)
+    assert together.code == 0, together.stderr
+    assert together.stdout == alone.stdout and len(alone.stdout.splitlines()) > 100
+    assert together.stats["records"] == 30_000
+
+
+def test_every_statement_is_executed_in_every_process(script):
+    sql = (generated(rows=1_000, step="100 ms") + "SET 'workers' = '2';\n"
+           "CREATE VIEW few AS SELECT * FROM events WHERE k < 3;\n"
+           "EXPLAIN SELECT k FROM few;\n"
+           "SELECT k, COUNT(*) AS n FROM few GROUP BY k;\n"
+           "CREATE TABLE out (k BIGINT, n BIGINT) WITH ('connector' = 'print');\n"
+           "INSERT INTO out SELECT k, COUNT(*) FROM events GROUP BY k;\n"
+           "DROP VIEW few;\nSELECT COUNT(*) AS n, COUNT(NOW()) AS m FROM events;\n")
+    alone = script.run(sql)
+    together = script.run(sql, "--processes", 2)
+    assert together.code == 0, together.stderr
+    assert together.stdout == alone.stdout
+    assert together.stdout.decode().splitlines()[-1] == "1000,1000"
+    assert len(together.stats["queries"]) == 3
+
+
+def test_sql_on_the_command_line(script):
+    sql = BOUNDED.replace("\n", " ")
+    alone, together = (harness.run("run", "-e", sql, "--format", "csv", "--processes", n) for n in (1, 2))
+    assert together.code == 0, together.stderr
+    assert together.stdout == alone.stdout
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_killed_process_ends_the_job_with_its_name(job, fabric):
+    running = job(ENDLESS, 3, fabric)
+    start = time.monotonic()
+    os.kill(running.others[1], signal.SIGKILL)
+    code, stderr = running.end()
+    assert code == 1
+    assert "error: process 2 was killed by signal 9 (SIGKILL)\n" in stderr, stderr
+    # It is noticed at once, and all stop within two seconds; the rest is for a busy machine.
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_process_that_hangs_ends_the_job_with_its_name(job, fabric):
+    running = job(ENDLESS, 3, fabric)
+    os.kill(running.others[0], signal.SIGSTOP)
+    code, stderr = running.end()
+    assert code == 1
+    assert "error: process 1 has not answered for 2 s\n" in stderr, stderr
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_no_process_outlives_the_one_that_was_asked(job, fabric):
+    running = job(ENDLESS, 4, fabric)
+    running.main.kill()
+    code, stderr = running.end()
+    assert code == -signal.SIGKILL
+    for process in (1, 2, 3):
+        assert f"process {process} stops: process 0 has " in stderr, stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_processes(job, number):
+    running = job(ENDLESS, 3, "shm")
+    running.main.send_signal(number)
+    code, stderr = running.end()
+    assert code == 130
+    assert "error" not in stderr, stderr
+
+
+def test_ctrl_c_at_the_terminal_is_left_to_the_process_that_was_asked(job):
+    running = job(ENDLESS, 3, "shm")
+    for pid in running.others:
+        assert os.getpgid(pid) == pid != os.getpgid(running.main.pid)
+    running.main.send_signal(signal.SIGINT)
+    assert running.end()[0] == 130
+
+
+def test_ctrl_c_ends_a_job_whose_output_nobody_reads(job):
+    running = job(generated() + "SELECT k, ts FROM events;", 2, "shm")
+    time.sleep(1)
+    running.main.send_signal(signal.SIGINT)
+    assert running.main.wait(timeout=PATIENCE_SECONDS) == 130
+    assert running.end()[0] == 130
+
+
+def test_a_killed_process_ends_a_job_whose_output_nobody_reads(job):
+    running = job(generated() + "SELECT k, ts FROM events;", 2, "shm")
+    time.sleep(1)
+    os.kill(running.others[0], signal.SIGKILL)
+    assert running.main.wait(timeout=PATIENCE_SECONDS) == 1
+    assert "process 1 was killed by signal 9 (SIGKILL)" in running.end()[1]
+
+
+def test_a_closed_pipe_ends_all_processes_quietly(job):
+    running = job(generated() + "SELECT k, ts FROM events;", 3, "shm")
+    running.main.stdout.close()
+    running.main.stdout = None
+    code, stderr = running.end()
+    assert code == 0 and "error" not in stderr, stderr
+
+
+def test_limit_ends_an_endless_input_in_all_processes(script):
+    result = script.run(generated() + "SELECT k FROM events WHERE k >= 0 LIMIT 5;", "--processes", 3, workers=1)
+    assert result.code == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 6
+
+
+def test_a_full_disk_ends_the_job(script):
+    with open("/dev/full", "wb") as full:
+        command = [str(harness.program()), "run", str(script.write(BOUNDED)), "--format", "csv", "--processes", "3"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                              timeout=PATIENCE_SECONDS)
+    assert done.returncode == 1
+    assert b"process 0: " in done.stderr and b"No space left on device" in done.stderr, done.stderr
+
+
+def test_a_record_that_one_process_cannot_read_is_told_with_its_number(script):
+    rows = "".join(f"2024-01-01 00:00:{i // 10_000:02},{i % 7},{i}\n" for i in range(200_000))
+    script.data("events.csv", "ts,k,v\n" + rows + "2024-01-01 00:01:00,x,1\n")
+    sql = events() + WINDOW.replace("COUNT(*)", "SUM(v)")
+    result = harness.run("run", script.write(sql), "--format", "csv", "--processes", 3, "--workers", 1)
+    assert result.code == 1
+    assert re.search(r"^error: process [0-2]: .*events\.csv:200002:", result.stderr, re.M), result.stderr
+
+
+def listener(pid: int) -> int:
+    """The port on which a process listens for control connections: its only one, over shared memory."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        target = os.readlink(entry)
+        if target.startswith("socket:["):
+            inodes.add(target[8:-1])
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and fields[9] in inodes:
+            return int(fields[1].split(":")[1], 16)
+    raise AssertionError("it listens nowhere")
+
+
+def test_strangers_at_the_control_port_change_nothing(job):
+    running = job(ENDLESS, 2, "shm")
+    port = listener(running.main.pid)
+    for said in (b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", b"MSCALLER" + bytes(40),
+                 b"MSCALLER\x01\0\0\0" + bytes(36), bytes(range(256)) * 10):
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.settimeout(PATIENCE_SECONDS)
+            stranger.sendall(said)
+            try:
+                assert stranger.recv(100) == b""
+            except ConnectionResetError:
+                pass
+    # Windows go on firing.
+    for _ in range(50):
+        assert running.main.stdout.readline()
+    running.main.send_signal(signal.SIGINT)
+    code, stderr = running.end()
+    assert code == 130
+    for words in ("does not speak Millstream's control protocol", "it speaks version 0 of the control protocol",
+                  "it does not hold this job's token"):
+        assert f"refused a connection from 127.0.0.1:" in stderr and words in stderr, stderr
+
+
+def test_nothing_secret_is_in_arguments_or_environment(job):
+    running = job(ENDLESS, 2, "shm")
+    (other,) = running.others
+    words = Path(f"/proc/{other}/cmdline").read_bytes().split(b"\0")
+    assert words[1:] == [b"node", b""]
+    ours = Path(f"/proc/{running.main.pid}/environ").read_bytes()
+    assert Path(f"/proc/{other}/environ").read_bytes() == ours
+    running.main.send_signal(signal.SIGINT)
+    running.end()
+
+
+@pytest.mark.parametrize("words, says", [
+    (["run", "-e", "SELECT 1", "--processes", "0"], "0 is not in 1..=64"),
+    (["run", "-e", "SELECT 1", "--processes", "65"], "65 is not in 1..=64"),
+    (["run", "-e", "SELECT 1", "--processes", "-1"], "-1 is not in 1..=64"),
+    (["run", "-e", "SELECT 1", "--processes", "two"], "invalid value 'two'"),
+    (["run", "-e", "SELECT 1", "--processes", "2", "--fabric", "shn"], "'shm'"),
+    (["run", "-e", "SELECT 1", "--processes", "64", "--workers", "5"],
+     "64 processes of 5 workers are 320, and 256 are the most\n  help: use at most --workers 4"),
+    (["run", "-e", "SELECT 1", "--processes", "2", "--workers", "0"], "setting 'workers': '0' does not fit"),
+    (["run", "-e", "SELECT 1", "--processes", "2", "--set", "simulate=3"], "use --processes 1"),
+    (["run", "-e", "SELEKT 1", "--processes", "2"], "SELEKT"),
+    (["run", "-e", "SELECT k FROM nothing", "--processes", "2"], "nothing"),
+    (["run", "missing.sql", "--processes", "2"], "cannot read missing.sql"),
+    (["bench", "ysb", "--processes", "2", "--engine", "handwritten"], "--engine handwritten does not go with"),
+    (["bench", "ysb", "--processes", "2", "--generate-only"], "--generate-only does not go with --processes 2"),
+    (["bench", "latency", "--processes", "2"], "the workload 'latency' does not go with --processes 2"),
+    (["bench", "channel", "--processes", "2"], "the workload 'channel' does not go with --processes 2"),
+    (["bench", "ysb", "--processes", "2", "--exchange", "both"], "invalid value 'both'"),
+    (["node"], "is started by `millstream run` and `bench`"),
+])
+def test_arguments_that_make_no_sense_are_refused(words, says):
+    result = harness.run(*words, stats=False)
+    assert (result.code, result.stdout) == (2, b""), result.stderr
+    assert says in result.stderr, result.stderr
+    assert result.stderr.count("error") == 1, result.stderr
+
+
+def test_too_many_workers_set_in_the_script_are_refused(script):
+    sql = generated(rows=10) + "SET 'workers' = '200';\nSELECT COUNT(*) AS n FROM events;"
+    result = harness.run("run", script.write(sql), "--processes", 2, stats=False)
+    assert result.code == 2, result.stderr
+    assert "2 processes of 200 workers are 400, and 256 are the most" in result.stderr
+
+
+def test_help_tells_of_processes_and_not_of_nodes():
+    text = harness.run("run", "--help", stats=False).stdout.decode()
+    assert "--processes <P>" in text and "--fabric <FABRIC>" in text
+    assert "node" not in harness.run("--help", stats=False).stdout.decode()
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("workload", ["ysb_small", "ysb_str", "nb7", "cm", "ro"])
+def test_a_benchmark_is_right_on_several_processes(workload, fabric):
+    for processes, workers in ((2, 1), (3, 2)):
+        result = harness.run("bench", workload, "--records", 100_003, "--processes", processes, "--workers", workers,
+                             "--fabric", fabric, "--json", stats=False)
+        assert result.code == 0, result.stderr
+        found = json.loads(result.stdout)
+        assert found["ok"] is True and found["records"] == 100_003
+        assert (found["processes"], found["workers"], found["fabric"]) == (processes, workers, fabric)
+        assert found["exchange"] == "late-merge"
+        # It did take place between processes.
+        assert found["rows_sent"] > 0 and found["bytes_sent"] > 0 and found["messages_sent"] > 0
