@@ -49,10 +49,11 @@ class Run:
 
 
 def set_options(settings: dict[str, object]) -> list[str]:
-    """`--set key=value` for every setting; `workers` has an option of its own."""
+    """`--set key=value` for every setting; `workers`, `processes` and `fabric` are options of their own."""
     words: list[str] = []
     for key, value in settings.items():
-        words += ["--workers", str(value)] if key == "workers" else ["--set", f"{key}={value}"]
+        option = key in ("workers", "processes", "fabric")
+        words += [f"--{key}", str(value)] if option else ["--set", f"{key}={value}"]
     return words
 
 

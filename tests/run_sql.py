@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs every tests/sql/*.sql and compares stdout, byte by byte, with the .expected beside it.
 
-Each file runs with every combination of workers, batch size, epoch size and fragment mode below, and
-with seeded simulated schedules: stdout must be the same bytes every time (promise P2).
+Each file runs with every combination of workers, batch size, epoch size and fragment mode below, on
+several processes, and with seeded simulated schedules: stdout must be the same bytes every time (promise P2).
 
 Directives in a file's comments:
   -- settings: key=value, key=value     added to every run
@@ -29,6 +29,8 @@ WORKERS = (1, 2, 4)
 BATCH_ROWS = (1, 3, 16384)
 EPOCH_BYTES = (1, "64MB")
 FRAGMENT_MODES = ("auto", "aggregate", "pass-through")
+PROCESSES = (2, 4)
+FABRICS = ("shm", "tcp")
 
 
 def combinations(seeds: int) -> list[dict[str, object]]:
@@ -39,6 +41,10 @@ def combinations(seeds: int) -> list[dict[str, object]]:
         for mode in FRAGMENT_MODES if workers > 1 else FRAGMENT_MODES[:1]:
             result.append({"workers": workers, "batch.rows": rows, "epoch.bytes": epoch,
                            "fragment.mode": mode})
+    for at, (processes, fabric) in enumerate(itertools.product(PROCESSES, FABRICS)):
+        for workers, rows, epoch, mode in ((1, 16384, "64MB", "auto"), (2, 3, 1, FRAGMENT_MODES[at % 3])):
+            result.append({"processes": processes, "fabric": fabric, "workers": workers, "batch.rows": rows,
+                           "epoch.bytes": epoch, "fragment.mode": mode})
     for seed in range(1, seeds + 1):
         result.append({"workers": WORKERS[seed % 3], "batch.rows": BATCH_ROWS[seed % 2],
                        "epoch.bytes": EPOCH_BYTES[seed % 5 == 0],
@@ -78,7 +84,8 @@ def happened(results: list[harness.Run]) -> list[str]:
     Only runs that do the same every time are looked at: simulated ones, and those with one worker.
     """
     plain = results[0].stats
-    steady = [r for r in results if "simulate" in r.settings or r.settings["workers"] == 1]
+    alone = [r for r in results if "processes" not in r.settings]
+    steady = [r for r in alone if "simulate" in r.settings or r.settings["workers"] == 1]
     total: harness.Stats = {}
     for result in steady:
         harness.add(total, result.stats)
@@ -131,7 +138,7 @@ def main() -> int:
         if len(bad) > 2:
             print(f"  … and {len(bad) - 2} more of its runs")
     if not options.names:
-        for name in ("epochs", "rows_shipped", "late_records", "windows_fired_early"):
+        for name in ("epochs", "rows_shipped", "late_records", "windows_fired_early", "rows_sent", "messages_sent"):
             if not total.get(name):
                 print(f"FAIL the suite as a whole: no run has any {name}")
                 failed += 1

@@ -278,7 +278,8 @@ impl Bench {
         put("processes", json!(self.processes.count()));
         put("workers", json!(settings.workers));
         put("zipf", json!(spec.zipf.map(Zipf::exponent)));
-        put("fabric", json!(self.processes.fabric().library().name()));
+        let several = self.processes.count() > 1;
+        put("fabric", json!(several.then(|| self.processes.fabric().library().name())));
         put("exchange", json!(self.exchange.name()));
         put("records", json!(spec.records));
         put("seconds", json!(round(seconds, 6)));

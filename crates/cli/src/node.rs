@@ -54,7 +54,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 /// Ends the process. Process 0 knows why and tells it, unless it is process 0 that is gone.
 fn stopped(process: usize, reason: &Reason) -> Failure {
-    let own = reason.process == process;
+    let own = reason.process == process && reason.is_reason();
     if reason.process == 0 && !matches!(reason.cause, Cause::Fault(_) | Cause::Interrupted) {
         note(&format!("process {process} stops: {reason}"));
     }

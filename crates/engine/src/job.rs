@@ -41,6 +41,17 @@ pub struct Job {
     ends: Vec<Ends>,
 }
 
+/// What is left of a job that has ended: its ends of channels, and state.
+pub struct Remains(#[expect(dead_code, reason = "it is there to be dropped")] Option<Kept>);
+
+type Kept = (Vec<Worker>, Arc<Shared>);
+
+impl fmt::Debug for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remains")
+    }
+}
+
 /// Stops a running job from another thread (or a signal handler's thread).
 #[derive(Clone)]
 pub struct Stopper(Arc<Shared>);
@@ -215,9 +226,17 @@ impl Job {
 
     /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
     /// any case: they say how far the job got.
-    pub fn run(mut self) -> (Stats, Result<()>) {
+    pub fn run(self) -> (Stats, Result<()>) {
+        let (stats, result, _) = self.run_and_keep();
+        (stats, result)
+    }
+
+    /// As [`Job::run`], for a job of several processes: keep what remains until all of them have ended, since one
+    /// that has not would take the end of a channel for a failure.
+    pub fn run_and_keep(mut self) -> (Stats, Result<()>, Remains) {
         if self.shared.settings.simulate.is_some() {
-            return simulation::alone(self);
+            let (stats, result) = simulation::alone(self);
+            return (stats, result, Remains(None));
         }
         let mut workers = self.workers();
         let shared = &self.shared;
@@ -234,10 +253,15 @@ impl Job {
                 }
             }
         });
-        while !run_guarded(shared, || self.end_streams(&mut workers)).unwrap_or(true) {
-            thread::sleep(Duration::from_micros(50));
+        loop {
+            match run_guarded(shared, || self.end_streams(&mut workers)) {
+                Some(true) => break,
+                None if shared.has_failed() => break,
+                _ => thread::sleep(Duration::from_micros(50)),
+            }
         }
-        self.close(&workers)
+        let (stats, result) = self.close(&workers);
+        (stats, result, Remains(Some((workers, self.shared))))
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -379,6 +403,12 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
 pub(crate) fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => return Some(value),
+        // The other processes have to be told that no more rows are wanted; one alone just ends.
+        Ok(Err(Error::OutputClosed)) if shared.net.is_some() => {
+            if let Err(error) = shared.stop_enough() {
+                shared.stop(Some(error));
+            }
+        }
         Ok(Err(error)) => shared.stop(Some(error)),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -48,7 +48,7 @@ mod worker;
 
 pub use error::{Error, Result};
 pub use explain::state_layout;
-pub use job::{Job, Stopper};
+pub use job::{Job, Remains, Stopper};
 pub use settings::Settings;
 pub use skipped::Skipped;
 pub use stats::Stats;

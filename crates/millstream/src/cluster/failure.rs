@@ -84,7 +84,7 @@ impl Failure {
     }
 
     /// Whether nothing can tell more.
-    pub(super) fn is_reason(&self) -> bool {
+    pub fn is_reason(&self) -> bool {
         self.rank() == 2
     }
 

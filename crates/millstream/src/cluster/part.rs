@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::sink::Sink;
-use millstream_engine::{Error, Job, Settings, Stats};
+use millstream_engine::{Error, Job, Remains, Settings, Stats};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
@@ -112,6 +112,8 @@ pub struct QueryPart {
     planned: Option<Ready>,
     channels: Option<Box<dyn Channels>>,
     job: Option<Job>,
+    /// Of the last query, which other processes may not have ended yet.
+    remains: Option<Remains>,
 }
 
 /// A query with all that it takes to make a job of it.
@@ -131,7 +133,15 @@ impl QueryPart {
         processes: usize,
     ) -> Result<QueryPart, Fault> {
         let (place, device) = (Place { process, processes }, Device::open(fabric, token)?);
-        Ok(QueryPart { place, device, fabric, planned: None, channels: None, job: None })
+        Ok(QueryPart {
+            place,
+            device,
+            fabric,
+            planned: None,
+            channels: None,
+            job: None,
+            remains: None,
+        })
     }
 
     /// Takes a query that has been planned. Returns what has to be the same in all processes.
@@ -142,6 +152,8 @@ impl QueryPart {
         sink: Arc<dyn Sink>,
         start_us: i64,
     ) -> Result<Parts, Fault> {
+        // All have ended the one before.
+        self.remains = None;
         check_workers(self.place.processes, settings)?;
         let parts = Parts::new()
             .with("version", env!("CARGO_PKG_VERSION"))
@@ -189,7 +201,11 @@ impl QueryPart {
                 stopper.stop_with(Error::Process { process: *process, message });
             }
         });
-        job.run()
+        let (stats, result, remains) = job.run_and_keep();
+        if result.is_ok() {
+            self.remains = Some(remains);
+        }
+        (stats, result)
     }
 
     fn channels_failed(&self, error: &flow::Error) -> Fault {
