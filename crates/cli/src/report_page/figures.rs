@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::html::{element, escape, table};
 use super::line::{Data, Engine, Exchange, Fabric, Finding, Line, Setup};
 use super::projection;
-use super::spread::{Spread, short};
+use super::spread::Spread;
 use super::svg::{Bars, Curves, Key};
 
 /// What the numbers of all plots are.
@@ -109,13 +109,13 @@ fn throughput(rates: &Rates) -> String {
         return out;
     }
     let note = "Bars are medians, whiskers go from the least to the greatest.";
-    element("p", &note) + &out + &ratios(rates)
+    element("p", &note) + &out + &ratios(rates, |data| data.zipf.is_none())
 }
 
 /// Late merge against the others, run by run.
-fn ratios(rates: &Rates) -> String {
+fn ratios(rates: &Rates, belongs: impl Fn(&Data) -> bool) -> String {
     let mut rows = Vec::new();
-    for ((data, setup), ours) in rates {
+    for ((data, setup), ours) in rates.iter().filter(|((data, _), _)| belongs(data)) {
         if setup.engine != Engine::Millstream
             || setup.exchange != Exchange::LateMerge
             || setup.processes < 2
@@ -182,7 +182,10 @@ fn skew(rates: &Rates) -> String {
     }
     let note = "Keys have a Zipf distribution with exponent z; 0 is uniform. Circles are medians, whiskers go from the \
                 least to the greatest.";
-    if out.is_empty() { out } else { element("p", &note) + &out }
+    match out.is_empty() {
+        true => out,
+        false => element("p", &note) + &out + &ratios(rates, |data| data.zipf.is_some()),
+    }
 }
 
 /// Figure 11: one worker beside the loop that does nothing else.
@@ -280,8 +283,15 @@ pub(super) fn sources(lines: &[&Line]) -> String {
         sets.entry((line.data.clone(), what)).or_default().push(line);
     }
     let mut rows = Vec::new();
+    let mut mixed = String::new();
     for ((data, what), lines) in sets {
         let commands: BTreeSet<&str> = lines.iter().map(|line| line.command.as_str()).collect();
+        if commands.len() > 1 {
+            let count = commands.len();
+            mixed.push_str(&warning(&format!(
+                "{data}, {what}: the lines of {count} different commands are taken for runs of the same thing."
+            )));
+        }
         for command in commands {
             let same = || lines.iter().filter(|line| line.command == command);
             let dates: BTreeSet<&str> = same().map(|line| line.date.as_str()).collect();
@@ -296,15 +306,10 @@ pub(super) fn sources(lines: &[&Line]) -> String {
         }
     }
     let head = ["data", "setup", "lines", "command", "date (UTC)"];
-    element("h3", &"Lines") + &table(&head, &rows)
+    element("h3", &"Lines") + &mixed + &table(&head, &rows)
 }
 
 /// A paragraph that has to be seen.
 pub(super) fn warning(text: &str) -> String {
     format!("<p class=\"warning\">{}</p>\n", escape(&text))
-}
-
-/// A rate, for tables.
-pub(super) fn rate(number: f64) -> String {
-    short(number)
 }

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::figures::{Rates, UNIT, key, rate, warning};
+use super::figures::{Rates, UNIT, key, warning};
 use super::html::table;
 use super::line::{Data, Exchange, Fabric, Finding, Line, Setup};
-use super::spread::Spread;
+use super::spread::{Spread, short};
 use super::svg::Curves;
 
 /// The numbers of processes that the model has to be right about.
@@ -62,8 +62,8 @@ pub(super) fn section(lines: &[&Line], rates: &Rates) -> String {
             vec![
                 data.to_string(),
                 check.setup.to_string(),
-                rate(check.predicted),
-                rate(check.measured),
+                short(check.predicted),
+                short(check.measured),
                 format!("{:+.1}%", check.deviation * 100.0),
             ]
         }));

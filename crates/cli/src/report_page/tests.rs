@@ -123,6 +123,61 @@ fn a_projection_is_shown_only_if_the_model_was_right() {
 }
 
 #[test]
+fn skewed_runs_have_ratios_too_and_mixed_commands_are_told() {
+    let skewed = |changes: Value| {
+        let mut line = line(json!({"zipf": 2.0}));
+        line.as_object_mut().expect("an object").extend(changes.as_object().expect("one").clone());
+        line
+    };
+    let page = page(&[
+        skewed(json!({"mrec_per_s": 26.0})),
+        skewed(json!({"exchange": "repartition", "mrec_per_s": 20.0, "command": "one"})),
+        skewed(json!({"exchange": "repartition", "mrec_per_s": 20.0, "command": "two"})),
+    ]);
+    assert!(page.contains("<td class=\"number\">1.3, 1</td>"), "{page}");
+    assert_eq!(page.matches("the lines of 2 different commands").count(), 1);
+}
+
+/// Bytes of good lines changed, doubled and lost: what is still a line is drawn, nothing panics.
+#[test]
+fn mutated_lines_are_refused_or_drawn() {
+    const LIKELY: &[u8] = b"0123456789.eE-+\"\\{}[]:,";
+    let good = modelled([95.0, 100.0, 105.0]).into_iter().map(|line| line.to_string());
+    let good: Vec<String> = good.chain([line(json!({"zipf": 0.5})).to_string()]).collect();
+    let mut random: u64 = 0x9E3779B97F4A7C15;
+    let mut below = |n: usize| {
+        random ^= random >> 12;
+        random ^= random << 25;
+        random ^= random >> 27;
+        (random.wrapping_mul(0x2545F4914F6CDD1D) >> 33) as usize % n.max(1)
+    };
+    let mut read = Vec::new();
+    for _ in 0..20_000 {
+        let mut bytes = good[below(good.len())].clone().into_bytes();
+        for _ in 0..1 + below(3) {
+            let at = below(bytes.len());
+            let byte = LIKELY[below(LIKELY.len())];
+            match below(4) {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => drop(bytes.remove(at)),
+                _ => bytes[at] = b' ' + below(95) as u8,
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Ok(line) = Line::parse(&text) {
+            read.push(Placed { place: String::new(), line });
+        }
+    }
+    assert!((1_000..19_000).contains(&read.len()), "{} of 20,000", read.len());
+    for lines in read.chunks(50) {
+        let page = render(lines);
+        assert!(!page.contains("NaN") && page.ends_with("</html>\n"));
+        assert_eq!(page.matches("<svg ").count(), page.matches("</svg>").count());
+    }
+}
+
+#[test]
 fn nothing_in_a_line_becomes_markup() {
     let evil = "</title></svg><script>alert('x')</script>&\"\u{1b}[2J\u{202e}";
     let mut hostile = line(json!({"workload": evil, "command": evil}));
