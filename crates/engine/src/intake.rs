@@ -71,6 +71,18 @@ pub(crate) struct Intake {
     budget: Arc<Budget>,
     /// The job's other processes, if it has any.
     net: Option<Arc<Net>>,
+    reading: Reading,
+}
+
+/// Who reads: in a repartitioned job not all workers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Processes that read.
+    pub(crate) processes: usize,
+    /// The number of this one among them; as many as there are if it does not.
+    pub(crate) process: usize,
+    /// Workers of a process that read: the first ones.
+    pub(crate) workers: usize,
 }
 
 /// Which splits may go on.
@@ -214,7 +226,7 @@ impl Intake {
         splits: Vec<Box<dyn Split>>,
         preparer: Preparer,
         (env, net): (Arc<dyn Env>, Option<Arc<Net>>),
-        workers: usize,
+        (workers, reading): (usize, Reading),
         idle_timeout_us: Option<i64>,
         window: Option<(Tumble, i64)>,
         budget: Arc<Budget>,
@@ -223,8 +235,8 @@ impl Intake {
         let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
         let state = |(i, sharing)| SplitState {
             elsewhere: match sharing {
-                Sharing::Whole => i % place.processes != place.process,
-                Sharing::ByChunk => false,
+                Sharing::Whole => i % reading.processes != reading.process,
+                Sharing::ByChunk => reading.process == reading.processes,
                 Sharing::Asker => place.process != 0,
             },
             ended_elsewhere: None,
@@ -262,6 +274,7 @@ impl Intake {
             window,
             budget,
             net,
+            reading,
         }
     }
 
@@ -343,26 +356,26 @@ impl Intake {
     /// Chunks of a split that may be read ahead.
     fn ahead_max(&self) -> usize {
         // Of those that all processes read, only some are ours.
-        (2 * self.workers + 2) * self.net.as_ref().map_or(1, |net| net.place.processes)
+        (2 * self.workers + 2) * self.reading.processes
     }
 
     /// The worker's own splits first, then the others.
     fn preference(&self, worker: usize) -> impl Iterator<Item = usize> + use<> {
-        let (splits, workers) = (self.readers.len(), self.workers);
-        let (first, step) = match &self.net {
-            Some(net) => (net.place.process + worker * net.place.processes, net.leaders()),
-            None => (worker, workers),
-        };
+        let (splits, Reading { processes, process, workers }) = (self.readers.len(), self.reading);
+        let (first, step) = (process + worker * processes, processes * workers);
         let own = (first..splits).step_by(step);
         own.chain((0..splits).filter(move |s| s % step != first))
     }
 
+    /// Whether no worker of this process reads.
+    pub(crate) fn reads_nothing(&self) -> bool {
+        self.reading.process == self.reading.processes
+    }
+
     /// Whether `worker` is the one that prefers `split`.
     pub(crate) fn prefers(&self, worker: usize, split: usize) -> bool {
-        match &self.net {
-            Some(net) => split % net.leaders() == net.place.process + worker * net.place.processes,
-            None => split % self.workers == worker,
-        }
+        let Reading { processes, process, workers } = self.reading;
+        split % (processes * workers) == process + worker * processes
     }
 
     /// The other processes, if they read this split, too.
@@ -372,9 +385,8 @@ impl Intake {
 
     /// Whether this process has chunk `sequence` of `split`.
     pub(crate) fn has_chunk(&self, split: usize, sequence: u64) -> bool {
-        let Some(net) = &self.net else { return true };
         match self.by_chunk[split] {
-            true => sequence % net.place.processes as u64 == net.place.process as u64,
+            true => sequence % self.reading.processes as u64 == self.reading.process as u64,
             false => !self.lock().splits[split].elsewhere,
         }
     }
@@ -436,13 +448,11 @@ impl Intake {
                     // It resumes where the others have got to meanwhile.
                     s.watermark = s.watermark.max(low);
                 }
-                if let Some(net) = self.others_of(split) {
-                    let Place { process, processes } = net.place;
-                    if sequence % processes as u64 != process as u64 {
-                        // It may have been prepared already.
-                        s.stamp_ready(split);
-                        return Ok(Read::Skipped);
-                    }
+                let Reading { process, processes, .. } = self.reading;
+                if self.by_chunk[split] && sequence % processes as u64 != process as u64 {
+                    // It may have been prepared already.
+                    s.stamp_ready(split);
+                    return Ok(Read::Skipped);
                 }
                 drop(state);
                 drop(reader);
@@ -490,6 +500,9 @@ impl Intake {
     /// Another process has prepared a chunk of a split that all read.
     pub(crate) fn stamp_other(&self, head: &Head) -> Result<()> {
         let split = self.checked(head)?;
+        if self.reads_nothing() {
+            return Ok(());
+        }
         let other = Chunk::Other { greatest: head.watermark, records: head.count };
         self.stamp(split, head.number, other);
         // What waited for it, and the low watermark that may have risen.

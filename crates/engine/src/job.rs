@@ -10,22 +10,28 @@ use std::thread;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use millstream_fabric::setup::Token;
+use millstream_fabric::shm::ShmDevice;
+use millstream_flow::Settings as Channels;
 
 use millstream_state::{
     ChunkPool, Keys, Mode, NoVarKeys, RowLayout, Scratch, Segment, Table, hash_words,
 };
 
 use crate::budget::{Budget, Kind};
-use crate::cluster::{self, Ends, Head, LAST, Mesh, Net, decode_rows};
+use crate::cluster::{
+    self, Ends, Head, LAST, Mesh, MeshSetup, Net, Place, decode_rows, peer_error,
+};
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
+use crate::exchange::Roles;
 use crate::fire::Finisher;
 use crate::gather::{Gather, Role};
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
 use crate::plan::{Body, Query};
 use crate::prepare::{Preparer, Spread};
-use crate::settings::{FragmentMode, Settings};
+use crate::settings::{Exchange, FragmentMode, Settings};
 use crate::simulation;
 use crate::sink::{RowOrder, Sink};
 use crate::slices::small_table_bytes;
@@ -83,6 +89,9 @@ impl fmt::Debug for Job {
 impl Job {
     /// Prepares `query` to run into `sink`: lays out its state and opens its source.
     pub fn new(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+        if settings.exchange != Exchange::LateMerge {
+            return Job::exchanging(query, settings, sink);
+        }
         let threads = Threads::new(settings.workers, Vec::new());
         let started_us = threads.now_us();
         let env: Arc<dyn Env> = match settings.simulate {
@@ -90,6 +99,31 @@ impl Job {
             None => Arc::new(threads),
         };
         Job::prepare(query, settings, sink, (env, started_us), None)
+    }
+
+    /// A job whose workers exchange records, over channels within this process.
+    fn exchanging(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+        if settings.simulate.is_some() {
+            return Err(Error::Io {
+                place: "exchange".into(),
+                message: "a single process that exchanges records cannot be simulated".into(),
+                help: "leave 'simulate' or 'exchange' out".into(),
+            });
+        }
+        let token = Token::random().map_err(|error| Error::Io {
+            place: "/dev/urandom".into(),
+            message: error.to_string(),
+            help: String::new(),
+        })?;
+        let connected = || -> millstream_flow::Result<Mesh> {
+            let device = ShmDevice::open(token)?;
+            let (place, channels) = (Place { process: 0, processes: 1 }, Channels::default());
+            let (sizes, exchange) = ((settings.workers, settings.memory_bytes), settings.exchange);
+            MeshSetup::exchanging(&device, place, sizes, channels, exchange)?.connect(&[])
+        };
+        let mesh = connected().map_err(|error| peer_error(0, error))?;
+        let start_us = Threads::new(0, Vec::new()).now_us();
+        Job::distributed(query, settings, sink, mesh, start_us)
     }
 
     /// Prepares one process's part of a job of several: `mesh` connects it with the others, which run the same
@@ -127,6 +161,11 @@ impl Job {
                 (None, Some(Stateless::new(query, project)), (*offset, *limit), None)
             }
         };
+        let exchange = mesh.as_ref().map_or(Exchange::LateMerge, |mesh| mesh.exchange);
+        if settings.exchange != exchange {
+            let message = format!("{:?} over channels for {exchange:?}", settings.exchange);
+            return Err(Error::Internal(message));
+        }
         let layout = aggregation.as_ref().map(|(grouping, _)| grouping.layout.clone());
         let (net, ends) = match mesh {
             Some(mesh) => {
@@ -137,12 +176,19 @@ impl Job {
             None => (None, Vec::new()),
         };
         let leaders = net.as_ref().map_or(workers, |net| net.leaders());
+        let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
+        // What has no keys is not exchanged.
+        let roles = match &aggregation {
+            Some(_) => Roles::new(exchange, place.processes, workers),
+            None => Roles::default(),
+        };
+        let reading = roles.reading(place, workers);
         let options = OpenOptions {
             batch_rows: settings.batch_rows,
             start_time_us: started_us,
             workers: leaders,
-            process: net.as_ref().map_or(0, |net| net.place.process),
-            processes: net.as_ref().map_or(1, |net| net.place.processes),
+            process: place.process,
+            processes: place.processes,
         };
         let splits = query.source.open(&query.projection, &options)?;
         let idle_timeout_us = query.event_time.as_ref().and_then(|t| t.idle_timeout_us);
@@ -182,7 +228,7 @@ impl Job {
             splits,
             preparer,
             (env.clone(), net.clone()),
-            workers,
+            (workers, reading),
             idle_timeout_us,
             window,
             budget.clone(),
@@ -200,6 +246,7 @@ impl Job {
                 role,
             ),
             net,
+            roles,
             aggregation,
             stateless,
             mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
@@ -298,8 +345,8 @@ impl Job {
         net.pump()?;
         net.receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
         let mut ended = net.finish()?;
-        for remote in workers.iter_mut().filter_map(Worker::remote) {
-            ended &= remote.finish()?;
+        for worker in workers {
+            ended &= worker.finish_streams()?;
         }
         Ok(ended)
     }
@@ -446,6 +493,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// The job's other processes, if it has any.
     pub(crate) net: Option<Arc<Net>>,
+    /// Who sends and receives, if records are exchanged.
+    pub(crate) roles: Roles,
     pub(crate) budget: Arc<Budget>,
     /// State is counted at the latest when so many tables of windows have been opened.
     pub(crate) tables_max: usize,

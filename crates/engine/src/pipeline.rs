@@ -91,6 +91,29 @@ impl Grouping {
         slices: &mut Slices,
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
+        let mut by_slice = std::mem::take(&mut buffers.by_slice);
+        let dropped = self.assign(batch, buffers, &mut by_slice)?;
+        let mut fragment_rows = 0;
+        if let Some((keys, arguments)) = self.evaluate(&batch.prepared.batch, &mut by_slice)? {
+            for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+                let selected = Selected { keys: &keys, arguments: &arguments, rows };
+                fragment_rows += slices.update(*start, self, &selected);
+            }
+        }
+        if let ([(_, rows)], 0) = (&mut by_slice[..], buffers.rows.capacity()) {
+            buffers.rows = std::mem::take(rows);
+        }
+        buffers.by_slice = by_slice;
+        Ok((dropped, fragment_rows))
+    }
+
+    /// Finds the rows of a batch that count, slice by slice; returns what was dropped.
+    pub(crate) fn assign(
+        &self,
+        batch: &Stamped,
+        buffers: &mut Buffers,
+        by_slice: &mut BySlice,
+    ) -> Result<Dropped> {
         let records = &batch.prepared.batch;
         let mask = match &self.filter {
             Some(filter) => Some(true_mask(&filter.evaluate(records)?)?),
@@ -98,17 +121,14 @@ impl Grouping {
         };
         select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
         if let Some(start) = self.single_slice(batch) {
-            let mut slice = [(start, std::mem::take(&mut buffers.rows))];
-            let fragment_rows = self.update(records, &mut slice, slices)?;
-            [(_, buffers.rows)] = slice;
-            return Ok((Dropped::default(), fragment_rows));
+            by_slice.clear();
+            by_slice.push((start, std::mem::take(&mut buffers.rows)));
+            return Ok(Dropped::default());
         }
         let (Some(window), Some(times)) = (&self.window, &batch.prepared.times) else {
             return Err(Error::Internal("windows without event times".into()));
         };
-        let (selected, by_slice) = (&buffers.rows, &mut buffers.by_slice);
-        let dropped = assign(window, self.lateness_us, times, batch.stamp, selected, by_slice);
-        Ok((dropped, self.update(records, by_slice, slices)?))
+        Ok(assign(window, self.lateness_us, times, batch.stamp, &buffers.rows, by_slice))
     }
 
     /// The slice of the whole batch, if it has just one and no record can be late for it.
@@ -120,16 +140,16 @@ impl Grouping {
         (start == window.start_of(max) && fires_at > batch.after).then_some(start)
     }
 
-    /// Updates each slice with its rows of a batch; returns how many rows went into fragments.
-    fn update(
+    /// Keys and arguments for the rows of a batch that count, which stand at the positions in `by_slice` then;
+    /// `None` if there are none.
+    pub(crate) fn evaluate(
         &self,
         records: &RecordBatch,
-        by_slice: &mut [(i64, Vec<u32>)],
-        slices: &mut Slices,
-    ) -> Result<u64> {
+        by_slice: &mut BySlice,
+    ) -> Result<Option<(Vec<ArrayRef>, Vec<Input>)>> {
         let counted: usize = by_slice.iter().map(|(_, rows)| rows.len()).sum();
         if counted == 0 {
-            return Ok(0);
+            return Ok(None);
         }
         let taken;
         let records = if self.computed && counted < records.num_rows() {
@@ -140,13 +160,7 @@ impl Grouping {
         };
         // For all slices at once: there may be many, with few rows each.
         let keys = self.keys.iter().map(|k| k.evaluate(records)).collect::<Result<Vec<_>>>()?;
-        let arguments = self.aggregates.inputs(records)?;
-        let mut fragment_rows = 0;
-        for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
-            let selected = Selected { keys: &keys, arguments: &arguments, rows };
-            fragment_rows += slices.update(*start, self, &selected);
-        }
-        Ok(fragment_rows)
+        Ok(Some((keys, self.aggregates.inputs(records)?)))
     }
 }
 

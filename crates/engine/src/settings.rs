@@ -26,8 +26,35 @@ pub struct Settings {
     /// `allowed_lateness`: how much longer than its end a window waits for late records,
     /// microseconds. It delays firing by as much: a fired window never changes.
     pub allowed_lateness_us: i64,
+    /// `exchange`: how the workers' parts come together.
+    pub exchange: Exchange,
     /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this seed.
     pub simulate: Option<u64>,
+}
+
+/// How what belongs to a key comes together from all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exchange {
+    /// Every worker aggregates what it reads, and partial state is merged.
+    #[default]
+    LateMerge,
+    /// Half of the workers read and partition records, the others aggregate them: the traditional way, to compare
+    /// with.
+    Repartition,
+    /// Every worker reads, partitions and aggregates.
+    Interleaved,
+}
+
+impl Exchange {
+    /// The exchange of this name.
+    pub fn from_name(name: &str) -> Option<Exchange> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "late-merge" => Exchange::LateMerge,
+            "repartition" => Exchange::Repartition,
+            "interleaved" => Exchange::Interleaved,
+            _ => return None,
+        })
+    }
 }
 
 /// How fragments (state held for another worker's partitions) take updates.
@@ -73,6 +100,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ),
     ("allowed_lateness", "'5 s'", "how much longer than its end a window waits for late records"),
     (
+        "exchange",
+        "late-merge, repartition or interleaved",
+        "how workers bring together what belongs to a key; all but the first are there to compare with",
+    ),
+    (
         "simulate",
         "a seed (a number) or none",
         "runs all workers on one thread in virtual time, every choice drawn from the seed",
@@ -91,6 +123,7 @@ impl Default for Settings {
             batch_rows: 16 * 1024,
             max_ahead_us: Some(86_400_000_000),
             allowed_lateness_us: 0,
+            exchange: Exchange::LateMerge,
             simulate: None,
         }
     }
@@ -125,6 +158,9 @@ impl Settings {
             "allowed_lateness" => {
                 self.allowed_lateness_us =
                     parse_duration_us(value).ok_or_else(|| wrong(key, value))?
+            }
+            "exchange" => {
+                self.exchange = Exchange::from_name(value).ok_or_else(|| wrong(key, value))?;
             }
             "simulate" if value.eq_ignore_ascii_case("none") => self.simulate = None,
             "simulate" => self.simulate = Some(number(key, value, 0, u64::MAX)?),

@@ -84,7 +84,7 @@ pub fn simulate(
     let sim = Sim::new(scenario.seed);
     let model = Model { latency: scenario.latency, ..Model::default() };
     let devices: Vec<SimDevice> = sinks.iter().map(|_| sim.node(model)).collect();
-    let meshes = meshes(&devices, (settings.workers, settings.memory_bytes), scenario.channels)?;
+    let meshes = meshes(&devices, settings, scenario.channels)?;
     let mut processes = Vec::new();
     for (mesh, sink) in meshes.into_iter().zip(sinks) {
         let env: Arc<dyn Env> = env.clone();
@@ -103,14 +103,12 @@ pub fn simulate(
 }
 
 /// Connects one process per device.
-fn meshes(
-    devices: &[SimDevice],
-    (workers, memory_bytes): (usize, u64),
-    channels: Channels,
-) -> Result<Vec<Mesh>> {
+fn meshes(devices: &[SimDevice], settings: &Settings, channels: Channels) -> Result<Vec<Mesh>> {
     let processes = devices.len();
     let setup = |(process, device)| {
-        MeshSetup::new(device, Place { process, processes }, workers, memory_bytes, channels)
+        let (place, exchange) = (Place { process, processes }, settings.exchange);
+        let sizes = (settings.workers, settings.memory_bytes);
+        MeshSetup::exchanging(device, place, sizes, channels, exchange)
             .map_err(|e| peer_error(process, e))
     };
     let setups = devices.iter().enumerate().map(setup).collect::<Result<Vec<_>>>()?;

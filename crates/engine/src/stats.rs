@@ -107,9 +107,9 @@ impl Stats {
 
     /// What has been sent to leaders in other processes.
     pub(crate) fn note_shipped(&mut self, shipped: &cluster::Shipped) {
-        self.rows_sent = shipped.rows;
-        self.bytes_sent = shipped.bytes;
-        self.messages_sent = shipped.messages;
+        self.rows_sent += shipped.rows;
+        self.bytes_sent += shipped.bytes;
+        self.messages_sent += shipped.messages;
         self.rows_combined = shipped.combined;
     }
 

@@ -7,6 +7,7 @@
 mod epoch;
 mod pressure;
 mod remote;
+mod repartition;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::budget::Usage;
 use crate::cluster::Ends;
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
-use crate::fire::Fire;
+use crate::fire::{Finisher, Fire};
 use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
 use crate::pipeline::{Buffers, Grouping, WHOLE};
@@ -28,6 +29,7 @@ use crate::stats::Stats;
 use epoch::{Delta, Seal};
 use pressure::STALL_US;
 use remote::Remote;
+use repartition::Repartition;
 
 /// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
 const DELTAS_IN_FLIGHT_MAX: u32 = 2;
@@ -65,6 +67,8 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     /// What comes from other processes, if there are any.
     remote: Option<Remote>,
+    /// Its roles, if the job exchanges records. Taken out while they are played, as the state is.
+    repartition: Option<Box<Repartition>>,
     inbox: VecDeque<Message>,
     /// Taken out while it is worked on, so in a place of its own.
     state: Option<Box<State>>,
@@ -104,21 +108,25 @@ struct State {
 }
 
 impl Worker {
-    pub(crate) fn new(id: usize, shared: Arc<Shared>, ends: Option<Ends>) -> Worker {
+    pub(crate) fn new(id: usize, shared: Arc<Shared>, mut ends: Option<Ends>) -> Worker {
         let workers = shared.settings.workers;
         let leader = shared.first_leader() + id;
         let helpers = workers + shared.net.as_ref().map_or(0, |net| net.place.processes);
+        let exchanges = shared.roles.exchange();
         let state = shared.aggregation.as_ref().map(|(grouping, _)| {
-            let mut clock = VectorClock::new(helpers);
-            if let Some(net) = &shared.net {
+            let senders = shared.roles.senders.len();
+            let mut clock = VectorClock::new(if exchanges { senders } else { helpers });
+            if let Some(net) = shared.net.as_ref().filter(|_| !exchanges) {
                 // Its workers have their own entries.
                 clock.advance(workers + net.place.process, END);
             }
+            // A receiver meets no keys but its own.
+            let (leaders, me) = if exchanges { (1, 0) } else { (shared.leaders(), leader) };
             Box::new(State {
                 slices: Slices::new(
                     grouping.layout.clone(),
-                    Leaders::even(shared.leaders()),
-                    leader,
+                    Leaders::even(leaders),
+                    me,
                     shared.fragment_mode(),
                     (shared.pool_bytes(), shared.net.as_ref().map(|net| net.heap.clone())),
                 ),
@@ -137,11 +145,17 @@ impl Worker {
                 uncounted: 0,
             })
         });
+        let lanes = ends.as_mut().map(|ends| std::mem::take(&mut ends.lanes));
+        let aggregation = shared.aggregation.as_ref().filter(|_| exchanges);
+        let repartition = aggregation.zip(lanes).map(|((grouping, _), lanes)| {
+            Box::new(Repartition::new(leader, &shared.roles, workers, grouping, lanes))
+        });
         Worker {
             id,
             leader,
             shared,
             remote: ends.map(Remote::new),
+            repartition,
             inbox: VecDeque::new(),
             state,
             buffers: Buffers::default(),
@@ -168,7 +182,14 @@ impl Worker {
             return Ok(Step::Done);
         }
         let step = if let Some(mut state) = self.state.take() {
-            let step = self.step_stateful(&mut state);
+            let step = match self.repartition.take() {
+                None => self.step_stateful(&mut state),
+                Some(mut roles) => {
+                    let step = self.step_repartition(&mut state, &mut roles);
+                    self.repartition = Some(roles);
+                    step
+                }
+            };
             self.state = Some(state);
             step
         } else {
@@ -248,25 +269,8 @@ impl Worker {
         if tight {
             self.give_back(state);
         }
-        if state.firing.is_some() && !self.may_fire(state, tight)? {
-            return Ok(self.stall(state));
-        }
-        if let Some(fire) = &mut state.firing {
-            if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
-                shared.gather.window_rows(self.id, fire.start, rows, last)?;
-            } else if let Some(fire) = state.firing.take() {
-                state.frontier = shared.fires_at(fire.start);
-                state.slices.recycle(fire.into_table());
-                if shared.budget.tight() {
-                    // Before others may believe that all has been freed.
-                    self.note_usage(state);
-                }
-                self.fired_up_to(state.frontier)?;
-            }
-            return Ok(Step::Busy);
-        }
-        if self.fire_complete(state, grouping)? {
-            return Ok(Step::Busy);
+        if let Some(step) = self.fire(state, (grouping, finisher), tight)? {
+            return Ok(step);
         }
         if state.announced == END && state.clock.min() == END {
             self.finish_with(state);
@@ -307,6 +311,37 @@ impl Worker {
             // Whoever finishes the last batch wakes the others.
             Taken::Ended => Ok(self.pause(state, None)),
         }
+    }
+
+    /// Goes on with the window that is firing, or starts with one that is complete; `None` if there is none.
+    fn fire(
+        &mut self,
+        state: &mut State,
+        (grouping, finisher): (&Grouping, &Finisher),
+        tight: bool,
+    ) -> Result<Option<Step>> {
+        let shared = self.shared.clone();
+        if state.firing.is_some() && !self.may_fire(state, tight)? {
+            return Ok(Some(self.stall(state)));
+        }
+        if let Some(fire) = &mut state.firing {
+            if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
+                shared.gather.window_rows(self.id, fire.start, rows, last)?;
+            } else if let Some(fire) = state.firing.take() {
+                state.frontier = shared.fires_at(fire.start);
+                state.slices.recycle(fire.into_table());
+                if shared.budget.tight() {
+                    // Before others may believe that all has been freed.
+                    self.note_usage(state);
+                }
+                self.fired_up_to(state.frontier)?;
+            }
+            return Ok(Some(Step::Busy));
+        }
+        if self.fire_complete(state, grouping)? {
+            return Ok(Some(Step::Busy));
+        }
+        Ok(None)
     }
 
     /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside.

@@ -4,7 +4,7 @@
 mod support;
 
 use millstream_engine::Settings;
-use millstream_engine::settings::FragmentMode;
+use millstream_engine::settings::{Exchange, FragmentMode};
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
@@ -18,7 +18,7 @@ fn similar(rows: &[String], expected: &[String], what: &str) {
     assert_eq!(rows.len(), expected.len(), "{what}\n  rows and expected rows");
 }
 
-fn agrees<F: Fabric>(open: impl Fn() -> F, seed: u64) {
+fn agrees<F: Fabric>(open: impl Fn() -> F, exchange: Exchange, seed: u64) {
     let mut random = Random::new(seed);
     let splits = 1 + random.below(5) as usize;
     let keys = [1, 60, 100_000][random.below(3) as usize];
@@ -33,6 +33,7 @@ fn agrees<F: Fabric>(open: impl Fn() -> F, seed: u64) {
             workers,
             epoch_bytes: [1, 10_000, 64 << 20][random.below(3) as usize],
             fragment_mode: modes[random.below(3) as usize],
+            exchange,
             ..Settings::default()
         };
         let channels = Channels {
@@ -42,7 +43,11 @@ fn agrees<F: Fabric>(open: impl Fn() -> F, seed: u64) {
         };
         let devices: Vec<F> = (0..processes).map(|_| open()).collect();
         let what = format!("seed {seed}, {processes} processes, {settings:?}, {channels:?}");
-        let results = run_distributed(&query, &settings, meshes(&devices, workers, channels));
+        let results = run_distributed(
+            &query,
+            &settings,
+            meshes(&devices, workers, channels, settings.exchange),
+        );
         let errors: Vec<String> =
             results.iter().filter_map(|(_, rows)| Some(rows.as_ref().err()?.to_string())).collect();
         assert!(errors.is_empty(), "{what}: {errors:#?}");
@@ -64,12 +69,47 @@ fn agrees<F: Fabric>(open: impl Fn() -> F, seed: u64) {
 #[test]
 fn processes_agree_over_shared_memory() {
     let token = Token::new([1; 32]);
-    (0..6).for_each(|seed| agrees(|| ShmDevice::open(token).unwrap(), seed));
+    (0..6).for_each(|seed| agrees(|| ShmDevice::open(token).unwrap(), Exchange::LateMerge, seed));
 }
 
 #[test]
 fn processes_agree_over_tcp() {
     let token = Token::new([1; 32]);
     let open = || TcpDevice::open(token, "127.0.0.1:0".parse().unwrap()).unwrap();
-    (6..10).for_each(|seed| agrees(open, seed));
+    (6..10).for_each(|seed| agrees(open, Exchange::LateMerge, seed));
+}
+
+#[test]
+fn processes_that_exchange_records_agree() {
+    let token = Token::new([1; 32]);
+    for (seed, exchange) in (10..18).zip([Exchange::Repartition, Exchange::Interleaved].repeat(4)) {
+        agrees(|| ShmDevice::open(token).unwrap(), exchange, seed);
+    }
+    let open = || TcpDevice::open(token, "127.0.0.1:0".parse().unwrap()).unwrap();
+    agrees(open, Exchange::Repartition, 18);
+    agrees(open, Exchange::Interleaved, 19);
+}
+
+/// Within one process, too, whatever the number of workers.
+#[test]
+fn workers_that_exchange_records_agree() {
+    for seed in 20..26 {
+        let mut random = Random::new(seed);
+        let keys = [1, 60, 100_000][random.below(3) as usize];
+        let data = records(&mut random, 3, 5_000, keys);
+        let window = [None, Some(500), Some(10_000)][random.below(3) as usize];
+        let source = table(&data, &mut random, 300);
+        let (expected, late, _) = oracle(&data, window, 100_000, 0);
+        let query = query(source, window, 100_000);
+        for exchange in [Exchange::Repartition, Exchange::Interleaved] {
+            for workers in [1, 2, 3, 4] {
+                let settings = Settings { workers, exchange, ..Settings::default() };
+                let (stats, rows) = run(&query, &settings);
+                let what = format!("seed {seed}, {settings:?}");
+                similar(&rows.unwrap_or_else(|e| panic!("{what}: {e}")), &expected, &what);
+                assert_eq!((stats.records, stats.late_records), (15_000, late), "{what}");
+                assert!(stats.rows_shipped > 0 && stats.segments_shipped == 0, "{what}: {stats:?}");
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use millstream_engine::settings::FragmentMode;
+use millstream_engine::settings::{Exchange, FragmentMode};
 use millstream_engine::simulation::{Fault, Scenario, simulate};
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::{Error, Settings, Stats};
@@ -22,7 +22,7 @@ struct Came {
 }
 
 /// One seed's job: everything about it follows from the seed.
-fn run_seed(seed: u64, with_faults: bool) -> Came {
+fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     let mut random = Random::new(seed ^ 0x5eed_0000);
     let processes = 2 + random.below(3) as usize;
     let splits = 1 + random.below(5) as usize;
@@ -41,6 +41,7 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
         fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
         fragment_mode: modes[random.below(3) as usize],
         allowed_lateness_us: lateness * 1000,
+        exchange,
         ..Settings::default()
     };
     let mut scenario = Scenario::from_seed(seed, processes);
@@ -64,7 +65,11 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     let what = format!(
         "seed {seed}: {settings:?} {scenario:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci \
          --workspace --test simulated_processes{}\n",
-        if with_faults { " faults" } else { " agree" }
+        match (exchange, with_faults) {
+            (Exchange::LateMerge, true) => " faults",
+            (Exchange::LateMerge, false) => " agree",
+            _ => " exchanged",
+        }
     );
     let (expected, late, null_time) = oracle(&data, window, delay_us, lateness);
     let sinks: Vec<_> = (0..processes)
@@ -134,7 +139,7 @@ fn processes_agree_with_a_sequential_run() {
     let mut sum = Stats::default();
     let seeds = seeds(150);
     for seed in &seeds {
-        let stats = run_seed(*seed, false).stats;
+        let stats = run_seed(*seed, false, Exchange::LateMerge).stats;
         sum.epochs += stats.epochs;
         sum.empty_epochs += stats.empty_epochs;
         sum.rows_sent += stats.rows_sent;
@@ -166,12 +171,30 @@ fn faults_end_the_job_or_change_nothing() {
     let (mut failed, mut survived, mut mended) = (0, 0, 0);
     let seeds = seeds(150);
     for seed in &seeds {
-        let came = run_seed(*seed, true);
+        let came = run_seed(*seed, true, Exchange::LateMerge);
         failed += came.failed;
         survived += came.survived;
         mended += came.mended;
     }
     if seeds.len() > 1 {
         assert!(failed > 0 && survived > 0 && mended > 0, "{failed} {survived} {mended}");
+    }
+}
+
+#[test]
+fn exchanged_records_agree_with_a_sequential_run_or_end_with_a_fault() {
+    let (mut sum, mut failed) = (Stats::default(), 0);
+    let seeds = seeds(120);
+    for seed in &seeds {
+        let exchange = [Exchange::Repartition, Exchange::Interleaved][(seed % 2) as usize];
+        let stats = run_seed(*seed, false, exchange).stats;
+        sum.rows_sent += stats.rows_sent;
+        sum.windows_fired_early += stats.windows_fired_early;
+        sum.credit_stalls += stats.credit_stalls;
+        failed += run_seed(*seed, true, exchange).failed;
+    }
+    if seeds.len() > 1 {
+        assert!(sum.rows_sent > 0 && sum.windows_fired_early > 0, "{sum:?}");
+        assert!(sum.credit_stalls > 0 && failed > 0, "{sum:?}, {failed} failed");
     }
 }

@@ -404,7 +404,7 @@ impl<F: Fabric> Sender<F> {
     }
 }
 
-impl<F: Fabric> Slot<'_, F> {
+impl<'a, F: Fabric> Slot<'a, F> {
     /// The slot's payload, to be written. It holds what was sent in an earlier lap.
     #[inline]
     pub fn payload(&mut self) -> &mut [u8] {
@@ -412,6 +412,15 @@ impl<F: Fabric> Slot<'_, F> {
         // SAFETY: there is credit for this slot, so the receiver has released its last content, which
         // means that the write of it has been placed and nobody reads this memory any more; a ring of
         // our own is closed to peers, and the peer's ring has no other writer; the borrow of the sender excludes other slices.
+        unsafe { self.sender.ring.slice_mut(self.sender.position.offset, bytes) }
+    }
+
+    /// The payload, for as long as the sender is borrowed. [`Sender::try_acquire`] gives the same slot, with what was
+    /// written into it, until it is sent: a slot may be filled little by little.
+    #[inline]
+    pub fn into_payload(self) -> &'a mut [u8] {
+        let bytes = self.sender.payload_bytes();
+        // SAFETY: as in `payload`; nobody can send the slot while this borrow of the sender lasts.
         unsafe { self.sender.ring.slice_mut(self.sender.position.offset, bytes) }
     }
 

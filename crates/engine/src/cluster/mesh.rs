@@ -12,7 +12,10 @@ use millstream_fabric::setup::Hello;
 use millstream_flow::{Error, Notification, ReceiverSetup, Result, SenderSetup, Settings};
 use millstream_state::Heap;
 
+use super::lanes::{LaneSetups, Lanes};
 use super::port::{Arena, Inlet, OutPort, Outlet, Sleeper};
+use crate::exchange::Roles;
+use crate::settings::Exchange;
 
 /// Which process of a job this is. Process 0 is the one that was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct MeshSetup<F: Fabric> {
     events: Vec<F::Events>,
     /// Per process; `None` for this one.
     peers: Vec<Option<Peer<F>>>,
+    exchange: Exchange,
+    lanes: LaneSetups<F>,
 }
 
 struct Peer<F: Fabric> {
@@ -45,6 +50,7 @@ pub struct Mesh {
     pub(crate) place: Place,
     /// Where state stands, so that it can be sent from there.
     pub(crate) heap: Arc<Heap>,
+    pub(crate) exchange: Exchange,
     /// Per process and its workers: where deltas go.
     pub(crate) deltas_out: Vec<Vec<Box<dyn Outlet>>>,
     /// Per process: where all else goes.
@@ -58,6 +64,8 @@ pub struct Mesh {
 pub(crate) struct Ends {
     /// Per process: deltas for this leader.
     pub(crate) deltas_in: Vec<Option<Box<dyn Inlet>>>,
+    /// For exchanged records, if the job exchanges them.
+    pub(crate) lanes: Lanes,
     pub(crate) sleeper: Box<dyn Sleeper>,
 }
 
@@ -83,7 +91,19 @@ impl<F: Fabric> MeshSetup<F> {
         place: Place,
         workers: usize,
         memory_bytes: u64,
+        settings: Settings,
+    ) -> Result<Self> {
+        let exchange = Exchange::LateMerge;
+        MeshSetup::exchanging(fabric, place, (workers, memory_bytes), settings, exchange)
+    }
+
+    /// As [`MeshSetup::new`], for a job whose setting `exchange` is this one.
+    pub fn exchanging(
+        fabric: &F,
+        place: Place,
+        (workers, memory_bytes): (usize, u64),
         mut settings: Settings,
+        exchange: Exchange,
     ) -> Result<Self> {
         if !fabric.limits().ordered_placement {
             settings.notification = Notification::Immediate;
@@ -105,14 +125,18 @@ impl<F: Fabric> MeshSetup<F> {
             }))
         };
         let peers = (0..place.processes).map(peer).collect::<Result<_>>()?;
-        Ok(MeshSetup { place, arena, events, peers })
+        let roles = Roles::new(exchange, place.processes, workers);
+        let lanes = LaneSetups::new(fabric, &events, roles, place, settings)?;
+        Ok(MeshSetup { place, arena, events, peers, exchange, lanes })
     }
 
     /// What `peer` has to be told to connect.
     pub fn hellos(&self, peer: usize) -> Vec<Hello> {
-        let Some(peer) = &self.peers[peer] else { return Vec::new() };
+        let number = peer;
+        let Some(peer) = &self.peers[number] else { return Vec::new() };
         let senders = peer.senders.iter().map(SenderSetup::hello);
-        senders.chain(peer.receivers.iter().map(ReceiverSetup::hello)).collect()
+        let all = senders.chain(peer.receivers.iter().map(ReceiverSetup::hello));
+        all.chain(self.lanes.hellos(number)).collect()
     }
 
     /// Connects to all; `from` has, by process, what that one's [`MeshSetup::hellos`] are for this one.
@@ -121,6 +145,7 @@ impl<F: Fabric> MeshSetup<F> {
         let mut mesh = Mesh {
             place: self.place,
             heap: self.arena.heap.clone(),
+            exchange: self.exchange,
             deltas_out: Vec::new(),
             posts_out: Vec::new(),
             posts_in: Vec::new(),
@@ -128,6 +153,12 @@ impl<F: Fabric> MeshSetup<F> {
         };
         let mut deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>> =
             (0..workers).map(|_| Vec::new()).collect();
+        let of_lanes: Vec<&[Hello]> = (0..self.place.processes)
+            .map(|process| {
+                let hellos = from.get(process).map_or(&[][..], Vec::as_slice);
+                hellos.get(2 * (workers + 1)..).unwrap_or_default()
+            })
+            .collect();
         for (process, peer) in self.peers.into_iter().enumerate() {
             let Some(peer) = peer else {
                 mesh.deltas_out.push(Vec::new());
@@ -138,10 +169,10 @@ impl<F: Fabric> MeshSetup<F> {
             };
             let hellos = from.get(process).map_or(&[][..], Vec::as_slice);
             let expected = 2 * (workers + 1);
-            if hellos.len() != expected {
+            let Some(hellos) = hellos.get(..expected) else {
                 let (ours, theirs) = (expected as u64, hellos.len() as u64);
                 return Err(Error::Mismatch { what: "number of channels", ours, theirs });
-            }
+            };
             let (their_senders, their_receivers) = hellos.split_at(workers + 1);
             let mut senders: Vec<Box<dyn Outlet>> = Vec::new();
             for (sender, hello) in peer.senders.into_iter().zip(their_receivers) {
@@ -159,9 +190,15 @@ impl<F: Fabric> MeshSetup<F> {
                 inlets.push(Some(receiver));
             }
         }
-        let ends = deltas_in.into_iter().zip(self.events);
-        mesh.workers =
-            ends.map(|(deltas_in, events)| Ends { deltas_in, sleeper: Box::new(events) }).collect();
+        // The surplus, if there are no lanes, is found out there.
+        let lanes = self.lanes.connect(&of_lanes)?;
+        let ends = deltas_in.into_iter().zip(lanes).zip(self.events);
+        let ends = ends.map(|((deltas_in, lanes), events)| Ends {
+            deltas_in,
+            lanes,
+            sleeper: Box::new(events),
+        });
+        mesh.workers = ends.collect();
         Ok(mesh)
     }
 }

@@ -11,6 +11,7 @@
 //! it starts no processes and opens no control connections, and a lost process is not replaced.
 
 mod combine;
+mod lanes;
 mod mesh;
 mod net;
 mod outbox;
@@ -19,6 +20,7 @@ mod postbox;
 mod rows;
 mod wire;
 
+pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshSetup, Place};
 pub(crate) use net::{Net, credit, peer_error};

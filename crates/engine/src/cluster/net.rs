@@ -85,7 +85,8 @@ impl Net {
     /// The network of a job with state of this layout, and what its workers poll themselves.
     pub(crate) fn new(mesh: Mesh, layout: &Arc<RowLayout>) -> Result<(Net, Vec<Ends>)> {
         let wakers = mesh.wakers();
-        let Mesh { place, heap, deltas_out, posts_out, posts_in, workers: ends } = mesh;
+        let Mesh { place, heap, deltas_out, posts_out, posts_in, workers: ends, exchange: _ } =
+            mesh;
         let workers = ends.len();
         let outbox =
             |outlet| Mutex::new(Outbox::new(outlet, layout.clone(), (place, workers), &heap));

@@ -18,7 +18,13 @@ pub mod bench;
 mod format;
 mod gather;
 mod receiver;
+mod roles;
 mod route;
 mod sender;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use format::Format;
+pub(crate) use receiver::Receiver;
+pub(crate) use roles::Roles;
+pub(crate) use sender::{Outlet, Sender};

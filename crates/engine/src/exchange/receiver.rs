@@ -27,19 +27,24 @@ impl Receiver {
         self.rows
     }
 
-    /// Takes in what a slot holds; returns the last watermark that the sender has put behind its rows.
+    /// Takes in what a slot holds; returns the last watermark that the sender has put behind its rows. Rows for a
+    /// slice that has fired are an error.
     pub(crate) fn take(
         &mut self,
         mut words: &[u64],
         grouping: &Grouping,
         slices: &mut Slices,
+        has_fired: &dyn Fn(i64) -> bool,
     ) -> Result<Option<i64>> {
         let mut marked = None;
         while !words.is_empty() {
             match self.format.next(&mut words)? {
+                Section::Rows(rows) if has_fired(rows.start) => return Err(fired(rows.start)),
                 Section::Rows(rows) => self.update(&rows, grouping, slices),
                 Section::Mark(watermark) => marked = Some(watermark),
-                Section::Part { total, words } => self.part(total, words, grouping, slices)?,
+                Section::Part { total, words } => {
+                    self.part((total, words), grouping, slices, has_fired)?;
+                }
             }
             if !self.long.is_empty() && marked.is_some() {
                 return Err(Error::Internal("a watermark within a row".into()));
@@ -60,10 +65,10 @@ impl Receiver {
     /// Puts a part behind the others; the last one completes the section.
     fn part(
         &mut self,
-        total: usize,
-        words: &[u64],
+        (total, words): (usize, &[u64]),
         grouping: &Grouping,
         slices: &mut Slices,
+        has_fired: &dyn Fn(i64) -> bool,
     ) -> Result<()> {
         self.long.extend_from_slice(words);
         if self.long.len() < total {
@@ -72,9 +77,14 @@ impl Receiver {
         let long = std::mem::take(&mut self.long);
         let mut rest = &long[..];
         match self.format.next(&mut rest)? {
+            Section::Rows(rows) if has_fired(rows.start) => return Err(fired(rows.start)),
             Section::Rows(rows) if rest.is_empty() => self.update(&rows, grouping, slices),
             _ => return Err(Error::Internal("parts that make no rows".into())),
         }
         Ok(())
     }
+}
+
+fn fired(start: i64) -> Error {
+    Error::Internal(format!("rows for the fired window {start}"))
 }

@@ -43,7 +43,6 @@ pub(crate) struct Sender {
     block: KeyBlock,
     routes: Routes,
     scratch: Vec<u32>,
-    rows_sent: u64,
 }
 
 /// What is under way to one receiver.
@@ -58,6 +57,8 @@ struct Lane {
     long_written: usize,
     /// The last watermark written.
     marked: i64,
+    /// Rows written so far.
+    rows: u64,
 }
 
 /// A batch that is being partitioned.
@@ -78,12 +79,17 @@ impl Sender {
         let lane = || Lane { marked: BEGINNING, ..Lane::default() };
         let lanes = (0..receivers.count()).map(|_| lane()).collect();
         let (block, routes, scratch) = Default::default();
-        Sender { format, receivers, lanes, batch: None, block, routes, scratch, rows_sent: 0 }
+        Sender { format, receivers, lanes, batch: None, block, routes, scratch }
     }
 
     /// Rows written into slots so far.
     pub(crate) fn rows_sent(&self) -> u64 {
-        self.rows_sent
+        self.lanes.iter().map(|lane| lane.rows).sum()
+    }
+
+    /// Of these, to one receiver.
+    pub(crate) fn rows_sent_to(&self, receiver: usize) -> u64 {
+        self.lanes[receiver].rows
     }
 
     /// Begins a batch, when the one before is done: evaluated keys and arguments, and the rows that count.
@@ -135,7 +141,7 @@ impl Sender {
                 let picked = self.routes.of(receiver);
                 let before = lane.written;
                 all &= lane.write(&self.format, &group, picked, outlet, &mut self.scratch)?;
-                self.rows_sent += (lane.written - before) as u64;
+                lane.rows += (lane.written - before) as u64;
             }
             if !all {
                 self.batch = Some(batch);
@@ -176,6 +182,16 @@ impl Sender {
             all &= lane.marked >= watermark || lane.mark(watermark, outlet)?;
         }
         Ok(all)
+    }
+
+    /// Sends what has been written, full slot or not.
+    pub(crate) fn flush<O: Outlet>(&mut self, outlets: &mut [O]) -> Result<()> {
+        for (lane, outlet) in self.lanes.iter_mut().zip(outlets) {
+            if lane.used > 0 {
+                outlet.send(std::mem::take(&mut lane.used))?;
+            }
+        }
+        Ok(())
     }
 }
 

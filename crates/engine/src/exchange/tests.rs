@@ -245,7 +245,8 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
                 channel.credits = 1 + random.below(4) as usize;
                 let mut marked = None;
                 for words in channel.sent.drain(..) {
-                    marked = receiver.take(&words, grouping, slices).expect("a good slot");
+                    marked =
+                        receiver.take(&words, grouping, slices, &|_| false).expect("a good slot");
                     messages.push(words);
                 }
                 marks.push(marked);
@@ -327,7 +328,7 @@ fn damaged_slots_do_no_harm() {
             if random.one_in(3) {
                 words.truncate(random.below(words.len() as u64) as usize);
             }
-            match receiver.take(&words, &case.grouping, &mut slices) {
+            match receiver.take(&words, &case.grouping, &mut slices, &|_| false) {
                 Ok(_) => taken += 1,
                 Err(error) => {
                     assert!(!error.to_string().is_empty());

@@ -49,6 +49,11 @@ impl Remote {
         Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_looks: 0 }
     }
 
+    /// There was something to do.
+    pub(super) fn look_again(&mut self) {
+        self.idle_looks = 0;
+    }
+
     /// One step of ending: takes the ends of streams. Returns whether all have ended.
     pub(crate) fn finish(&mut self) -> Result<bool> {
         let mut ended = true;
@@ -226,6 +231,9 @@ impl Worker {
             let Some(inlet) = inlet.as_mut().filter(|inlet| !inlet.ended) else { continue };
             may_sleep &= inlet.inlet.park().map_err(|e| peer_error(process, e))?;
         }
+        if let Some(roles) = &mut self.repartition {
+            may_sleep &= roles.park()?;
+        }
         if self.id == 0
             && let Some(net) = &self.shared.net
         {
@@ -242,8 +250,15 @@ impl Worker {
         remote.sleeper.wait(left).map_err(|e| peer_error(self.id, e))
     }
 
-    /// What is left of the network when the worker is done.
-    pub(crate) fn remote(&mut self) -> Option<&mut Remote> {
-        self.remote.as_mut()
+    /// One step of ending the worker's streams, when it is done. Returns whether all have ended.
+    pub(crate) fn finish_streams(&mut self) -> Result<bool> {
+        let mut ended = true;
+        if let Some(remote) = &mut self.remote {
+            ended &= remote.finish()?;
+        }
+        if let Some(roles) = &mut self.repartition {
+            ended &= roles.finish()?;
+        }
+        Ok(ended)
     }
 }

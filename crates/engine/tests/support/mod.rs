@@ -13,6 +13,7 @@ use arrow::datatypes::*;
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::expr::Expr;
 use millstream_engine::plan::*;
+use millstream_engine::settings::Exchange;
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::*;
 use millstream_engine::{Job, Result, Settings, Stats};
@@ -114,11 +115,19 @@ pub(crate) fn run(query: &Query, settings: &Settings) -> (Stats, Result<Vec<Stri
 }
 
 /// Connects the processes of a job over `devices`, one each.
-pub(crate) fn meshes<F: Fabric>(devices: &[F], workers: usize, channels: Channels) -> Vec<Mesh> {
+pub(crate) fn meshes<F: Fabric>(
+    devices: &[F],
+    workers: usize,
+    channels: Channels,
+    exchange: Exchange,
+) -> Vec<Mesh> {
     let processes = devices.len();
     let place = |process| Place { process, processes };
     let setups: Vec<_> = (0..processes)
-        .map(|p| MeshSetup::new(&devices[p], place(p), workers, 64 << 20, channels).unwrap())
+        .map(|p| {
+            let sizes = (workers, 64 << 20);
+            MeshSetup::exchanging(&devices[p], place(p), sizes, channels, exchange).unwrap()
+        })
         .collect();
     let hellos: Vec<Vec<_>> =
         (0..processes).map(|to| setups.iter().map(|setup| setup.hellos(to)).collect()).collect();

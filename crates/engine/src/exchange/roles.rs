@@ -1,0 +1,84 @@
+//! Which workers send and which receive.
+
+use crate::cluster::Place;
+use crate::intake::Reading;
+use crate::settings::Exchange;
+
+/// The senders and receivers of a job, by their numbers among all workers. Both are empty in late merge.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Roles {
+    pub(crate) senders: Vec<usize>,
+    pub(crate) receivers: Vec<usize>,
+}
+
+impl Roles {
+    /// Of so many processes with so many workers each. In the split layout the first half of a process's workers
+    /// send and the others receive; with one worker each, it is every other process that does. A single
+    /// worker does both.
+    pub(crate) fn new(exchange: Exchange, processes: usize, workers: usize) -> Roles {
+        let all = 0..processes * workers;
+        let sends = |worker: &usize| match workers {
+            1 => worker.is_multiple_of(2),
+            _ => worker % workers < workers / 2,
+        };
+        match exchange {
+            Exchange::LateMerge => Roles::default(),
+            Exchange::Repartition if all.len() > 1 => {
+                let (senders, receivers) = all.partition(sends);
+                Roles { senders, receivers }
+            }
+            _ => Roles { senders: all.clone().collect(), receivers: all.collect() },
+        }
+    }
+
+    /// Who reads, of so many workers in each process, as the process at `place` sees it.
+    pub(crate) fn reading(&self, place: Place, workers: usize) -> Reading {
+        if !self.exchange() {
+            let Place { process, processes } = place;
+            return Reading { processes, process, workers };
+        }
+        let mut processes: Vec<usize> = self.senders.iter().map(|s| s / workers).collect();
+        processes.dedup();
+        let process = processes.binary_search(&place.process).unwrap_or(processes.len());
+        let processes = processes.len();
+        Reading { processes, process, workers: self.senders.len() / processes }
+    }
+
+    /// Whether records are exchanged at all.
+    pub(crate) fn exchange(&self) -> bool {
+        !self.senders.is_empty()
+    }
+
+    /// The worker's number among those that send.
+    pub(crate) fn sender(&self, worker: usize) -> Option<usize> {
+        self.senders.binary_search(&worker).ok()
+    }
+
+    /// The worker's number among those that receive.
+    pub(crate) fn receiver(&self, worker: usize) -> Option<usize> {
+        self.receivers.binary_search(&worker).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_worker_has_a_role() {
+        for (processes, workers) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (2, 3), (4, 4)] {
+            let all = processes * workers;
+            assert!(!Roles::new(Exchange::LateMerge, processes, workers).exchange());
+            let both = Roles::new(Exchange::Interleaved, processes, workers);
+            assert_eq!((both.senders.len(), both.receivers.len()), (all, all));
+            let split = Roles::new(Exchange::Repartition, processes, workers);
+            assert!(split.exchange() && !split.receivers.is_empty());
+            // Process 0 can read what only it can read.
+            assert_eq!(split.sender(0), Some(0));
+            if all > 1 {
+                let roles = |w| [split.sender(w).is_some(), split.receiver(w).is_some()];
+                assert!((0..all).all(|w| roles(w).iter().filter(|role| **role).count() == 1));
+            }
+        }
+    }
+}

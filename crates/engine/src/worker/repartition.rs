@@ -1,0 +1,369 @@
+//! The worker's roles in a repartitioned job ([`crate::exchange`]): it takes in what has come over its lanes,
+//! writes its batch into the slots of their receivers as far as there is credit, and fires what is complete.
+
+use std::sync::Arc;
+
+use millstream_state::Leaders;
+
+use super::{State, Step, Worker};
+use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error};
+use crate::error::{Error, Result};
+use crate::event_time::{BEGINNING, END};
+use crate::exchange::{Format, Outlet, Receiver, Roles, Sender};
+use crate::intake::{Only, Stamped, Taken};
+use crate::pipeline::Grouping;
+use crate::skipped::note_row;
+
+/// What a worker of a repartitioned job has besides its state.
+pub(crate) struct Repartition {
+    sending: Option<Sending>,
+    receiving: Option<Receiving>,
+}
+
+struct Sending {
+    sender: Sender,
+    /// To each receiver.
+    ways: Vec<Way>,
+    /// The last watermark that all receivers have been told, and what they are being told.
+    marked: i64,
+    marking: i64,
+    /// When rows were last written, while some of them may wait in a slot that is not full.
+    written_at_us: Option<i64>,
+}
+
+/// The way to one receiver.
+struct Way {
+    /// The process that it leads to.
+    process: usize,
+    /// `None` to the worker itself.
+    lane: Option<Box<dyn Lane>>,
+    /// What the worker sends to itself, and how many words of it wait to be taken in.
+    own: Vec<u64>,
+    waiting: usize,
+    ended: bool,
+    messages: u64,
+    bytes: u64,
+}
+
+struct Receiving {
+    /// From each sender; `None` is the worker itself.
+    inlets: Vec<Option<Box<dyn Inlet>>>,
+    receivers: Vec<Receiver>,
+    ended: Vec<bool>,
+    /// Of each sender: its process.
+    processes: Vec<usize>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+/// Words of a slot that a worker fills for itself.
+const OWN_WORDS: usize = 8 << 10;
+
+impl Outlet for Way {
+    fn slot(&mut self) -> Result<Option<&mut [u64]>> {
+        let Some(lane) = &mut self.lane else {
+            return Ok((self.waiting == 0).then_some(&mut self.own[..]));
+        };
+        let Some(payload) = lane.slot().map_err(|e| peer_error(self.process, e))? else {
+            return Ok(None);
+        };
+        // SAFETY: any bytes are words.
+        let (before, words, _) = unsafe { payload.align_to_mut::<u64>() };
+        match before {
+            [] => Ok(Some(words)),
+            _ => Err(Error::Internal("a slot that is not aligned".into())),
+        }
+    }
+
+    fn send(&mut self, words: usize) -> Result<()> {
+        let Some(lane) = &mut self.lane else {
+            self.waiting = words;
+            return Ok(());
+        };
+        self.messages += 1;
+        self.bytes += 8 * words as u64;
+        lane.send(8 * words).map_err(|e| peer_error(self.process, e))
+    }
+}
+
+impl Repartition {
+    /// The roles of `worker` (among all).
+    pub(super) fn new(
+        worker: usize,
+        roles: &Roles,
+        workers: usize,
+        grouping: &Grouping,
+        lanes: Lanes,
+    ) -> Repartition {
+        let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+        let own = |lane: &Option<_>| vec![0; if lane.is_none() { OWN_WORDS } else { 0 }];
+        let ways = roles.receivers.iter().zip(lanes.out).map(|(receiver, lane)| Way {
+            process: receiver / workers,
+            own: own(&lane),
+            lane,
+            waiting: 0,
+            ended: false,
+            messages: 0,
+            bytes: 0,
+        });
+        let sending = roles.sender(worker).map(|_| Sending {
+            sender: Sender::new(format.clone(), Leaders::even(roles.receivers.len())),
+            ways: ways.collect(),
+            marked: BEGINNING,
+            marking: BEGINNING,
+            written_at_us: None,
+        });
+        let receiving = roles.receiver(worker).map(|_| Receiving {
+            ended: lanes.from.iter().map(Option::is_none).collect(),
+            inlets: lanes.from,
+            receivers: roles.senders.iter().map(|_| Receiver::new(format.clone())).collect(),
+            processes: roles.senders.iter().map(|sender| sender / workers).collect(),
+            turn: 0,
+        });
+        Repartition { sending, receiving }
+    }
+
+    /// One step towards sleep. Returns whether the worker may sleep.
+    pub(super) fn park(&mut self) -> Result<bool> {
+        let mut may_sleep = true;
+        if let Some(receiving) = &mut self.receiving {
+            for (sender, inlet) in receiving.inlets.iter_mut().enumerate() {
+                let Some(inlet) = inlet.as_mut().filter(|_| !receiving.ended[sender]) else {
+                    continue;
+                };
+                let parked = inlet.park();
+                may_sleep &= parked.map_err(|e| peer_error(receiving.processes[sender], e))?;
+            }
+        }
+        for way in self.sending.iter_mut().flat_map(|sending| &mut sending.ways) {
+            if let Some(lane) = way.lane.as_mut().filter(|_| !way.ended) {
+                may_sleep &= lane.park().map_err(|e| peer_error(way.process, e))?;
+            }
+        }
+        Ok(may_sleep)
+    }
+
+    /// One step of ending all lanes in order. Returns whether all have ended.
+    pub(super) fn finish(&mut self) -> Result<bool> {
+        let mut all = true;
+        for way in self.sending.iter_mut().flat_map(|sending| &mut sending.ways) {
+            if let Some(lane) = way.lane.as_mut().filter(|_| !way.ended) {
+                way.ended = lane.try_finish().map_err(|e| peer_error(way.process, e))?;
+                all &= way.ended;
+            }
+        }
+        let Some(receiving) = &mut self.receiving else { return Ok(all) };
+        for (sender, inlet) in receiving.inlets.iter_mut().enumerate() {
+            let Some(inlet) = inlet.as_mut().filter(|_| !receiving.ended[sender]) else { continue };
+            let mut surplus = false;
+            let polled = inlet.try_receive(&mut |_| surplus = true);
+            let process = receiving.processes[sender];
+            receiving.ended[sender] = polled.map_err(|e| peer_error(process, e))? == Polled::End;
+            if surplus {
+                let message = format!("process {process} sent rows after its last watermark");
+                return Err(Error::Internal(message));
+            }
+            all &= receiving.ended[sender];
+        }
+        Ok(all)
+    }
+}
+
+impl Worker {
+    /// Resumes one coroutine of a repartitioned job: receive, send, fire, read.
+    pub(super) fn step_repartition(
+        &mut self,
+        state: &mut State,
+        roles: &mut Repartition,
+    ) -> Result<Step> {
+        let shared = self.shared.clone();
+        let Some((grouping, finisher)) = &shared.aggregation else {
+            return Err(Error::Internal("a job without an aggregation".into()));
+        };
+        self.exchange(Some(state))?;
+        if self.receive(state, roles, grouping)? {
+            return Ok(Step::Busy);
+        }
+        let Repartition { sending, receiving } = roles;
+        let mut blocked = false;
+        let mut low = END;
+        if let Some(sending) = sending {
+            blocked = !sending.sender.advance(&grouping.codec, &mut sending.ways)?;
+            if !blocked {
+                low = shared.intake.finish(self.id);
+                blocked = !self.mark(sending, low)?;
+            }
+            self.stats.credit_stalls += u64::from(blocked);
+        }
+        let tight = shared.budget.tight();
+        if tight {
+            self.give_back(state);
+        }
+        if receiving.is_none() {
+            if state.frontier < END {
+                // It has nothing to fire.
+                state.frontier = END;
+                self.fired_up_to(END)?;
+                return Ok(Step::Busy);
+            }
+        } else if let Some(step) = self.fire(state, (grouping, finisher), tight)? {
+            return Ok(step);
+        }
+        let sent = sending.as_ref().is_none_or(|sending| sending.marked == END);
+        let received = receiving.is_none() || state.clock.min() == END;
+        if sent && received {
+            self.count_sent(sending.as_ref());
+            self.finish_with(state);
+            self.give_back(state);
+            return Ok(Step::Done);
+        }
+        let Some(sending) = sending.as_mut().filter(|sending| !blocked && sending.marked < END)
+        else {
+            if tight && shared.intake.reads_nothing() {
+                // Nobody here can be slowed down.
+                shared.budget.check()?;
+            }
+            let own = sending.as_ref().is_some_and(|s| s.ways.iter().any(|way| way.waiting > 0));
+            return Ok(if own { Step::Busy } else { self.pause(state, None) });
+        };
+        if tight && (!shared.settled(low) || self.others_can_give()) {
+            return Ok(self.stall(state));
+        }
+        match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
+            Taken::Batch(batch) => {
+                if tight && let Err(error) = shared.budget.check() {
+                    if shared.settled(batch.stamp) {
+                        return Err(error);
+                    }
+                    shared.intake.put_back(self.id, batch);
+                    return Ok(self.stall(state));
+                }
+                self.send_batch(sending, grouping, &batch)?;
+                Ok(Step::Busy)
+            }
+            Taken::Again => Ok(Step::Busy),
+            Taken::Wait { until_us } => {
+                let idle_us = shared.settings.epoch_max_idle_ms as i64 * 1_000;
+                let flush = sending.written_at_us.map(|at| at.saturating_add(idle_us));
+                Ok(self.pause(state, [until_us, flush].into_iter().flatten().min()))
+            }
+            Taken::Held => Ok(self.stall(state)),
+            Taken::Ended => Ok(self.pause(state, None)),
+        }
+    }
+
+    /// Takes in a slot, if one has come.
+    fn receive(
+        &mut self,
+        state: &mut State,
+        roles: &mut Repartition,
+        grouping: &Grouping,
+    ) -> Result<bool> {
+        let Some(receiving) = &mut roles.receiving else { return Ok(false) };
+        let own = roles.sending.iter_mut().flat_map(|sending| &mut sending.ways);
+        let mut own = own.filter(|way| way.waiting > 0);
+        let (senders, shared) = (receiving.inlets.len(), self.shared.clone());
+        let State { slices, clock, frontier, .. } = &mut *state;
+        let has_fired = |start| shared.fires_at(start) <= *frontier;
+        for i in 0..senders {
+            let sender = (receiving.turn + i) % senders;
+            let receiver = &mut receiving.receivers[sender];
+            let mut marked = Ok(None);
+            match &mut receiving.inlets[sender] {
+                None => {
+                    let Some(way) = own.next() else { continue };
+                    let words = &way.own[..std::mem::take(&mut way.waiting)];
+                    marked = receiver.take(words, grouping, slices, &has_fired);
+                }
+                Some(_) if receiving.ended[sender] => continue,
+                Some(inlet) => {
+                    let polled = inlet.try_receive(&mut |message| {
+                        marked = cluster::words(message)
+                            .and_then(|words| receiver.take(words, grouping, slices, &has_fired));
+                    });
+                    match polled.map_err(|e| peer_error(receiving.processes[sender], e))? {
+                        Polled::Empty => continue,
+                        Polled::End => {
+                            receiving.ended[sender] = true;
+                            continue;
+                        }
+                        Polled::Message => {}
+                    }
+                }
+            }
+            if let Some(watermark) = marked? {
+                clock.advance(sender, watermark);
+            }
+            receiving.turn = sender + 1;
+            self.stats.merges += 1;
+            if let Some(remote) = &mut self.remote {
+                remote.look_again();
+            }
+            self.note_usage(state);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Tells receivers how far this sender is, if it may let a window fire, and sends what has waited for too
+    /// long. False if credit is missing.
+    fn mark(&mut self, sending: &mut Sending, low: i64) -> Result<bool> {
+        let shared = &self.shared;
+        if sending.marking == sending.marked {
+            let passed = shared.intake.passed(low) > shared.intake.passed(sending.marked);
+            if passed || low == END && sending.marked < END {
+                sending.marking = low;
+                self.stats.epochs += 1;
+            }
+        }
+        if sending.marking > sending.marked {
+            if !sending.sender.mark(sending.marking, &mut sending.ways)? {
+                return Ok(false);
+            }
+            (sending.marked, sending.written_at_us) = (sending.marking, None);
+        }
+        let idle_us = shared.settings.epoch_max_idle_ms as i64 * 1_000;
+        if sending.written_at_us.is_some_and(|at| shared.env.now_us() >= at + idle_us) {
+            sending.sender.flush(&mut sending.ways)?;
+            sending.written_at_us = None;
+        }
+        Ok(true)
+    }
+
+    /// Runs a batch through the pipeline up to the exchange.
+    fn send_batch(
+        &mut self,
+        sending: &mut Sending,
+        grouping: &Grouping,
+        batch: &Stamped,
+    ) -> Result<()> {
+        self.count(batch);
+        let mut by_slice = Vec::new();
+        let dropped = grouping.assign(batch, &mut self.buffers, &mut by_slice)?;
+        self.stats.late_records += dropped.late;
+        self.stats.null_time_records += dropped.null_time;
+        self.stats.unusable_time_records += dropped.unusable_time;
+        let name = self.shared.intake.name(batch.split);
+        note_row(&mut self.stats.first_null_time, batch, dropped.first_null_time, name);
+        note_row(&mut self.stats.first_unusable_time, batch, dropped.first_unusable_time, name);
+        if let Some((keys, arguments)) = grouping.evaluate(&batch.prepared.batch, &mut by_slice)? {
+            sending.sender.begin(keys, arguments, by_slice)?;
+            sending.sender.advance(&grouping.codec, &mut sending.ways)?;
+            sending.written_at_us = Some(self.shared.env.now_us());
+        }
+        Ok(())
+    }
+
+    fn count_sent(&mut self, sending: Option<&Sending>) {
+        let Some(sending) = sending else { return };
+        let place = self.shared.net.as_ref().map_or(0, |net| net.place.process);
+        self.stats.rows_shipped = sending.sender.rows_sent();
+        for (receiver, way) in sending.ways.iter().enumerate() {
+            if way.process != place {
+                self.stats.rows_sent += sending.sender.rows_sent_to(receiver);
+                self.stats.messages_sent += way.messages;
+                self.stats.bytes_sent += way.bytes;
+            }
+        }
+    }
+}
