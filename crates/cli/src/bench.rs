@@ -8,8 +8,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
 use millstream::{
-    Error, Format, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats, TextOptions,
-    TextSink, counted,
+    Error, Exchange, Format, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats,
+    TextOptions, TextSink, counted,
 };
 use millstream_workloads::{
     Answer, Spec, Verifier, Workload, ZIPF_KEYS_MAX, Zipf, expected, generate, handwritten, oracle,
@@ -57,9 +57,9 @@ pub(crate) struct Bench {
     seconds: Option<u64>,
     #[command(flatten)]
     channel: Channel,
-    /// How processes share the work
-    #[arg(long, value_enum, default_value = "late-merge")]
-    exchange: Exchange,
+    /// How workers bring together what belongs to a key [default: late-merge]
+    #[arg(long, value_enum)]
+    exchange: Option<ExchangeName>,
     #[command(flatten)]
     processes: ProcessArguments,
     #[command(flatten)]
@@ -67,15 +67,29 @@ pub(crate) struct Bench {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Exchange {
+enum ExchangeName {
     /// Records stay where they are read; partial state is merged later
     LateMerge,
+    /// Half of the workers read and partition records, the others aggregate them
+    Repartition,
+    /// Every worker reads, partitions and aggregates
+    Interleaved,
 }
 
-impl Exchange {
+impl ExchangeName {
+    fn of(exchange: Exchange) -> ExchangeName {
+        match exchange {
+            Exchange::LateMerge => ExchangeName::LateMerge,
+            Exchange::Repartition => ExchangeName::Repartition,
+            Exchange::Interleaved => ExchangeName::Interleaved,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
-            Exchange::LateMerge => "late-merge",
+            ExchangeName::LateMerge => "late-merge",
+            ExchangeName::Repartition => "repartition",
+            ExchangeName::Interleaved => "interleaved",
         }
     }
 }
@@ -118,6 +132,7 @@ impl Bench {
         }
         let mut pairs = default_settings(self.processes.count());
         pairs.extend(setting_pairs(&self.settings)?);
+        pairs.extend(self.exchange.map(|e| ("exchange".to_string(), e.name().to_string())));
         let mut settings = Settings::default();
         for (key, value) in &pairs {
             settings.set(key, value).map_err(|e| usage(&e))?;
@@ -241,6 +256,7 @@ impl Bench {
         let given = [
             (latency, self.records.is_some(), "--records"),
             (latency, self.zipf.is_some(), "--zipf"),
+            (latency, self.exchange.is_some(), "--exchange"),
             (latency, self.generate_only, "--generate-only"),
             (latency, self.engine == Engine::Handwritten, "--engine handwritten"),
             (!latency, self.rate.is_some(), "--rate"),
@@ -280,7 +296,7 @@ impl Bench {
         put("zipf", json!(spec.zipf.map(Zipf::exponent)));
         let several = self.processes.count() > 1;
         put("fabric", json!(several.then(|| self.processes.fabric().library().name())));
-        put("exchange", json!(self.exchange.name()));
+        put("exchange", json!(ExchangeName::of(settings.exchange).name()));
         put("records", json!(spec.records));
         put("seconds", json!(round(seconds, 6)));
         put("mrec_per_s", json!(round(rate / 1e6, 3)));

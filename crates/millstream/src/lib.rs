@@ -39,7 +39,7 @@ pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
 };
-pub use millstream_engine::settings::{SETTINGS, SettingError, closest};
+pub use millstream_engine::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_engine::sink::{RowOrder, Sink};
 pub use millstream_engine::table::{OpenOptions, Split, Table};
 pub use millstream_engine::wording::{counted, plural};

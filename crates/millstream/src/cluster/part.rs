@@ -77,9 +77,9 @@ impl Device {
             place: Place,
             settings: &Settings,
         ) -> flow::Result<Box<dyn Channels>> {
-            let (workers, memory_bytes) = (settings.workers, settings.memory_bytes);
-            let channels = flow::Settings::default();
-            Ok(Box::new(MeshSetup::new(fabric, place, workers, memory_bytes, channels)?))
+            let sizes = (settings.workers, settings.memory_bytes);
+            let (channels, exchange) = (flow::Settings::default(), settings.exchange);
+            Ok(Box::new(MeshSetup::exchanging(fabric, place, sizes, channels, exchange)?))
         }
         match self {
             Device::Shm(device) => make(device, place, settings),
