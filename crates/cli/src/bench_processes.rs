@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use millstream::cluster::{
-    Cause, Cluster, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
-    check_workers,
+    Cause, Cluster, FabricName, Failure as Reason, Fault, Member, Parts, Place, QueryPart, Stops,
+    check_workers, reader,
 };
 use millstream::{
     Executed, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table, parse_script,
@@ -67,8 +67,8 @@ pub(crate) struct BenchMember {
 }
 
 impl BenchMember {
-    /// Generates this process's share of the data: with T workers each, process p reads shares `p*T` to
-    /// `(p+1)*T - 1`.
+    /// Generates this process's share of the data, of as many shares as the job has workers: those of the
+    /// splits that it reads.
     pub(crate) fn new(
         task: &BenchTask,
         fabric: FabricName,
@@ -78,13 +78,19 @@ impl BenchMember {
         let (spec, settings) = (task.spec()?, task.settings()?);
         let workers = settings.workers;
         let all = processes * workers;
-        let shares = process * workers..(process + 1) * workers;
-        let own = generate_some(&spec, all, shares, settings.batch_rows);
-        let input_bytes = own.iter().flatten().map(record_bytes).sum();
-        // Split i belongs to process i % P; those of the others stay empty here, and nobody reads them.
+        // Those of the others stay empty here, and nobody reads them.
         let mut splits = vec![Vec::new(); all];
-        for (local, batches) in own.into_iter().enumerate() {
-            splits[local * processes + process] = batches;
+        let mut input_bytes = 0;
+        let place = Place { process, processes };
+        if let Some((number, readers)) = reader(settings.exchange, place, workers) {
+            let of = |number: usize| (number..all).step_by(readers);
+            let first: usize = (0..number).map(|before| of(before).len()).sum();
+            let shares = first..first + of(number).len();
+            let own = generate_some(&spec, all, shares, settings.batch_rows);
+            input_bytes = own.iter().flatten().map(record_bytes).sum();
+            for (split, batches) in of(number).zip(own) {
+                splits[split] = batches;
+            }
         }
         let table = MemoryTable::new(schema(spec.workload), splits).map_err(Fault::run)?;
         let described = format!("memory ({} records of {})", spec.records, spec.workload.name());

@@ -20,6 +20,7 @@ mod postbox;
 mod rows;
 mod wire;
 
+pub use crate::exchange::reader;
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshSetup, Place};

@@ -27,4 +27,5 @@ mod tests;
 pub(crate) use format::Format;
 pub(crate) use receiver::Receiver;
 pub(crate) use roles::Roles;
+pub use roles::reader;
 pub(crate) use sender::{Outlet, Sender};

@@ -60,6 +60,14 @@ impl Roles {
     }
 }
 
+/// Where the process at `place` stands among those that read, and how many do; `None` if it does not. Split `i` of a
+/// table whose splits are shared whole ([`Sharing::Whole`](crate::table::Sharing::Whole)) is read by number `i % n` of `n`.
+pub fn reader(exchange: Exchange, place: Place, workers: usize) -> Option<(usize, usize)> {
+    let Reading { process, processes, .. } =
+        Roles::new(exchange, place.processes, workers).reading(place, workers);
+    (process < processes).then_some((process, processes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
