@@ -154,6 +154,15 @@ def test_the_answer_with_skewed_keys_is_that_of_the_definition(workload, zipf):
         assert found["ok"] is True and found["zipf"] == float(zipf)
 
 
+@pytest.mark.parametrize("workload", ["ysb_small", "nb7", "cm", "ysb_str"])
+def test_processes_draw_the_same_skewed_keys(workload):
+    records, keys = 50_021, 30_011
+    expected = answer(workload, records, keys, 1.2)
+    found = bench(workload, records, "--keys", keys, "--zipf", "1.2", "--processes", 2, "--workers", 2)
+    assert (found["result_rows"], found["checksum"], found["mix"]) == expected
+    assert found["ok"] is True and (found["zipf"], found["processes"]) == (1.2, 2)
+
+
 def test_a_line_tells_where_it_comes_from():
     found = bench("cm", 1000, workers=1)
     assert found["zipf"] is None

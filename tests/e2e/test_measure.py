@@ -42,6 +42,18 @@ def test_two_sets_of_a_small_grid(tmp_path):
     assert "Projection" not in page
 
 
+def test_processes_by_fabric_and_skew(tmp_path):
+    done = measure(tmp_path, "--quick", "--parts", "scale,skew", "--workloads", "cm", "--layouts", "2x1,2x2",
+                   "--exchanges", "late-merge", "--skews", "0,2")
+    assert done.returncode == 0, done.stderr
+    assert Counter((one["processes"], one["workers"], one["fabric"]) for one in lines(tmp_path, "scale")) == {
+        (2, workers, fabric): 2 for workers in (1, 2) for fabric in ("shm", "tcp")}
+    assert Counter((one["processes"], one["zipf"]) for one in lines(tmp_path, "skew")) == {(2, 0.0): 2, (2, 2.0): 2}
+    page = (tmp_path / "report.html").read_text()
+    for mark in ("2 × 1, late merge, tcp: ", "2 × 2, late merge, shm: ", "exponent z = 2, late merge, shm: "):
+        assert page.count(f"<title>{mark}") == 1, mark
+
+
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instructions_are_counted_by_role(tmp_path):
     done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--layouts", "1x1")
