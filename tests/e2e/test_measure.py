@@ -56,7 +56,7 @@ def test_processes_by_fabric_and_skew(tmp_path):
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instructions_are_counted_by_role(tmp_path):
-    done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--layouts", "1x1")
+    done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--count-layouts", "1x1")
     assert done.returncode == 0, done.stderr
     one, = lines(tmp_path, "counts")
     assert one["role"] == "late-merge" and one["ok"] is True and "mrec_per_s" not in one
