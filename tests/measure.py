@@ -53,7 +53,9 @@ class Layout:
     def words(self, fabric: str, exchange: str) -> list[str]:
         words = ["--workers", str(self.workers)]
         if self.processes > 1:
-            words += ["--processes", str(self.processes), "--fabric", fabric, "--exchange", exchange]
+            words += ["--processes", str(self.processes), "--fabric", fabric]
+        if self.processes * self.workers > 1:
+            words += ["--exchange", exchange]
         return words
 
 
@@ -88,8 +90,8 @@ def arguments() -> argparse.Namespace:
 
 
 def exchanges(chosen: argparse.Namespace, layout: Layout) -> list[str]:
-    """Those that `layout` can run: one process has nobody to exchange with."""
-    return chosen.exchanges if layout.processes > 1 else ["late-merge"]
+    """Those that `layout` can run: one worker has nobody to exchange with."""
+    return chosen.exchanges if layout.processes * layout.workers > 1 else ["late-merge"]
 
 
 def scale(chosen: argparse.Namespace) -> Iterator[list[list[str]]]:

@@ -25,7 +25,7 @@ def lines(folder: Path, part: str) -> list[dict]:
 
 def test_two_sets_of_a_small_grid(tmp_path):
     done = measure(tmp_path, "--quick", "--parts", "scale,skew", "--workloads", "ysb,cm", "--layouts", "1x1,1x2",
-                   "--skews", "0,1.5")
+                   "--exchanges", "late-merge", "--skews", "0,1.5")
     assert done.returncode == 0, done.stderr
     found = lines(tmp_path, "scale")
     assert Counter((one["workload"], one["workers"], one["engine"]) for one in found) == {
@@ -56,14 +56,19 @@ def test_processes_by_fabric_and_skew(tmp_path):
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instructions_are_counted_by_role(tmp_path):
-    done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--count-layouts", "1x1")
+    done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--count-layouts", "1x2",
+                   "--exchanges", "late-merge,repartition")
     assert done.returncode == 0, done.stderr
-    one, = lines(tmp_path, "counts")
-    assert one["role"] == "late-merge" and one["ok"] is True and "mrec_per_s" not in one
-    # A record is at least read and its filter evaluated, and a run of so few pays for opening its windows.
-    assert 5 < one["instructions_per_record"] < 5_000
-    assert one["ll_misses_per_record"] <= one["d1_misses_per_record"] <= one["instructions_per_record"]
-    assert "<td>late merge</td>" in (tmp_path / "report.html").read_text()
+    found = lines(tmp_path, "counts")
+    assert {one["role"] for one in found} == {"late-merge", "repartition-sender", "repartition-receiver"}
+    for one in found:
+        assert one["ok"] is True and "mrec_per_s" not in one
+        # A few per record at least, and a run of so few pays for opening its windows.
+        assert 1 < one["instructions_per_record"] < 5_000
+        assert one["ll_misses_per_record"] <= one["d1_misses_per_record"] <= one["instructions_per_record"]
+    page = (tmp_path / "report.html").read_text()
+    for role in ("late merge", "repartition, sender", "repartition, receiver"):
+        assert f"<td>{role}</td>" in page
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path):
@@ -74,9 +79,10 @@ exec {harness.program()} "$@"
 """)
     program.chmod(0o755)
     done = measure(tmp_path / "out", "--quick", "--parts", "scale", "--workloads", "cm,ysb", "--layouts", "1x2",
+                   "--exchanges", "late-merge",
                    MILLSTREAM_BIN=str(program))
     assert done.returncode == 1
-    assert "cm --workers 2: exit code 3\nbroken" in done.stderr and "2 runs failed" in done.stderr
+    assert "cm --workers 2 --exchange late-merge: exit code 3\nbroken" in done.stderr and "2 runs failed" in done.stderr
     assert [one["workload"] for one in lines(tmp_path / "out", "scale")] == ["ysb", "ysb"]
     assert (tmp_path / "out" / "report.html").exists()
 
