@@ -335,3 +335,14 @@ def test_a_benchmark_is_right_on_several_processes(workload, fabric):
         assert found["exchange"] == "late-merge"
         # It did take place between processes.
         assert found["rows_sent"] > 0 and found["bytes_sent"] > 0 and found["messages_sent"] > 0
+
+
+@pytest.mark.parametrize("exchange, processes, workers", [
+    ("repartition", 1, 2), ("repartition", 2, 1), ("repartition", 2, 2), ("interleaved", 1, 2), ("interleaved", 3, 1)])
+def test_a_benchmark_is_right_however_records_are_exchanged(exchange, processes, workers):
+    for workload in ("ysb_str", "nb7", "cm"):
+        result = harness.run("bench", workload, "--records", 100_003, "--processes", processes, "--workers", workers,
+                             "--exchange", exchange, "--json", stats=False)
+        assert result.code == 0, result.stderr
+        found = json.loads(result.stdout)
+        assert found["ok"] is True and found["exchange"] == exchange
