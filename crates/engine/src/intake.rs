@@ -610,6 +610,9 @@ impl Intake {
 
     /// Whether only splits are left that have been without data for their idle time.
     pub(crate) fn is_idle(&self) -> bool {
+        if self.idle_timeout_us.is_none() {
+            return false;
+        }
         let state = self.lock();
         let mut left = state.splits.iter().filter(|s| !s.exhausted()).peekable();
         left.peek().is_some() && left.all(|s| s.idle)

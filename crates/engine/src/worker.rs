@@ -87,8 +87,10 @@ struct State {
     firing: Option<Fire>,
     epoch: u64,
     epoch_input_bytes: u64,
-    /// The watermark of the last epoch's end.
+    /// The watermark of the last epoch's end, and whether other processes were told then that this one waits
+    /// for idle sources.
     announced: i64,
+    told_idle: bool,
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
     /// Per leader of this process: deltas sent, for which credit has not come back.
@@ -135,6 +137,7 @@ impl Worker {
                 epoch: 0,
                 epoch_input_bytes: 0,
                 announced: BEGINNING,
+                told_idle: false,
                 changed_at_us: None,
                 in_flight: vec![0; workers],
                 owed: Vec::new(),
@@ -287,6 +290,9 @@ impl Worker {
             // What leaders have merged takes less room than what waits in fragments.
             self.end_epoch(state, low, Seal::Everything)?;
             return Ok(Step::Busy);
+        }
+        if tight && let Some(net) = &shared.net {
+            net.hurry()?;
         }
         if tight && (!shared.settled(low) || self.others_can_give()) {
             return Ok(self.stall(state));

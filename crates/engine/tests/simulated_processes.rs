@@ -6,10 +6,12 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
+use millstream_engine::plan::Query;
 use millstream_engine::settings::{Exchange, FragmentMode};
 use millstream_engine::simulation::{Fault, Scenario, simulate};
 use millstream_engine::sink::{RowOrder, Sink};
-use millstream_engine::{Error, Settings, Stats};
+use millstream_engine::{Error, Result, Settings, Stats};
+use support::script::{Script, Scripted, batches_of};
 use support::*;
 
 /// What a seed's job came to.
@@ -124,6 +126,88 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     let differing = rows.iter().zip(&expected).find(|(a, b)| a != b);
     assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
     came
+}
+
+/// Rows of the asking process in any order, and the counters of all.
+fn simulate_any(
+    query: &Query,
+    settings: &Settings,
+    scenario: &Scenario,
+) -> (Vec<String>, Vec<(Stats, Result<()>)>) {
+    let sinks: Vec<_> = scenario
+        .slowness
+        .iter()
+        .map(|_| Arc::new(Collect { order: RowOrder::Any, batches: Mutex::default() }))
+        .collect();
+    let given: Vec<Arc<dyn Sink>> = sinks.iter().map(|s| s.clone() as Arc<dyn Sink>).collect();
+    let outcomes = simulate(query, settings, &given, scenario).unwrap();
+    let mut rows: Vec<String> = sinks[0].batches.lock().unwrap().iter().flat_map(lines).collect();
+    rows.sort();
+    (rows, outcomes.into_iter().flatten().collect())
+}
+
+/// State of twice one process's budget needs four of them (paper, section 7.1.1).
+#[test]
+fn state_beyond_one_budget_fits_several() {
+    let mut random = Random::new(11);
+    let data = records(&mut random, 4, 12_000, 1 << 30);
+    let query = query(table(&data, &mut random, 200), None, 0);
+    let (mut expected, ..) = oracle(&data, None, 0, 0);
+    expected.sort();
+    let free = Settings { workers: 1, batch_rows: 200, ..Settings::default() };
+    let scenario = |processes| Scenario {
+        slowness: vec![1; processes],
+        channels: Default::default(),
+        ..Scenario::from_seed(3, processes)
+    };
+    let (rows, outcomes) = simulate_any(&query, &free, &scenario(1));
+    assert!(rows == expected && outcomes[0].1.is_ok());
+    let memory_bytes = outcomes[0].0.state_bytes_rest / 2;
+    let tight = Settings { memory_bytes, ..free };
+    let (_, outcomes) = simulate_any(&query, &tight, &scenario(1));
+    let error = outcomes[0].1.as_ref().unwrap_err();
+    assert!(matches!(error, Error::Memory { .. }), "{error}");
+    for workers in [1, 2] {
+        let tight = Settings { workers, ..tight.clone() };
+        let (rows, outcomes) = simulate_any(&query, &tight, &scenario(4));
+        for (stats, result) in &outcomes {
+            assert!(result.is_ok(), "{workers} workers: {result:?} {stats:?}");
+            assert!(stats.memory_bytes_peak <= memory_bytes, "{workers} workers: {stats:?}");
+        }
+        assert!(rows == expected, "{workers} workers: not the right rows");
+    }
+}
+
+/// Processes whose sources are idle wait neither for each other nor let others wait: their records that come an
+/// hour later are late.
+#[test]
+fn idle_processes_hold_nobody_back() {
+    let record = |ts_ms: i64| Record {
+        ts_ms: Some(ts_ms),
+        key: Some(ts_ms % 5),
+        name: "n".into(),
+        amount: Some(1),
+        price: 1.0,
+    };
+    for seed in 0..30 {
+        let mut random = Random::new(7);
+        let steady: Vec<Record> = (0..500).map(|i| record(i * 20)).collect();
+        let steady = batches_of(&steady, &mut random, 10).into_iter().enumerate();
+        let steady = steady.map(|(i, batch)| (i as i64 * 100_000, batch)).collect();
+        let mut one = |ts| batches_of(&[record(ts)], &mut random, 10).remove(0);
+        let mut tardy = || Script { batches: vec![(0, one(10)), (3_600_000_000, one(20))] };
+        let scripts = vec![Script { batches: steady }, tardy(), tardy()];
+        let mut query = query(Arc::new(Scripted::new(scripts, 0)), Some(1000), 0);
+        let scenario = Scenario { slowness: vec![1; 3], ..Scenario::from_seed(seed, 3) };
+        let settings = Settings { workers: 1 + seed as usize % 2, ..Settings::default() };
+        for (timeout, late) in [(Some(5_000_000), 2), (None, 0)] {
+            query.event_time.as_mut().unwrap().idle_timeout_us = timeout;
+            let (_, outcomes) = simulate_any(&query, &settings, &scenario);
+            assert!(outcomes.iter().all(|(_, result)| result.is_ok()), "seed {seed}");
+            let found: u64 = outcomes.iter().map(|(stats, _)| stats.late_records).sum();
+            assert_eq!(found, late, "seed {seed}, idle after {timeout:?}");
+        }
+    }
 }
 
 fn seeds(usual: u64) -> Vec<u64> {

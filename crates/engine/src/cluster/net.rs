@@ -99,6 +99,14 @@ impl Net {
             }
         }
         let inlet = |inlet| Mutex::new(PostInlet { inlet, body: Vec::new(), ended: false });
+        let rows_fit = |outbox: &Mutex<Outbox>| layout.row_bytes() <= lock(outbox).body_bytes();
+        if !outboxes.iter().flatten().all(rows_fit) {
+            return Err(Error::Io {
+                place: "a row of state".into(),
+                message: format!("it has {} bytes, more than a message", layout.row_bytes()),
+                help: "group by fewer columns, or run it in one process".into(),
+            });
+        }
         let net = Net {
             place,
             heap,
@@ -154,6 +162,21 @@ impl Net {
         let mut outbox = lock(outbox);
         outbox.put(worker, segments, held, watermark, idle);
         self.pump_outbox(leader, &mut outbox)?;
+        if worker != 0 && outbox.has_more() {
+            // The first worker is woken by credit.
+            self.wake(0);
+        }
+        Ok(())
+    }
+
+    /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
+    pub(crate) fn hurry(&self) -> Result<()> {
+        for (leader, outbox) in self.outboxes.iter().enumerate() {
+            let Some(outbox) = outbox else { continue };
+            let mut outbox = lock(outbox);
+            outbox.hurry();
+            self.pump_outbox(leader, &mut outbox)?;
+        }
         Ok(())
     }
 
@@ -275,11 +298,15 @@ impl Net {
         let broken = || Error::Internal(format!("credit of leader {leader} for no delta"));
         let outbox = outbox.ok_or_else(broken)?;
         let mut outbox = lock(outbox);
+        let was_stalled = outbox.is_stalled();
         let segments = outbox.credit().ok_or_else(broken)?;
         self.pump_outbox(leader as usize, &mut outbox)?;
+        let has_more = outbox.has_more();
         drop(outbox);
-        if self.stalled.load(Acquire) {
-            self.wake_all();
+        match was_stalled {
+            true => self.wake_all(),
+            false if has_more => self.wake(0),
+            false => {}
         }
         Ok(segments)
     }

@@ -35,6 +35,8 @@ pub(crate) struct Outbox {
     pending: Vec<(i64, Segment)>,
     pending_bytes: usize,
     pending_bytes_max: usize,
+    /// Memory is scarce: what is pending does not wait for that of other workers.
+    hurries: bool,
     pending_held: Vec<Held>,
     /// Where several workers may hold rows of the same key.
     combiner: Option<Combiner>,
@@ -97,6 +99,7 @@ impl Outbox {
             pending: Vec::new(),
             pending_bytes: 0,
             pending_bytes_max: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
+            hurries: false,
             combiner,
             pending_held: Vec::new(),
             sending: None,
@@ -119,6 +122,11 @@ impl Outbox {
         self.pending_held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
         self.idle = idle;
+    }
+
+    /// Lets what is pending be sent as soon as it can.
+    pub(crate) fn hurry(&mut self) {
+        self.hurries = !self.pending.is_empty();
     }
 
     /// Whether there is something to send that can be sent, but for credit of slots.
@@ -157,6 +165,7 @@ impl Outbox {
     /// Whether it may be worth waiting for what the other workers have for the same windows.
     fn waits_for_others(&self) -> bool {
         self.combiner.as_ref().is_some_and(Combiner::pays)
+            && !self.hurries
             && self.watermark() <= self.told.0
             && self.pending_bytes < self.pending_bytes_max
     }
@@ -170,7 +179,7 @@ impl Outbox {
                     return Ok(sent_some);
                 }
                 let pending = std::mem::take(&mut self.pending);
-                self.pending_bytes = 0;
+                (self.pending_bytes, self.hurries) = (0, false);
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told.0),
                     idle: self.idle,
@@ -271,6 +280,11 @@ impl Outbox {
     pub(crate) fn counters(&self) -> Shipped {
         let combined = self.combiner.as_ref().map_or(0, |combiner| combiner.saved_rows);
         Shipped { combined, ..self.counters }
+    }
+
+    /// Bytes of a message's body.
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.outlet.body_bytes()
     }
 
     pub(crate) fn outlet(&mut self) -> &mut dyn Outlet {

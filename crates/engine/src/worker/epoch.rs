@@ -59,6 +59,9 @@ impl Worker {
         if state.usage.largest_passed_bytes >= self.shared.fragment_bytes().div_ceil(PASSED_SHARE) {
             return Some(Seal::PassedThrough);
         }
+        if self.is_idle() != state.told_idle {
+            return Some(Seal::Complete);
+        }
         // A window may fire.
         (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
     }
@@ -77,6 +80,8 @@ impl Worker {
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };
+        let idle = self.is_idle();
+        state.told_idle = idle;
         let mut shipped = 0;
         let deltas = state.slices.seal(how, self.shared.budget.tight());
         for (leader, segments) in deltas.into_iter().enumerate() {
@@ -90,7 +95,7 @@ impl Worker {
             self.stats.segments_shipped += segments.len() as u64;
             let held = credited.then(|| self.shared.budget.hold(Kind::Segments, bytes));
             let Some(local) = self.shared.local(leader) else {
-                self.ship(leader, segments, held, watermark)?;
+                self.ship(leader, segments, held, (watermark, idle))?;
                 continue;
             };
             state.in_flight[local] += u32::from(credited);

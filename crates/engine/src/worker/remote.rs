@@ -200,13 +200,18 @@ impl Worker {
         leader: usize,
         segments: Vec<(i64, millstream_state::Segment)>,
         held: Option<Held>,
-        watermark: i64,
+        (watermark, idle): (i64, bool),
     ) -> Result<()> {
         let Some(net) = &self.shared.net else {
             return Err(Error::Internal(format!("there is no leader {leader}")));
         };
-        let idle = self.shared.intake.is_idle();
         net.ship((self.id, leader), segments, held, (watermark, idle))
+    }
+
+    /// Whether this process waits for sources that have been without data for their idle time, which others are
+    /// told, so that they do not wait for it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.shared.net.is_some() && self.shared.intake.is_idle()
     }
 
     /// Returns credit for a delta of `process`.
