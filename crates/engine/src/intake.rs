@@ -57,6 +57,8 @@ pub(crate) enum Taken {
 pub(crate) struct Intake {
     /// The splits' names.
     names: Vec<String>,
+    /// How much each has, where processes have to agree on that.
+    extents: Vec<Option<u64>>,
     /// Which of them all processes read, each of them for some of their chunks.
     by_chunk: Vec<bool>,
     readers: Vec<Mutex<Reader>>,
@@ -261,6 +263,7 @@ impl Intake {
                 reached: VecDeque::new(),
             }),
             names: splits.iter().map(|split| split.name().to_string()).collect(),
+            extents: splits.iter().map(|split| split.extent()).collect(),
             by_chunk: splits.iter().map(|split| split.sharing() == Sharing::ByChunk).collect(),
             readers: splits
                 .into_iter()
@@ -278,11 +281,16 @@ impl Intake {
         }
     }
 
-    /// A split's name, for messages.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
+    /// What processes have to agree on before they start: the splits, and how much there is in them.
+    pub(crate) fn described(&self) -> Vec<String> {
+        let described = |(name, extent): (&String, &Option<u64>)| match extent {
+            Some(extent) => format!("{name} ({extent} bytes)"),
+            None => name.clone(),
+        };
+        self.names.iter().zip(&self.extents).map(described).collect()
     }
 
+    /// A split's name, for messages.
     pub(crate) fn name(&self, split: usize) -> &str {
         &self.names[split]
     }
@@ -503,6 +511,9 @@ impl Intake {
         if self.reads_nothing() {
             return Ok(());
         }
+        if self.has_chunk(split, head.number) {
+            return Err(Error::Internal("a peer tells of a chunk that is ours".into()));
+        }
         let other = Chunk::Other { greatest: head.watermark, records: head.count };
         self.stamp(split, head.number, other);
         // What waited for it, and the low watermark that may have risen.
@@ -570,8 +581,7 @@ impl Intake {
             // other processes do.
             let own = state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING);
             let others = self.net.as_ref().and_then(|net| net.others_low());
-            // They may have ended, which we have not.
-            own.max(others.filter(|low| *low < END).unwrap_or(BEGINNING))
+            own.max(others.unwrap_or(BEGINNING))
         });
         // A split that was idle and has data again stands at or above what was announced.
         low.max(state.low)

@@ -203,7 +203,15 @@ impl Job {
             .is_some_and(|(grouping, _)| grouping.window.is_none() && grouping.codec.words() == 0);
         let role = match &net {
             None => Role::Alone,
-            Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !global => Role::Alone,
+            // LIMIT counts the rows of all.
+            Some(_)
+                if sink.is_local()
+                    && sink.order() == RowOrder::Any
+                    && !global
+                    && limits == (0, None) =>
+            {
+                Role::Alone
+            }
             Some(net) if net.is_asker() => Role::Asker(net.clone()),
             Some(net) => {
                 let ahead_bytes_max = settings.memory_bytes / 4 / net.place.processes as u64;
@@ -263,7 +271,7 @@ impl Job {
 
     /// Names of the splits, in order.
     pub fn splits(&self) -> Vec<String> {
-        self.shared.intake.names().to_vec()
+        self.shared.intake.described()
     }
 
     /// A handle to stop the job with.
@@ -344,6 +352,7 @@ impl Job {
         }
         net.pump()?;
         net.receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
+        shared.write_waiting()?;
         let mut ended = net.finish()?;
         for worker in workers {
             ended &= worker.finish_streams()?;
@@ -574,7 +583,10 @@ impl Shared {
                 return net.credit(head.id);
             }
             cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
-            cluster::Kind::Ended => self.intake.ended_elsewhere(&head)?,
+            cluster::Kind::Ended => {
+                self.intake.ended_elsewhere(&head)?;
+                self.write_waiting()?;
+            }
             cluster::Kind::WindowRows if net.is_asker() => {
                 self.gather.window_rows(
                     leader()?,
@@ -582,6 +594,7 @@ impl Shared {
                     decode_rows(body)?,
                     head.has(LAST),
                 )?;
+                self.check_gathered()?;
             }
             cluster::Kind::BatchRows if net.is_asker() => {
                 let (split, ended) = (head.id as usize, self.intake.ended_splits());
@@ -589,7 +602,9 @@ impl Shared {
                     return Err(broken(format!("rows of split {split}")));
                 }
                 let rows = decode_rows(body)?;
-                if self.gather.stateless_rows(0, split, head.number, rows, &ended)? {
+                let enough = self.gather.stateless_rows(0, split, head.number, rows, &ended)?;
+                self.check_gathered()?;
+                if enough {
                     self.stop_enough()?;
                 }
             }
@@ -608,6 +623,22 @@ impl Shared {
             kind => return Err(broken(format!("a message of kind {kind:?}"))),
         }
         Ok(Vec::new())
+    }
+
+    /// Writes rows of a stateless query whose turn it is, which may be since a split has ended.
+    pub(crate) fn write_waiting(&self) -> Result<()> {
+        match &self.stateless {
+            Some(_) => self.gather.awaited_batch(0, &self.intake.ended_splits()).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Rows of other processes that wait for their order have to fit, too.
+    fn check_gathered(&self) -> Result<()> {
+        if self.budget.held(Kind::Segments) > 0 {
+            return Ok(());
+        }
+        self.budget.check().map(|_| ())
     }
 
     fn take_error(&self) -> Option<Error> {

@@ -68,6 +68,10 @@ pub enum Sharing {
 pub trait Split: Send {
     /// For messages: a path, or `generator ysb, shard 3`.
     fn name(&self) -> &str;
+    /// How much there is, for example in bytes, if all processes of a job have to find as much.
+    fn extent(&self) -> Option<u64> {
+        None
+    }
     /// How the processes of a job share it.
     fn sharing(&self) -> Sharing {
         Sharing::Whole

@@ -234,7 +234,13 @@ impl Worker {
                 }
                 Ok(Step::Busy)
             }
-            Taken::Again => Ok(Step::Busy),
+            Taken::Again => {
+                if shared.net.is_some() {
+                    // A split may have ended, whose rows others waited for.
+                    shared.write_waiting()?;
+                }
+                Ok(Step::Busy)
+            }
             Taken::Wait { until_us } => Ok(Step::Wait { until_us }),
             Taken::Held => {
                 self.stats.memory_stalls += 1;

@@ -196,11 +196,20 @@ pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], oth
 /// Whether these words are a sum, whoever wrote them: its scale is possible, and its wide form in the arena.
 pub(crate) fn is_sum(sum: [u64; 3], arena: &Arena) -> bool {
     let meta = sum[2];
+    let flags = meta & 0xFFFF;
+    if flags & !(SCALED | WIDE | SPECIAL) != 0 || flags & (SCALED | WIDE) == SCALED | WIDE {
+        return false;
+    }
     if meta & WIDE != 0 {
         return (meta >> OFFSET_SHIFT) as usize + WIDE_WORDS <= arena.all_words().len();
     }
-    let scale = scale_of(meta);
-    meta & SCALED == 0 || scale <= HIGHEST && (-LIMIT..LIMIT).contains(&narrow(&sum))
+    match meta & SCALED != 0 {
+        true => {
+            let fits = (-LIMIT..LIMIT).contains(&narrow(&sum));
+            meta >> OFFSET_SHIFT == 0 && scale_of(meta) <= HIGHEST && fits
+        }
+        false => [sum[0], sum[1], meta >> SCALE_SHIFT] == [0; 3],
+    }
 }
 
 /// The common case: the sum is empty, or both are narrow and their scales not far apart. False if it is

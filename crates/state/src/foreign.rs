@@ -206,6 +206,8 @@ mod tests {
             let mut leader = Table::new(layout.clone());
             let merged = leader.merge_words(&damaged, &arena, &mut pool, &mut scratch);
             refused += u32::from(merged.is_err());
+            let again = leader.merge_words(&words, &arena, &mut pool, &mut scratch);
+            assert!(again.is_ok(), "what is not damaged is still merged");
             rows(&leader);
         }
         assert!(refused > 1_000, "{refused} of 20,000 refused");

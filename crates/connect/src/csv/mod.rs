@@ -170,7 +170,11 @@ impl CsvTable {
         chunk_bytes: Option<usize>,
         options: &OpenOptions,
     ) -> Result<CsvSplit> {
-        let (input, length) = self.input()?;
+        let (mut input, length) = self.input()?;
+        if let Some(length) = length.filter(|_| options.processes > 1) {
+            // All processes have to find the same chunks, also in a file that grows.
+            input = Box::new(input.take(length));
+        }
         let mut reader =
             Reader::new(input, self.path.clone(), self.dialect.clone(), length.is_some());
         reader.start()?;
@@ -188,6 +192,7 @@ impl CsvTable {
             chunk_bytes: chunk_bytes.unwrap_or(automatic),
             batch_rows: options.batch_rows.max(1),
             line_bytes: 64.0,
+            length,
             sharing: self.sharing(),
         })
     }
@@ -225,6 +230,8 @@ struct CsvSplit {
     batch_rows: usize,
     /// Mean length of the lines in the last chunk: from it follows how much to read for a batch.
     line_bytes: f64,
+    /// Of a file, when it was opened.
+    length: Option<u64>,
     sharing: Sharing,
 }
 
@@ -248,6 +255,10 @@ impl Split for Elsewhere {
 impl Split for CsvSplit {
     fn name(&self) -> &str {
         &self.path
+    }
+
+    fn extent(&self) -> Option<u64> {
+        self.length
     }
 
     fn sharing(&self) -> Sharing {

@@ -26,9 +26,11 @@ pub(crate) struct Combiner {
 }
 
 impl Combiner {
-    pub(crate) fn new(layout: Arc<RowLayout>, heap: Arc<Heap>) -> Combiner {
+    /// One of so many that share the heap's memory.
+    pub(crate) fn new(layout: Arc<RowLayout>, heap: Arc<Heap>, of: usize) -> Combiner {
+        let pool_bytes = POOL_BYTES.min(heap.bytes() / 64 / of.max(1));
         Combiner {
-            pool: ChunkPool::new(layout.row_words(), POOL_BYTES, Some(heap)),
+            pool: ChunkPool::new(layout.row_words(), pool_bytes, Some(heap)),
             table: Table::new(layout),
             scratch: Scratch::default(),
             untried: 0,
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn copies_of_a_key_become_one_as_long_as_that_pays() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let mut combiner = Combiner::new(layout.clone(), Heap::map(4 << 20, Idle::GivenBack));
+        let mut combiner = Combiner::new(layout.clone(), Heap::map(4 << 20, Idle::GivenBack), 1);
         let all = |second: std::ops::Range<u64>| {
             vec![
                 (20, segment(&layout, 0..10)),

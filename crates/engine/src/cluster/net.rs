@@ -18,7 +18,7 @@ use super::postbox::Postbox;
 use super::wire::{Head, Kind};
 use crate::budget::Held;
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
+use crate::event_time::{BEGINNING, END};
 
 /// Letters taken from one peer before others have their turn.
 const LETTERS_AT_ONCE: usize = 8;
@@ -317,11 +317,17 @@ impl Net {
         self.peers[process].idle.store(idle, Relaxed);
     }
 
-    /// How far the other processes have got, but for those that are idle; `None` if all are.
+    /// How far the other processes have got, but for those that are idle; if all are, the farthest of them, as
+    /// among splits of one process.
     pub(crate) fn others_low(&self) -> Option<i64> {
         let others = self.peers.iter().enumerate().filter(|(p, _)| *p != self.place.process);
-        let active = others.filter(|(_, peer)| !peer.idle.load(Relaxed));
-        active.map(|(_, peer)| peer.watermark.load(Relaxed)).min()
+        let active = others.clone().filter(|(_, peer)| !peer.idle.load(Relaxed));
+        let got = |(_, peer): (usize, &Progress)| peer.watermark.load(Relaxed);
+        active
+            .map(got)
+            .filter(|low| *low < END)
+            .min()
+            .or_else(|| others.map(got).filter(|low| *low < END).max())
     }
 
     pub(crate) fn fired(&self) -> i64 {

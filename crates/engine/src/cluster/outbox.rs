@@ -87,7 +87,7 @@ impl Outbox {
         heap: &Arc<Heap>,
     ) -> Outbox {
         let leaders = place.processes * workers;
-        let combiner = (workers > 1).then(|| Combiner::new(layout.clone(), heap.clone()));
+        let combiner = (workers > 1).then(|| Combiner::new(layout.clone(), heap.clone(), leaders));
         Outbox {
             outlet,
             layout,

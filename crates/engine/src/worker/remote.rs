@@ -145,9 +145,12 @@ impl Worker {
         match head.kind {
             cluster::Kind::Arena => {
                 let part = cluster::words(body)?;
+                if head.count > u64::from(u32::MAX) {
+                    return Err(broken(format!("an arena of {} words", head.count)));
+                }
                 if head.number == 0 {
-                    words.clear();
-                    let bytes = (head.count as usize).saturating_mul(8);
+                    *words = Vec::with_capacity(head.count as usize);
+                    let bytes = words.capacity() * 8;
                     *held = Some(self.shared.budget.hold(Kind::Segments, bytes));
                 }
                 let end = words.len() as u64 + part.len() as u64;
@@ -187,11 +190,24 @@ impl Worker {
                 if head.has(CREDITED) {
                     state.owed.push(helper);
                     self.note_usage(state);
+                    self.check_received(state)?;
                 }
             }
             kind => return Err(broken(format!("a message of kind {kind:?} to a leader"))),
         }
         Ok(())
+    }
+
+    /// What others hold of this leader's keys may be more than its process may use, whether or not that has input
+    /// of its own: an error where nothing that can be fired or is on its way makes room.
+    fn check_received(&self, state: &State) -> Result<()> {
+        let fires_at = |start| self.shared.fires_at(start);
+        let fires =
+            state.firing.is_some() || state.slices.complete(state.clock.min(), fires_at).is_some();
+        if fires || self.shared.budget.held(Kind::Segments) > 0 {
+            return Ok(());
+        }
+        self.shared.budget.check().map(|_| ())
     }
 
     /// Hands what was sealed for a leader in another process over to be sent.
@@ -252,7 +268,8 @@ impl Worker {
         let left = until_us.map_or(SLEEP_MAX, |until| {
             Duration::from_micros((until - now).max(0) as u64).min(SLEEP_MAX)
         });
-        remote.sleeper.wait(left).map_err(|e| peer_error(self.id, e))
+        let own = self.shared.net.as_ref().map_or(0, |net| net.place.process);
+        remote.sleeper.wait(left).map_err(|e| peer_error(own, e))
     }
 
     /// One step of ending the worker's streams, when it is done. Returns whether all have ended.

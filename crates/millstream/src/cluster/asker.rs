@@ -367,7 +367,9 @@ impl Shared {
         }
         let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
         for (process, link) in links {
-            if let (true, Some(link)) = (process != failure.process, link) {
+            // Who says so itself waits to hear that it has been heard.
+            let told = process != failure.process || matches!(failure.cause, Cause::Fault(_));
+            if let (true, Some(link)) = (told, link) {
                 let _ = link.send(&Request::Stop(failure.clone()));
             }
         }

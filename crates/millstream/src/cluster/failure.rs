@@ -85,13 +85,15 @@ impl Failure {
 
     /// Whether nothing can tell more.
     pub fn is_reason(&self) -> bool {
-        self.rank() == 2
+        self.rank() >= 2
     }
 
     fn rank(&self) -> u8 {
         match &self.cause {
             Cause::Closed => 0,
             Cause::Fault(Fault { kind: FaultKind::Consequence, .. }) => 1,
+            // A mistake of the user that all processes meet is told as that of the one that was asked.
+            Cause::Fault(Fault { kind: FaultKind::Usage, .. }) if self.process == 0 => 3,
             _ => 2,
         }
     }

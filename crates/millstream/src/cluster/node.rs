@@ -1,5 +1,6 @@
 //! The other processes' side: join, do what process 0 asks, stop when it or anybody else is gone.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,10 @@ impl Node {
             });
             match joined {
                 Ok(stream) => break stream,
+                // Process 0 listens before it starts anybody: it is gone.
+                Err(Refusal::Stream(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                    return Err(failed(format!("{address}: {error}")));
+                }
                 // Turned away unheard: strangers take all of process 0's attention.
                 Err(Refusal::Stream(_)) if started.elapsed() < JOIN_MAX => thread::sleep(PAUSE),
                 Err(Refusal::Stream(error)) => return Err(failed(format!("{address}: {error}"))),

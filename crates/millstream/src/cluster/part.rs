@@ -179,7 +179,9 @@ impl QueryPart {
     pub fn connect(&mut self, hellos: &[Vec<Hello>]) -> Result<Parts, Fault> {
         let ready = self.planned.take().ok_or_else(out_of_turn)?;
         let channels = self.channels.take().ok_or_else(out_of_turn)?;
-        let mesh = channels.connect(hellos).map_err(|e| self.channels_failed(&e))?;
+        // Whose other end is gone knows why better.
+        let lost = |e| Fault::consequence(self.channels_failed(&e).message);
+        let mesh = channels.connect(hellos).map_err(lost)?;
         let Ready { planned, settings, sink, start_us } = ready;
         let job = Job::distributed(&planned.query, &settings, sink, mesh, start_us);
         let job = job.map_err(fault)?;
