@@ -316,6 +316,17 @@ def test_too_many_workers_set_in_the_script_are_refused(script):
     assert "2 processes of 200 workers are 400, and 256 are the most" in result.stderr
 
 
+def test_the_users_own_mistake_is_not_told_as_that_of_a_process(script):
+    path = script.write(BOUNDED + "SELECT kk FROM events;")
+    alone = harness.run("run", path, stats=False)
+    assert alone.code == 2 and "kk" in alone.stderr
+    mistake = alone.stderr[alone.stderr.index("error"):]
+    for _ in range(10):
+        result = harness.run("run", path, "--processes", 4, "--workers", 1, stats=False)
+        assert result.code == 2
+        assert result.stderr[result.stderr.index("error"):] == mistake
+
+
 def test_help_tells_of_processes_and_not_of_nodes():
     text = harness.run("run", "--help", stats=False).stdout.decode()
     assert "--processes <P>" in text and "--fabric <FABRIC>" in text
