@@ -353,6 +353,10 @@ impl Gather {
         worker: usize,
         ended: &[Option<u64>],
     ) -> Result<bool> {
+        if state.waiting.is_empty() && state.left != Some(0) {
+            // Also after the last batch, when there is nothing more to go on to.
+            return Ok(false);
+        }
         let before = state.next;
         let enough = self.write_next(state, worker, ended)?;
         if let Role::Asker(net) = &self.role

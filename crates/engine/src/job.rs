@@ -352,7 +352,6 @@ impl Job {
         }
         net.pump()?;
         net.receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
-        shared.write_waiting()?;
         let mut ended = net.finish()?;
         for worker in workers {
             ended &= worker.finish_streams()?;
