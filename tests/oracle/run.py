@@ -200,7 +200,7 @@ def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats
     if settings["workers"] == 1:
         needed["epochs"] = 20
     if "simulate" in settings:
-        needed |= {"epochs": 3, "fragment_rows_in": 10_000, "rows_shipped": 1_000, "merges": 1,
+        needed |= {"epochs": 3, "fragment_rows_in": 1_000, "joint_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1,
                    "mode_switches": 1}
     if case.kind == "window" and (settings["workers"] == 1 or "simulate" in settings):
         needed["windows_fired_early"] = 1

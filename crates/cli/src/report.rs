@@ -99,6 +99,7 @@ pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
         "epochs": stats.epochs,
         "empty_epochs": stats.empty_epochs,
         "fragment_rows_in": stats.fragment_rows_in,
+        "joint_rows_in": stats.joint_rows_in,
         "rows_shipped": stats.rows_shipped,
         "segments_shipped": stats.segments_shipped,
         "rows_sent": stats.rows_sent,

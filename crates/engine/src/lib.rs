@@ -30,6 +30,7 @@ mod inputs;
 mod intake;
 pub mod interval;
 mod job;
+mod joint;
 mod keys;
 mod order;
 mod pipeline;

@@ -10,6 +10,7 @@ use millstream_state::{
 
 use crate::budget::Usage;
 use crate::inputs::Feed;
+use crate::joint::{Joining, Joint};
 use crate::keys::{ColumnVars, KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
@@ -18,6 +19,8 @@ use crate::routed::Routed;
 struct Slice {
     primary: Table,
     fragments: Vec<Option<Fragment>>,
+    /// What has not been parted by leader yet.
+    joint: Option<Joint>,
     /// What it amounted to when it was counted last; `None` if it has changed.
     counted: Option<Usage>,
 }
@@ -26,9 +29,12 @@ impl Slice {
     /// What it amounts to; growth by up to `batch_rows` more keys.
     fn usage(&self, batch_rows: usize) -> Usage {
         let fragments = self.fragments.iter().flatten();
-        let bytes = self.primary.bytes() + fragments.clone().map(Fragment::bytes).sum::<usize>();
+        let joint = self.joint.as_ref().map(|joint| &joint.table);
+        let bytes = self.primary.bytes()
+            + joint.map_or(0, Table::bytes)
+            + fragments.clone().map(Fragment::bytes).sum::<usize>();
         let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
-        for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
+        for table in fragments.clone().map(Fragment::table).chain([&self.primary]).chain(joint) {
             usage.live_bytes += table.live_bytes() as u64;
             usage.keys += table.rows() as u64;
             let growth_bytes = table.growth_bytes(batch_rows) as u64;
@@ -38,7 +44,8 @@ impl Slice {
                     growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
             }
         }
-        let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
+        let largest =
+            fragments.clone().map(Fragment::table).chain(joint).map(Table::live_bytes).max();
         usage.largest_fragment_bytes = largest.unwrap_or(0) as u64;
         usage.largest_passed_bytes =
             fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
@@ -63,6 +70,7 @@ pub(crate) struct Slices {
     /// Emptied tables and fragments, per leader, for the next window.
     spare_tables: Vec<Table>,
     spare_fragments: Vec<Vec<Fragment>>,
+    joining: Joining,
     /// How many of either are kept if they are small.
     spare_small_max: usize,
     /// Keys of the last complete window.
@@ -122,6 +130,7 @@ impl Slices {
         (pool_bytes, heap): (usize, Option<Arc<Heap>>),
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
+        let joining = Joining::new(leaders.count() > 1 && mode.is_none(), &layout);
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
@@ -140,6 +149,7 @@ impl Slices {
             spare_small_max,
             spare_tables: Vec::new(),
             spare_fragments,
+            joining,
             last_keys: 0,
             frugal: false,
             retired: Counters::default(),
@@ -166,7 +176,7 @@ impl Slices {
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
-        self.slices.insert(start, Slice { primary, fragments, counted: None });
+        self.slices.insert(start, Slice { primary, fragments, joint: None, counted: None });
         self.opened += 1;
     }
 
@@ -195,10 +205,12 @@ impl Slices {
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return 0 };
         slice.counted = None;
+        let joint = self.joining.table(&mut slice.joint, || Table::new(self.layout.clone()));
+        let near = joint.as_ref().map_or(&slice.primary, |joint| &joint.table).is_near();
+        let is_joint = joint.is_some();
         let mut update = Update {
             slice,
             layout: &self.layout,
-            me: self.me,
             mode: self.mode,
             pool: &mut self.pool,
             scratch: &mut self.scratch,
@@ -213,24 +225,57 @@ impl Slices {
             fragment.begin_batch();
         }
         // Groups of about the same size, so that buffers keep theirs.
-        let near = update.slice.primary.is_near();
-        let blocks = leaders * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
+        let tables = if is_joint { 1 } else { leaders };
+        let blocks = tables * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
         let groups = input.rows.len().div_ceil((blocks * BLOCK_ROWS).min(GROUP_ROWS_MAX));
         for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
             grouping.codec.encode(input.keys, rows, &mut self.block);
-            if leaders == 1 {
-                update.rows(0, rows, &self.block.words, &self.block.hashes);
+            if tables == 1 {
+                let to = if is_joint { To::Joint } else { To::Primary };
+                update.rows(to, rows, &self.block.words, &self.block.hashes);
                 continue;
             }
             self.routed.sort(&self.leaders, rows, &self.block);
             for leader in 0..leaders {
                 let (rows, words, hashes) = self.routed.of(leader);
                 if !rows.is_empty() {
-                    update.rows(leader, rows, words, hashes);
+                    let own = leader == self.me;
+                    let to = if own { To::Primary } else { To::Fragment(leader) };
+                    update.rows(to, rows, words, hashes);
                 }
             }
         }
-        update.fragment_rows
+        let fragment_rows = update.fragment_rows;
+        if let Some(joint) = slice.joint.as_mut().filter(|_| is_joint) {
+            self.retired.joint_rows += input.rows.len() as u64;
+            if joint.note(input.rows.len()) {
+                self.part(start, false);
+            }
+        }
+        fragment_rows
+    }
+
+    /// Parts the joint table of the slice that begins at `start` by leader, if it has one.
+    fn part(&mut self, start: i64, epoch_ends: bool) {
+        let Some(slice) = self.slices.get_mut(&start) else { return };
+        let Some(joint) = &mut slice.joint else { return };
+        let Slices { layout, leaders, pool, scratch, spare_fragments, .. } = self;
+        let parted = self.joining.part(joint, epoch_ends, (layout, leaders), scratch);
+        let Some((segment, split)) = parted else { return };
+        slice.counted = None;
+        for leader in (0..leaders.count()).filter(|leader| split.rows(*leader) > 0) {
+            let part = (split, leader);
+            if leader == self.me {
+                slice.primary.merge_part(part, segment.arena(), pool, scratch);
+                continue;
+            }
+            let spare = &mut spare_fragments[leader];
+            let fragment = slice.fragments[leader].get_or_insert_with(|| {
+                spare.pop().unwrap_or_else(|| Fragment::new(layout.clone(), self.mode))
+            });
+            fragment.merge_part(part, segment.arena(), pool, scratch);
+        }
+        segment.recycle(pool);
     }
 
     /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads; `vars` gives the
@@ -282,6 +327,7 @@ impl Slices {
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
+        self.part_ended(&how, scarce);
         for (start, slice) in &mut self.slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
@@ -304,6 +350,25 @@ impl Slices {
             }
         }
         deltas
+    }
+
+    /// Parts joint tables whose epoch ends by leader. Where there are none, it looks whether there had better be.
+    fn part_ended(&mut self, how: impl Fn(i64) -> SealSlice, scarce: bool) {
+        let ended = self.slices.iter().take_while(|(start, _)| how(**start) != SealSlice::Nothing);
+        let ended = ended.filter(|(start, _)| how(**start) == SealSlice::EndEpoch);
+        let mut joint = Vec::new();
+        for (start, slice) in ended {
+            match &slice.joint {
+                Some(_) => joint.push(*start),
+                None if scarce => {}
+                None => {
+                    self.joining.consider(slice.fragments.iter().flatten(), slice.primary.rows());
+                }
+            }
+        }
+        for start in joint {
+            self.part(start, true);
+        }
     }
 
     /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
@@ -350,6 +415,11 @@ impl Slices {
                 self.retired.add_fragment(&fragment);
             }
         }
+        if let Some(joint) = slice.joint {
+            debug_assert_eq!(joint.table.rows(), 0, "a joint table outlived its window");
+            let dropped = self.joining.recycle(joint, &mut self.pool);
+            dropped.iter().for_each(|table| self.retired.add_table(table));
+        }
         self.last_keys = slice.primary.rows();
         Some(slice.primary)
     }
@@ -390,12 +460,18 @@ impl Slices {
         }
     }
 
+    /// In simulation: makes tables joint from now on, or not, whatever there is to be said for it.
+    pub(crate) fn join(&mut self, on: bool) {
+        self.joining.force(on);
+    }
+
     /// Gives back all memory that no window needs now, and keeps none for the next.
     pub(crate) fn release_spare(&mut self) {
         self.frugal = true;
         let fragments = self.spare_fragments.iter_mut().flat_map(|f| f.drain(..));
         fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
         self.spare_tables.drain(..).for_each(|table| self.retired.add_table(&table));
+        self.joining.release().iter().for_each(|table| self.retired.add_table(table));
         self.pool.release();
     }
 
@@ -404,7 +480,8 @@ impl Slices {
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
         let spare_fragments = self.spare_fragments.iter().flatten();
         let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
-            + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
+            + self.spare_tables.iter().map(Table::bytes).sum::<usize>()
+            + self.joining.spare_bytes();
         let spare_bytes = (self.pool.bytes() + spare) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
@@ -435,15 +512,19 @@ impl Slices {
 
     /// Whether rows are held for other leaders.
     pub(crate) fn has_fragment_rows(&self) -> bool {
-        let mut fragments = self.slices.values().flat_map(|s| s.fragments.iter().flatten());
-        fragments.any(|f| f.rows() > 0)
+        self.slices.values().any(|slice| {
+            slice.joint.as_ref().is_some_and(|joint| joint.table.rows() > 0)
+                || slice.fragments.iter().flatten().any(|f| f.rows() > 0)
+        })
     }
 
-    /// Index growths and mode switches so far.
+    /// What has been done so far.
     pub(crate) fn counters(&self) -> Counters {
         let mut all = self.retired;
         let slices = self.slices.values();
         let tables = self.spare_tables.iter().chain(slices.clone().map(|slice| &slice.primary));
+        let joint = slices.clone().filter_map(|slice| Some(&slice.joint.as_ref()?.table));
+        let tables = tables.chain(joint).chain(self.joining.spare());
         tables.for_each(|table| all.add_table(table));
         let fragments = slices.flat_map(|slice| slice.fragments.iter().flatten());
         let fragments = fragments.chain(self.spare_fragments.iter().flatten());
@@ -457,6 +538,8 @@ impl Slices {
 pub(crate) struct Counters {
     pub(crate) growths: u64,
     pub(crate) switches: u64,
+    /// Rows that went into joint tables.
+    pub(crate) joint_rows: u64,
 }
 
 impl Counters {
@@ -474,7 +557,6 @@ impl Counters {
 struct Update<'a> {
     slice: &'a mut Slice,
     layout: &'a Arc<RowLayout>,
-    me: usize,
     mode: Option<Mode>,
     pool: &'a mut ChunkPool,
     scratch: &'a mut Scratch,
@@ -488,19 +570,22 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Updates `leader`'s rows with keys that stand at `rows` of the batch, block by block.
-    fn rows(&mut self, leader: usize, rows: &[u32], words: &[u64], hashes: &[u64]) {
+    /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
+    fn rows(&mut self, to: To, rows: &[u32], words: &[u64], hashes: &[u64]) {
         let first = &hashes[..hashes.len().min(BLOCK_ROWS)];
-        if leader == self.me {
-            self.slice.primary.prefetch(first);
-        } else {
-            self.fragment_rows += rows.len() as u64;
-            let spare = &mut self.spare_fragments[leader];
-            let fragment = self.slice.fragments[leader].get_or_insert_with(|| {
-                spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
-            });
-            fragment.prefetch(first);
-        }
+        let Slice { primary, fragments, joint, .. } = &mut *self.slice;
+        let mut table = match (to, joint) {
+            (To::Joint, Some(joint)) => Target::Table(&mut joint.table),
+            (To::Fragment(leader), _) => {
+                self.fragment_rows += rows.len() as u64;
+                let spare = &mut self.spare_fragments[leader];
+                Target::Fragment(fragments[leader].get_or_insert_with(|| {
+                    spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
+                }))
+            }
+            _ => Target::Table(primary),
+        };
+        table.prefetch(first);
         let width = words.len() / rows.len();
         for start in (0..rows.len()).step_by(BLOCK_ROWS) {
             let end = (start + BLOCK_ROWS).min(rows.len());
@@ -511,12 +596,37 @@ impl Update<'_> {
                 words: &words[start * width..end * width],
                 vars: ColumnVars { columns: &self.vars, rows },
             };
-            let mut block = match &mut self.slice.fragments[leader] {
-                Some(fragment) => fragment.update(&keys, self.pool, self.scratch),
-                None => self.slice.primary.update(&keys, self.pool, self.scratch),
+            let mut block = match &mut table {
+                Target::Fragment(fragment) => fragment.update(&keys, self.pool, self.scratch),
+                Target::Table(table) => table.update(&keys, self.pool, self.scratch),
             };
             let aggregates = &self.grouping.aggregates;
             aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks);
+        }
+    }
+}
+
+/// Which of a slice's tables rows go to.
+#[derive(Debug, Clone, Copy)]
+enum To {
+    /// Whoever leads them.
+    Joint,
+    /// The worker leads them itself.
+    Primary,
+    /// Another leader.
+    Fragment(usize),
+}
+
+enum Target<'s> {
+    Table(&'s mut Table),
+    Fragment(&'s mut Fragment),
+}
+
+impl Target<'_> {
+    fn prefetch(&self, hashes: &[u64]) {
+        match self {
+            Target::Table(table) => table.prefetch(hashes),
+            Target::Fragment(fragment) => fragment.prefetch(hashes),
         }
     }
 }

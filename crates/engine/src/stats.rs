@@ -40,6 +40,8 @@ pub struct Stats {
     pub empty_epochs: u64,
     /// Rows that went into fragments.
     pub fragment_rows_in: u64,
+    /// Rows that went into tables joint for all leaders, where keys repeat often.
+    pub joint_rows_in: u64,
     /// Rows of fragments shipped to leaders.
     pub rows_shipped: u64,
     /// Sealed segments shipped.
@@ -128,6 +130,7 @@ impl Stats {
         self.epochs += other.epochs;
         self.empty_epochs += other.empty_epochs;
         self.fragment_rows_in += other.fragment_rows_in;
+        self.joint_rows_in += other.joint_rows_in;
         self.rows_shipped += other.rows_shipped;
         self.segments_shipped += other.segments_shipped;
         self.rows_sent += other.rows_sent;

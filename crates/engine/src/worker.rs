@@ -431,8 +431,9 @@ impl Worker {
     }
 
     fn finish_with(&mut self, state: &State) {
-        let Counters { growths, switches } = state.slices.counters();
+        let Counters { growths, switches, joint_rows } = state.slices.counters();
         (self.stats.index_growths, self.stats.mode_switches) = (growths, switches);
+        self.stats.joint_rows_in = joint_rows;
     }
 
     fn finish_counters(&mut self) {

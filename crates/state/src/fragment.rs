@@ -234,6 +234,16 @@ impl Fragment {
         self.switches
     }
 
+    /// Rows looked up since the last decision, and how many of them were distinct; `None` where it passes rows
+    /// through.
+    pub fn looked_up(&self) -> Option<(usize, usize)> {
+        (self.mode == Mode::Aggregate).then_some((self.seen, self.distinct))
+    }
+
+    pub(crate) fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
     /// The table, for counters and recycling.
     pub fn table(&self) -> &Table {
         &self.table

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::memory::{HUGE_PAGE_BYTES, Lines, give_back};
+use crate::memory::{HUGE_PAGE_BYTES, Lines, advise_small, give_back};
 use crate::runs::Runs;
 
 /// What memory is counted in: a page.
@@ -34,6 +34,10 @@ pub(crate) fn run_bytes(bytes: usize) -> usize {
 const IDLE_BLOCKS: usize = 4;
 const IDLE_SHARE: usize = 16;
 const GIVEN_AT_ONCE: usize = 16;
+
+/// The first bytes of a range that is mapped are on small pages: a job of little state would wait for all of a huge
+/// page to be zeroed, which the system may take milliseconds for, and use a tenth of it.
+const SMALL_PAGE_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// What becomes of free memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,12 +92,13 @@ pub struct HeapUse {
 
 impl Heap {
     /// A range of so many bytes, in whole pages, of fresh memory: it takes none before it is used, and is on huge
-    /// pages where they are to be had.
+    /// pages where they are to be had, but for its beginning.
     pub fn map(bytes: usize, idle: Idle) -> Arc<Heap> {
         let bytes = run_bytes(bytes);
         let mut lines = Lines::empty();
         // From two huge pages on it is a mapping of its own.
         lines.grow(bytes.max(2 * HUGE_PAGE_BYTES) / 64);
+        advise_small(lines.start_mut().cast(), SMALL_PAGE_BYTES.min(bytes));
         let start = NonNull::new(lines.start_mut().cast()).unwrap_or(NonNull::dangling());
         // SAFETY: the lines are so long, belong to nobody else, and live as long as the heap.
         unsafe { Heap::new(start, bytes, idle, lines) }

@@ -57,6 +57,7 @@ mod partition;
 mod rows;
 mod runs;
 mod segment;
+mod split;
 mod table;
 mod value;
 mod words;
@@ -73,6 +74,7 @@ pub use log::{CHUNK_ROWS, ChunkPool};
 pub use partition::{Leaders, PARTITIONS, partition_of};
 pub use rows::RowsRef;
 pub use segment::Segment;
+pub use split::Split;
 pub use table::{BLOCK_ROWS, Scratch, Table};
 pub use value::{
     Block, ValueKind, float_from_ordered, float_to_ordered, read_bytes, read_decimal_sum, read_i128,

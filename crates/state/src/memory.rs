@@ -136,6 +136,17 @@ pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
     let _ = (start, bytes);
 }
 
+/// Asks for pages of the usual size, so that what uses little of a range takes little.
+pub(crate) fn advise_small(start: *mut u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: as above.
+    unsafe {
+        libc::madvise(start.cast(), bytes, libc::MADV_NOHUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
 /// Gives the pages of a range back to the system, which has zeroes for it when it is used again.
 ///
 /// # Safety

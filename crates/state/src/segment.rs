@@ -320,7 +320,7 @@ impl Sources {
     }
 
     /// Reads the keys of the first `count` rows into the scratch buffers, and hashes them.
-    fn gather_keys(&self, count: usize, layout: &RowLayout, scratch: &mut Scratch) {
+    pub(crate) fn gather_keys(&self, count: usize, layout: &RowLayout, scratch: &mut Scratch) {
         let Scratch { hashes, words, .. } = scratch;
         let width = layout.key_words();
         words.resize(count * width, 0);

@@ -27,7 +27,7 @@ pub struct Table {
     pub(crate) log: Log,
     pub(crate) arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
-    live_rows: usize,
+    pub(crate) live_rows: usize,
     /// Rows that came in segments, and how many of them had new keys.
     merged: usize,
     merged_new: usize,

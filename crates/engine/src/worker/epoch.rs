@@ -83,6 +83,9 @@ impl Worker {
         let idle = self.is_idle();
         state.told_idle = idle;
         let mut shipped = 0;
+        if let Some(choice) = self.shared.env.choose(8) {
+            state.slices.join(choice < 4);
+        }
         let deltas = state.slices.seal(how, self.shared.budget.tight());
         for (leader, segments) in deltas.into_iter().enumerate() {
             if leader == self.leader {
