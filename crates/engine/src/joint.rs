@@ -42,12 +42,20 @@ pub(crate) struct Joining {
     on: bool,
     may_change: bool,
     open: usize,
-    spare: Option<Table>,
+    spare: Vec<Table>,
+    /// Tables that are not kept.
+    retired: Vec<Table>,
     split: Split,
     /// Keys that the last one held.
     last_keys: usize,
     /// Joint where at most one row in so many is distinct.
     repeats: usize,
+    /// Rows and distinct rows of epochs since the last decision: small ones tell nothing by themselves.
+    seen: usize,
+    distinct: usize,
+    /// Rows that the last decision was taken on. The end of a window may come after a few more, of which many
+    /// are distinct, and says little.
+    decided_on: usize,
 }
 
 impl Joining {
@@ -59,50 +67,61 @@ impl Joining {
             on: allowed,
             may_change: allowed,
             open: 0,
-            spare: None,
+            spare: Vec::new(),
+            retired: Vec::new(),
             split: Split::default(),
             last_keys: 0,
+            seen: 0,
+            distinct: 0,
+            decided_on: 0,
         }
     }
 
-    /// The joint table of a slice, if it is to have one: `new` makes it.
+    /// The joint table of a slice, if it is to have one for so many rows: `new` makes it.
     pub(crate) fn table<'s>(
         &mut self,
-        joint: &'s mut Option<Joint>,
+        joint: &'s mut Option<Box<Joint>>,
+        rows: usize,
         new: impl FnOnce() -> Table,
     ) -> Option<&'s mut Joint> {
-        if !self.on {
+        if !self.on || rows > KEYS_MAX {
             return None;
         }
         if joint.is_none() && self.open < TABLES_MAX {
-            let mut table = self.spare.take().unwrap_or_else(new);
+            let mut table = self.spare.pop().unwrap_or_else(new);
             table.expect(self.last_keys);
             self.open += 1;
-            *joint = Some(Joint { table, seen: 0 });
+            *joint = Some(Box::new(Joint { table, seen: 0 }));
         }
-        joint.as_mut()
+        joint.as_deref_mut()
     }
 
-    /// Seals a slice's joint table and parts its rows; `None` if there are none. At the end of an epoch it
-    /// decides whether to go on like that.
+    /// Seals a slice's joint table and parts its rows. At the end of an epoch it decides whether to go on like
+    /// that.
     pub(crate) fn part(
         &mut self,
         joint: &mut Joint,
         epoch_ends: bool,
         (layout, leaders): (&RowLayout, &Leaders),
         scratch: &mut Scratch,
-    ) -> Option<(Segment, &Split)> {
-        let (keys, seen) = (joint.table.rows(), std::mem::take(&mut joint.seen));
-        if keys == 0 {
-            return None;
-        }
-        self.last_keys = keys;
-        if !epoch_ends || seen >= DECIDE_ROWS && keys * self.repeats / 2 > seen {
-            self.on = false;
+    ) -> (Segment, &Split) {
+        self.last_keys = joint.table.rows();
+        self.seen += joint.seen;
+        self.distinct += self.last_keys;
+        if !epoch_ends {
+            self.turn(false);
+        } else if self.seen >= DECIDE_ROWS.max(self.decided_on / 2) {
+            self.decided_on = self.seen;
+            self.turn(self.distinct * self.repeats / 2 <= self.seen);
         }
         let segment = joint.table.seal();
         self.split.part(&segment, layout, leaders, scratch);
-        Some((segment, &self.split))
+        (segment, &self.split)
+    }
+
+    fn turn(&mut self, on: bool) {
+        self.on = on;
+        (self.seen, self.distinct) = (0, 0);
     }
 
     /// Looks at what an epoch has brought to a slice without a joint table: the fragments that are about to be sealed,
@@ -122,37 +141,45 @@ impl Joining {
             return;
         };
         let few = own + distinct <= KEYS_MAX / 2;
-        self.on = seen >= DECIDE_ROWS && distinct * self.repeats <= seen && few;
+        self.turn(seen >= DECIDE_ROWS && distinct * self.repeats <= seen && few);
     }
 
     /// Tables are joint from now on, or not, if they may be.
     pub(crate) fn force(&mut self, on: bool) {
-        self.on = on && self.may_change;
+        self.turn(on && self.may_change);
     }
 
-    /// Takes the empty table of a slice that is gone; what is not kept is returned.
-    pub(crate) fn recycle(&mut self, joint: Joint, pool: &mut ChunkPool) -> Option<Table> {
+    /// Takes a joint table that has been parted. It is kept for the next one, unless there is to be none.
+    pub(crate) fn recycle(&mut self, joint: Joint, pool: &mut ChunkPool, scarce: bool) {
         let Joint { mut table, .. } = joint;
         self.open -= 1;
         table.clear(pool);
-        if self.spare.is_none() { self.spare.replace(table) } else { Some(table) }
+        self.spare.push(table);
+        if scarce || !self.on {
+            self.release();
+        }
     }
 
     /// Bytes that are kept for later.
     pub(crate) fn spare_bytes(&self) -> usize {
-        self.spare.as_ref().map_or(0, Table::bytes) + self.split.bytes()
+        self.spare.iter().map(Table::bytes).sum::<usize>() + self.split.bytes()
     }
 
-    /// The table that is kept for later.
-    pub(crate) fn spare(&self) -> Option<&Table> {
-        self.spare.as_ref()
+    /// Tables that are kept for later.
+    pub(crate) fn spare(&self) -> impl Iterator<Item = &Table> {
+        self.spare.iter()
+    }
+
+    /// Tables that are not kept.
+    pub(crate) fn retired(&mut self) -> impl Iterator<Item = Table> {
+        self.retired.drain(..)
     }
 
     /// Gives back what is kept for later, and is not joint any more, since that takes more memory.
-    pub(crate) fn release(&mut self) -> Option<Table> {
-        self.on = false;
+    pub(crate) fn release(&mut self) {
+        self.turn(false);
         self.split.release();
-        self.spare.take()
+        self.retired.append(&mut self.spare);
     }
 }
 
@@ -170,7 +197,7 @@ mod tests {
         layout: Arc<RowLayout>,
         leaders: Leaders,
         joining: Joining,
-        joint: Option<Joint>,
+        joint: Option<Box<Joint>>,
         pool: ChunkPool,
         scratch: Scratch,
     }
@@ -193,7 +220,9 @@ mod tests {
             let layout = self.layout.clone();
             for words in keys.collect::<Vec<_>>().chunks(BLOCK_ROWS) {
                 let new = || Table::new(layout.clone());
-                let Some(joint) = self.joining.table(&mut self.joint, new) else { return false };
+                let Some(joint) = self.joining.table(&mut self.joint, words.len(), new) else {
+                    return false;
+                };
                 update(&mut joint.table, words, &mut self.pool, &mut self.scratch);
                 if joint.note(words.len()) {
                     self.part(false);
@@ -205,10 +234,11 @@ mod tests {
         /// Rows per leader.
         fn part(&mut self, epoch_ends: bool) -> Vec<usize> {
             let shared = (&*self.layout, &self.leaders);
-            let joint = self.joint.as_mut().expect("a joint table");
-            let parted = self.joining.part(joint, epoch_ends, shared, &mut self.scratch);
-            let split = parted.expect("rows").1;
-            (0..LEADERS).map(|leader| split.rows(leader)).collect()
+            let mut joint = self.joint.take().expect("a joint table");
+            let (_, split) = self.joining.part(&mut joint, epoch_ends, shared, &mut self.scratch);
+            let rows = (0..LEADERS).map(|leader| split.rows(leader)).collect();
+            self.joining.recycle(*joint, &mut self.pool, false);
+            rows
         }
     }
 
@@ -244,7 +274,58 @@ mod tests {
     fn many_keys_are_parted_at_once() {
         let mut worker = Worker::new();
         assert!(!worker.count(0..2 * KEYS_MAX as u64));
-        assert_eq!(worker.joint.as_ref().expect("its table").table.rows(), 0);
+        assert!(worker.joint.is_none());
+        assert_eq!(worker.joining.spare_bytes(), 0, "and nothing is kept");
+    }
+
+    /// Epochs of few rows, all of them distinct: each says nothing, together they do.
+    #[test]
+    fn small_epochs_are_judged_together() {
+        let mut worker = Worker::new();
+        let mut epochs = 0;
+        while worker.count(0..500) {
+            worker.part(true);
+            epochs += 1;
+            assert!(epochs < 100);
+        }
+        assert_eq!(epochs, DECIDE_ROWS.div_ceil(500));
+    }
+
+    /// The end of a window comes after few rows, of which more are distinct.
+    #[test]
+    fn a_short_epoch_does_not_change_what_a_long_one_decided() {
+        let mut worker = Worker::new();
+        for _ in 0..5 {
+            assert!(worker.count((0..400_000).map(|i| i % 5_000)));
+            worker.part(true);
+            assert!(worker.count(0..5_000));
+            worker.part(true);
+        }
+        assert!(worker.count(0..1));
+    }
+
+    /// As many tables as there may be, and they come back when they are parted.
+    #[test]
+    fn few_windows_have_a_joint_table_at_a_time() {
+        let Worker { layout, leaders, mut joining, mut pool, mut scratch, .. } = Worker::new();
+        let new = || Table::new(layout.clone());
+        let mut slices: Vec<Option<Box<Joint>>> = (0..TABLES_MAX + 1).map(|_| None).collect();
+        for _ in 0..2 {
+            for slice in &mut slices {
+                if let Some(joint) = joining.table(slice, 100, new) {
+                    update(&mut joint.table, &[7; 100], &mut pool, &mut scratch);
+                    joint.note(100);
+                }
+            }
+            assert!(slices[TABLES_MAX].is_none());
+            for mut joint in slices.iter_mut().filter_map(Option::take) {
+                joining.part(&mut joint, true, (&layout, &leaders), &mut scratch);
+                joining.recycle(*joint, &mut pool, false);
+            }
+            assert_eq!(joining.spare().count(), TABLES_MAX);
+        }
+        joining.release();
+        assert_eq!((joining.spare_bytes(), joining.retired().count()), (0, TABLES_MAX));
     }
 
     #[test]
@@ -261,7 +342,7 @@ mod tests {
                 fragment.update(&keys, &mut pool, &mut scratch);
             }
             joining.consider([&fragment].into_iter(), own);
-            assert_eq!(joining.table(&mut None, || Table::new(layout)).is_some(), becomes);
+            assert_eq!(joining.table(&mut None, 1, || Table::new(layout)).is_some(), becomes);
         }
     }
 
@@ -278,6 +359,6 @@ mod tests {
             fragment.update(&keys, &mut pool, &mut scratch);
         }
         joining.consider([&fragment].into_iter(), 1);
-        assert!(joining.table(&mut None, || Table::new(layout)).is_none());
+        assert!(joining.table(&mut None, 1, || Table::new(layout)).is_none());
     }
 }

@@ -20,7 +20,7 @@ struct Slice {
     primary: Table,
     fragments: Vec<Option<Fragment>>,
     /// What has not been parted by leader yet.
-    joint: Option<Joint>,
+    joint: Option<Box<Joint>>,
     /// What it amounted to when it was counted last; `None` if it has changed.
     counted: Option<Usage>,
 }
@@ -44,9 +44,15 @@ impl Slice {
                     growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
             }
         }
-        let largest =
-            fragments.clone().map(Fragment::table).chain(joint).map(Table::live_bytes).max();
-        usage.largest_fragment_bytes = largest.unwrap_or(0) as u64;
+        // Parting copies the rows, and makes room for them where they go.
+        let parting_bytes = joint.map_or(0, |table| 2 * table.live_bytes()) as u64;
+        if parting_bytes > usage.growth_bytes {
+            (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
+        }
+        let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
+        // Its rows are those of all leaders.
+        let joint_share = joint.map_or(0, |table| table.live_bytes() / self.fragments.len().max(1));
+        usage.largest_fragment_bytes = largest.unwrap_or(0).max(joint_share) as u64;
         usage.largest_passed_bytes =
             fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
         usage
@@ -186,7 +192,8 @@ impl Slices {
             // What others pass through for this leader is about as much as the other way round.
             let unmerged = slice.fragments.iter().flatten();
             let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
-            slice.primary.rows() + unmerged.sum::<usize>()
+            let joint = slice.joint.as_ref().map_or(0, |joint| joint.table.rows());
+            slice.primary.rows() + unmerged.sum::<usize>() + joint / self.leaders.count()
         });
         open.max(self.last_keys)
     }
@@ -205,7 +212,8 @@ impl Slices {
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return 0 };
         slice.counted = None;
-        let joint = self.joining.table(&mut slice.joint, || Table::new(self.layout.clone()));
+        let rows = input.rows.len();
+        let joint = self.joining.table(&mut slice.joint, rows, || Table::new(self.layout.clone()));
         let near = joint.as_ref().map_or(&slice.primary, |joint| &joint.table).is_near();
         let is_joint = joint.is_some();
         let mut update = Update {
@@ -249,33 +257,24 @@ impl Slices {
         if let Some(joint) = slice.joint.as_mut().filter(|_| is_joint) {
             self.retired.joint_rows += input.rows.len() as u64;
             if joint.note(input.rows.len()) {
-                self.part(start, false);
+                let (slices, mut parting) = self.parting();
+                slices
+                    .get_mut(&start)
+                    .into_iter()
+                    .for_each(|slice| parting.part(slice, false, false));
             }
         }
         fragment_rows
     }
 
-    /// Parts the joint table of the slice that begins at `start` by leader, if it has one.
-    fn part(&mut self, start: i64, epoch_ends: bool) {
-        let Some(slice) = self.slices.get_mut(&start) else { return };
-        let Some(joint) = &mut slice.joint else { return };
-        let Slices { layout, leaders, pool, scratch, spare_fragments, .. } = self;
-        let parted = self.joining.part(joint, epoch_ends, (layout, leaders), scratch);
-        let Some((segment, split)) = parted else { return };
-        slice.counted = None;
-        for leader in (0..leaders.count()).filter(|leader| split.rows(*leader) > 0) {
-            let part = (split, leader);
-            if leader == self.me {
-                slice.primary.merge_part(part, segment.arena(), pool, scratch);
-                continue;
-            }
-            let spare = &mut spare_fragments[leader];
-            let fragment = slice.fragments[leader].get_or_insert_with(|| {
-                spare.pop().unwrap_or_else(|| Fragment::new(layout.clone(), self.mode))
-            });
-            fragment.merge_part(part, segment.arena(), pool, scratch);
-        }
-        segment.recycle(pool);
+    /// Slices, and what it takes to part their joint tables by leader.
+    fn parting(&mut self) -> (&mut BTreeMap<i64, Slice>, Parting<'_>) {
+        let Slices { slices, layout, leaders, pool, scratch, spare_fragments, .. } = self;
+        let (me, mode) = (self.me, self.mode);
+        let (joining, retired) = (&mut self.joining, &mut self.retired);
+        let parting =
+            Parting { layout, leaders, me, mode, pool, scratch, spare_fragments, joining, retired };
+        (slices, parting)
     }
 
     /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads; `vars` gives the
@@ -327,13 +326,16 @@ impl Slices {
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        self.part_ended(&how, scarce);
-        for (start, slice) in &mut self.slices {
+        let (slices, mut parting) = self.parting();
+        for (start, slice) in slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
                 break;
             }
             slice.counted = None;
+            if how == SealSlice::EndEpoch {
+                parting.end_epoch(slice, scarce);
+            }
             for (leader, place) in slice.fragments.iter_mut().enumerate() {
                 let Some(fragment) = place else { continue };
                 let sealed = match how {
@@ -345,30 +347,11 @@ impl Slices {
                 // One that passes rows through has hardly anything but what it knows about its keys.
                 let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
                 if let Some(fragment) = place.take_if(goes) {
-                    self.retired.add_fragment(&fragment);
+                    parting.retired.add_fragment(&fragment);
                 }
             }
         }
         deltas
-    }
-
-    /// Parts joint tables whose epoch ends by leader. Where there are none, it looks whether there had better be.
-    fn part_ended(&mut self, how: impl Fn(i64) -> SealSlice, scarce: bool) {
-        let ended = self.slices.iter().take_while(|(start, _)| how(**start) != SealSlice::Nothing);
-        let ended = ended.filter(|(start, _)| how(**start) == SealSlice::EndEpoch);
-        let mut joint = Vec::new();
-        for (start, slice) in ended {
-            match &slice.joint {
-                Some(_) => joint.push(*start),
-                None if scarce => {}
-                None => {
-                    self.joining.consider(slice.fragments.iter().flatten(), slice.primary.rows());
-                }
-            }
-        }
-        for start in joint {
-            self.part(start, true);
-        }
     }
 
     /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
@@ -415,11 +398,7 @@ impl Slices {
                 self.retired.add_fragment(&fragment);
             }
         }
-        if let Some(joint) = slice.joint {
-            debug_assert_eq!(joint.table.rows(), 0, "a joint table outlived its window");
-            let dropped = self.joining.recycle(joint, &mut self.pool);
-            dropped.iter().for_each(|table| self.retired.add_table(table));
-        }
+        debug_assert!(slice.joint.is_none(), "a joint table outlived its window");
         self.last_keys = slice.primary.rows();
         Some(slice.primary)
     }
@@ -460,9 +439,17 @@ impl Slices {
         }
     }
 
-    /// In simulation: makes tables joint from now on, or not, whatever there is to be said for it.
-    pub(crate) fn join(&mut self, on: bool) {
-        self.joining.force(on);
+    /// In simulation: makes tables joint from now on, or not, or parts those that are, as chance has it.
+    pub(crate) fn join(&mut self, choice: u64) {
+        match choice {
+            0 => self.joining.force(true),
+            1 => self.joining.force(false),
+            2 => {
+                let (slices, mut parting) = self.parting();
+                slices.values_mut().for_each(|slice| parting.part(slice, false, false));
+            }
+            _ => {}
+        }
     }
 
     /// Gives back all memory that no window needs now, and keeps none for the next.
@@ -471,7 +458,8 @@ impl Slices {
         let fragments = self.spare_fragments.iter_mut().flat_map(|f| f.drain(..));
         fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
         self.spare_tables.drain(..).for_each(|table| self.retired.add_table(&table));
-        self.joining.release().iter().for_each(|table| self.retired.add_table(table));
+        self.joining.release();
+        self.joining.retired().for_each(|table| self.retired.add_table(&table));
         self.pool.release();
     }
 
@@ -530,6 +518,53 @@ impl Slices {
         let fragments = fragments.chain(self.spare_fragments.iter().flatten());
         fragments.for_each(|fragment| all.add_fragment(fragment));
         all
+    }
+}
+
+/// What it takes to part joint tables by leader.
+struct Parting<'a> {
+    layout: &'a Arc<RowLayout>,
+    leaders: &'a Leaders,
+    me: usize,
+    mode: Option<Mode>,
+    pool: &'a mut ChunkPool,
+    scratch: &'a mut Scratch,
+    spare_fragments: &'a mut [Vec<Fragment>],
+    joining: &'a mut Joining,
+    retired: &'a mut Counters,
+}
+
+impl Parting<'_> {
+    /// Parts a slice's joint table at the end of an epoch. Where there is none, it looks whether there had better be.
+    fn end_epoch(&mut self, slice: &mut Slice, scarce: bool) {
+        if slice.joint.is_some() {
+            self.part(slice, true, scarce);
+        } else if !scarce {
+            self.joining.consider(slice.fragments.iter().flatten(), slice.primary.rows());
+        }
+    }
+
+    /// Parts a slice's joint table, if it has one, which then goes. It keeps nothing for later if memory is `scarce`.
+    fn part(&mut self, slice: &mut Slice, epoch_ends: bool, scarce: bool) {
+        let Some(mut joint) = slice.joint.take() else { return };
+        slice.counted = None;
+        let shared = (&**self.layout, self.leaders);
+        let (segment, split) = self.joining.part(&mut joint, epoch_ends, shared, self.scratch);
+        for leader in (0..self.leaders.count()).filter(|leader| split.rows(*leader) > 0) {
+            let part = (split, leader);
+            if leader == self.me {
+                slice.primary.merge_part(part, segment.arena(), self.pool, self.scratch);
+                continue;
+            }
+            let spare = &mut self.spare_fragments[leader];
+            let fragment = slice.fragments[leader].get_or_insert_with(|| {
+                spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
+            });
+            fragment.merge_part(part, segment.arena(), self.pool, self.scratch);
+        }
+        segment.recycle(self.pool);
+        self.joining.recycle(*joint, self.pool, scarce);
+        self.joining.retired().for_each(|table| self.retired.add_table(&table));
     }
 }
 

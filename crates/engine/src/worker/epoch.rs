@@ -84,7 +84,7 @@ impl Worker {
         state.told_idle = idle;
         let mut shipped = 0;
         if let Some(choice) = self.shared.env.choose(8) {
-            state.slices.join(choice < 4);
+            state.slices.join(choice);
         }
         let deltas = state.slices.seal(how, self.shared.budget.tight());
         for (leader, segments) in deltas.into_iter().enumerate() {
