@@ -160,6 +160,22 @@ def test_a_process_that_hangs_ends_the_job_with_its_name(job, fabric):
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
+def test_a_machine_that_stands_still_for_a_while_ends_no_job(job, fabric):
+    running = job(ENDLESS, 3, fabric)
+    everybody = [running.main.pid, *running.others]
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in everybody:
+            os.kill(pid, number)
+        # Longer than the silence that is taken for death.
+        time.sleep(3)
+    for _ in range(50):
+        assert running.main.stdout.readline()
+    running.main.send_signal(signal.SIGINT)
+    code, stderr = running.end()
+    assert code == 130 and "error" not in stderr, stderr
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_no_process_outlives_the_one_that_was_asked(job, fabric):
     running = job(ENDLESS, 4, fabric)
     running.main.kill()

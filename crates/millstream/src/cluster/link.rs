@@ -13,9 +13,10 @@ use super::frame::{self, Frames};
 
 /// How often each side says that it is still there.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
-/// After so long without a byte the other side counts as dead.
+/// After so long without a byte the other side counts as dead. Time in which this process, or the machine,
+/// stood still does not count.
 pub const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// How often a reader looks at the clock.
+/// How long a reader waits at a time.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The sending half, for any thread.
@@ -73,7 +74,7 @@ pub(super) fn read_all<M: DeserializeOwned>(
     if stream.set_read_timeout(Some(LOOK)).is_err() {
         return Cause::Closed;
     }
-    let (mut frames, mut heard, mut beat) = (Frames::default(), Instant::now(), None);
+    let (mut frames, mut silence, mut beat) = (Frames::default(), Duration::ZERO, None);
     let mut bytes = vec![0; 64 << 10];
     loop {
         if beat.is_none_or(|beat: Instant| beat.elapsed() >= HEARTBEAT) {
@@ -83,7 +84,7 @@ pub(super) fn read_all<M: DeserializeOwned>(
         match stream.read(&mut bytes) {
             Ok(0) => return Cause::Closed,
             Ok(read) => {
-                heard = Instant::now();
+                silence = Duration::ZERO;
                 frames.push(&bytes[..read]);
                 loop {
                     match frames.take() {
@@ -94,7 +95,9 @@ pub(super) fn read_all<M: DeserializeOwned>(
                 }
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                if heard.elapsed() >= SILENCE_MAX {
+                // Waits are counted: the clock also runs while nobody listens here.
+                silence += LOOK;
+                if silence >= SILENCE_MAX {
                     return Cause::Silent(SILENCE_MAX.as_millis() as u64);
                 }
             }
