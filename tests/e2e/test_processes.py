@@ -343,6 +343,13 @@ def test_the_users_own_mistake_is_not_told_as_that_of_a_process(script):
         assert result.stderr[result.stderr.index("error"):] == mistake
 
 
+def test_a_budget_beyond_all_addresses_does_no_harm(script):
+    sql = generated(rows=1_000) + "SELECT COUNT(*) AS n FROM events;"
+    for memory in ("200TB", "16777215TB"):
+        result = script.run(sql, "--processes", 2, workers=1, memory=memory)
+        assert (result.code, result.stdout) == (0, b"n\n1000\n"), result.stderr
+
+
 def test_help_tells_of_processes_and_not_of_nodes():
     text = harness.run("run", "--help", stats=False).stdout.decode()
     assert "--processes <P>" in text and "--fabric <FABRIC>" in text

@@ -91,10 +91,10 @@ pub struct HeapUse {
 }
 
 impl Heap {
-    /// A range of so many bytes, in whole pages, of fresh memory: it takes none before it is used, and is on huge
-    /// pages where they are to be had, but for its beginning.
+    /// A range of so many bytes, in whole pages, of fresh memory, or of 16 TiB if that is less: it takes none before
+    /// it is used, and is on huge pages where they are to be had, but for its beginning.
     pub fn map(bytes: usize, idle: Idle) -> Arc<Heap> {
-        let bytes = run_bytes(bytes);
+        let bytes = run_bytes(bytes.min(UNITS_MAX as usize * UNIT_BYTES));
         let mut lines = Lines::empty();
         // From two huge pages on it is a mapping of its own.
         lines.grow(bytes.max(2 * HUGE_PAGE_BYTES) / 64);
