@@ -343,6 +343,18 @@ def test_the_users_own_mistake_is_not_told_as_that_of_a_process(script):
         assert result.stderr[result.stderr.index("error"):] == mistake
 
 
+def test_a_machine_without_rdma_says_how_to_do_without(script):
+    if b"verbs: available" in harness.run("fabric", stats=False).stdout:
+        pytest.skip("this machine has RDMA")
+    path = script.write(generated(rows=10) + "SELECT COUNT(*) AS n FROM events;")
+    for words in (["run", path], ["bench", "ysb_small", "--records", "1000"]):
+        result = harness.run(*words, "--processes", 2, "--fabric", "verbs", stats=False)
+        assert (result.code, result.stdout) == (1, b""), result.stderr
+        found = re.search(r"^error: process [01]: fabric 'verbs': RDMA: not available: .*\n  help: --fabric shm ",
+                          result.stderr, re.M)
+        assert found and result.stderr.count("error:") == 1, result.stderr
+
+
 def test_a_budget_beyond_all_addresses_does_no_harm(script):
     sql = generated(rows=1_000) + "SELECT COUNT(*) AS n FROM events;"
     for memory in ("200TB", "16777215TB"):

@@ -277,7 +277,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 /// Physical memory, or a cautious guess where the system does not say.
-fn machine_memory_bytes() -> u64 {
+pub fn machine_memory_bytes() -> u64 {
     std::fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| {

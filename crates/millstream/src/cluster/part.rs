@@ -5,13 +5,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
+use millstream_engine::settings::machine_memory_bytes;
 use millstream_engine::sink::Sink;
 use millstream_engine::{Error, Job, Remains, Settings, Stats};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
 use millstream_fabric::verbs::{self, Verbs};
-use millstream_fabric::{Fabric, Provider};
+use millstream_fabric::{self as fabric, Fabric, Provider};
 use millstream_flow as flow;
 
 use super::failure::{Cause, Failure, Fault};
@@ -68,7 +69,13 @@ impl Device {
             }
             FabricName::Verbs => Verbs::open(&verbs::Options::default()).map(Device::Verbs),
         };
-        device.map_err(|e| Fault::run(format!("fabric '{}': {e}", fabric.name())))
+        let help = match fabric {
+            FabricName::Verbs => {
+                "\n  help: --fabric shm and --fabric tcp connect processes of one machine without a device"
+            }
+            FabricName::Shm | FabricName::Tcp => "",
+        };
+        device.map_err(|e| Fault::run(format!("fabric '{}': {e}{help}", fabric.name())))
     }
 
     fn channels(&self, place: Place, settings: &Settings) -> flow::Result<Box<dyn Channels>> {
@@ -155,6 +162,9 @@ impl QueryPart {
         // All have ended the one before.
         self.remains = None;
         check_workers(self.place.processes, settings)?;
+        if self.fabric == FabricName::Verbs {
+            check_pinned(self.place.processes, settings.memory_bytes, machine_memory_bytes())?;
+        }
         let parts = Parts::new()
             .with("version", env!("CARGO_PKG_VERSION"))
             .with("plan", planned.plan.as_str())
@@ -169,7 +179,16 @@ impl QueryPart {
     pub fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         let channels = self.device.channels(self.place, &ready.settings);
-        let channels = channels.map_err(|e| self.channels_failed(&e))?;
+        let channels = channels.map_err(|e| {
+            let mut fault = self.channels_failed(&e);
+            if let flow::Error::Fabric(fabric::Error::Os { call: "ibv_reg_mr", .. }) = e {
+                fault.message += &format!(
+                    "\n  help: each process pins its budget, here {} MB: raise the limit, or lower the setting 'memory'",
+                    ready.settings.memory_bytes >> 20
+                );
+            }
+            fault
+        })?;
         let hellos = (0..self.place.processes).map(|peer| channels.hellos(peer)).collect();
         self.channels = Some(channels);
         Ok(hellos)
@@ -240,6 +259,21 @@ pub fn check_workers(processes: usize, settings: &Settings) -> Result<(), Fault>
     Ok(())
 }
 
+/// Whether so much memory can be pinned: an RDMA device takes each process's whole budget when a query starts, and
+/// a machine without memory ends whatever runs on it.
+fn check_pinned(processes: usize, memory_bytes: u64, machine_bytes: u64) -> Result<(), Fault> {
+    if memory_bytes.saturating_mul(processes as u64) <= machine_bytes {
+        return Ok(());
+    }
+    Err(Fault::usage(format!(
+        "over fabric 'verbs' each process pins its budget, and {processes} of {} MB are more than the machine's {} \
+         MB\n  help: use --set memory={}MB, or --fabric shm",
+        memory_bytes >> 20,
+        machine_bytes >> 20,
+        (machine_bytes / 2 / processes as u64) >> 20
+    )))
+}
+
 fn out_of_turn() -> Fault {
     Fault::run("process 0 asks for the next step of a query that has not been planned")
 }
@@ -253,5 +287,24 @@ pub fn fault(error: Error) -> Fault {
         | Error::Interrupted => Fault::consequence(error),
         Error::Option { .. } => Fault::usage(error),
         error => Fault::run(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::failure::FaultKind;
+    use super::*;
+
+    #[test]
+    fn budgets_that_are_pinned_have_to_fit_into_the_machine() {
+        check_pinned(2, 4 << 30, 8 << 30).unwrap();
+        for (processes, memory) in [(2, (4 << 30) + 1), (64, u64::MAX)] {
+            let fault = check_pinned(processes, memory, 8 << 30).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Usage);
+        }
+        let fault = check_pinned(4, 3 << 30, 8 << 30).unwrap_err();
+        let message = fault.message;
+        assert!(message.contains("4 of 3072 MB are more than the machine's 8192 MB"), "{message}");
+        assert!(message.contains("--set memory=1024MB"), "{message}");
     }
 }
