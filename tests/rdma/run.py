@@ -21,9 +21,10 @@ from image import Image
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 GUEST = HERE / "guest"
+SQL = HERE.parent / "sql"
 
 # The crates whose tests run in the guest.
-CRATES = ["millstream-verbs", "millstream-fabric", "millstream-flow"]
+CRATES = ["verbs", "fabric", "flow"]
 
 # Programs of this machine that the guest uses.
 PROGRAMS = ["/usr/bin/rdma", "/usr/bin/ib_write_bw"]
@@ -48,10 +49,7 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     stock = kernel.get(arguments.kernel)
     initrd = work / "initrd.gz"
-    programs = test_programs()
-    if arguments.bench or arguments.grid:
-        programs["millstream"] = program(work)
-    build_image(stock, programs).write(initrd)
+    build_image(stock, build(work)).write(initrd)
     machine, end = Machine(stock, initrd, work), time.monotonic() + arguments.seconds
     print(f"Booting {stock.package} in QEMU, emulated", flush=True)
     if arguments.two:
@@ -79,35 +77,30 @@ def cable_options(host, cable):
     return ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=cable,mac=52:54:00:77:00:0{host}"]
 
 
-def test_programs():
-    """Builds the crates' integration tests; the programs by `crate-target`."""
-    command = ["cargo", "test", "--profile", "ci", "--locked", "--no-run", "--test", "*"]
+def build(work):
+    """Builds everything, since CI has built that before; the crates' integration tests by `crate-target`,
+    and the program without what only a debugger needs."""
+    command = ["cargo", "build", "--profile", "ci", "--locked", "--workspace", "--all-targets"]
     command += ["--message-format=json-render-diagnostics"]
-    for crate in CRATES:
-        command += ["-p", crate]
     run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if run.returncode != 0:
-        raise SystemExit("error: the tests cannot be built")
+        raise SystemExit("error: Millstream cannot be built")
     programs = {}
     for message in map(json.loads, run.stdout.splitlines()):
-        if message["reason"] == "compiler-artifact" and message["executable"]:
-            crate = re.search(r"/crates/(\w+)", message["manifest_path"]).group(1)
-            programs[f"{crate}-{message['target']['name']}"] = message["executable"]
+        if message["reason"] != "compiler-artifact" or not message["executable"]:
+            continue
+        crate = re.search(r"/crates/(\w+)", message["manifest_path"]).group(1)
+        (kind,), name = message["target"]["kind"], message["target"]["name"]
+        if kind == "test" and crate in CRATES:
+            programs[f"{crate}-{name}"] = message["executable"]
+        if kind == "bin" and name == "millstream" and not message["profile"]["test"]:
+            programs[name] = stripped(message["executable"], work / name)
     return programs
 
 
-def program(work):
-    """Builds the command-line program, without what only a debugger needs."""
-    command = ["cargo", "build", "--profile", "ci", "--locked", "-p", "millstream-cli"]
-    command += ["--message-format=json-render-diagnostics"]
-    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    if run.returncode != 0:
-        raise SystemExit("error: the program cannot be built")
-    messages = map(json.loads, run.stdout.splitlines())
-    (built,) = [message["executable"] for message in messages if message.get("executable")]
-    stripped = work / "millstream"
-    subprocess.run(["strip", "-o", stripped, built], check=True)
-    return stripped
+def stripped(program, copy):
+    subprocess.run(["strip", "-o", copy, program], check=True)
+    return copy
 
 
 def build_image(stock, programs):
@@ -130,6 +123,8 @@ def build_image(stock, programs):
     image.copy(PROVIDER_LIST)
     for name, program in programs.items():
         image.program(program, f"tests/{name}")
+    for path in filter(Path.is_file, SQL.rglob("*")):
+        image.copy(path, f"sql/{path.relative_to(SQL)}")
     return image
 
 
