@@ -59,6 +59,8 @@ def settings(rng: random.Random) -> dict[str, object]:
     result: dict[str, object] = {"workers": rng.choice([1, 2, 4]), "batch.rows": rng.choice([1, 3, 16384])}
     if rng.random() < 0.3:
         result["simulate"] = rng.randrange(1000)
+    elif rng.random() < 0.2:
+        result |= {"processes": rng.choice([2, 3]), "fabric": rng.choice(["shm", "tcp"]), "workers": rng.choice([1, 2])}
     return result
 
 

@@ -2,9 +2,10 @@
 """Random queries over random data, against DuckDB, under every schedule (promise P2).
 
 Every seed makes one case: a CSV file with disorder and late records, a table, a query. It runs with
-1, 2 and 4 workers, tiny and large epochs and batches, each fragment mode, and seeded simulated
-schedules; and again over more data. All runs must write the same bytes, these must be DuckDB's rows,
-and the counters must show that what the case is for really happened: README.md says which where.
+1, 2 and 4 workers, tiny and large epochs and batches, each fragment mode, seeded simulated
+schedules, and on several processes; and again over more data. All runs must write the same bytes,
+these must be DuckDB's rows, and the counters must show that what the case is for really happened:
+README.md says which where.
 
     tests/oracle/run.py --count 100          seeds 0 to 99
     tests/oracle/run.py --seed 17            one case; its files stay in target/oracle/17
@@ -29,7 +30,9 @@ from reference import Reference, Wrong, parsed  # noqa: E402
 KEPT = harness.ROOT / "target" / "oracle"
 # Counters of which at least one run of the whole suite must have some.
 HAPPENED = ("epochs", "empty_epochs", "rows_shipped", "merges", "index_growths", "mode_switches",
-            "late_records", "null_time_records", "windows_fired_early", "batches_stolen")
+            "late_records", "null_time_records", "windows_fired_early", "batches_stolen", "rows_sent", "messages_sent")
+# The share of schedules that are also run on several processes.
+SEVERAL_PROCESSES = 0.5
 
 
 @dataclass
@@ -58,19 +61,30 @@ def schedules(rng: random.Random) -> list[dict[str, object]]:
         runs.append({"workers": workers, "batch.rows": rng.choice(rows + [64]),
                      "epoch.bytes": rng.choice([1, "4KB", "64MB"]), "fragment.mode": rng.choice(modes),
                      "simulate": rng.randrange(1 << 32)})
+    if rng.random() < SEVERAL_PROCESSES:
+        runs.append(processes(rng) | {"batch.rows": rng.choice(rows), "epoch.bytes": rng.choice([1, "4KB", "64MB"])})
     return runs
+
+
+def processes(rng: random.Random) -> dict[str, object]:
+    """Several processes, for a share of the runs: starting them takes longer than most cases."""
+    return {"processes": rng.choice([2, 4]), "fabric": rng.choice(["shm", "tcp"]), "workers": rng.choice([1, 2]),
+            "fragment.mode": rng.choice(["auto", "aggregate", "pass-through"])}
 
 
 def schedules_of_enlarged(rng: random.Random) -> list[dict[str, object]]:
     """Settings of the runs of an enlarged case. What counters must show is in `happened`."""
     modes = ["auto", "aggregate", "pass-through"]
-    return [
+    runs: list[dict[str, object]] = [
         {"workers": 1, "batch.rows": 256, "epoch.bytes": 1},
         {"workers": 2, "batch.rows": 1024, "epoch.bytes": "128KB", "fragment.mode": "auto",
          "simulate": rng.randrange(1 << 32)},
         {"workers": rng.choice([2, 4]), "epoch.bytes": rng.choice(["256KB", "64MB"]),
          "fragment.mode": rng.choice(modes)},
     ]
+    if rng.random() < SEVERAL_PROCESSES:
+        runs.append(processes(rng) | {"batch.rows": 1024, "epoch.bytes": rng.choice(["256KB", "64MB"])})
+    return runs
 
 
 def check(seed: int, folder: Path) -> Report:
@@ -182,10 +196,15 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
             wrong.append(f"only {stats.get('epochs')} epochs with epochs of one batch")
     # With one worker the reader is a few batches ahead at most, so a window that passed in the first
     # three quarters of many batches fires before the end.
-    if fires_early and not case.burst and settings["workers"] == 1 and len(case.rows) > 60 * rows_per_batch:
+    if fires_early and not case.burst and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
         if not stats.get("windows_fired_early"):
             wrong.append("no window fired before the end of the input")
     return wrong
+
+
+def one_worker(settings: dict[str, object]) -> bool:
+    """Whether a run has just one worker, and so does the same every time."""
+    return settings["workers"] == 1 and "processes" not in settings
 
 
 def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats) -> list[str]:
@@ -197,12 +216,12 @@ def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats
     needed = {"index_growths": 1}
     if case.kind == "window":
         needed["late_records"] = 3
-    if settings["workers"] == 1:
+    if one_worker(settings):
         needed["epochs"] = 20
     if "simulate" in settings:
         needed |= {"epochs": 3, "fragment_rows_in": 1_000, "joint_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1,
                    "mode_switches": 1}
-    if case.kind == "window" and (settings["workers"] == 1 or "simulate" in settings):
+    if case.kind == "window" and (one_worker(settings) or "simulate" in settings):
         needed["windows_fired_early"] = 1
     return [f"counter {name} is {stats.get(name)}, which shows less than {least} of what this run is for"
             for name, least in needed.items() if stats.get(name, 0) < least]
