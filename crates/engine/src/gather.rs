@@ -336,6 +336,11 @@ impl Gather {
         Ok((!state.waiting.is_empty()).then_some(state.next))
     }
 
+    /// Whether rows of this batch have been sent and not been written yet, as far as is known.
+    pub(crate) fn is_sent(&self, batch: (u64, usize)) -> bool {
+        self.lock().ahead.iter().any(|ahead| ahead.batch == batch)
+    }
+
     /// All batches are in: writes what still waits.
     pub(crate) fn finish(&self, ended: &[Option<u64>]) -> Result<()> {
         let mut state = self.lock();
@@ -362,7 +367,10 @@ impl Gather {
         if let Role::Asker(net) = &self.role
             && state.next != before
         {
-            let (number, split) = state.next;
+            let (number, split) = match state.next {
+                (number, split) if split < ended.len() => (number, split),
+                (number, _) => (number + 1, 0),
+            };
             let id = split as u32;
             net.broadcast(Head { id, number, ..Head::new(cluster::Kind::Written) })?;
         }

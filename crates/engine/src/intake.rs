@@ -399,6 +399,20 @@ impl Intake {
         }
     }
 
+    /// Reads on, over chunks of other processes, in a split that all processes read: only so is it known that it has
+    /// ended before chunk `sequence`, which is another's. Whether there was anything to read.
+    pub(crate) fn look_for_end(&self, split: usize, sequence: u64) -> Result<bool> {
+        let now = self.env.now_us();
+        {
+            let state = self.lock();
+            let s = &state.splits[split];
+            if s.ended || s.elsewhere || s.read > sequence || s.retry_at_us > now {
+                return Ok(false);
+            }
+        }
+        Ok(!matches!(self.read(split, now)?, Read::Pending(_)))
+    }
+
     fn may_go_on(&self, state: &State, split: usize, only: Only) -> bool {
         match only {
             Only::Any => true,
@@ -528,7 +542,8 @@ impl Intake {
         Ok(())
     }
 
-    fn checked(&self, head: &Head) -> Result<usize> {
+    /// The split that a letter is about, if there is such a one.
+    pub(crate) fn checked(&self, head: &Head) -> Result<usize> {
         let split = head.id as usize;
         let unknown =
             || Error::Internal(format!("a peer tells of split {split}, which is not there"));

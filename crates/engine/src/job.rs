@@ -533,7 +533,7 @@ impl Shared {
     }
 
     /// Whether the job stops since all rows that are wanted are there.
-    fn has_enough(&self) -> bool {
+    pub(crate) fn has_enough(&self) -> bool {
         self.stopping.load(Relaxed) && !self.has_failed()
     }
 
@@ -596,10 +596,7 @@ impl Shared {
                 self.check_gathered()?;
             }
             cluster::Kind::BatchRows if net.is_asker() => {
-                let (split, ended) = (head.id as usize, self.intake.ended_splits());
-                if split >= ended.len() {
-                    return Err(broken(format!("rows of split {split}")));
-                }
+                let (split, ended) = (self.intake.checked(&head)?, self.intake.ended_splits());
                 let rows = decode_rows(body)?;
                 let enough = self.gather.stateless_rows(0, split, head.number, rows, &ended)?;
                 self.check_gathered()?;
@@ -615,7 +612,7 @@ impl Shared {
                 self.wake_all();
             }
             cluster::Kind::Written => {
-                self.gather.note_written(head.number, head.id as usize);
+                self.gather.note_written(head.number, self.intake.checked(&head)?);
                 self.wake_all();
             }
             cluster::Kind::Enough if process == 0 => self.stop(None),

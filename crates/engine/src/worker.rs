@@ -214,7 +214,11 @@ impl Worker {
         if shared.gather.is_full() {
             let ended = shared.intake.ended_splits();
             if let Some((sequence, split)) = shared.gather.awaited_batch(self.id, &ended)? {
-                if !shared.intake.has_chunk(split, sequence) {
+                let sent = shared.gather.is_sent((sequence, split));
+                if sent || !shared.intake.has_chunk(split, sequence) {
+                    if shared.intake.look_for_end(split, sequence)? {
+                        return Ok(Step::Busy);
+                    }
                     return Ok(Step::Wait { until_us: Some(shared.env.now_us() + STALL_US) });
                 }
                 only = Only::Split(split);

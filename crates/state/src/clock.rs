@@ -28,6 +28,11 @@ impl VectorClock {
         *entry = (*entry).max(watermark_us);
     }
 
+    /// The watermark that `worker` has reported.
+    pub fn of(&self, worker: usize) -> i64 {
+        self.entries[worker]
+    }
+
     /// The watermark that every worker has passed.
     pub fn min(&self) -> i64 {
         self.entries.iter().copied().min().unwrap_or(i64::MAX)

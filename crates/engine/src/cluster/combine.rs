@@ -82,12 +82,13 @@ impl Combiner {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use millstream_state::{Idle, Keys, NoVarKeys, ValueKind, hash_words};
 
     use super::*;
 
-    fn segment(layout: &Arc<RowLayout>, keys: std::ops::Range<u64>) -> Segment {
+    /// A row for each of these keys.
+    pub(crate) fn segment(layout: &Arc<RowLayout>, keys: std::ops::Range<u64>) -> Segment {
         let (mut pool, mut scratch) =
             (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
         let mut table = Table::new(layout.clone());

@@ -291,3 +291,65 @@ impl Outbox {
         &mut *self.outlet
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use millstream_state::{Idle, ValueKind};
+
+    use super::super::combine::tests::segment;
+    use super::*;
+
+    /// Takes all messages and keeps their heads.
+    struct Heads(Arc<Mutex<Vec<Head>>>);
+
+    impl Outlet for Heads {
+        fn try_send(&mut self, head: &Head, _: &[u8]) -> Result<bool> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(*head);
+            Ok(true)
+        }
+        fn body_bytes(&self) -> usize {
+            4096
+        }
+        fn park(&mut self) -> Result<bool> {
+            Ok(true)
+        }
+        fn try_finish(&mut self) -> Result<bool> {
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn two_deltas_with_rows_wait_for_the_leader_at_most() {
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+        let place = Place { process: 1, processes: 2 };
+        let heap = Heap::map(4 << 20, Idle::GivenBack);
+        let outlet = Box::new(Heads(heads.clone()));
+        let mut outbox = Outbox::new(outlet, layout.clone(), (place, 1), &heap);
+        // Whether each delta that has been sent has rows.
+        let deltas = || -> Vec<bool> {
+            let heads = heads.lock().unwrap();
+            heads.iter().filter(|h| h.kind == Kind::Delta).map(|h| h.has(CREDITED)).collect()
+        };
+        for watermark in 1..=3 {
+            assert!(!outbox.is_stalled());
+            outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
+            outbox.pump().unwrap();
+        }
+        assert_eq!(deltas(), [true; 2]);
+        assert!(outbox.is_stalled() && !outbox.has_more() && !outbox.is_empty());
+        assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
+        assert!(outbox.has_more() && !outbox.is_stalled());
+        outbox.pump().unwrap();
+        assert_eq!(deltas(), [true; 3]);
+        // One without rows does not wait.
+        outbox.put(0, Vec::new(), None, 4, false);
+        outbox.pump().unwrap();
+        assert_eq!(deltas(), [true, true, true, false]);
+        assert!(outbox.is_empty() && !outbox.is_stalled());
+        assert!(outbox.credit().is_some() && outbox.credit().is_some());
+        assert!(outbox.credit().is_none(), "credit for what was never sent");
+    }
+}

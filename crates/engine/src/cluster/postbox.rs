@@ -14,6 +14,8 @@ pub(crate) struct Postbox {
     outlet: Box<dyn Outlet>,
     queue: VecDeque<Letter>,
     queued_bytes: usize,
+    /// Whoever has heard that there is enough listens no longer.
+    closed: bool,
 }
 
 struct Letter {
@@ -24,10 +26,14 @@ struct Letter {
 
 impl Postbox {
     pub(crate) fn new(outlet: Box<dyn Outlet>) -> Postbox {
-        Postbox { outlet, queue: VecDeque::new(), queued_bytes: 0 }
+        Postbox { outlet, queue: VecDeque::new(), queued_bytes: 0, closed: false }
     }
 
     pub(crate) fn put(&mut self, head: Head, body: Vec<u8>) {
+        if self.closed {
+            return;
+        }
+        self.closed = head.kind == Kind::Enough;
         // Only the latest frontier counts.
         let tells = |kind| matches!(kind, Kind::Fired | Kind::Written);
         if let Some(last) = self.queue.back_mut()

@@ -167,15 +167,23 @@ impl Worker {
     }
 
     /// Returns credit for what has been merged, unless windows wait to be fired: their state would pile up if
-    /// the others went on.
+    /// the others went on. So it would, under scarce memory, if processes did that are windows ahead of the
+    /// slowest one, which alone lets windows fire; that one always gets its credit.
     pub(super) fn return_credit(&self, state: &mut State) -> Result<()> {
         let fires_at = |start| self.shared.fires_at(start);
-        if !state.owed.is_empty() && state.slices.complete(state.clock.min(), fires_at).is_none() {
-            for helper in state.owed.drain(..) {
-                match helper.checked_sub(self.shared.settings.workers) {
-                    None => self.shared.send(helper, Message::Credit { leader: self.id }),
-                    Some(process) => self.return_credit_to(process)?,
+        let low = state.clock.min();
+        if state.owed.is_empty() || state.slices.complete(low, fires_at).is_some() {
+            return Ok(());
+        }
+        let (workers, tight) = (self.shared.settings.workers, self.shared.budget.tight());
+        let passed = |watermark| self.shared.intake.passed(watermark);
+        for helper in std::mem::take(&mut state.owed) {
+            match helper.checked_sub(workers) {
+                None => self.shared.send(helper, Message::Credit { leader: self.id }),
+                Some(_) if tight && passed(state.clock.of(helper)) > passed(low) => {
+                    state.owed.push(helper);
                 }
+                Some(process) => self.return_credit_to(process)?,
             }
         }
         Ok(())
