@@ -5,7 +5,7 @@
 //! slow and cut links and nodes that stop. What control connections do in a real job is done here after a
 //! random time: when a process has failed or is gone, the others are told to stop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ pub fn simulate(
     let mut faults = scenario.faults.clone();
     faults.sort_by_key(|(step, _)| *step);
     faults.reverse();
-    let network = Network { sim, devices, faults, cut: false, notices: Vec::new() };
+    let network = Network { sim, devices, faults, cuts: BTreeSet::new(), notices: Vec::new() };
     run(&*env, &mut processes, Some(network));
     Ok(processes.into_iter().map(|process| process.result).collect())
 }
@@ -138,13 +138,14 @@ struct Process {
     running: Vec<usize>,
     slowness: u32,
     result: Outcome,
+    remains: Option<Job>,
 }
 
 impl Process {
     fn new(mut job: Job) -> Process {
         let workers = job.workers();
         let running = (0..workers.len()).collect();
-        Process { job: Some(job), workers, running, slowness: 1, result: None }
+        Process { job: Some(job), workers, running, slowness: 1, result: None, remains: None }
     }
 
     /// What there is to choose from: workers that are not done, or else the end of the streams.
@@ -166,9 +167,17 @@ impl Process {
         if ended == Some(false) {
             return Step::Wait { until_us: None };
         }
-        self.result = self.job.take().map(|job| job.close(&self.workers));
-        // Its ends of all channels are gone.
-        self.workers.clear();
+        self.result = self.job.take().map(|job| {
+            let result = job.close(&self.workers);
+            if job.shared().has_enough() {
+                // Streams have not ended in order: what remains is kept until all have heard of it.
+                self.remains = Some(job);
+            } else {
+                // Its ends of all channels are gone.
+                self.workers.clear();
+            }
+            result
+        });
         Step::Done
     }
 }
@@ -179,7 +188,8 @@ struct Network {
     devices: Vec<SimDevice>,
     /// The next one last.
     faults: Vec<(u64, Fault)>,
-    cut: bool,
+    /// Pairs of processes between which nothing passes.
+    cuts: BTreeSet<(usize, usize)>,
     /// When which process will be told what.
     notices: Vec<(i64, usize, Error)>,
 }
@@ -198,10 +208,13 @@ impl Network {
                     }
                 }
                 Fault::Cut(a, b) => {
-                    self.cut = true;
+                    self.cuts.insert((a, b));
                     self.sim.cut(&self.devices[a], &self.devices[b]);
                 }
-                Fault::Mend(a, b) => self.sim.mend(&self.devices[a], &self.devices[b]),
+                Fault::Mend(a, b) => {
+                    self.cuts.remove(&(a, b));
+                    self.sim.mend(&self.devices[a], &self.devices[b]);
+                }
             }
         }
     }
@@ -224,16 +237,27 @@ impl Network {
     }
 }
 
+/// Times that everybody waits, with no step in between that did something, after which nobody will ever go on. Who
+/// waits for memory looks again every millisecond, so this is a minute at least.
+const WAITS_MAX: u32 = 60_000;
+
+/// Steps of a job of several processes after which it is taken to go round in circles: the longest of the tests'
+/// takes a tenth of them.
+const STEPS_MAX: u64 = 10_000_000;
+
 /// Runs processes to their ends.
 fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
     // Who waits, by process and worker, and until when.
     let mut waiting: BTreeMap<(usize, usize), Option<i64>> = BTreeMap::new();
-    let mut steps = 0;
+    let (mut steps, mut waits) = (0u64, 0u32);
     loop {
         steps += 1;
         if let Some(network) = &mut network {
             network.fail(steps, env, processes);
             network.tell(env.now_us(), processes);
+        }
+        if network.is_some() && steps == STEPS_MAX {
+            give_up(&mut network, processes);
         }
         let all: usize = processes.iter().map(Process::choices).sum();
         if all == 0 {
@@ -256,7 +280,10 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
             Step::Wait { until_us } => {
                 waiting.insert((at, id), until_us);
             }
-            Step::Busy | Step::Done => waiting.clear(),
+            Step::Busy | Step::Done => {
+                waiting.clear();
+                waits = 0;
+            }
         }
         if let (Some(network), Some((_, Err(error)))) = (&mut network, &processes[at].result)
             && id == usize::MAX
@@ -268,9 +295,11 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
             let until = waiting.values().flatten().min().copied();
             let notice = network.as_ref().and_then(|n| n.notices.iter().map(|n| n.0).min());
             waiting.clear();
+            waits += 1;
             let happens = network.as_ref().is_some_and(|network| network.sim.step());
             match [until, notice].into_iter().flatten().min() {
                 _ if happens => {}
+                Some(_) if waits > WAITS_MAX => give_up(&mut network, processes),
                 Some(next) => {
                     let us = (next - env.now_us()).max(0);
                     env.pass_time(next);
@@ -297,10 +326,10 @@ fn give_up(network: &mut Option<Network>, processes: &[Process]) {
     for (at, process) in processes.iter().enumerate() {
         let Some(job) = &process.job else { continue };
         let error = match network {
-            Some(network) if network.cut => {
+            Some(network) if !network.cuts.is_empty() => {
                 Error::PeerLost { process: at, message: "it has not answered for 2 s".into() }
             }
-            _ => Error::Internal("all workers wait for each other".into()),
+            _ => Error::Internal("the workers wait for each other for ever".into()),
         };
         job.stopper().stop_with(error);
     }

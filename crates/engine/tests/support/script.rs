@@ -31,13 +31,24 @@ pub(crate) struct Scripted {
     /// Per split: the watermark (ms) of all that it has handed out; the end of time once it has ended.
     pub(crate) handed_out: Arc<Vec<AtomicI64>>,
     delay_ms: i64,
+    sharing: Sharing,
 }
 
 impl Scripted {
     pub(crate) fn new(scripts: Vec<Script>, delay_ms: i64) -> Scripted {
         let schema = table(&[], &mut Random::new(1), 1).schema.clone();
         let handed_out = scripts.iter().map(|_| AtomicI64::new(i64::MIN)).collect();
-        Scripted { schema, scripts, handed_out: Arc::new(handed_out), delay_ms }
+        Scripted {
+            schema,
+            scripts,
+            handed_out: Arc::new(handed_out),
+            delay_ms,
+            sharing: Sharing::Whole,
+        }
+    }
+    /// The same, whose splits processes share in another way.
+    pub(crate) fn shared(self, sharing: Sharing) -> Scripted {
+        Scripted { sharing, ..self }
     }
 }
 
@@ -48,11 +59,15 @@ struct ScriptedSplit {
     index: usize,
     handed_out: Arc<Vec<AtomicI64>>,
     delay_ms: i64,
+    sharing: Sharing,
 }
 
 impl Split for ScriptedSplit {
     fn name(&self) -> &str {
         "script"
+    }
+    fn sharing(&self) -> Sharing {
+        self.sharing
     }
     fn poll_next(&mut self, now_us: i64, _: &Waker) -> Result<SplitPoll> {
         let Some((at, batch)) = self.next.take().or_else(|| self.script.next()) else {
@@ -87,6 +102,7 @@ impl Table for Scripted {
                 index,
                 handed_out: self.handed_out.clone(),
                 delay_ms: self.delay_ms,
+                sharing: self.sharing,
             }) as Box<dyn Split>
         });
         Ok(splits.collect())

@@ -1,0 +1,150 @@
+//! Whole jobs of several processes, simulated: slow nodes, tiny rings and budgets, delayed, cut and mended links,
+//! dead nodes. Either every process ends well and the rows are those of a sequential run, or every process
+//! that is left ends with an error that says why. `MILLSTREAM_SEEDS=100000` runs more seeds,
+//! `MILLSTREAM_SEED=7` just the one; a test's `REGRESSIONS` are run always: seeds that failed once, with the defect
+//! that they found.
+
+mod aggregates;
+mod idle;
+mod memory;
+mod stateless;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use millstream_engine::plan::Query;
+use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate};
+use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::{Error, Settings, Stats};
+use support::{Collect, Random, lines};
+
+/// The seeds of a test: its regressions first.
+fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
+    match number("MILLSTREAM_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let others = 0..number("MILLSTREAM_SEEDS").unwrap_or(usual);
+            regressions.iter().copied().chain(others).collect()
+        }
+    }
+}
+
+/// Runs the jobs of all seeds, also after one that fails: which ones do is said at the end.
+fn run_all<T>(seeds: &[u64], run: impl Fn(u64) -> T) -> Vec<T> {
+    let run = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(*seed))).map_err(|_| *seed);
+    let (came, failed): (Vec<_>, Vec<_>) = seeds.iter().map(run).partition(Result::is_ok);
+    let failed: Vec<u64> = failed.into_iter().filter_map(Result::err).collect();
+    assert!(failed.is_empty(), "{} of {} seeds fail: {failed:?}", failed.len(), seeds.len());
+    came.into_iter().filter_map(Result::ok).collect()
+}
+
+/// One job, for messages.
+fn described(seed: u64, test: &str, settings: &Settings, scenario: &Scenario) -> String {
+    format!(
+        "seed {seed}: {settings:?} {scenario:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci \
+         --workspace --test simulated_processes {test}\n"
+    )
+}
+
+/// Something that goes wrong, or nothing.
+fn faults(random: &mut Random, processes: usize) -> Vec<(u64, Fault)> {
+    let step = [10, 300, 3_000, 20_000][random.below(4) as usize] + random.below(100);
+    let mut any = || random.below(processes as u64) as usize;
+    let (a, b) = (any(), any());
+    match random.below(3) {
+        0 => vec![(step, Fault::Kill(a))],
+        _ if a == b => Vec::new(),
+        1 => vec![(step, Fault::Cut(a, b))],
+        _ => {
+            let after = 1 + random.below(2_000);
+            vec![(step, Fault::Cut(a, b)), (step + after, Fault::Mend(a, b))]
+        }
+    }
+}
+
+/// What a job came to.
+struct Ran {
+    outcomes: Vec<Outcome>,
+    /// Rows of the asking process, in their order.
+    rows: Vec<String>,
+}
+
+impl Ran {
+    /// Whether all processes ended well.
+    fn well(&self) -> bool {
+        self.outcomes.iter().all(|outcome| matches!(outcome, Some((_, Ok(())))))
+    }
+
+    /// The counters of all processes.
+    fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        self.outcomes.iter().flatten().for_each(|(stats, _)| sum.add_process(stats));
+        sum
+    }
+
+    /// The error of each process that ended with one.
+    fn errors(&self) -> Vec<(usize, &Error)> {
+        let numbered = self.outcomes.iter().enumerate();
+        let error = numbered.map(|(process, outcome)| match outcome {
+            Some((_, Err(error))) => Some((process, error)),
+            _ => None,
+        });
+        error.flatten().collect()
+    }
+
+    /// What has come out is what was expected, as far as it goes.
+    fn rows_begin(&self, expected: &[String], what: &str) {
+        let differing = self.rows.iter().zip(expected).find(|(a, b)| a != b);
+        assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
+        assert!(self.rows.len() <= expected.len(), "{what}\n  {} rows", self.rows.len());
+    }
+
+    /// All processes have ended well, with all that was expected.
+    fn is_all(&self, expected: &[String], what: &str) {
+        for (process, outcome) in self.outcomes.iter().enumerate() {
+            match outcome {
+                None => panic!("{what}: process {process} is gone"),
+                Some((_, Err(error))) => panic!("{what}: process {process}: {error}"),
+                Some((_, Ok(()))) => {}
+            }
+        }
+        self.rows_begin(expected, what);
+        assert_eq!(self.rows.len(), expected.len(), "{what}\n  rows and expected rows");
+    }
+
+    /// Not all have ended well, since another process is gone, and what came out before is right. How many
+    /// say so.
+    fn ends_with_a_fault(&self, expected: &[String], what: &str) -> u64 {
+        let errors = self.errors();
+        for (process, error) in &errors {
+            let gone = matches!(error, Error::PeerLost { .. } | Error::Process { .. });
+            assert!(gone, "{what}: process {process}: {error}");
+        }
+        self.rows_begin(expected, what);
+        errors.len() as u64
+    }
+}
+
+/// Runs one job into sinks that want this order.
+fn run(query: &Query, settings: &Settings, scenario: &Scenario, order: RowOrder) -> Ran {
+    let collect = || Arc::new(Collect { order, batches: Mutex::default() });
+    let sinks: Vec<_> = scenario.slowness.iter().map(|_| collect()).collect();
+    let given: Vec<Arc<dyn Sink>> = sinks.iter().map(|s| s.clone() as Arc<dyn Sink>).collect();
+    let outcomes = simulate(query, settings, &given, scenario);
+    let outcomes = outcomes.unwrap_or_else(|e| panic!("{settings:?} {scenario:?}: {e}"));
+    let mut rows: Vec<String> = sinks[0].batches.lock().unwrap().iter().flat_map(lines).collect();
+    if order == RowOrder::Any {
+        rows.sort();
+    }
+    Ran { outcomes, rows }
+}
+
+/// What must have happened over all seeds, or the test is not about it; not if there was just one.
+fn happened(seeds: &[u64], counts: &[(&str, u64)]) {
+    for (what, count) in counts {
+        assert!(*count > 0 || seeds.len() == 1, "no {what} in {} seeds", seeds.len());
+    }
+}

@@ -1,0 +1,161 @@
+//! Scarce memory: a job of several processes gets through with what it needs at the least, or ends with the budget's
+//! own error; it never waits for ever, and no process holds more than it may.
+
+use std::sync::Arc;
+
+use millstream_engine::settings::FragmentMode;
+use millstream_engine::simulation::Scenario;
+use millstream_engine::sink::RowOrder;
+use millstream_engine::table::{Sharing, Table};
+use millstream_engine::{Error, Settings};
+
+use crate::support::script::{Script, Scripted, batches_of};
+use crate::support::{Random, Record, oracle, query, records, table};
+use crate::{Ran, described, happened, run, run_all, seeds};
+
+/// How much of what it takes with plenty each process may use, in eighths.
+const EIGHTHS: [u64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 20];
+/// From so many on the job must get through: less than three quarters of its budget are ever needed, also for
+/// what tables take next.
+const PLENTY: u64 = 20;
+
+#[derive(Default)]
+struct Came {
+    through: u64,
+    refused: u64,
+    through_with_stalls: u64,
+}
+
+/// Splits that are read at once, or some of them slowly: then others get ahead and have to wait.
+fn source(random: &mut Random, data: &[Vec<Record>], batch_rows: u64) -> Arc<dyn Table> {
+    if random.below(3) > 0 {
+        return table(data, random, batch_rows);
+    }
+    let scripts = data.iter().map(|records| {
+        let pace_us = [0, 50, 5_000][random.below(3) as usize];
+        let batches = batches_of(records, random, batch_rows).into_iter().enumerate();
+        Script { batches: batches.map(|(i, batch)| (i as i64 * pace_us, batch)).collect() }
+    });
+    let scripts = scripts.collect();
+    let sharing = [Sharing::Whole, Sharing::ByChunk][random.below(2) as usize];
+    Arc::new(Scripted::new(scripts, 0).shared(sharing))
+}
+
+/// What may end a job: the budget of one process, of which the others are told.
+fn refused(ran: &Ran, budget: u64, what: &str) {
+    let errors = ran.errors();
+    let own = |error: &Error| matches!(error, Error::Memory { budget: of, .. } if *of == budget);
+    for (process, error) in &errors {
+        let told = matches!(error, Error::PeerLost { .. } | Error::Process { .. });
+        assert!(own(error) || told, "{what}: process {process}: {error}");
+    }
+    assert!(errors.iter().any(|(_, error)| own(error)), "{what}: {errors:?}");
+    assert_eq!(errors.len(), ran.outcomes.len(), "{what}: some ended well: {errors:?}");
+}
+
+fn run_seed(seed: u64) -> Came {
+    let mut random = Random::new(seed ^ 0x3e30_0000);
+    let processes = 2 + random.below(3) as usize;
+    let splits = 1 + random.below(5) as usize;
+    let per_split = [40, 400, 900, 3_000][random.below(4) as usize];
+    let keys = [60, 100_000, 100_000][random.below(3) as usize];
+    let data = records(&mut random, splits, per_split, keys);
+    let window = [None, Some(200), Some(1000), Some(100_000)][random.below(4) as usize];
+    let lateness = [0, 0, 700][random.below(3) as usize];
+    let batch_rows = [1, 20, 300][random.below(3) as usize];
+    let delay_us = [0, 100_000][random.below(2) as usize];
+    let query = query(source(&mut random, &data, batch_rows), window, delay_us);
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let free = Settings {
+        workers: 1 + random.below(3) as usize,
+        batch_rows: batch_rows as usize,
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        fragment_mode: modes[random.below(3) as usize],
+        allowed_lateness_us: lateness * 1000,
+        ..Settings::default()
+    };
+    let order = [RowOrder::Deterministic, RowOrder::Any][random.below(2) as usize];
+    let scenario = Scenario::from_seed(seed, processes);
+    let (mut expected, late, _) = oracle(&data, window, delay_us, lateness);
+    if order == RowOrder::Any {
+        expected.sort();
+    }
+    let what = described(seed, "scarce", &free, &scenario);
+    let plenty = run(&query, &free, &scenario, order);
+    plenty.is_all(&expected, &what);
+    let peak = |ran: &Ran| {
+        let peaks = ran.outcomes.iter().flatten().map(|(stats, _)| stats.memory_bytes_peak);
+        peaks.max().unwrap_or(0)
+    };
+    let eighths = EIGHTHS[random.below(EIGHTHS.len() as u64) as usize];
+    let tight = Settings { memory_bytes: (peak(&plenty) * eighths / 8).max(4096), ..free };
+    let what = described(seed, "scarce", &tight, &scenario);
+    let ran = run(&query, &tight, &scenario, order);
+    let stats = ran.stats();
+    let mut came = Came::default();
+    if ran.well() {
+        ran.is_all(&expected, &what);
+        assert_eq!(stats.late_records, late, "{what}");
+        came.through = 1;
+        came.through_with_stalls = u64::from(stats.memory_stalls > 0);
+    } else {
+        assert!(eighths < PLENTY, "{what}: {:?}", ran.errors());
+        refused(&ran, tight.memory_bytes, &what);
+        if order == RowOrder::Deterministic {
+            ran.rows_begin(&expected, &what);
+        }
+        came.refused = 1;
+    }
+    came
+}
+
+/// State that fits, only if merged, or not at all.
+#[test]
+fn scarce_memory_is_kept_to_or_told_of() {
+    const REGRESSIONS: &[u64] = &[];
+    let mut sum = Came::default();
+    let seeds = seeds(150, REGRESSIONS);
+    for came in run_all(&seeds, run_seed) {
+        sum.through += came.through;
+        sum.refused += came.refused;
+        sum.through_with_stalls += came.through_with_stalls;
+    }
+    happened(
+        &seeds,
+        &[
+            ("jobs that got through", sum.through),
+            ("jobs that got through and had to wait for memory", sum.through_with_stalls),
+            ("jobs refused", sum.refused),
+        ],
+    );
+}
+
+/// State of twice one process's budget needs four of them (paper, section 7.1.1).
+#[test]
+fn state_beyond_one_budget_fits_several() {
+    let mut random = Random::new(11);
+    let data = records(&mut random, 4, 12_000, 1 << 30);
+    let query = query(table(&data, &mut random, 200), None, 0);
+    let (mut expected, ..) = oracle(&data, None, 0, 0);
+    expected.sort();
+    let free = Settings { workers: 1, batch_rows: 200, ..Settings::default() };
+    let scenario = |processes| Scenario {
+        slowness: vec![1; processes],
+        channels: Default::default(),
+        ..Scenario::from_seed(3, processes)
+    };
+    let alone = run(&query, &free, &scenario(1), RowOrder::Any);
+    alone.is_all(&expected, "one process");
+    let memory_bytes = alone.stats().state_bytes_rest / 2;
+    let tight = Settings { memory_bytes, ..free };
+    let refused = run(&query, &tight, &scenario(1), RowOrder::Any);
+    assert!(matches!(refused.errors()[..], [(0, Error::Memory { .. })]), "{:?}", refused.errors());
+    for workers in [1, 2] {
+        let tight = Settings { workers, ..tight.clone() };
+        let ran = run(&query, &tight, &scenario(4), RowOrder::Any);
+        ran.is_all(&expected, &format!("{workers} workers"));
+        for (stats, _) in ran.outcomes.iter().flatten() {
+            assert!(stats.memory_bytes_peak <= memory_bytes, "{workers} workers: {stats:?}");
+        }
+    }
+}
