@@ -20,9 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bench::{Run, VerifySink, record_bytes};
-use crate::processes::{
-    Early, Guard, Task, finish, now_us, start, stats_of, stop_on_signals, tell,
-};
+use crate::processes::{Early, Task, finish, now_us, start, stats_of, tell};
 use crate::run::{note, usage};
 use crate::{Failure, ProcessArguments, report};
 
@@ -197,10 +195,9 @@ pub(crate) fn run(task: &BenchTask, processes: &ProcessArguments) -> Result<(Run
     let told = |fault: Fault| usage(&fault.message);
     let settings = task.settings().map_err(told)?;
     check_workers(processes.count(), &settings).map_err(told)?;
-    let cluster = start(processes.count())?;
-    stop_on_signals(cluster.interrupt())?;
     let mut run = None;
-    let done = drive(&cluster, task, processes, &mut run);
+    let lead = |cluster: &Cluster| drive(cluster, task, processes, &mut run);
+    let (cluster, done) = start(processes.count(), lead)?;
     finish(cluster, done, |reason| Err(tell(reason)))?;
     run.ok_or(Failure::Run)
 }
@@ -223,12 +220,10 @@ fn drive(
     note(&format!("generated in {:.1} s", started.elapsed().as_secs_f64()));
     cluster.execute(own, 0, now_us())?;
     cluster.connect(own)?;
-    let guard = Guard::new(cluster.interrupt());
     // From here, where all are connected, until all are done.
     let started = Instant::now();
     let ends = cluster.run(own)?;
     let seconds = started.elapsed().as_secs_f64();
-    drop(guard);
     let (mut stats, mut all) = (Stats::default(), Verifier::new(&own.spec));
     let (mut peak_rss_bytes, mut input_bytes) = (0, 0);
     for (process, end) in ends.iter().enumerate() {

@@ -13,6 +13,7 @@ mod provenance;
 mod report;
 mod report_page;
 mod run;
+mod watch;
 
 use std::panic::catch_unwind;
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ struct ProcessArguments {
     #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
     processes: u64,
-    /// What processes are connected by; `channel`: what it runs over [default: shm]
+    /// What processes are connected by, if there are several; `channel`: what it runs over [default: shm]
     #[arg(long, value_enum)]
     fabric: Option<FabricName>,
 }
@@ -178,8 +179,15 @@ fn main() -> ExitCode {
     });
     match result.unwrap_or_else(|panic| Err(run::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Run) => ExitCode::from(1),
-        Err(Failure::Usage) => ExitCode::from(2),
-        Err(Failure::Interrupted) => ExitCode::from(130),
+        Err(failure) => ExitCode::from(code(&failure)),
+    }
+}
+
+/// The program's exit code.
+fn code(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Run => 1,
+        Failure::Usage => 2,
+        Failure::Interrupted => 130,
     }
 }

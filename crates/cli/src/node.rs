@@ -1,19 +1,24 @@
 //! `millstream node`: a further process of a job. It is started by process 0, which tells it over its standard
 //! input where to join, and over the connection what to do.
 
+use std::fs::File;
 use std::io::{IsTerminal, Read, stdin};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::process::exit;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use millstream::cluster::{
-    Cause, Failure as Reason, Fault, Invitation, Member, Node, STOPPED, Setup,
+    Abandon, Cause, Failure as Reason, Fault, Invitation, Member, Node, STOPPED, Setup,
 };
 
 use crate::Failure;
 use crate::bench_processes::BenchMember;
 use crate::processes::{Script, Task};
 use crate::run::{note, usage};
+use crate::watch::Guard;
 
 /// How long the process may take to stop cleanly when process 0 is gone.
 const STOP_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -21,23 +26,32 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Joins a job and takes part in it until its end.
 pub(crate) fn run() -> Result<(), Failure> {
     let mut input = stdin();
-    let invited = if input.is_terminal() { None } else { Invitation::read(&mut input) };
-    let Some(invitation) = invited else {
-        return Err(usage(
-            &"`millstream node` is started by `millstream run` and `bench`\n  help: use \
-              millstream run FILE.sql --processes N",
-        ));
+    let invited = if input.is_terminal() { Err(0) } else { Invitation::read(&mut input) };
+    let invitation = match invited {
+        Ok(invitation) => invitation,
+        // Process 0 was ended between starting this process and telling it why.
+        Err(0) if is_pipe(&input) => exit(STOPPED),
+        Err(_) => {
+            return Err(usage(
+                &"`millstream node` is started by `millstream run` and `bench`\n  help: use \
+                  millstream run FILE.sql --processes N",
+            ));
+        }
     };
-    let node = Node::join(&invitation).map_err(|reason| stopped(invitation.process, &reason))?;
-    let (process, token, abandon) = (invitation.process, *node.token(), node.abandon());
-    let watching = thread::Builder::new().name("stdin".into()).spawn(move || {
-        // It ends with process 0 and not before.
-        let _ = std::io::copy(&mut stdin().by_ref(), &mut std::io::sink());
-        abandon.stop();
-        thread::sleep(STOP_TIMEOUT);
-        exit(STOPPED);
-    });
-    watching.map_err(|e| usage(&format!("cannot start a thread: {e}")))?;
+    let (process, token) = (invitation.process, invitation.token);
+    let joined = Joined::default();
+    watch_input(process, joined.clone())
+        .map_err(|e| usage(&format!("cannot start a thread: {e}")))?;
+    let node = Node::join(&invitation).map_err(|reason| stopped(process, &reason))?;
+    let abandon = node.abandon();
+    *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(abandon.clone());
+    let reasons = abandon.clone();
+    let leave = move || {
+        if let Some(reason) = abandon.reason() {
+            stopped(process, &reason);
+        }
+    };
+    let _guard = Guard::new(move || reasons.reason(), leave);
     let make = |process: usize, setup: &Setup| -> Result<Box<dyn Member>, Fault> {
         let task = serde_json::from_value(setup.task.clone());
         let task: Task =
@@ -52,8 +66,34 @@ pub(crate) fn run() -> Result<(), Failure> {
     node.serve(make).map_err(|reason| stopped(process, &reason))
 }
 
+fn is_pipe(input: &impl AsFd) -> bool {
+    let file = input.as_fd().try_clone_to_owned().map(File::from);
+    file.and_then(|file| file.metadata()).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// The job that this process has joined, if it has.
+type Joined = Arc<Mutex<Option<Abandon>>>;
+
+/// Ends the process soon after its input, which ends with process 0 and not before.
+fn watch_input(process: usize, joined: Joined) -> std::io::Result<()> {
+    let watch = move || {
+        let _ = std::io::copy(&mut stdin().by_ref(), &mut std::io::sink());
+        match &*joined.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(job) => job.stop(),
+            None => drop(stopped(process, &Reason::gone())),
+        }
+        thread::sleep(STOP_TIMEOUT);
+        exit(STOPPED);
+    };
+    thread::Builder::new().name("stdin".into()).spawn(watch).map(drop)
+}
+
+/// The first thread that ends the process holds it for good.
+static LEAVING: Mutex<()> = Mutex::new(());
+
 /// Ends the process. Process 0 knows why and tells it, unless it is process 0 that is gone.
 fn stopped(process: usize, reason: &Reason) -> Failure {
+    let _alone = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
     let own = reason.process == process && reason.is_reason();
     if reason.process == 0 && !matches!(reason.cause, Cause::Fault(_) | Cause::Interrupted) {
         note(&format!("process {process} stops: {reason}"));

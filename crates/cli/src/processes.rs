@@ -2,15 +2,12 @@
 
 use std::io::sink;
 use std::path::{Path, PathBuf};
-use std::process::exit;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream::cluster::{
-    Cause, Cluster, FabricName, Failure as Reason, Fault, FaultKind, Interrupt, Member, Parts,
-    Program, QueryPart, Stops, WORKERS_MAX, check_workers, fault,
+    Cause, Cluster, FabricName, Failure as Reason, Fault, FaultKind, Member, Parts, Program,
+    QueryPart, Stops, WORKERS_MAX, check_workers, fault, raise_open_files,
 };
 use millstream::{
     Error, Executed, Session, Settings, Sink, Statement, Stats, TextOptions, TextSink, parse_script,
@@ -20,9 +17,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::run::{
-    STOP_TIMEOUT, Text, check_stats_path, fail, failed, harmless, note, print, read_script,
-    setting_pairs, text_format, text_sink, usage, write_stats,
+    Text, check_stats_path, fail, failed, harmless, note, print, read_script, setting_pairs,
+    text_format, text_sink, usage, write_stats,
 };
+use crate::watch::{Guard, stop_on_signals};
 use crate::{Failure, Format, ProcessArguments, SettingArguments, report};
 
 /// What process 0 tells the others to do.
@@ -188,15 +186,16 @@ pub(crate) fn run(
         note(&format!("there is no statement in {}", task.name));
         return write_stats(stats_json, &[]);
     }
-    let cluster = start(processes.count())?;
-    stop_on_signals(cluster.interrupt())?;
     let mut all = Vec::new();
     let mut own = None;
-    let done = drive(&cluster, processes, task, statements, &mut own, |stats| {
-        note(&report::closing_line(&stats, false));
-        all.push(stats);
-        write_stats(stats_json, &all)
-    });
+    let lead = |cluster: &Cluster| {
+        drive(cluster, processes, task, statements, &mut own, |stats| {
+            note(&report::closing_line(&stats, false));
+            all.push(stats);
+            write_stats(stats_json, &all)
+        })
+    };
+    let (cluster, done) = start(processes.count(), lead)?;
     finish(cluster, done, |reason| {
         let own = own.as_mut();
         if let Some(stats) = own.as_ref().and_then(|own| own.stats.clone()) {
@@ -257,9 +256,7 @@ fn drive(
             continue;
         }
         cluster.connect(own)?;
-        let guard = Guard::new(cluster.interrupt());
         let ends = cluster.run(own)?;
-        drop(guard);
         let mut total = Stats::default();
         for (process, end) in ends.iter().enumerate() {
             total.add_process(&stats_of(process, end)?);
@@ -293,13 +290,25 @@ pub(crate) fn default_settings(processes: usize) -> Vec<(String, String)> {
     vec![("workers".into(), workers.to_string()), ("memory".into(), memory.to_string())]
 }
 
-/// Starts the other processes of a job.
-pub(crate) fn start(processes: usize) -> Result<Cluster, Failure> {
+/// Starts the other processes of a job, and lets `lead` lead them through it. Whatever it waits for, a failure and
+/// Ctrl-C end it.
+pub(crate) fn start(
+    processes: usize,
+    lead: impl FnOnce(&Cluster) -> Result<(), Early>,
+) -> Result<(Cluster, Result<(), Early>), Failure> {
     let path = std::env::current_exe()
         .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
     let program = Program { path, arguments: vec!["node".into()] };
+    // A job that needs more than it may have says so when it does.
+    let _ = raise_open_files();
     let log = Arc::new(|line: &str| note(&line));
-    Cluster::start(processes, Some(&program), log, |_| {}).map_err(|reason| tell(&reason))
+    let cluster = Cluster::open(processes, log).map_err(|reason| tell(&reason))?;
+    stop_on_signals(cluster.interrupt())?;
+    let guard = Guard::of_asker(cluster.interrupt());
+    let started = cluster.start(Some(&program), |_| {}).map_err(Early::Reason);
+    let done = started.and_then(|()| lead(&cluster));
+    drop(guard);
+    Ok((cluster, done))
 }
 
 /// Ends all processes, and tells with `why` if the job has ended early.
@@ -328,67 +337,4 @@ pub(crate) fn tell(reason: &Reason) -> Failure {
         Cause::Fault(Fault { kind: FaultKind::Usage, .. }) => usage(reason),
         _ => fail(reason),
     }
-}
-
-/// Ends the program if a query does not stop in time after another process has failed, for example since
-/// nobody reads its output.
-pub(crate) struct Guard(Arc<AtomicBool>);
-
-impl Guard {
-    const LOOK: Duration = Duration::from_millis(200);
-
-    pub(crate) fn new(interrupt: Interrupt) -> Guard {
-        let over = Arc::new(AtomicBool::new(false));
-        let watched = over.clone();
-        let watch = move || {
-            while interrupt.reason().is_none() {
-                if watched.load(Ordering::SeqCst) {
-                    return;
-                }
-                thread::sleep(Guard::LOOK);
-            }
-            thread::sleep(STOP_TIMEOUT);
-            if !watched.load(Ordering::SeqCst) {
-                interrupt.kill();
-                let told = interrupt.reason().map(|reason| tell(&reason));
-                exit(if matches!(told, Some(Failure::Interrupted)) { 130 } else { 1 });
-            }
-        };
-        // Without it the job still stops, if it can.
-        let _ = thread::Builder::new().name("guard".into()).spawn(watch);
-        Guard(over)
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Ctrl-C (and SIGTERM) stops the job in all processes cleanly; a second one at once. A job that cannot stop
-/// is ended after a short time.
-pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
-    let signalled = Arc::new(Mutex::new(false));
-    let handler = move || {
-        let again =
-            std::mem::replace(&mut *signalled.lock().unwrap_or_else(PoisonError::into_inner), true);
-        if again {
-            interrupt.kill();
-            exit(130);
-        }
-        interrupt.stop();
-        let forced = interrupt.clone();
-        let force = move || {
-            thread::sleep(STOP_TIMEOUT);
-            note(&"interrupted; rows that nobody has read from the output are lost");
-            forced.kill();
-            exit(130);
-        };
-        if thread::Builder::new().spawn(force).is_err() {
-            interrupt.kill();
-            exit(130);
-        }
-    };
-    ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))
 }

@@ -19,7 +19,9 @@ use crate::{Failure, Format, Script, SettingArguments, report};
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
-    let _ = writeln!(stderr(), "{}", harmless(&line.to_string()));
+    // In one piece: the processes of a job share stderr.
+    let line = harmless(&line.to_string()) + "\n";
+    let _ = stderr().write_all(line.as_bytes());
 }
 
 /// A text, in which data and SQL are quoted, without what would move a terminal's cursor, colour what

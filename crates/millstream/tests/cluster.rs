@@ -1,13 +1,13 @@
 //! The control plane, over real sockets: processes that are threads here and do next to nothing.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millstream::cluster::frame::encode;
+use millstream::cluster::frame::{Frames, encode};
 use millstream::cluster::message::{PackedHello, Reply, Request};
 use millstream::cluster::{
     Cause, Cluster, Failure, Fault, FaultKind, Invitation, Log, Member, Node, Parts, SILENCE_MAX,
@@ -144,7 +144,8 @@ impl Job {
             plan: plan(process),
             running: Some(sender.clone()),
         };
-        let cluster = Cluster::start(processes, None, lines.log(), |invitations| {
+        let cluster = Cluster::open(processes, lines.log())?;
+        let started = cluster.start(None, |invitations| {
             before(invitations);
             kept.extend_from_slice(invitations);
             for (invitation, role) in invitations.iter().zip(&roles[1..]) {
@@ -158,7 +159,10 @@ impl Job {
                     })
                 }));
             }
-        })?;
+        });
+        if let Err(failure) = started {
+            return Err(cluster.give_up(failure));
+        }
         let own = make(0, roles[0].unwrap());
         Ok(Job { cluster: Some(cluster), own, others, lines, invitations: kept, running })
     }
@@ -247,7 +251,7 @@ fn a_process_with_another_plan_is_refused_by_name() {
     let plan = |process| if process == 2 { "scan b" } else { "scan a" };
     let roles = [Some(Role::Quick); 4];
     let (failure, ends) = Job::start_with(&roles, plan).fail();
-    let expected = "process 2 does not run what process 0 runs: another plan\n  process 0: scan a\n  \
+    let expected = "process 2 does not run what process 0 runs: not the same plan\n  process 0: scan a\n  \
                     it: scan b";
     assert_eq!(failure.to_string(), expected);
     for (end, process) in ends.iter().zip(1..) {
@@ -343,11 +347,77 @@ fn a_process_whose_asker_is_silent_or_gone_stops() {
         assert_eq!(preamble::decode_call(&call, &token, 2).unwrap(), 1);
         stream.write_all(&preamble::answer(&token)).unwrap();
         if !silent {
-            drop(stream);
+            stream.shutdown(Shutdown::Both).unwrap();
         }
         let failure = node.join().unwrap().unwrap_err();
+        // Should process 0 only have been stopped, it learns why the process has ended.
+        let (mut frames, mut said) = (Frames::default(), Vec::new());
+        let _ = stream.read_to_end(&mut said);
+        frames.push(&said);
+        let mut unheard = false;
+        while let Ok(Some(reply)) = frames.take::<Reply>() {
+            unheard |= reply == Reply::Unheard(2000);
+        }
+        assert_eq!(unheard, silent);
         let cause = if silent { Cause::Silent(2000) } else { Cause::Closed };
         assert_eq!(failure, Failure::new(0, cause));
+    }
+}
+
+#[test]
+fn whom_the_others_have_not_heard_has_failed_itself() {
+    let mut stream = None;
+    let mut job = Job::try_start(
+        &[Some(Role::Endless), None],
+        |_| "scan",
+        |invitations| stream = Some(join_by_hand(&invitations[0])),
+    )
+    .unwrap();
+    stream.take().unwrap().write_all(&encode(&Reply::Unheard(2000)).unwrap()).unwrap();
+    let failure = job.run_all(2).unwrap_err();
+    let failure = job.cluster.take().unwrap().give_up(failure);
+    assert_eq!(failure.to_string(), "process 0 has not answered for 2 s");
+}
+
+#[test]
+fn a_process_of_another_version_ends_a_job_that_it_should_join() {
+    let job = Job::try_start(
+        &[Some(Role::Endless), Some(Role::Endless), None],
+        |_| "scan",
+        |invitations| {
+            let mut call = preamble::call(&invitations[1].token, 2);
+            call[8] = 77;
+            assert_eq!(answer_to(invitations[1].address, &call), b"");
+        },
+    );
+    let Err(failure) = job else { panic!("it may not join") };
+    let words = failure.to_string();
+    assert!(words.starts_with("process 2 speaks version 77 of the control protocol"), "{words}");
+}
+
+#[test]
+fn a_job_is_interrupted_while_processes_join_and_who_comes_later_is_told() {
+    let cluster = Cluster::open(3, Lines::default().log()).unwrap();
+    let interrupt = cluster.interrupt();
+    let mut invited = Vec::new();
+    let failure = cluster.start(None, |invitations| {
+        invited.extend_from_slice(invitations);
+        // Nobody joins.
+        interrupt.stop();
+    });
+    assert_eq!(failure, Err(Failure::new(0, Cause::Interrupted)));
+    let mut late = join_by_hand(&invited[0]);
+    late.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut frames, mut bytes) = (Frames::default(), [0; 1024]);
+    loop {
+        let read = late.read(&mut bytes).unwrap();
+        assert!(read > 0, "it is not told");
+        frames.push(&bytes[..read]);
+        match frames.take::<Request>().unwrap() {
+            Some(Request::Stop(told)) => break assert_eq!(Err(told), failure),
+            Some(other) => assert_eq!(other, Request::Heartbeat),
+            None => {}
+        }
     }
 }
 

@@ -1,51 +1,35 @@
 //! Process 0's side: it starts the others, leads them through the job, and stops all when one fails.
 
-use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
-use super::board::Board;
-use super::children::{Children, Invitation, Program};
+use super::children::{Invitation, Program};
+use super::crew::Crew;
 use super::failure::{Cause, Failure, Fault, FaultKind};
-use super::link::{Link, read_all};
 use super::lobby::{Lobby, Log};
 use super::member::{Member, Stops};
 use super::message::{PackedHello, Reply, Request, Setup};
 
 /// How long processes may take to start and join.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(20);
-/// How long processes may take to end, once told, before they are ended.
-const END_MAX: Duration = Duration::from_millis(1500);
-/// How long the end of a process is waited for whose connection has closed, to tell how it ended.
-const REASON_MAX: Duration = Duration::from_millis(500);
 /// How often joining processes are looked after.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The processes of a job, as process 0 holds them. Dropping it ends them.
 pub struct Cluster {
-    shared: Arc<Shared>,
+    crew: Arc<Crew>,
     lobby: Lobby,
     processes: usize,
     token: Token,
 }
 
-struct Shared {
-    board: Arc<Board<Reply>>,
-    links: Mutex<Vec<Option<Arc<Link>>>>,
-    children: Children,
-    /// Connections that somebody reads from.
-    open: AtomicUsize,
-    over: AtomicBool,
-}
-
 /// Stops a job from outside, for example from a signal handler's thread.
 #[derive(Clone)]
-pub struct Interrupt(Arc<Shared>);
+pub struct Interrupt(Arc<Crew>);
 
 impl Interrupt {
     /// Lets the job end everywhere with [`Cause::Interrupted`].
@@ -65,47 +49,45 @@ impl Interrupt {
 }
 
 impl Cluster {
-    /// Listens for processes 1 to `processes - 1`, starts them if there is a program to start, and waits until
-    /// they have joined. Strangers who call are refused, which `log` is told.
-    pub fn start(
-        processes: usize,
-        program: Option<&Program>,
-        log: Log,
-        invite: impl FnOnce(&[Invitation]),
-    ) -> Result<Cluster, Failure> {
+    /// Listens for processes 1 to `processes - 1`, none of which has been started yet. Strangers who call are
+    /// refused, which `log` is told.
+    pub fn open(processes: usize, log: Log) -> Result<Cluster, Failure> {
         let own = |what: &str, e: std::io::Error| {
             Failure::new(0, Cause::Start(format!("cannot {what}: {e}")))
         };
         let token = Token::random().map_err(|e| own("draw a token", e))?;
-        let shared = Arc::new(Shared {
-            board: Arc::new(Board::new(processes)),
-            links: Mutex::new((0..processes).map(|_| None).collect()),
-            children: Children::default(),
-            open: AtomicUsize::new(0),
-            over: AtomicBool::new(false),
-        });
-        let welcomed = shared.clone();
-        let welcome = move |process, stream| welcomed.welcome(process, stream);
-        let lobby = Lobby::open(token, processes, log, welcome);
+        let crew = Arc::new(Crew::new(processes));
+        let lobby = Lobby::open(token, processes, log, crew.clone());
         let lobby = lobby.map_err(|e| own("listen for the other processes", e))?;
-        // From here on dropping the cluster ends what was started.
-        let cluster = Cluster { shared, lobby, processes, token };
-        let address = cluster.lobby.address();
+        Ok(Cluster { crew, lobby, processes, token })
+    }
+
+    /// Starts the other processes, if there is a program to start, and waits until they have joined. After an
+    /// error, [`Cluster::give_up`] knows why.
+    pub fn start(
+        &self,
+        program: Option<&Program>,
+        invite: impl FnOnce(&[Invitation]),
+    ) -> Result<(), Failure> {
+        let (address, token) = (self.lobby.address(), self.token);
         let invitations: Vec<Invitation> =
-            (1..processes).map(|process| Invitation { address, process, token }).collect();
+            (1..self.processes).map(|process| Invitation { address, process, token }).collect();
         if let Some(program) = program {
             for invitation in &invitations {
-                cluster.shared.children.start(program, invitation)?;
+                if let Some(failure) = self.crew.board.failure() {
+                    return Err(failure);
+                }
+                let started = self.crew.children.start(program, invitation);
+                started.map_err(|failure| self.failed(failure))?;
             }
         }
         invite(&invitations);
-        cluster.wait_for_all()?;
-        Ok(cluster)
+        self.wait_for_all()
     }
 
     /// A handle that stops the job.
     pub fn interrupt(&self) -> Interrupt {
-        Interrupt(self.shared.clone())
+        Interrupt(self.crew.clone())
     }
 
     /// The job's token.
@@ -117,17 +99,16 @@ impl Cluster {
     fn wait_for_all(&self) -> Result<(), Failure> {
         let started = Instant::now();
         loop {
-            let missing = self.shared.links().iter().skip(1).position(Option::is_none);
-            let Some(missing) = missing.map(|at| at + 1) else { return Ok(()) };
-            if let Some((process, how)) = self.shared.children.ended() {
-                return Err(Failure::new(process, Cause::Ended(how)));
+            if let Some((process, how)) = self.crew.children.ended() {
+                return Err(self.failed(Failure::new(process, Cause::Ended(how))));
             }
-            if let Some(failure) = self.shared.board.failure() {
+            if let Some(failure) = self.crew.board.failure() {
                 return Err(failure);
             }
+            let Some(missing) = self.crew.missing() else { return Ok(()) };
             if started.elapsed() > JOIN_MAX {
                 let why = format!("has not joined within {} s", JOIN_MAX.as_secs());
-                return Err(Failure::new(missing, Cause::Start(why)));
+                return Err(self.failed(Failure::new(missing, Cause::Start(why))));
             }
             thread::sleep(LOOK.min(Duration::from_millis(1) + started.elapsed() / 4));
         }
@@ -219,8 +200,8 @@ impl Cluster {
     /// Starts the query everywhere and waits for its end; what the processes have to tell of it, by process.
     pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
         self.send_to_all(&Request::Start)?;
-        let ours = own.run(&Stops(self.shared.board.clone()));
-        self.shared.board.clear_hook();
+        let ours = own.run(&Stops(self.crew.board.clone()));
+        self.crew.board.clear_hook();
         let mut ends = vec![self.own(ours)?];
         for process in 1..self.processes {
             match self.reply(process)? {
@@ -233,25 +214,15 @@ impl Cluster {
 
     /// Ends all processes, after a job that went well. Returns when none is left.
     pub fn end(self) -> Result<(), Failure> {
-        self.shared.board.close();
+        self.crew.close();
         let told = self.send_to_all(&Request::End);
-        self.shared.end_all();
+        self.crew.end_all();
         told
     }
 
     /// After a failure: ends all processes and returns the reason that tells most. None is left then.
     pub fn give_up(self, failure: Failure) -> Failure {
-        self.shared.fail(failure.clone());
-        let asked = Instant::now();
-        self.shared.end_all();
-        loop {
-            let known = self.shared.board.failure().unwrap_or(failure.clone());
-            // What the others saw first may be no more than that somebody is gone.
-            if known.is_reason() || asked.elapsed() > END_MAX {
-                return known;
-            }
-            thread::sleep(LOOK);
-        }
+        self.crew.give_up(failure)
     }
 
     fn refuse_difference(&self, process: usize, what: Option<String>) -> Result<(), Failure> {
@@ -261,7 +232,7 @@ impl Cluster {
 
     /// What this process's own part has come to.
     fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
-        result.map_err(|fault| match self.shared.board.failure() {
+        result.map_err(|fault| match self.crew.board.failure() {
             // It stopped because of that.
             Some(known) if fault.kind == FaultKind::Consequence => known,
             _ => self.failed(Failure::new(0, Cause::Fault(fault))),
@@ -276,13 +247,13 @@ impl Cluster {
 
     /// Notes a failure, lets all stop, and returns it.
     fn failed(&self, failure: Failure) -> Failure {
-        self.shared.fail(failure.clone());
+        self.crew.fail(failure.clone());
         failure
     }
 
     fn reply(&self, process: usize) -> Result<Reply, Failure> {
         loop {
-            if let Some(reply) = self.shared.board.next(process, None)? {
+            if let Some(reply) = self.crew.board.next(process, None)? {
                 return Ok(reply);
             }
         }
@@ -293,7 +264,7 @@ impl Cluster {
     }
 
     fn send(&self, process: usize, request: &Request) -> Result<(), Failure> {
-        let link = self.shared.links()[process].clone();
+        let link = self.crew.link(process);
         let sent = link.map_or(Ok(()), |link| link.send(request));
         sent.map_err(|e| self.failed(Failure::new(0, Cause::Fault(Fault::run(e)))))
     }
@@ -301,82 +272,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::SeqCst);
-        self.shared.board.close();
-        self.shared.children.end_all(Duration::ZERO);
-        self.shared.links().iter().flatten().for_each(|link| link.close());
-    }
-}
-
-impl Shared {
-    fn links(&self) -> MutexGuard<'_, Vec<Option<Arc<Link>>>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A process has joined: from now on somebody reads what it sends.
-    fn welcome(self: &Arc<Shared>, process: usize, stream: TcpStream) {
-        let reader = self.clone();
-        let joined = Link::new(stream).and_then(|(link, reading)| {
-            let link = Arc::new(link);
-            self.links()[process] = Some(link.clone());
-            let name = format!("control-{process}");
-            thread::Builder::new().name(name).spawn(move || {
-                reader.open.fetch_add(1, Ordering::SeqCst);
-                reader.read(process, &link, reading);
-                reader.open.fetch_sub(1, Ordering::SeqCst);
-            })
-        });
-        if let Err(error) = joined {
-            self.fail(Failure::new(0, Cause::Fault(Fault::run(error))));
-        }
-    }
-
-    fn read(&self, process: usize, link: &Link, stream: TcpStream) {
-        let mut cause = read_all(stream, link, &Request::Heartbeat, |reply| match reply {
-            Reply::Heartbeat => {}
-            Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
-            reply => self.board.put(process, reply),
-        });
-        if self.over.load(Ordering::SeqCst) {
-            return;
-        }
-        if cause == Cause::Closed {
-            // Others must not wait for how it ended.
-            self.fail(Failure::new(process, Cause::Closed));
-            if let Some(how) = self.children.end_of(process, REASON_MAX) {
-                cause = Cause::Ended(how);
-            }
-        }
-        self.fail(Failure::new(process, cause));
-    }
-
-    /// Waits until all processes, which have been told, have ended, and ends those that do not.
-    fn end_all(&self) {
-        let told = Instant::now();
-        // A connection that is closed from here, with something unread, could take a last message with it.
-        while self.open.load(Ordering::SeqCst) > 0 && told.elapsed() < END_MAX {
-            thread::sleep(LOOK / 10);
-        }
-        self.children.end_all(END_MAX.saturating_sub(told.elapsed()));
-    }
-
-    /// Notes a failure; the first one stops the job everywhere.
-    fn fail(&self, failure: Failure) {
-        if !self.board.fail(failure.clone()) {
-            return;
-        }
-        let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
-        for (process, link) in links {
-            // Who says so itself waits to hear that it has been heard.
-            let told = process != failure.process || matches!(failure.cause, Cause::Fault(_));
-            if let (true, Some(link)) = (told, link) {
-                let _ = link.send(&Request::Stop(failure.clone()));
-            }
-        }
-        if matches!(failure.cause, Cause::Silent(_)) {
-            // It may be stopped, and could not end by itself.
-            self.children.kill(failure.process);
-        }
+        self.crew.abandon();
     }
 }
 

@@ -13,6 +13,7 @@ use millstream_fabric::setup::Token;
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Cause, Failure};
+use super::limits;
 use super::message::{hex, unhex};
 
 /// What to start for each further process: a program that calls [`serve`](super::serve).
@@ -53,14 +54,14 @@ impl Invitation {
         Ok(serde_json::to_string(&line)? + "\n")
     }
 
-    /// Reads an invitation; `None` where this is something else.
-    pub fn read(input: &mut impl Read) -> Option<Invitation> {
+    /// Reads an invitation. Where this is something else, the error is how many bytes have been read.
+    pub fn read(input: &mut impl Read) -> Result<Invitation, usize> {
         let mut line = Vec::new();
         let mut byte = [0];
         while line.len() < LINE_BYTES_MAX && input.read_exact(&mut byte).is_ok() && byte != *b"\n" {
             line.push(byte[0]);
         }
-        Invitation::decode(&line)
+        Invitation::decode(&line).ok_or(line.len())
     }
 
     fn decode(line: &[u8]) -> Option<Invitation> {
@@ -121,7 +122,7 @@ impl Children {
     /// terminal reaches process 0 only, which tells the others.
     pub(super) fn start(&self, program: &Program, invitation: &Invitation) -> Result<(), Failure> {
         let failure = |what: &str, error: io::Error| {
-            let why = format!("could not be started: {what}: {error}");
+            let why = limits::explained(&format!("could not be started: {what}: {error}"));
             Failure::new(invitation.process, Cause::Start(why))
         };
         let mut child = Command::new(&program.path)
@@ -140,7 +141,12 @@ impl Children {
         let length = children.len().max(invitation.process + 1);
         children.resize_with(length, || None);
         children[invitation.process] = Some(Started { child, ended: None, killed: false });
-        told.unwrap_or(Ok(())).map_err(|e| failure("its standard input", e))
+        match told {
+            // It has ended already: how, its end says.
+            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Some(Err(error)) => Err(failure("its standard input", error)),
+            Some(Ok(())) | None => Ok(()),
+        }
     }
 
     /// How a process ended, if it ends within `patience`: `was killed by signal 9 (SIGKILL)`. `None` where it
@@ -242,12 +248,12 @@ mod tests {
         assert_eq!((read.address, read.process), (invitation().address, 3));
         assert!(read.token.matches(&[0xa5; 32]));
         for cut in 0..line.len() - 1 {
-            assert!(Invitation::read(&mut &line.as_bytes()[..cut]).is_none());
+            assert_eq!(Invitation::read(&mut &line.as_bytes()[..cut]).unwrap_err(), cut);
         }
         for other in
             ["", "\n", "{}\n", &"x".repeat(10_000), &line.replace("\"process\":3", "\"process\":0")]
         {
-            assert!(Invitation::read(&mut other.as_bytes()).is_none(), "{other}");
+            assert!(Invitation::read(&mut other.as_bytes()).is_err(), "{other}");
         }
     }
 

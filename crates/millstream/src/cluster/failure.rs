@@ -1,6 +1,7 @@
 //! Why a job on several processes ends early, and which of several reasons is the one to tell.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +78,11 @@ impl Failure {
         Failure { process, cause }
     }
 
+    /// The end of process 0, as the others learn of it.
+    pub fn gone() -> Failure {
+        Failure::new(0, Cause::Ended("has ended".into()))
+    }
+
     /// Whether this tells more than `other`: a closed connection and what follows from another's failure
     /// give way to the reason itself.
     pub(super) fn tells_more_than(&self, other: &Failure) -> bool {
@@ -122,5 +128,29 @@ impl fmt::Display for Cause {
             Cause::Closed => f.write_str("has closed its connection"),
             Cause::Interrupted => f.write_str("was interrupted"),
         }
+    }
+}
+
+/// Runs a part of process `process`; if it panics, that is the process's failure.
+pub(super) fn guarded<T>(process: usize, part: impl FnOnce() -> T) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(part)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        let fault = Fault::run(format!("internal error (please report it): {text}"));
+        Failure::new(process, Cause::Fault(fault))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_that_tells_what_it_said() {
+        assert_eq!(guarded(3, || 7), Ok(7));
+        let failure = guarded(3, || panic!("index {}", 8)).unwrap_err();
+        assert_eq!(failure.to_string(), "process 3: internal error (please report it): index 8");
+        assert!(failure.is_reason());
+        assert!(guarded(0, || std::panic::panic_any(17)).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -22,41 +22,42 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The sending half, for any thread.
 #[derive(Debug)]
 pub(super) struct Link {
-    stream: Mutex<TcpStream>,
-    /// For shutting down while a sender waits.
-    handle: TcpStream,
+    stream: Arc<TcpStream>,
+    /// Held while a message is sent.
+    sending: Mutex<()>,
 }
 
 impl Link {
     /// Splits a connection into the half that sends and the stream to read from.
-    pub(super) fn new(stream: TcpStream) -> io::Result<(Link, TcpStream)> {
+    pub(super) fn new(stream: TcpStream) -> io::Result<(Link, Arc<TcpStream>)> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(SILENCE_MAX))?;
-        let (reading, handle) = (stream.try_clone()?, stream.try_clone()?);
-        Ok((Link { stream: Mutex::new(stream), handle }, reading))
+        let stream = Arc::new(stream);
+        Ok((Link { stream: stream.clone(), sending: Mutex::new(()) }, stream))
     }
 
     /// Sends a message. That the other side has gone is not an error here: who reads from it knows why.
     pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = frame::encode(message)?;
-        write(&mut self.stream.lock().unwrap_or_else(PoisonError::into_inner), &bytes);
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&self.stream, &bytes);
         Ok(())
     }
 
     /// Sends a heartbeat, unless something is being sent at the moment, which says as much.
     fn send_heartbeat(&self, message: &impl Serialize) {
-        if let (Ok(bytes), Ok(mut stream)) = (frame::encode(message), self.stream.try_lock()) {
-            write(&mut stream, &bytes);
+        if let (Ok(bytes), Ok(_turn)) = (frame::encode(message), self.sending.try_lock()) {
+            write(&self.stream, &bytes);
         }
     }
 
     /// Ends the connection: the reader on this side ends, too.
     pub(super) fn close(&self) {
-        let _ = self.handle.shutdown(Shutdown::Both);
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-fn write(stream: &mut TcpStream, bytes: &[u8]) {
+fn write(mut stream: &TcpStream, bytes: &[u8]) {
     if stream.write_all(bytes).is_err() {
         // Perhaps half a message: nothing that follows could be read.
         let _ = stream.shutdown(Shutdown::Write);
@@ -66,7 +67,7 @@ fn write(stream: &mut TcpStream, bytes: &[u8]) {
 /// Reads messages until the other side is gone, and says why. Every one goes to `take`. Meanwhile `heartbeat` is
 /// sent over `link`, so that the other side knows of this one.
 pub(super) fn read_all<M: DeserializeOwned>(
-    mut stream: TcpStream,
+    mut stream: &TcpStream,
     link: &Link,
     heartbeat: &impl Serialize,
     mut take: impl FnMut(M),

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use millstream_fabric::setup::Token;
 
+use super::crew::Crew;
+use super::failure::{Cause, Failure};
+use super::limits;
 use super::link::SILENCE_MAX;
 use super::preamble::{self, Refusal};
 
@@ -17,7 +20,7 @@ use super::preamble::{self, Refusal};
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Callers that are listened to at once; more are turned away unheard.
-const CALLERS_MAX: usize = 64;
+const CALLERS_MAX: usize = preamble::CALLERS_MAX;
 /// Refusals that are told one by one.
 const TOLD_MAX: usize = 20;
 /// Pause after an error of the listening socket (too many open files).
@@ -37,17 +40,17 @@ struct Shared {
     refused: AtomicUsize,
     over: AtomicBool,
     log: Log,
-    welcome: Box<dyn Fn(usize, TcpStream) + Send + Sync>,
+    crew: Arc<Crew>,
 }
 
 impl Lobby {
-    /// Listens on the loopback interface for processes 1 to `processes - 1` of the job with this token.
-    /// `welcome` gets the connection of each, once, from another thread.
+    /// Listens on the loopback interface for processes 1 to `processes - 1` of the job with this token, each of
+    /// which `crew` welcomes once.
     pub(super) fn open(
         token: Token,
         processes: usize,
         log: Log,
-        welcome: impl Fn(usize, TcpStream) + Send + Sync + 'static,
+        crew: Arc<Crew>,
     ) -> io::Result<Lobby> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -58,7 +61,7 @@ impl Lobby {
             refused: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             log,
-            welcome: Box::new(welcome),
+            crew,
         });
         let listening = shared.clone();
         let thread = thread::Builder::new()
@@ -81,6 +84,11 @@ impl Drop for Lobby {
         if let (Ok(_), Some(thread)) = (called, self.thread.take()) {
             let _ = thread.join();
         }
+        let refused = self.shared.refused.load(Ordering::SeqCst);
+        if refused > TOLD_MAX + 1 {
+            let more = refused - TOLD_MAX - 1;
+            (self.shared.log)(&format!("refused {more} more connections"));
+        }
     }
 }
 
@@ -90,12 +98,17 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
         if shared.over.load(Ordering::SeqCst) {
             return;
         }
-        let Ok((stream, from)) = accepted else {
-            thread::sleep(PAUSE);
-            continue;
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                shared.cannot_listen(&error);
+                thread::sleep(PAUSE);
+                continue;
+            }
         };
         if shared.callers.fetch_add(1, Ordering::SeqCst) >= CALLERS_MAX {
             shared.callers.fetch_sub(1, Ordering::SeqCst);
+            shared.refuse(from, &Refusal::Crowd);
             continue;
         }
         let calling = shared.clone();
@@ -114,13 +127,16 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
 /// Lets in who may join.
 fn greet(mut stream: TcpStream, shared: &Shared) -> Result<(), Refusal> {
     let processes = shared.lock_joined().len();
-    let process = preamble::receive_call(&mut stream, &shared.token, processes, SILENCE_MAX)?;
-    if std::mem::replace(&mut shared.lock_joined()[process], true) {
-        return Err(Refusal::Joined { process });
+    let called = preamble::receive_call(&mut stream, &shared.token, processes, SILENCE_MAX);
+    if let Err(Refusal::Version { theirs, process: Some(process) }) = called {
+        shared.is_another_version(process, theirs);
     }
-    stream.set_write_timeout(Some(SILENCE_MAX))?;
-    stream.write_all(&preamble::answer(&shared.token))?;
-    (shared.welcome)(process, stream);
+    let process = called?;
+    shared.admit(process, || {
+        stream.set_write_timeout(Some(SILENCE_MAX))?;
+        stream.write_all(&preamble::answer(&shared.token))
+    })?;
+    shared.crew.welcome(process, stream);
     Ok(())
 }
 
@@ -129,16 +145,134 @@ impl Shared {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn all_are_here(&self) -> bool {
+        self.lock_joined().iter().skip(1).all(|joined| *joined)
+    }
+
+    /// Lets a process in if it gets its answer. One that does not may call again.
+    fn admit(
+        &self,
+        process: usize,
+        answer: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), Refusal> {
+        if std::mem::replace(&mut self.lock_joined()[process], true) {
+            return Err(Refusal::Joined { process });
+        }
+        answer().map_err(|error| {
+            self.lock_joined()[process] = false;
+            Refusal::Stream(error)
+        })
+    }
+
+    /// Who holds the token is no stranger: without it there is no job.
+    fn is_another_version(&self, process: usize, theirs: u32) {
+        if !self.lock_joined()[process] {
+            let why = format!(
+                "speaks version {theirs} of the control protocol, process 0 version {}\n  help: use \
+                 the same program for all processes",
+                preamble::VERSION
+            );
+            self.crew.fail(Failure::new(process, Cause::Start(why)));
+        }
+    }
+
+    /// Nobody can join any more. Who has joined is not concerned.
+    fn cannot_listen(&self, error: &io::Error) {
+        if !self.all_are_here() {
+            let why = limits::explained(&format!("cannot let the other processes in: {error}"));
+            self.crew.fail(Failure::new(0, Cause::Start(why)));
+        }
+    }
+
     fn refuse(&self, from: SocketAddr, refusal: &Refusal) {
-        if self.over.load(Ordering::SeqCst) {
+        // A process that ends while it joins is told otherwise.
+        let nothing = matches!(refusal, Refusal::Nothing) && !self.all_are_here();
+        if nothing || self.over.load(Ordering::SeqCst) {
             return;
         }
         let before = self.refused.fetch_add(1, Ordering::SeqCst);
         let more = match before {
-            TOLD_MAX => "; further refusals are not told",
+            TOLD_MAX => "; further ones are counted only",
             _ if before > TOLD_MAX => return,
             _ => "",
         };
         (self.log)(&format!("refused a connection from {from}: {refusal}{more}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(processes: usize, lines: &Arc<Mutex<Vec<String>>>) -> Shared {
+        let lines = lines.clone();
+        Shared {
+            token: Token::new([7; 32]),
+            joined: Mutex::new(vec![false; processes]),
+            callers: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+            log: Arc::new(move |line| lines.lock().unwrap().push(line.to_string())),
+            crew: Arc::new(Crew::new(processes)),
+        }
+    }
+
+    #[test]
+    fn a_process_has_joined_when_it_has_its_answer_and_only_once() {
+        let shared = shared(3, &Arc::default());
+        let lost = shared.admit(2, || Err(io::ErrorKind::BrokenPipe.into()));
+        assert!(matches!(lost, Err(Refusal::Stream(_))));
+        // It calls again.
+        shared.admit(2, || Ok(())).unwrap();
+        let again = shared.admit(2, || panic!("it is not answered"));
+        assert!(matches!(again, Err(Refusal::Joined { process: 2 })));
+        assert!(!shared.all_are_here());
+        shared.admit(1, || Ok(())).unwrap();
+        assert!(shared.all_are_here());
+    }
+
+    #[test]
+    fn a_process_of_another_version_ends_a_job_that_it_has_not_joined() {
+        let shared = shared(3, &Arc::default());
+        shared.admit(1, || Ok(())).unwrap();
+        shared.is_another_version(1, 77);
+        assert_eq!(shared.crew.board.failure(), None);
+        shared.is_another_version(2, 77);
+        let failure = shared.crew.board.failure().unwrap().to_string();
+        let expected = "process 2 speaks version 77 of the control protocol, process 0 version ";
+        assert!(failure.starts_with(expected), "{failure}");
+    }
+
+    #[test]
+    fn only_who_is_missing_cares_that_nobody_can_be_let_in() {
+        let shared = shared(2, &Arc::default());
+        let error = io::Error::from_raw_os_error(libc::EMFILE);
+        shared.admit(1, || Ok(())).unwrap();
+        shared.cannot_listen(&error);
+        assert_eq!(shared.crew.board.failure(), None);
+        shared.lock_joined()[1] = false;
+        shared.cannot_listen(&error);
+        let failure = shared.crew.board.failure().unwrap().to_string();
+        assert!(failure.contains("cannot let the other processes in: "), "{failure}");
+        assert!(failure.contains("ulimit -n"), "{failure}");
+    }
+
+    #[test]
+    fn refusals_are_told_one_by_one_and_then_as_a_number() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::new(shared(2, &lines));
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 4242));
+        // While processes join, one that ends before it has said anything.
+        shared.refuse(from, &Refusal::Nothing);
+        assert!(lines.lock().unwrap().is_empty());
+        shared.admit(1, || Ok(())).unwrap();
+        shared.refuse(from, &Refusal::Nothing);
+        (0..TOLD_MAX + 5).for_each(|_| shared.refuse(from, &Refusal::Token));
+        let told = std::mem::take(&mut *lines.lock().unwrap());
+        assert_eq!(told[0], "refused a connection from 127.0.0.1:4242: it said nothing");
+        assert_eq!(told.len(), TOLD_MAX + 1);
+        assert!(told[TOLD_MAX].ends_with("token; further ones are counted only"), "{told:?}");
+        drop(Lobby { address: from, shared, thread: None });
+        assert_eq!(*lines.lock().unwrap(), ["refused 5 more connections"]);
     }
 }

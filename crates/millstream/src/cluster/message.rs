@@ -4,7 +4,7 @@
 //! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*; at last *End*. *Failed* may come in
 //! place of any reply, *Stop* at any time.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
 use serde::de::DeserializeOwned;
@@ -58,6 +58,8 @@ pub enum Reply {
     Done(Value),
     /// It cannot go on.
     Failed(Fault),
+    /// It has not heard of process 0 for so many milliseconds, and ends. Process 0 reads it if it was only stopped.
+    Unheard(u64),
 }
 
 /// What a process has to know of the job.
@@ -71,9 +73,15 @@ pub struct Setup {
     pub task: Value,
 }
 
-/// An encoded [`Hello`], for JSON.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An encoded [`Hello`], for JSON. It holds the job's token, which is not shown.
+#[derive(Clone, PartialEq, Eq)]
 pub struct PackedHello(Vec<u8>);
+
+impl Debug for PackedHello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PackedHello({} bytes)", self.0.len())
+    }
+}
 
 impl PackedHello {
     /// Packs what a peer has to be told. Fails where a hello has more than its encoding holds.
@@ -124,13 +132,19 @@ pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Fuzz target: any bytes, in any pieces, are messages or refused, and what was read can be written and read
-/// again.
+/// again. Of what peers tell, the token is 32 times the byte 7.
 ///
 /// # Panics
 /// If it cannot.
 pub fn fuzz(data: &[u8]) {
     fuzz_one::<Request>(data);
     fuzz_one::<Reply>(data);
+    let token = Token::new([7; 32]);
+    for request in read_in_pieces::<Request>(data, data.len().max(1)) {
+        if let Request::Connect(hellos) = request {
+            hellos.iter().flatten().for_each(|hello| drop(hello.unpack(&token)));
+        }
+    }
 }
 
 fn fuzz_one<M: Serialize + DeserializeOwned + PartialEq + Debug>(data: &[u8]) {
@@ -205,6 +219,7 @@ mod tests {
             Reply::Done(json!({"rows": 17})),
             Reply::Failed(Fault::usage("no")),
             Reply::Failed(Fault::consequence("process 2 is gone")),
+            Reply::Unheard(2000),
         ]
     }
 
@@ -268,9 +283,12 @@ mod tests {
     fn what_peers_are_told_is_unpacked_with_the_right_token_only() {
         let (token, other) = (Token::new([1; 32]), Token::new([2; 32]));
         let packed = PackedHello::pack(&hello(), &token).unwrap();
+        let shown = format!("Connect([[PackedHello({HELLO_BYTES} bytes)]])");
         let text = serde_json::to_string(&packed).unwrap();
         let again: PackedHello = serde_json::from_str(&text).unwrap();
         assert_eq!(again.unpack(&token).unwrap(), hello());
+        assert!(text.contains("01010101"), "the token is sent");
+        assert_eq!(format!("{:?}", Request::Connect(vec![vec![packed]])), shown);
         assert!(again.unpack(&other).unwrap_err().message.contains("token"));
         for text in ["\"0\"", "\"zz\"", "\"ü\"", "7"] {
             assert!(serde_json::from_str::<PackedHello>(text).is_err(), "{text}");

@@ -15,8 +15,10 @@
 mod asker;
 mod board;
 mod children;
+mod crew;
 mod failure;
 pub mod frame;
+mod limits;
 mod link;
 mod lobby;
 mod member;
@@ -29,6 +31,7 @@ pub mod preamble;
 pub use asker::{Cluster, Interrupt};
 pub use children::{Invitation, Program, STOPPED};
 pub use failure::{Cause, Failure, Fault, FaultKind};
+pub use limits::raise_open_files;
 pub use link::{HEARTBEAT, SILENCE_MAX};
 pub use lobby::Log;
 pub use member::{Member, Stops};

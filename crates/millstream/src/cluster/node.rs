@@ -12,12 +12,14 @@ use millstream_fabric::setup::Token;
 use super::asker::{JOIN_MAX, pack, unpack};
 use super::board::Board;
 use super::children::Invitation;
-use super::failure::{Cause, Failure, Fault, FaultKind};
-use super::link::{Link, SILENCE_MAX, read_all};
+use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
+use super::link::{Link, read_all};
 use super::member::{Member, Stops};
 use super::message::{Reply, Request, Setup};
 use super::preamble::{self, Refusal};
 
+/// How long process 0 may take to answer: not everything has started on a busy machine.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Pause before calling again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a process that has failed waits to be told to end.
@@ -43,30 +45,40 @@ pub struct Abandon(Arc<Shared>);
 impl Abandon {
     /// Process 0 is gone.
     pub fn stop(&self) {
-        self.0.board.fail(Failure::new(0, Cause::Ended("has ended".into())));
+        self.0.board.fail(Failure::gone());
+    }
+
+    /// Why this process has to stop, as far as it is known.
+    pub fn reason(&self) -> Option<Failure> {
+        self.0.board.failure()
     }
 }
 
 impl Node {
-    /// Joins the job that the process was invited to.
+    /// Joins the job that the process was invited to. Process 0 listens before it starts anybody.
     pub fn join(invitation: &Invitation) -> Result<Node, Failure> {
         let Invitation { address, process, token } = *invitation;
         let failed =
             |why: String| Failure::new(process, Cause::Start(format!("cannot join: {why}")));
         let started = Instant::now();
         let stream = loop {
-            let joined = TcpStream::connect_timeout(&address, SILENCE_MAX).map_err(Refusal::Stream);
+            let joined = TcpStream::connect_timeout(&address, ANSWER_MAX).map_err(Refusal::Stream);
             let joined = joined.and_then(|mut stream| {
-                preamble::join(&mut stream, &token, process as u32, SILENCE_MAX).map(|()| stream)
+                preamble::join(&mut stream, &token, process as u32, ANSWER_MAX).map(|()| stream)
             });
             match joined {
                 Ok(stream) => break stream,
-                // Process 0 listens before it starts anybody: it is gone.
                 Err(Refusal::Stream(error)) if error.kind() == ErrorKind::ConnectionRefused => {
-                    return Err(failed(format!("{address}: {error}")));
+                    return Err(Failure::gone());
+                }
+                Err(Refusal::Stream(error)) if error.kind() == ErrorKind::TimedOut => {
+                    let silent = Cause::Silent(ANSWER_MAX.as_millis() as u64);
+                    return Err(Failure::new(0, silent));
                 }
                 // Turned away unheard: strangers take all of process 0's attention.
-                Err(Refusal::Stream(_)) if started.elapsed() < JOIN_MAX => thread::sleep(PAUSE),
+                Err(Refusal::Stream(_) | Refusal::Nothing) if started.elapsed() < JOIN_MAX => {
+                    thread::sleep(PAUSE);
+                }
                 Err(Refusal::Stream(error)) => return Err(failed(format!("{address}: {error}"))),
                 Err(other) => {
                     return Err(failed(format!("what answers is not process 0: {other}")));
@@ -77,8 +89,14 @@ impl Node {
         let board = Arc::new(Board::new(1));
         let shared = Arc::new(Shared { board, link, over: AtomicBool::new(false) });
         let reader = shared.clone();
-        let reading =
-            thread::Builder::new().name("control-0".into()).spawn(move || reader.read(reading));
+        let reading = thread::Builder::new().name("control-0".into()).spawn(move || {
+            if let Err(failure) = guarded(process, || reader.read(&reading)) {
+                if let Cause::Fault(fault) = &failure.cause {
+                    let _ = reader.link.send(&Reply::Failed(fault.clone()));
+                }
+                reader.board.fail(failure);
+            }
+        });
         reading.map_err(|e| failed(e.to_string()))?;
         Ok(Node { shared, process, token })
     }
@@ -178,14 +196,19 @@ impl Drop for Node {
 }
 
 impl Shared {
-    fn read(&self, stream: TcpStream) {
+    fn read(&self, stream: &TcpStream) {
         let cause = read_all(stream, &self.link, &Reply::Heartbeat, |request| match request {
             Request::Heartbeat => {}
             Request::Stop(failure) => drop(self.board.fail(failure)),
             request => self.board.put(0, request),
         });
-        if !self.over.load(Ordering::SeqCst) {
-            self.board.fail(Failure::new(0, cause));
+        if self.over.load(Ordering::SeqCst) {
+            return;
+        }
+        self.board.fail(Failure::new(0, cause.clone()));
+        if let Cause::Silent(ms) = cause {
+            // Stopped and continued, it would take our end for the failure.
+            let _ = self.link.send(&Reply::Unheard(ms));
         }
     }
 }

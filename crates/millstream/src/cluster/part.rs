@@ -16,6 +16,7 @@ use millstream_fabric::{self as fabric, Fabric, Provider};
 use millstream_flow as flow;
 
 use super::failure::{Cause, Failure, Fault};
+use super::limits;
 use super::member::Stops;
 use super::parts::Parts;
 use crate::session::Planned;
@@ -75,7 +76,8 @@ impl Device {
             }
             FabricName::Shm | FabricName::Tcp => "",
         };
-        device.map_err(|e| Fault::run(format!("fabric '{}': {e}{help}", fabric.name())))
+        let failed = |e| limits::explained(&format!("fabric '{}': {e}{help}", fabric.name()));
+        device.map_err(|e| Fault::run(failed(e)))
     }
 
     fn channels(&self, place: Place, settings: &Settings) -> flow::Result<Box<dyn Channels>> {
@@ -198,8 +200,14 @@ impl QueryPart {
     pub fn connect(&mut self, hellos: &[Vec<Hello>]) -> Result<Parts, Fault> {
         let ready = self.planned.take().ok_or_else(out_of_turn)?;
         let channels = self.channels.take().ok_or_else(out_of_turn)?;
-        // Whose other end is gone knows why better.
-        let lost = |e| Fault::consequence(self.channels_failed(&e).message);
+        let lost = |e| {
+            let fault = self.channels_failed(&e);
+            // Whose other end is gone knows why better.
+            match limits::is_about_open_files(&fault.message) {
+                true => fault,
+                false => Fault::consequence(fault.message),
+            }
+        };
         let mesh = channels.connect(hellos).map_err(lost)?;
         let Ready { planned, settings, sink, start_us } = ready;
         let job = Job::distributed(&planned.query, &settings, sink, mesh, start_us);
@@ -230,7 +238,8 @@ impl QueryPart {
     }
 
     fn channels_failed(&self, error: &flow::Error) -> Fault {
-        Fault::run(format!("channels over fabric '{}': {error}", self.fabric.name()))
+        let what = format!("channels over fabric '{}': {error}", self.fabric.name());
+        Fault::run(limits::explained(&what))
     }
 }
 

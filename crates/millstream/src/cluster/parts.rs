@@ -34,7 +34,7 @@ impl Parts {
             if ours.1 != theirs.1 {
                 let (expected, found) = first_different_lines(&ours.1, &theirs.1);
                 return Some(format!(
-                    "another {}\n  process 0: {}\n  it: {}",
+                    "not the same {}\n  process 0: {}\n  it: {}",
                     shortened(&ours.0),
                     shortened(expected),
                     shortened(found)
@@ -80,12 +80,12 @@ mod tests {
         let ours = parts("scan a\n  filter x > 1\nend");
         assert_eq!(ours.difference(&ours.clone()), None);
         let found = ours.difference(&parts("scan a\n  filter x > 2\nend")).unwrap();
-        assert_eq!(found, "another plan\n  process 0: filter x > 1\n  it: filter x > 2");
+        assert_eq!(found, "not the same plan\n  process 0: filter x > 1\n  it: filter x > 2");
         let found = ours.difference(&parts("scan a")).unwrap();
-        assert_eq!(found, "another plan\n  process 0: filter x > 1\n  it: (nothing)");
+        assert_eq!(found, "not the same plan\n  process 0: filter x > 1\n  it: (nothing)");
         assert!(ours.difference(&parts("scan a\n  filter x > 1\nend\n")).is_some());
         let found = ours.difference(&Parts::new().with("version", "2")).unwrap();
-        assert!(found.starts_with("another version"), "{found}");
+        assert!(found.starts_with("not the same version"), "{found}");
         assert!(ours.difference(&Parts::new().with("version", "1")).is_some());
         assert!(ours.difference(&Parts::new().with("schema", "1")).unwrap().contains("schema"));
     }

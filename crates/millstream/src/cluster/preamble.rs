@@ -14,7 +14,7 @@ use millstream_fabric::setup::Token;
 const CALL: [u8; 8] = *b"MSCALLER";
 /// First bytes of the answer.
 const ANSWER: [u8; 8] = *b"MSANSWER";
-/// Version of the preamble and of all messages behind it.
+/// Version of all messages behind the preamble. The preamble itself is the same in all versions.
 pub const VERSION: u32 = 1;
 
 const HEAD_BYTES: usize = 8 + 4 + 32;
@@ -23,12 +23,21 @@ pub const CALL_BYTES: usize = HEAD_BYTES + 4;
 /// Bytes of the answer.
 pub const ANSWER_BYTES: usize = HEAD_BYTES;
 
+/// Callers that process 0 listens to at once.
+pub(super) const CALLERS_MAX: usize = 64;
+
 /// Why somebody was not let in.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The stream ended or failed before the preamble was complete.
     #[error("it said too little: {0}")]
     Stream(#[from] io::Error),
+    /// The stream ended before its first byte.
+    #[error("it said nothing")]
+    Nothing,
+    /// There are too many callers to listen to one more.
+    #[error("{CALLERS_MAX} others are being listened to")]
+    Crowd,
     /// Something else is talking to this port.
     #[error("it does not speak Millstream's control protocol")]
     Magic,
@@ -37,6 +46,8 @@ pub enum Refusal {
     Version {
         /// The version it speaks.
         theirs: u32,
+        /// The number that it gave, if it may join and holds the token.
+        process: Option<usize>,
     },
     /// It does not belong to this job.
     #[error("it does not hold this job's token")]
@@ -72,11 +83,15 @@ pub fn decode_call(
     processes: usize,
 ) -> Result<usize, Refusal> {
     let [head @ .., a, b, c, d] = bytes;
-    check_head(head, CALL, token)?;
     let process = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
-    match (1..processes).contains(&process) {
-        true => Ok(process),
-        false => Err(Refusal::Number { process, processes }),
+    let is_number = (1..processes).contains(&process);
+    match check_head(head, CALL, token) {
+        Ok(()) if is_number => Ok(process),
+        Ok(()) => Err(Refusal::Number { process, processes }),
+        Err(Refusal::Version { theirs, .. }) if is_number && holds_token(head, token) => {
+            Err(Refusal::Version { theirs, process: Some(process) })
+        }
+        Err(refusal) => Err(refusal),
     }
 }
 
@@ -104,31 +119,42 @@ fn check_head(bytes: &[u8; HEAD_BYTES], magic: [u8; 8], token: &Token) -> Result
     }
     let theirs = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
     if theirs != VERSION {
-        return Err(Refusal::Version { theirs });
+        return Err(Refusal::Version { theirs, process: None });
     }
+    if holds_token(bytes, token) { Ok(()) } else { Err(Refusal::Token) }
+}
+
+fn holds_token(head: &[u8; HEAD_BYTES], token: &Token) -> bool {
     let mut presented = [0; 32];
-    presented.copy_from_slice(&bytes[12..]);
-    if token.matches(&presented) { Ok(()) } else { Err(Refusal::Token) }
+    presented.copy_from_slice(&head[12..]);
+    token.matches(&presented)
 }
 
 /// Reads exactly `N` bytes until `deadline`, however slowly they come.
-fn read_until<const N: usize>(stream: &mut TcpStream, deadline: Instant) -> io::Result<[u8; N]> {
+fn read_until<const N: usize>(
+    stream: &mut TcpStream,
+    deadline: Instant,
+) -> Result<[u8; N], Refusal> {
     let mut bytes = [0; N];
     let mut read = 0;
     while read < N {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(Refusal::Stream(io::ErrorKind::TimedOut.into()));
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut bytes[read..]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(0) if read == 0 => return Err(Refusal::Nothing),
+            Ok(0) => return Err(Refusal::Stream(io::ErrorKind::UnexpectedEof.into())),
             Ok(more) => read += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(Refusal::Stream(io::ErrorKind::TimedOut.into()));
             }
-            Err(error) => return Err(error),
+            Err(error) if read == 0 && error.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(Refusal::Nothing);
+            }
+            Err(error) => return Err(Refusal::Stream(error)),
         }
     }
     Ok(bytes)
@@ -158,6 +184,24 @@ pub(super) fn join(
     decode_answer(&bytes, token)
 }
 
+/// Fuzz target: of all bytes only the right ones are taken for a process that may join, or for process 0. The
+/// token is 32 times the byte 7, the job's processes are four.
+///
+/// # Panics
+/// If others are.
+pub fn fuzz(data: &[u8]) {
+    let token = Token::new([7; 32]);
+    if let Some(bytes) = data.first_chunk::<CALL_BYTES>() {
+        match decode_call(bytes, &token, 4) {
+            Ok(process) => assert_eq!(*bytes, call(&token, process as u32)),
+            Err(refusal) => assert!(!refusal.to_string().is_empty()),
+        }
+    }
+    if let Some(bytes) = data.first_chunk::<ANSWER_BYTES>() {
+        assert_eq!(decode_answer(bytes, &token).is_ok(), *bytes == answer(&token));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,10 +219,29 @@ mod tests {
             let refusal = decode_call(&bytes, &token, 4).unwrap_err();
             match at {
                 0..8 => assert!(matches!(refusal, Refusal::Magic)),
-                8..12 => assert!(matches!(refusal, Refusal::Version { .. })),
+                8..12 => assert!(matches!(refusal, Refusal::Version { process: Some(3), .. })),
                 12..44 => assert!(matches!(refusal, Refusal::Token)),
                 _ => assert!(matches!(refusal, Refusal::Number { .. })),
             }
+        }
+    }
+
+    #[test]
+    fn who_speaks_another_version_is_known_by_its_token_only() {
+        let token = Token::new(TOKEN);
+        let other_version = |token: &Token, process| {
+            let mut bytes = call(token, process);
+            bytes[8] ^= 2;
+            bytes
+        };
+        for (holds, number, expected) in
+            [(TOKEN, 3, Some(3)), (TOKEN, 4, None), (TOKEN, 0, None), ([8; 32], 3, None)]
+        {
+            let bytes = other_version(&Token::new(holds), number);
+            let Err(Refusal::Version { theirs, process }) = decode_call(&bytes, &token, 4) else {
+                panic!("it was not refused for its version");
+            };
+            assert_eq!((theirs, process), (VERSION ^ 2, expected));
         }
     }
 

@@ -1,0 +1,167 @@
+//! The other processes as process 0 holds them: their connections, the processes themselves if they were
+//! started from here, and the first failure.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::board::Board;
+use super::children::Children;
+use super::failure::{Cause, Failure, Fault, guarded};
+use super::link::{Link, read_all};
+use super::message::{Reply, Request};
+
+/// How long processes may take to end, once told, before they are ended.
+pub(super) const END_MAX: Duration = Duration::from_millis(1500);
+/// How long the end of a process is waited for whose connection has closed, to tell how it ended.
+const REASON_MAX: Duration = Duration::from_millis(500);
+/// How often it is looked whether all have ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+pub(super) struct Crew {
+    pub(super) board: Arc<Board<Reply>>,
+    pub(super) children: Children,
+    links: Mutex<Vec<Option<Arc<Link>>>>,
+    /// Connections that somebody reads from.
+    open: AtomicUsize,
+    /// Whether the others have been told of a failure.
+    told: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Crew {
+    /// Of a job of so many processes, none of which is there yet.
+    pub(super) fn new(processes: usize) -> Crew {
+        Crew {
+            board: Arc::new(Board::new(processes)),
+            children: Children::default(),
+            links: Mutex::new((0..processes).map(|_| None).collect()),
+            open: AtomicUsize::new(0),
+            told: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn links(&self) -> MutexGuard<'_, Vec<Option<Arc<Link>>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection to a process, if it has joined.
+    pub(super) fn link(&self, process: usize) -> Option<Arc<Link>> {
+        self.links()[process].clone()
+    }
+
+    /// The first process that has not joined.
+    pub(super) fn missing(&self) -> Option<usize> {
+        self.links().iter().skip(1).position(Option::is_none).map(|at| at + 1)
+    }
+
+    /// A process has joined: from now on somebody reads what it sends.
+    pub(super) fn welcome(self: &Arc<Crew>, process: usize, stream: TcpStream) {
+        let crew = self.clone();
+        let joined = Link::new(stream).and_then(|(link, reading)| {
+            let link = Arc::new(link);
+            self.links()[process] = Some(link.clone());
+            if let (true, Some(failure)) = (self.told.load(Ordering::SeqCst), self.board.failure())
+            {
+                // It comes too late to have been told with the others.
+                link.send(&Request::Stop(failure))?;
+            }
+            self.open.fetch_add(1, Ordering::SeqCst);
+            let name = format!("control-{process}");
+            let thread = thread::Builder::new().name(name).spawn(move || {
+                if let Err(failure) = guarded(0, || crew.read(process, &link, &reading)) {
+                    crew.fail(failure);
+                }
+                crew.open.fetch_sub(1, Ordering::SeqCst);
+            });
+            thread.inspect_err(|_| {
+                self.open.fetch_sub(1, Ordering::SeqCst);
+            })
+        });
+        if let Err(error) = joined {
+            self.fail(Failure::new(0, Cause::Fault(Fault::run(error))));
+        }
+    }
+
+    fn read(&self, process: usize, link: &Link, stream: &TcpStream) {
+        let mut cause = read_all(stream, link, &Request::Heartbeat, |reply| match reply {
+            Reply::Heartbeat => {}
+            Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
+            // This process was stopped, or did not get to run.
+            Reply::Unheard(ms) => self.fail(Failure::new(0, Cause::Silent(ms))),
+            reply => self.board.put(process, reply),
+        });
+        if self.over.load(Ordering::SeqCst) {
+            return;
+        }
+        if cause == Cause::Closed {
+            // Others must not wait for how it ended.
+            self.fail(Failure::new(process, Cause::Closed));
+            if let Some(how) = self.children.end_of(process, REASON_MAX) {
+                cause = Cause::Ended(how);
+            }
+        }
+        self.fail(Failure::new(process, cause));
+    }
+
+    /// Notes a failure; the first one stops the job everywhere.
+    pub(super) fn fail(&self, failure: Failure) {
+        self.board.fail(failure.clone());
+        if self.over.load(Ordering::SeqCst) || self.told.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
+        for (process, link) in links {
+            // Who says so itself waits to hear that it has been heard.
+            let told = process != failure.process || matches!(failure.cause, Cause::Fault(_));
+            if let (true, Some(link)) = (told, link) {
+                let _ = link.send(&Request::Stop(failure.clone()));
+            }
+        }
+        if matches!(failure.cause, Cause::Silent(_)) {
+            // It may be stopped, and could not end by itself.
+            self.children.kill(failure.process);
+        }
+    }
+
+    /// What happens from now on is no failure.
+    pub(super) fn close(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.board.close();
+    }
+
+    /// Waits until all processes, which have been told, have ended, and ends those that do not.
+    pub(super) fn end_all(&self) {
+        let told = Instant::now();
+        // A connection that is closed from here, with something unread, could take a last message with it.
+        while self.open.load(Ordering::SeqCst) > 0 && told.elapsed() < END_MAX {
+            thread::sleep(LOOK);
+        }
+        self.children.end_all(END_MAX.saturating_sub(told.elapsed()));
+    }
+
+    /// Ends all processes at once, and closes all connections.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.children.end_all(Duration::ZERO);
+        self.links().iter().flatten().for_each(|link| link.close());
+    }
+
+    /// After a failure: ends all processes and returns the reason that tells most. None is left then.
+    pub(super) fn give_up(&self, failure: Failure) -> Failure {
+        self.fail(failure.clone());
+        let asked = Instant::now();
+        self.end_all();
+        loop {
+            let known = self.board.failure().unwrap_or(failure.clone());
+            // What the others saw first may be no more than that somebody is gone.
+            if known.is_reason() || asked.elapsed() > END_MAX {
+                return known;
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
