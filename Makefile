@@ -83,6 +83,8 @@ fuzz: .venv/ready
 	$(PYTHON) tests/fuzz.py --first $$RANDOM --seconds $${FUZZ_SECONDS:-600}
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
 		cargo test --profile ci --locked -p millstream-flow --test fuzz
+	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
+		cargo test --profile ci --locked --workspace --test control_fuzz
 
 memcheck:
 	@.ci/setup cc rust memcheck
