@@ -27,47 +27,47 @@ use crate::{Failure, ProcessArguments, SettingArguments, provenance, report};
 pub(crate) struct Bench {
     /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream; or `channel`, between two threads
     #[arg(value_name = "WORKLOAD")]
-    workload: String,
+    pub(crate) workload: String,
     /// Records to generate [default: the workload's]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    records: Option<u64>,
+    pub(crate) records: Option<u64>,
     /// What runs the query: this engine, or a single-purpose loop as the ceiling
     #[arg(long, value_enum, default_value = "millstream")]
-    engine: Engine,
+    pub(crate) engine: Engine,
     /// Generate the data and stop, to subtract its cost
     #[arg(long)]
-    generate_only: bool,
+    pub(crate) generate_only: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     /// Keys to draw from instead of the workload's number (another modulus)
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
-    keys: Option<u64>,
+    pub(crate) keys: Option<u64>,
     /// Draw keys from a Zipf distribution with this exponent, 0 (uniform) to 3, instead of the workload's own
     #[arg(long, value_name = "Z", allow_negative_numbers = true)]
-    zipf: Option<Zipf>,
+    pub(crate) zipf: Option<Zipf>,
     /// `latency`: events per second [default: 100000]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    rate: Option<u64>,
+    pub(crate) rate: Option<u64>,
     /// `latency`: seconds to run [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
     #[command(flatten)]
-    channel: Channel,
+    pub(crate) channel: Channel,
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
-    exchange: Option<ExchangeName>,
+    pub(crate) exchange: Option<ExchangeName>,
     #[command(flatten)]
-    processes: ProcessArguments,
+    pub(crate) processes: ProcessArguments,
     #[command(flatten)]
-    settings: SettingArguments,
+    pub(crate) settings: SettingArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum ExchangeName {
+pub(crate) enum ExchangeName {
     /// Records stay where they are read; partial state is merged later
     LateMerge,
     /// Half of the workers read and partition records, the others aggregate them
@@ -95,7 +95,7 @@ impl ExchangeName {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Engine {
+pub(crate) enum Engine {
     Millstream,
     Handwritten,
 }
@@ -127,7 +127,7 @@ impl Sink for VerifySink {
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.workload == "channel" {
-            self.refuse_what_does_not_apply()?;
+            self.refuse_what_does_not_apply(Exchange::LateMerge)?;
             return self.channel.over(self.processes.fabric()).run(self.json);
         }
         let mut pairs = default_settings(self.processes.count());
@@ -137,7 +137,8 @@ impl Bench {
         for (key, value) in &pairs {
             settings.set(key, value).map_err(|e| usage(&e))?;
         }
-        self.refuse_what_does_not_apply()?;
+        self.refuse_what_does_not_apply(settings.exchange)?;
+        self.check_roles(&settings)?;
         if self.workload == "latency" {
             return self.latency(settings);
         }
@@ -232,46 +233,6 @@ impl Bench {
     ) -> Result<(), Failure> {
         self.print(spec, settings, bytes, run)?;
         if run.ok { Ok(()) } else { Err(fail(&"the answer is wrong")) }
-    }
-
-    /// Refuses arguments that would be ignored.
-    fn refuse_what_does_not_apply(&self) -> Result<(), Failure> {
-        let latency = self.workload == "latency";
-        let channel = self.workload == "channel";
-        let alone = [
-            (latency || channel, format!("the workload '{}'", self.workload)),
-            (self.generate_only, "--generate-only".to_string()),
-            (self.engine == Engine::Handwritten, "--engine handwritten".to_string()),
-        ];
-        let several = self.processes.count() > 1;
-        if let Some((_, what)) = alone.iter().find(|(given, _)| several && *given) {
-            return Err(usage(&format!(
-                "{what} does not go with --processes {}\n  help: it runs in one process",
-                self.processes.count()
-            )));
-        }
-        if channel {
-            return Ok(());
-        }
-        let given = [
-            (latency, self.records.is_some(), "--records"),
-            (latency, self.zipf.is_some(), "--zipf"),
-            (latency, self.exchange.is_some(), "--exchange"),
-            (latency, self.generate_only, "--generate-only"),
-            (latency, self.engine == Engine::Handwritten, "--engine handwritten"),
-            (!latency, self.rate.is_some(), "--rate"),
-            (!latency, self.seconds.is_some(), "--seconds"),
-        ];
-        let Some((.., what)) = given.iter().find(|(ignored, given, _)| *ignored && *given) else {
-            return Ok(());
-        };
-        let help = match latency {
-            true if *what == "--zipf" => "its keys are uniform",
-            true => "its length is --rate times --seconds",
-            false => "they belong to `latency`; other workloads have --records",
-        };
-        let workload = &self.workload;
-        Err(usage(&format!("{what} does not go with the workload '{workload}'\n  help: {help}")))
     }
 
     fn print(

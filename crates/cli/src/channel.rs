@@ -25,9 +25,9 @@ pub(crate) struct Channel {
     /// `channel`: slots of the ring [default: 4, 8, 16 and 64, in turn]
     #[arg(long, value_name = "C")]
     credits: Option<usize>,
-    /// `channel`: runs of channel and limit, by turns, of which the median counts
-    #[arg(long, value_name = "N", default_value = "5")]
-    pairs: usize,
+    /// `channel`: runs of channel and limit, by turns, of which the median counts [default: 5]
+    #[arg(long, value_name = "N")]
+    pairs: Option<usize>,
     /// `channel`: MiB that a run moves [default: 512; over verbs 32]
     #[arg(long, value_name = "N")]
     mib: Option<usize>,
@@ -78,7 +78,7 @@ impl Channel {
         for (name, value, max) in [
             ("--credits", self.credits, SLOTS_MAX),
             ("--slot-bytes", self.slot_bytes, SLOT_BYTES_MAX),
-            ("--pairs", Some(self.pairs), 1000),
+            ("--pairs", self.pairs, 1000),
             ("--mib", self.mib, 1 << 20),
         ] {
             if value.is_some_and(|value| !(1..=max).contains(&value)) {
@@ -115,9 +115,25 @@ impl Channel {
         }
     }
 
+    fn pairs(&self) -> usize {
+        self.pairs.unwrap_or(5)
+    }
+
+    /// The first of these options that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.slot_bytes.is_some(), "--slot-bytes"),
+            (self.credits.is_some(), "--credits"),
+            (self.pairs.is_some(), "--pairs"),
+            (self.mib.is_some(), "--mib"),
+            (self.notification.is_some(), "--notification"),
+        ];
+        given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
+    }
+
     fn plan(&self) -> Plan {
         let mib = self.mib.unwrap_or(if self.fabric == FabricName::Verbs { 32 } else { 512 });
-        Plan { pairs: self.pairs, bytes: mib << 20, rounds: ROUNDS }
+        Plan { pairs: self.pairs(), bytes: mib << 20, rounds: ROUNDS }
     }
 
     fn measure<M: Medium>(&self, as_json: bool, medium: &M) -> Result<(), Failure> {
@@ -149,7 +165,7 @@ impl Channel {
         let name = medium.devices()[0].provider().name();
         let small = small.as_ref().map(small_json);
         print(
-            &json!({"bench": "channel", "fabric": name, "pairs": self.pairs, "cells": cells,
+            &json!({"bench": "channel", "fabric": name, "pairs": self.pairs(), "cells": cells,
                     "small_message": small, "waiting": waiting_json(&waiting), "ok": true})
             .to_string(),
         )

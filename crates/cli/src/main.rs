@@ -4,6 +4,7 @@
 //! failed, 2 wrong usage or SQL, 130 interrupted.
 
 mod bench;
+mod bench_options;
 mod bench_processes;
 mod channel;
 mod fabric;

@@ -1,0 +1,117 @@
+//! Which options of `millstream bench` go together. None is ignored silently.
+
+use millstream::{Exchange, Settings};
+
+use crate::Failure;
+use crate::bench::{Bench, Engine};
+use crate::run::usage;
+
+impl Bench {
+    /// Refuses arguments that would be ignored.
+    pub(crate) fn refuse_what_does_not_apply(&self, exchange: Exchange) -> Result<(), Failure> {
+        let why = self.not_with_processes();
+        let why = why.or_else(|| self.not_with_workload()).or_else(|| self.not_together(exchange));
+        why.map_or(Ok(()), |why| Err(usage(&why)))
+    }
+
+    fn not_with_workload(&self) -> Option<String> {
+        let (what, help) = match self.workload.as_str() {
+            "latency" => self.ignored_by_latency(),
+            "channel" => self.ignored_by_channel(),
+            _ => self.ignored_by_queries(),
+        }?;
+        Some(format!("{what} does not go with the workload '{}'\n  help: {help}", self.workload))
+    }
+
+    fn not_with_processes(&self) -> Option<String> {
+        let alone = [
+            (
+                ["latency", "channel"].contains(&self.workload.as_str()),
+                format!("the workload '{}'", self.workload),
+            ),
+            (self.generate_only, "--generate-only".to_string()),
+            (self.engine == Engine::Handwritten, "--engine handwritten".to_string()),
+        ];
+        let (_, what) = alone.into_iter().find(|(given, _)| *given)?;
+        let processes = self.processes.count();
+        (processes > 1).then(|| {
+            format!(
+                "{what} does not go with --processes {processes}\n  help: it runs in one process"
+            )
+        })
+    }
+
+    fn ignored_by_latency(&self) -> Option<(&'static str, &'static str)> {
+        const LENGTH: &str = "its length is --rate times --seconds";
+        let uniform = (self.zipf.is_some(), "--zipf", "its keys are uniform");
+        first(&[
+            (self.records.is_some(), "--records", LENGTH),
+            uniform,
+            (self.exchange.is_some(), "--exchange", LENGTH),
+            (self.generate_only, "--generate-only", LENGTH),
+            (self.engine == Engine::Handwritten, "--engine handwritten", LENGTH),
+        ])
+        .or_else(|| Some((self.channel.given()?, CHANNELS)))
+    }
+
+    fn ignored_by_channel(&self) -> Option<(&'static str, &'static str)> {
+        const PLAIN: &str = "it moves plain bytes between two threads, --mib of them";
+        first(&[
+            (self.records.is_some(), "--records", PLAIN),
+            (self.keys.is_some(), "--keys", PLAIN),
+            (self.zipf.is_some(), "--zipf", PLAIN),
+            (self.exchange.is_some(), "--exchange", PLAIN),
+            (self.generate_only, "--generate-only", PLAIN),
+            (self.engine == Engine::Handwritten, "--engine handwritten", PLAIN),
+            (self.settings.workers.is_some(), "--workers", PLAIN),
+            (!self.settings.set.is_empty(), "--set", PLAIN),
+            (self.rate.is_some(), "--rate", LATENCY),
+            (self.seconds.is_some(), "--seconds", LATENCY),
+        ])
+    }
+
+    fn ignored_by_queries(&self) -> Option<(&'static str, &'static str)> {
+        let given = [
+            (self.rate.is_some(), "--rate", LATENCY),
+            (self.seconds.is_some(), "--seconds", LATENCY),
+        ];
+        first(&given).or_else(|| Some((self.channel.given()?, CHANNELS)))
+    }
+
+    fn not_together(&self, exchange: Exchange) -> Option<String> {
+        let exchanges = self.exchange.is_some() || exchange != Exchange::LateMerge;
+        let other = match self.engine {
+            _ if self.generate_only => "--generate-only",
+            Engine::Handwritten => "--engine handwritten",
+            Engine::Millstream => return None,
+        };
+        let help = "nothing is exchanged there";
+        exchanges.then(|| format!("--exchange does not go with {other}\n  help: {help}"))
+    }
+
+    /// Half of the workers send with split roles: there have to be two halves.
+    pub(crate) fn check_roles(&self, settings: &Settings) -> Result<(), Failure> {
+        let (processes, workers) = (self.processes.count(), settings.workers);
+        // With one worker each, every other process sends.
+        let (what, number) = match workers {
+            1 if processes > 1 => ("--processes", processes),
+            _ => ("--workers", workers),
+        };
+        if settings.exchange != Exchange::Repartition || number.is_multiple_of(2) {
+            return Ok(());
+        }
+        Err(usage(&format!(
+            "--exchange repartition does not go with {what} {number}: half of them send, the others \
+             receive\n  help: use {what} {}, or --exchange interleaved",
+            number + 1
+        )))
+    }
+}
+
+const LATENCY: &str = "they belong to `latency`; other workloads have --records";
+const CHANNELS: &str = "it belongs to the workload `channel`";
+
+/// The first option that was given, with why it makes no sense.
+fn first(options: &[(bool, &'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
+    options.iter().find(|(given, ..)| *given).map(|(_, what, help)| (*what, *help))
+}
