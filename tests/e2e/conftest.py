@@ -36,6 +36,26 @@ def script(tmp_path: Path) -> Script:
     return Script(tmp_path)
 
 
+@pytest.fixture
+def job(script: Script):
+    """Starts jobs on several processes, and ends them whatever happens to the test."""
+    from jobs import Job
+
+    started = []
+
+    def begin(sql: str, processes: int, fabric: str, *words: object, running: bool = True) -> Job:
+        command = [str(harness.program()), "run", str(script.write(sql)), "--format", "csv", "--processes",
+                   str(processes), "--fabric", fabric, "--workers", "1", *map(str, words)]
+        started.append(Job(command, script.folder, processes, running))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.main.poll() is None:
+            one.main.kill()
+        one.main.communicate()
+
+
 def events(columns: str = "k BIGINT, v BIGINT", path: str = "events.csv", delay: str = "") -> str:
     """CREATE TABLE for events.csv with an event time."""
     return (f"CREATE TABLE events (ts TIMESTAMP(3), {columns}, WATERMARK FOR ts AS ts{delay})\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import harness
 import pytest
 from conftest import WINDOW, events, generated
+from jobs import ENDLESS, PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 FABRICS = ["shm", "tcp"]
 
 BOUNDED = generated(rows=60_000, step="5 ms").replace("BIGINT, ts", "BIGINT, v DOUBLE, ts") + """
@@ -21,75 +21,6 @@ SELECT window_start, k, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS least
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, k;
 """
-ENDLESS = generated(per_second=20_000) + WINDOW.replace("'10' SECOND", "'1' SECOND")
-
-
-def children(pid: int) -> list[int]:
-    """The processes that `pid` has started, in the order in which it did."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
-    return sorted(found)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def wait_until(what, condition) -> None:
-    """Waits for `condition`, and fails with the name of it."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.01)
-
-
-def shared_memory() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if "millstream" in name}
-
-
-class Job:
-    """A running job, and its processes."""
-
-    def __init__(self, command: list[str], processes: int):
-        self.before = shared_memory()
-        self.main = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                     stdin=subprocess.DEVNULL)
-        self.line = self.main.stdout.readline()
-        self.others = children(self.main.pid)
-        assert len(self.others) == processes - 1, self.main.stderr.read() if self.main.poll() else self.others
-
-    def end(self) -> tuple[int, str]:
-        """Waits for the end of all; returns exit code and stderr."""
-        _, err = self.main.communicate(timeout=PATIENCE_SECONDS)
-        for pid in self.others:
-            wait_until(f"process {pid} ends", lambda pid=pid: not is_alive(pid))
-        assert shared_memory() <= self.before
-        stderr = err.decode()
-        assert "panicked" not in stderr and "internal error" not in stderr, stderr
-        return self.main.returncode, stderr
-
-
-@pytest.fixture
-def job(script):
-    """Starts jobs, and ends them whatever happens to the test."""
-    started = []
-
-    def begin(sql: str, processes: int, fabric: str, *words: str) -> Job:
-        command = [str(harness.program()), "run", str(script.write(sql)), "--format", "csv", "--processes",
-                   str(processes), "--fabric", fabric, "--workers", "1", *words]
-        started.append(Job(command, processes))
-        return started[-1]
-
-    yield begin
-    for one in started:
-        if one.main.poll() is None:
-            one.main.kill()
-        one.main.communicate()
 
 
 @pytest.mark.parametrize("fabric", FABRICS)
