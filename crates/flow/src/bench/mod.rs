@@ -5,6 +5,7 @@
 //! channel's promises. Over `verbs`, where the limit is `ib_write_bw`, neither touches the bytes.
 
 mod compare;
+mod costs;
 mod limits;
 mod waiting;
 
@@ -15,6 +16,7 @@ use millstream_fabric::Fabric;
 pub use compare::{
     Cell, Failure, Medium, Plan, Rate, Rdma, Shm, SmallMessage, Tcp, cell, small_message,
 };
+pub use costs::{Cost, Costs, costs};
 pub use limits::{line_limit, memory_limit, socket_limit, write_bandwidth};
 pub use waiting::{Waiting, latency, waiting};
 
