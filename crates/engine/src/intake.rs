@@ -18,6 +18,7 @@ use crate::cluster::{self, Head, Net, Place};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
+use crate::meter;
 use crate::plan::Tumble;
 use crate::prepare::{Prepared, Preparer};
 use crate::table::{Sharing, Split, SplitPoll};
@@ -480,7 +481,10 @@ impl Intake {
                 drop(reader);
                 // While it is decoded, the chunk and what comes of it.
                 let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
+                let mut span = meter::span(meter::Kind::Prepare);
                 let mut prepared = self.preparer.prepare(chunk, now)?;
+                span.add(prepared.batch.num_rows());
+                drop(span);
                 held.resize(prepared.bytes());
                 prepared.held = Some(Arc::new(held));
                 if let Some(net) = self.others_of(split) {

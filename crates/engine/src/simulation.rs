@@ -103,7 +103,11 @@ pub fn simulate(
 }
 
 /// Connects one process per device.
-fn meshes(devices: &[SimDevice], settings: &Settings, channels: Channels) -> Result<Vec<Mesh>> {
+pub(crate) fn meshes(
+    devices: &[SimDevice],
+    settings: &Settings,
+    channels: Channels,
+) -> Result<Vec<Mesh>> {
     let processes = devices.len();
     let setup = |(process, device)| {
         let (place, exchange) = (Place { process, processes }, settings.exchange);
@@ -131,18 +135,18 @@ pub(crate) fn alone(job: Job) -> (Stats, Result<()>) {
 }
 
 /// A process of the job.
-struct Process {
+pub(crate) struct Process {
     job: Option<Job>,
     workers: Vec<Worker>,
     /// Workers that are not done.
-    running: Vec<usize>,
+    pub(crate) running: Vec<usize>,
     slowness: u32,
-    result: Outcome,
+    pub(crate) result: Outcome,
     remains: Option<Job>,
 }
 
 impl Process {
-    fn new(mut job: Job) -> Process {
+    pub(crate) fn new(mut job: Job) -> Process {
         let workers = job.workers();
         let running = (0..workers.len()).collect();
         Process { job: Some(job), workers, running, slowness: 1, result: None, remains: None }
@@ -153,8 +157,9 @@ impl Process {
         if self.job.is_some() { self.running.len().max(1) } else { 0 }
     }
 
-    /// Runs one step; what it waits for, if it does.
-    fn step(&mut self, choice: usize) -> Step {
+    /// Runs one step, of the running worker that is chosen, or towards the end of the streams if there is none;
+    /// what it waits for, if it does.
+    pub(crate) fn step(&mut self, choice: usize) -> Step {
         let Some(job) = &self.job else { return Step::Done };
         if let Some(id) = self.running.get(choice).copied() {
             let step = run_guarded(job.shared(), || self.workers[id].step()).unwrap_or(Step::Done);

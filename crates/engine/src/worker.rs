@@ -22,6 +22,7 @@ use crate::event_time::{BEGINNING, END};
 use crate::fire::{Finisher, Fire};
 use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
+use crate::meter;
 use crate::pipeline::{Buffers, Grouping, WHOLE};
 use crate::skipped::{note_malformed, note_row};
 use crate::slices::{Counters, Slices};
@@ -180,6 +181,7 @@ impl Worker {
 
     /// Resumes one coroutine.
     pub(crate) fn step(&mut self) -> Result<Step> {
+        let _span = meter::span(meter::Kind::Step);
         if self.shared.stopping.load(Relaxed) {
             self.finish_counters();
             return Ok(Step::Done);
@@ -230,7 +232,11 @@ impl Worker {
                 let Some(stateless) = &shared.stateless else {
                     return Err(Error::Internal("a job without a pipeline".into()));
                 };
-                let rows = stateless.run(&batch.prepared.batch)?;
+                let rows = {
+                    let mut span = meter::span(meter::Kind::Batch);
+                    span.add(batch.prepared.batch.num_rows());
+                    stateless.run(&batch.prepared.batch)?
+                };
                 shared.intake.finish(self.id);
                 let (ended, gather) = (shared.intake.ended_splits(), &shared.gather);
                 if gather.stateless_rows(self.id, batch.split, batch.sequence, rows, &ended)? {
@@ -341,7 +347,9 @@ impl Worker {
             return Ok(Some(self.stall(state)));
         }
         if let Some(fire) = &mut state.firing {
+            let mut span = meter::span(meter::Kind::Fire);
             if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
+                span.add(rows.num_rows());
                 shared.gather.window_rows(self.id, fire.start, rows, last)?;
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
@@ -382,6 +390,8 @@ impl Worker {
     }
 
     fn process(&mut self, state: &mut State, grouping: &Grouping, batch: Stamped) -> Result<()> {
+        let mut span = meter::span(meter::Kind::Batch);
+        span.add(batch.prepared.batch.num_rows());
         self.count(&batch);
         state.slices.begin_batch();
         let (dropped, fragment_rows) =

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use millstream_state::{ChunkPool, Heap, RowLayout, Scratch, Segment, Table};
 
+use crate::meter;
+
 /// Merging pays if no more than this part of the rows is left.
 const LEFT_MAX: f64 = 0.75;
 /// Deltas that are not tried after one that did not pay.
@@ -54,6 +56,7 @@ impl Combiner {
             self.untried -= 1;
             return segments;
         }
+        let mut span = meter::span(meter::Kind::Combine);
         let (mut before, mut after) = (0, 0);
         let mut combined: Vec<(i64, Segment)> = Vec::with_capacity(segments.len());
         let mut rest = segments.into_iter().peekable();
@@ -73,6 +76,7 @@ impl Combiner {
             combined.push((start, all));
             self.table.clear(&mut self.pool);
         }
+        span.add(before);
         self.saved_rows += (before - after) as u64;
         if after as f64 > LEFT_MAX * before as f64 {
             self.untried = UNTRIED;

@@ -10,6 +10,7 @@ use millstream_flow::{Error, Receiver, ReceiverSetup, Result, Sender, SenderSetu
 use super::mesh::Place;
 use super::port::Inlet;
 use crate::exchange::Roles;
+use crate::meter;
 
 /// The sending end of a lane.
 pub(crate) trait Lane: Send {
@@ -29,6 +30,8 @@ impl<F: Fabric> Lane for Sender<F> {
     }
 
     fn send(&mut self, bytes: usize) -> Result<()> {
+        let mut span = meter::span(meter::Kind::Send);
+        span.add(bytes);
         match self.try_acquire()? {
             Some(slot) => slot.send(bytes, 0),
             None => Err(Error::TimedOut { what: "credit that was there" }),

@@ -12,6 +12,7 @@ use millstream_flow::{Error, Received, Receiver, Result, Sender};
 use millstream_state::{Heap, Idle};
 
 use super::wire::{HEAD_BYTES, Head};
+use crate::meter;
 
 /// The sending end.
 pub(crate) trait Outlet: Send {
@@ -81,7 +82,10 @@ impl<F: Fabric> Outlet for OutPort<F> {
         if body.len() > max - HEAD_BYTES {
             return Err(Error::TooLong { bytes: body.len(), max });
         }
+        let mut span = meter::span(meter::Kind::Look);
         let Some(mut slot) = self.sender.try_acquire()? else { return Ok(false) };
+        span.turn_into(meter::Kind::Post);
+        span.add(HEAD_BYTES + body.len());
         let (place, rest) = slot.payload().split_at_mut(HEAD_BYTES);
         place.copy_from_slice(&head.encode());
         match self.arena.heap.offset_of(body) {
@@ -111,8 +115,12 @@ impl<F: Fabric> Outlet for OutPort<F> {
 
 impl<F: Fabric> Inlet for Receiver<F> {
     fn try_receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<Polled> {
+        let mut span = meter::span(meter::Kind::Look);
         Ok(match Receiver::try_receive(self)? {
             Received::Message(message) => {
+                span.turn_into(meter::Kind::Receive);
+                span.add(message.len());
+                drop(span);
                 take(&message);
                 Polled::Message
             }

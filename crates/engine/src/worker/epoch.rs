@@ -9,6 +9,7 @@ use super::{Message, State, Worker};
 use crate::budget::{Held, Kind};
 use crate::error::{Error, Result};
 use crate::event_time::END;
+use crate::meter;
 use crate::slices::SealSlice;
 
 /// The changes of one epoch for one leader.
@@ -80,6 +81,7 @@ impl Worker {
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };
+        let _span = meter::span(meter::Kind::Seal);
         let idle = self.is_idle();
         state.told_idle = idle;
         let mut shipped = 0;
@@ -143,6 +145,8 @@ impl Worker {
             if self.shared.fires_at(start) <= state.frontier {
                 return Err(Error::Internal(format!("state for the fired window {start}")));
             }
+            let mut span = meter::span(meter::Kind::Merge);
+            span.add(segment.rows());
             match state.slices.merge(start, segment) {
                 true => self.stats.adoptions += 1,
                 false => self.stats.merges += 1,

@@ -9,6 +9,7 @@ use super::{State, Worker};
 use crate::budget::{Held, Kind};
 use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error};
 use crate::error::{Error, Result};
+use crate::meter;
 
 /// Looks at nothing before a worker goes to sleep: that takes messages to every process.
 const LOOKS_AWAKE: u32 = 200;
@@ -167,7 +168,10 @@ impl Worker {
                     return Err(broken(format!("state for the fired window {}", head.start)));
                 }
                 let rows = cluster::words(body)?;
+                let mut span = meter::span(meter::Kind::Merge);
+                span.add(head.count as usize);
                 let merged = state.slices.merge_words(head.start, rows, arena);
+                drop(span);
                 merged.map_err(|malformed| broken(malformed.what.into()))?;
                 self.stats.merges += 1;
                 state.uncounted += 1;

@@ -11,8 +11,10 @@ use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::exchange::{Format, Outlet, Receiver, Roles, Sender};
 use crate::intake::{Only, Stamped, Taken};
+use crate::meter;
 use crate::pipeline::Grouping;
 use crate::skipped::note_row;
+use crate::slices::Slices;
 
 /// What a worker of a repartitioned job has besides its state.
 pub(crate) struct Repartition {
@@ -83,6 +85,17 @@ impl Outlet for Way {
         self.messages += 1;
         self.bytes += 8 * words as u64;
         lane.send(8 * words).map_err(|e| peer_error(self.process, e))
+    }
+}
+
+impl Sending {
+    /// Goes on with the batch; see [`Sender::advance`].
+    fn advance(&mut self, grouping: &Grouping) -> Result<bool> {
+        let mut span = meter::span(meter::Kind::Partition);
+        let before = self.sender.rows_sent();
+        let all = self.sender.advance(&grouping.codec, &mut self.ways)?;
+        span.add((self.sender.rows_sent() - before) as usize);
+        Ok(all)
     }
 }
 
@@ -169,6 +182,21 @@ impl Repartition {
     }
 }
 
+/// Takes in what a slot holds; see [`Receiver::take`].
+fn take(
+    receiver: &mut Receiver,
+    words: &[u64],
+    grouping: &Grouping,
+    slices: &mut Slices,
+    has_fired: &dyn Fn(i64) -> bool,
+) -> Result<Option<i64>> {
+    let mut span = meter::span(meter::Kind::Update);
+    let before = receiver.rows();
+    let marked = receiver.take(words, grouping, slices, has_fired);
+    span.add((receiver.rows() - before) as usize);
+    marked
+}
+
 impl Worker {
     /// Resumes one coroutine of a repartitioned job: receive, send, fire, read.
     pub(super) fn step_repartition(
@@ -188,7 +216,7 @@ impl Worker {
         let mut blocked = false;
         let mut low = END;
         if let Some(sending) = sending {
-            blocked = !sending.sender.advance(&grouping.codec, &mut sending.ways)?;
+            blocked = !sending.advance(grouping)?;
             if !blocked {
                 low = shared.intake.finish(self.id);
                 blocked = !self.mark(sending, low)?;
@@ -273,13 +301,13 @@ impl Worker {
                 None => {
                     let Some(way) = own.next() else { continue };
                     let words = &way.own[..std::mem::take(&mut way.waiting)];
-                    marked = receiver.take(words, grouping, slices, &has_fired);
+                    marked = take(receiver, words, grouping, slices, &has_fired);
                 }
                 Some(_) if receiving.ended[sender] => continue,
                 Some(inlet) => {
                     let polled = inlet.try_receive(&mut |message| {
                         marked = cluster::words(message)
-                            .and_then(|words| receiver.take(words, grouping, slices, &has_fired));
+                            .and_then(|words| take(receiver, words, grouping, slices, &has_fired));
                     });
                     match polled.map_err(|e| peer_error(receiving.processes[sender], e))? {
                         Polled::Empty => continue,
@@ -337,6 +365,8 @@ impl Worker {
         grouping: &Grouping,
         batch: &Stamped,
     ) -> Result<()> {
+        let mut span = meter::span(meter::Kind::Batch);
+        span.add(batch.prepared.batch.num_rows());
         self.count(batch);
         let mut by_slice = Vec::new();
         let dropped = grouping.assign(batch, &mut self.buffers, &mut by_slice)?;
@@ -348,7 +378,7 @@ impl Worker {
         note_row(&mut self.stats.first_unusable_time, batch, dropped.first_unusable_time, name);
         if let Some((keys, arguments)) = grouping.evaluate(&batch.prepared.batch, &mut by_slice)? {
             sending.sender.begin(keys, arguments, by_slice)?;
-            sending.sender.advance(&grouping.codec, &mut sending.ways)?;
+            sending.advance(grouping)?;
             sending.written_at_us = Some(self.shared.env.now_us());
         }
         Ok(())
