@@ -245,6 +245,12 @@ def test_generating_only_runs_no_query():
     (["cm", "--keys", str(2**64 - 1)], "is not in 1..=4294967295"),
     (["ysb", "--records", "-5"], "invalid value '-5'"),
     (["ysb", "--workers", "-1"], "setting 'workers': '-1' does not fit"),
+    (["ysb", "--project", "16"], "expected PROCESSESxWORKERS"),
+    (["ysb", "--predict", "17x17"], "at most 256 workers in all"),
+    (["ysb", "--predict", "2x1", "--processes", "2"], "cannot be used with"),
+    (["ysb", "--predict", "2x1", "--project", "2x1"], "cannot be used with"),
+    (["latency", "--predict", "2x1"], "goes with neither --project nor --predict"),
+    (["ysb", "--project", "2x1", "--engine", "handwritten"], "goes with neither --project nor --predict"),
 ])
 def test_arguments_that_make_no_sense_are_refused(words, says):
     result = harness.run("bench", *words, stats=False)

@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::bench_processes::{self, BenchTask};
 use crate::channel::Channel;
 use crate::processes::default_settings;
+use crate::projection::{self, Layout, Question};
 use crate::run::{fail, note, print, setting_pairs, usage};
 use crate::{Failure, ProcessArguments, SettingArguments, provenance, report};
 
@@ -60,6 +61,12 @@ pub(crate) struct Bench {
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
     pub(crate) exchange: Option<ExchangeName>,
+    /// Compute what it would take on so many nodes with so many workers each, connected by 100 Gbit/s
+    #[arg(long, value_name = "NODESxWORKERS", conflicts_with_all = ["predict", "processes", "fabric", "workers"])]
+    project: Option<Layout>,
+    /// Compute what it would take in so many real processes here, over shared memory, to judge the model
+    #[arg(long, value_name = "PROCESSESxWORKERS", conflicts_with_all = ["processes", "fabric", "workers"])]
+    predict: Option<Layout>,
     #[command(flatten)]
     pub(crate) processes: ProcessArguments,
     #[command(flatten)]
@@ -77,7 +84,7 @@ pub(crate) enum ExchangeName {
 }
 
 impl ExchangeName {
-    fn of(exchange: Exchange) -> ExchangeName {
+    pub(crate) fn of(exchange: Exchange) -> ExchangeName {
         match exchange {
             Exchange::LateMerge => ExchangeName::LateMerge,
             Exchange::Repartition => ExchangeName::Repartition,
@@ -85,7 +92,7 @@ impl ExchangeName {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             ExchangeName::LateMerge => "late-merge",
             ExchangeName::Repartition => "repartition",
@@ -130,7 +137,10 @@ impl Bench {
             self.refuse_what_does_not_apply(Exchange::LateMerge)?;
             return self.channel.over(self.processes.fabric()).run(self.json);
         }
-        let mut pairs = default_settings(self.processes.count());
+        let question = self.question();
+        // Nodes have their memory to themselves; processes on one machine share it.
+        let sharing = self.predict.map_or(self.processes.count(), |layout| layout.processes);
+        let mut pairs = default_settings(sharing);
         pairs.extend(setting_pairs(&self.settings)?);
         pairs.extend(self.exchange.map(|e| ("exchange".to_string(), e.name().to_string())));
         let mut settings = Settings::default();
@@ -182,6 +192,9 @@ impl Bench {
                 needed >> 30
             )));
         }
+        if let Some(question) = question {
+            return self.project(&spec, &settings, &question);
+        }
         if self.processes.count() > 1 {
             let task = BenchTask {
                 workload: self.workload.clone(),
@@ -222,6 +235,57 @@ impl Bench {
             Engine::Handwritten => run_handwritten(&spec, &splits)?,
         };
         self.finish(&spec, &settings, bytes, &run)
+    }
+
+    pub(crate) fn question(&self) -> Option<Question> {
+        self.project.map(Question::Project).or(self.predict.map(Question::Predict))
+    }
+
+    /// Computes a rate in place of measuring one.
+    fn project(
+        &self,
+        spec: &Spec,
+        settings: &Settings,
+        question: &Question,
+    ) -> Result<(), Failure> {
+        let found = projection::run(spec, settings, question)?;
+        let Layout { processes, workers } = question.layout();
+        let answer = found.verifier.answer();
+        let rate = spec.records as f64 / found.seconds / 1e6;
+        if !self.json {
+            let right = if found.ok { "right" } else { "WRONG" };
+            print(&format!(
+                "{:<10} {processes} x {workers}  computed, not measured: {rate:.1} million records/s, {:.3} s, answer {right}",
+                spec.workload.name(),
+                found.seconds,
+            ))?;
+        } else {
+            let mut object = found.fields;
+            let line = json!({
+                "engine": "millstream",
+                "workload": spec.workload.name(),
+                "processes": processes,
+                "workers": workers,
+                "zipf": spec.zipf.map(Zipf::exponent),
+                "fabric": "sim",
+                "exchange": ExchangeName::of(settings.exchange).name(),
+                "records": spec.records,
+                "seconds": round(found.seconds, 6),
+                "mrec_per_s": round(rate, 3),
+                "result_rows": answer.result_rows,
+                "ok": found.ok,
+                "peak_rss_bytes": report::peak_rss_bytes(),
+            });
+            for (name, value) in line.as_object().into_iter().flatten() {
+                object.insert(name.clone(), value.clone());
+            }
+            object.extend(provenance::fields().map(|(name, value)| (name.to_string(), value)));
+            for (name, value) in report::counters(&found.stats) {
+                object.entry(name).or_insert(value);
+            }
+            print(&Value::Object(object).to_string())?;
+        }
+        if found.ok { Ok(()) } else { Err(fail(&"the answer is wrong")) }
     }
 
     fn finish(

@@ -33,6 +33,9 @@ impl Bench {
             (self.engine == Engine::Handwritten, "--engine handwritten".to_string()),
         ];
         let (_, what) = alone.into_iter().find(|(given, _)| *given)?;
+        if self.question().is_some() {
+            return Some(format!("{what} goes with neither --project nor --predict"));
+        }
         let processes = self.processes.count();
         (processes > 1).then(|| {
             format!(
@@ -91,7 +94,10 @@ impl Bench {
 
     /// Half of the workers send with split roles: there have to be two halves.
     pub(crate) fn check_roles(&self, settings: &Settings) -> Result<(), Failure> {
-        let (processes, workers) = (self.processes.count(), settings.workers);
+        let (processes, workers) = match self.question() {
+            Some(question) => (question.layout().processes, question.layout().workers),
+            None => (self.processes.count(), settings.workers),
+        };
         // With one worker each, every other process sends.
         let (what, number) = match workers {
             1 if processes > 1 => ("--processes", processes),

@@ -10,6 +10,7 @@ mod channel;
 mod fabric;
 mod node;
 mod processes;
+mod projection;
 mod provenance;
 mod report;
 mod report_page;

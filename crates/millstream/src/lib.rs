@@ -39,6 +39,8 @@ pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
 };
+pub use millstream_engine::plan::Query;
+pub use millstream_engine::projection;
 pub use millstream_engine::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_engine::sink::{RowOrder, Sink};
 pub use millstream_engine::table::{OpenOptions, Split, Table};

@@ -103,8 +103,9 @@ fn modelled(measured: [f64; 3]) -> Vec<Value> {
         lines.push(line(json!({"processes": processes, "fabric": "sim", "projection": true,
             "predicts": "shm", "mrec_per_s": 100.0})));
     }
+    // Ten times as many records for ten times as many workers.
     lines.push(line(json!({"processes": 16, "workers": 10, "fabric": "sim", "projection": true,
-        "mrec_per_s": 777.0})));
+        "records": 160_000, "mrec_per_s": 777.0})));
     lines
 }
 
@@ -117,6 +118,16 @@ fn a_projection_is_shown_only_if_the_model_was_right() {
     for measured in [[95.0, 100.0, 80.0], [120.0, 100.0, 100.0], [0.0, 100.0, 100.0]] {
         let wrong = page(&modelled(measured));
         assert!(!wrong.contains("777") && wrong.contains("Not shown: ysb"), "{wrong}");
+    }
+    // What was right about other data, another exchange or other keys says nothing.
+    for changes in
+        [json!({"workload": "cm"}), json!({"exchange": "repartition"}), json!({"zipf": 1.0})]
+    {
+        let mut lines = modelled([100.0; 3]);
+        let projected = lines.last_mut().and_then(Value::as_object_mut).expect("an object");
+        projected.extend(changes.as_object().expect("one").clone());
+        let other = page(&lines);
+        assert!(!other.contains("777") && other.contains("Not shown"), "{other}");
     }
     let unchecked = page(&modelled([100.0; 3])[6..]);
     assert!(!unchecked.contains("777") && unchecked.contains("Not shown: ysb"));

@@ -1,0 +1,325 @@
+//! `millstream bench WORKLOAD --project 16x10`, `--predict 2x1`: what a job would take on other machines, or would
+//! really take here, from the measured cost of the engine's own code and stated models of the rest
+//! (docs/measuring.md, *Projections*).
+
+use std::fmt;
+use std::process::Command;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
+
+use millstream::projection::{self, Costs, Kind, Machine, Price, Projected, Projection};
+use millstream::{Exchange, Job, MemoryTable, Query, Session, Settings, Sink, Stats};
+use millstream_fabric::sim::Model;
+use millstream_flow::Settings as Channels;
+use millstream_flow::bench::{self as channels, Medium, Shm};
+use millstream_workloads::{Spec, Verifier, expected, generate, oracle, schema, sql};
+use serde_json::{Map, Value, json};
+
+use crate::Failure;
+use crate::bench::{ExchangeName, VerifySink, round};
+use crate::run::{fail, note};
+
+/// Processes, and workers of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) processes: usize,
+    pub(crate) workers: usize,
+}
+
+/// As many leaders as there are partitions.
+const WORKERS_MAX: usize = 256;
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Layout, String> {
+        let count = |word: &str| word.parse().ok().filter(|n| (1..=WORKERS_MAX).contains(n));
+        let both = text.split_once('x').and_then(|(p, w)| Some((count(p)?, count(w)?)));
+        match both {
+            Some((processes, workers)) if processes * workers <= WORKERS_MAX => {
+                Ok(Layout { processes, workers })
+            }
+            _ => Err(format!(
+                "expected PROCESSESxWORKERS, for example 16x10, of at most {WORKERS_MAX} workers in all"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.processes, self.workers)
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Question {
+    /// A node for each process, with a processor for each worker.
+    Project(Layout),
+    /// Real processes on this machine, over shared memory.
+    Predict(Layout),
+}
+
+impl Question {
+    pub(crate) fn layout(&self) -> Layout {
+        match self {
+            Question::Project(layout) | Question::Predict(layout) => *layout,
+        }
+    }
+
+    /// Workers that run at the same time on this machine while the costs are measured, this one included: as many
+    /// as would in reality.
+    fn at_once(&self) -> usize {
+        let Layout { processes, workers } = self.layout();
+        (processes * workers).min(processors())
+    }
+}
+
+/// Processors of this machine.
+fn processors() -> usize {
+    available_parallelism().map_or(1, |n| n.get())
+}
+
+/// What messages cost here, and waking up.
+struct Messages {
+    costs: channels::Costs,
+    wake: Duration,
+}
+
+impl Messages {
+    fn measure() -> Result<Messages, Failure> {
+        let medium = Shm::open().map_err(|e| fail(&e))?;
+        let devices = medium.devices();
+        let costs = channels::costs(devices, Channels::default()).map_err(|e| fail(&e))?;
+        let waiting = channels::waiting(devices, Channels::default(), 50, Duration::from_millis(2));
+        let [wake, _] = waiting.map_err(|e| fail(&e))?.wake;
+        Ok(Messages { costs, wake })
+    }
+
+    /// Over shared memory a processor carries every byte. A card reads by itself what is sent; what has been received
+    /// has to be brought near in any case.
+    fn charge(&self, costs: Costs, question: &Question) -> Costs {
+        let carried = matches!(question, Question::Predict(_));
+        let price = |cost: channels::Cost, carried: bool| Price {
+            span_ns: cost.message_ns,
+            unit_ns: if carried { cost.byte_ns } else { 0.0 },
+        };
+        let channels::Costs { posting, sending, receiving, look_ns } = self.costs;
+        costs
+            .with(Kind::Post, price(posting, carried))
+            .with(Kind::Send, price(sending, carried))
+            .with(Kind::Receive, price(receiving, true))
+            .with(Kind::Look, Price { span_ns: look_ns, unit_ns: 0.0 })
+    }
+}
+
+/// The machines of a question.
+fn machine(question: &Question, wake: Duration) -> Machine {
+    match question {
+        Question::Project(_) => Machine { processors: None, network: Model::default(), wake },
+        // What a processor writes the other sees, as fast as caches are; its time is charged to the processor.
+        Question::Predict(_) => Machine {
+            processors: Some(processors()),
+            network: Model {
+                bytes_per_s: u64::MAX / 4,
+                messages_per_s: 1_000_000_000,
+                latency: Duration::from_nanos(100),
+                ..Model::default()
+            },
+            wake,
+        },
+    }
+}
+
+/// A workload, planned.
+struct Prepared<'a> {
+    spec: &'a Spec,
+    settings: &'a Settings,
+    query: Query,
+}
+
+impl<'a> Prepared<'a> {
+    /// Generates `records` records in so many splits.
+    fn new(spec: &'a Spec, splits: usize, settings: &'a Settings) -> Result<Prepared<'a>, Failure> {
+        let data = generate(spec, splits, settings.batch_rows);
+        let table = MemoryTable::new(schema(spec.workload), data).map_err(|e| fail(&e))?;
+        let mut session = Session::new(".");
+        let event_time = Some(("ts", spec.watermark_delay_ms() as i64 * 1000));
+        session
+            .register_table(spec.workload.name(), Arc::new(table), event_time)
+            .map_err(|e| fail(&e))?;
+        let query = session.plan(&sql(spec)).map_err(|e| fail(&e))?;
+        Ok(Prepared { spec, settings, query })
+    }
+
+    fn sinks(&self, processes: usize) -> Vec<Arc<VerifySink>> {
+        let verifier = |_| Mutex::new(Verifier::new(self.spec));
+        let sink = |_| Arc::new(VerifySink((0..self.settings.workers).map(verifier).collect()));
+        (0..processes).map(sink).collect()
+    }
+
+    fn job(&self) -> Projected<'_> {
+        let channels = Channels::default();
+        Projected { query: &self.query, settings: self.settings, channels }
+    }
+}
+
+/// Runs the same jobs of one worker, over and over, until it is told to stop: what the neighbours do.
+fn neighbour(work: &Prepared<'_>, stop: &AtomicBool) -> Result<(), Failure> {
+    while !stop.load(Ordering::Relaxed) {
+        let [sink] = &work.sinks(1)[..] else { return Ok(()) };
+        let job = Job::new(&work.query, work.settings, sink.clone());
+        let (_, result) = job.map_err(|e| fail(&e))?.run();
+        result.map_err(|e| fail(&e))?;
+    }
+    Ok(())
+}
+
+fn dynamic(sinks: &[Arc<VerifySink>]) -> Vec<Arc<dyn Sink>> {
+    sinks.iter().map(|sink| sink.clone() as Arc<dyn Sink>).collect()
+}
+
+/// Measures the costs while the other processors are as busy as they would be.
+fn measure(work: &Prepared<'_>, question: &Question) -> Result<Costs, Failure> {
+    let Layout { processes, workers } = question.layout();
+    let settings = Settings { workers: 1, exchange: Exchange::LateMerge, ..work.settings.clone() };
+    let share = Spec {
+        records: (work.spec.records / (processes * workers) as u64).clamp(1, 5_000_000),
+        ..work.spec.clone()
+    };
+    let neighbours = (1..question.at_once())
+        .map(|_| Prepared::new(&share, 1, &settings))
+        .collect::<Result<Vec<_>, _>>()?;
+    let sinks = dynamic(&work.sinks(processes));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            neighbours.iter().map(|one| scope.spawn(|| neighbour(one, &stop))).collect();
+        // On a thread of its own, as workers are: that is another part of the allocator's memory.
+        let measured = scope.spawn(|| projection::measure(work.job(), &sinks));
+        let costs = measured.join();
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().map_err(|_| fail(&"a neighbour panicked"))??;
+        }
+        costs.map_err(|_| fail(&"measuring panicked"))?.map_err(|e| fail(&e))
+    })
+}
+
+/// What it takes to start a job of real processes and to end it: the median of jobs with one record.
+fn start_and_end(spec: &Spec, layout: Layout, exchange: Exchange) -> Result<Duration, Failure> {
+    const RUNS: usize = 5;
+    let program = std::env::current_exe().map_err(|e| fail(&e))?;
+    let run = || {
+        let mut command = Command::new(&program);
+        command.args(["bench", spec.workload.name(), "--json", "--records", "1"]);
+        command.args(["--exchange", ExchangeName::of(exchange).name()]);
+        command.args(["--workers", &layout.workers.to_string()]);
+        command.args(["--processes", &layout.processes.to_string()]);
+        let output = command.output().map_err(|e| fail(&e))?;
+        let line: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        let seconds = line.and_then(|line| line["seconds"].as_f64());
+        seconds.ok_or_else(|| fail(&format!("a job with one record failed: {}", output.status)))
+    };
+    let mut seconds = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
+    seconds.sort_unstable_by(f64::total_cmp);
+    Ok(Duration::from_secs_f64(seconds[RUNS / 2].clamp(0.0, 60.0)))
+}
+
+/// What came out.
+pub(crate) struct Found {
+    pub(crate) seconds: f64,
+    pub(crate) ok: bool,
+    pub(crate) verifier: Verifier,
+    pub(crate) stats: Stats,
+    /// Fields of the JSON line that say what was computed, and from what.
+    pub(crate) fields: Map<String, Value>,
+}
+
+/// Measures, and runs the job in virtual time.
+pub(crate) fn run(spec: &Spec, settings: &Settings, question: &Question) -> Result<Found, Failure> {
+    let layout = question.layout();
+    let settings = &Settings { workers: layout.workers, simulate: None, ..settings.clone() };
+    let fixed = match question {
+        Question::Project(_) => Duration::ZERO,
+        Question::Predict(_) => start_and_end(spec, layout, settings.exchange)?,
+    };
+    let messages = Messages::measure()?;
+    let machine = machine(question, messages.wake);
+    let work = Prepared::new(spec, layout.processes * layout.workers, settings)?;
+    note(&format!("measuring steps of {layout}"));
+    let costs = messages.charge(measure(&work, question)?, question);
+    note(&"running it in virtual time");
+    let sinks = work.sinks(layout.processes);
+    let found = projection::project(work.job(), &dynamic(&sinks), &machine, &costs);
+    let projection = found.map_err(|e| fail(&e))?;
+    let mut verifier = Verifier::new(spec);
+    for of_worker in sinks.iter().flat_map(|sink| &sink.0) {
+        verifier.merge(&of_worker.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    let ok = verifier.answer() == expected(spec).unwrap_or_else(|| oracle(spec));
+    let mut stats = Stats::default();
+    projection.stats.iter().for_each(|one| stats.add_process(one));
+    let seconds = (projection.time + fixed).as_secs_f64();
+    stats.elapsed_us = (seconds * 1e6) as u64;
+    let fields = fields(question, &machine, &costs, &projection, fixed);
+    Ok(Found { seconds, ok, verifier, stats, fields })
+}
+
+fn fields(
+    question: &Question,
+    machine: &Machine,
+    costs: &Costs,
+    projection: &Projection,
+    fixed: Duration,
+) -> Map<String, Value> {
+    let micros = |time: Duration| round(time.as_secs_f64() * 1e6, 3);
+    let price = |kind: Kind| {
+        let Price { span_ns, unit_ns } = costs.price(kind);
+        let price = json!({
+            "span_ns": round(span_ns, 1),
+            "unit_ns": round(unit_ns, 4),
+            "share": round(costs.share(kind), 4),
+        });
+        (kind.name().to_string(), price)
+    };
+    let Model { bytes_per_s, messages_per_s, latency, .. } = machine.network;
+    let network = match question {
+        Question::Predict(_) => json!("shared memory: the processors' time, and nothing else"),
+        Question::Project(_) => json!({
+            "bytes_per_s": bytes_per_s,
+            "messages_per_s": messages_per_s,
+            "latency_us": micros(latency),
+        }),
+    };
+    let model = json!({
+        "network": network,
+        "processors": machine.processors,
+        "wake_us": micros(machine.wake),
+        "start_and_end_us": micros(fixed),
+        "at_once": question.at_once(),
+        "busy": round(projection.busy, 4),
+        "prices": Kind::ALL.into_iter().map(price).collect::<Map<_, _>>(),
+    });
+    let predicts = matches!(question, Question::Predict(_)).then_some("shm");
+    let fields = [("projection", json!(true)), ("predicts", json!(predicts)), ("model", model)];
+    fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_read() {
+        assert_eq!("16x10".parse(), Ok(Layout { processes: 16, workers: 10 }));
+        assert_eq!("256x1".parse(), Ok(Layout { processes: 256, workers: 1 }));
+        for wrong in ["", "16", "x", "16x", "0x1", "1x0", "-1x2", "16x17", "1x2x3", "1 x2"] {
+            assert!(wrong.parse::<Layout>().is_err(), "{wrong}");
+        }
+    }
+}
