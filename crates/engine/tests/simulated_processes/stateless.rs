@@ -156,3 +156,28 @@ fn stateless_jobs_end_with_a_fault_or_change_nothing() {
     let sum = sum_of(&seeds, true);
     happened(&seeds, &[("failed", sum.failed), ("survived", sum.survived)]);
 }
+
+/// Rows that wait for a split whose end comes as the last thing that happens: whoever sent them is full and waits to
+/// hear that they have been written.
+#[test]
+fn rows_that_wait_for_a_split_are_written_when_it_ends() {
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let mut batches = |count| {
+            let data = records(&mut random, 1, count, 1 << 30).remove(0);
+            batches_of(&data, &mut random, 20)
+        };
+        let long = Script { batches: batches(2_000).into_iter().map(|b| (0, b)).collect() };
+        let (first, second) = (batches(1).remove(0), batches(1).remove(0));
+        let tardy = Script { batches: vec![(0, first), (1_000_000, second)] };
+        let mut scripts = vec![tardy, long, Script { batches: Vec::new() }];
+        // Each process has one of them.
+        scripts.rotate_right(seed as usize % 3);
+        let expected = in_order(&scripts);
+        let scenario = Scenario { slowness: vec![1; 3], ..Scenario::from_seed(seed, 3) };
+        let settings = Settings { workers: 1, memory_bytes: 256_000, ..Settings::default() };
+        let query = select_all(scripts, Sharing::Whole, 0, None);
+        let ran = run(&query, &settings, &scenario, RowOrder::Deterministic);
+        ran.is_all(&expected, &format!("seed {seed}: {scenario:?}"));
+    }
+}
