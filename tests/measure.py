@@ -85,7 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=lambda text: [Layout.parse(word) for word in split(text)],
                         default=[Layout(nodes, 10) for nodes in (1, 2, 4, 8, 16)],
                         help="projected NODESxWORKERS, by commas (1x10,2x10,4x10,8x10,16x10)")
-    parser.add_argument("--node-records", type=int, default=500_000, help="of each projected worker (500,000)")
+    parser.add_argument("--node-records", type=int, default=1_000_000, help="of each projected worker (1,000,000)")
     parser.add_argument("--quick", action="store_true", help="20,000 records and 2 sets: to see whether it works")
     chosen = parser.parse_args()
     if unknown := set(chosen.parts) - set(PARTS):

@@ -109,6 +109,8 @@ impl Messages {
             unit_ns: if carried { cost.byte_ns } else { 0.0 },
         };
         let channels::Costs { posting, sending, receiving, look_ns } = self.costs;
+        // Its share stays to be seen; starting and ending are left out.
+        let costs = if carried { costs } else { costs.with(Kind::End, Price::default()) };
         costs
             .with(Kind::Post, price(posting, carried))
             .with(Kind::Send, price(sending, carried))

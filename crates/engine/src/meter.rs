@@ -29,6 +29,9 @@ pub enum Kind {
     Combine,
     /// Firing a chunk of a window, up to the sink: rows.
     Fire,
+    /// The end of a job that has no other processes: it gives its memory back. (Otherwise it does so when all
+    /// have ended.)
+    End,
     /// Sending from where rows stand: bytes.
     Post,
     /// Sending a slot that was filled: bytes.
@@ -41,7 +44,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Step,
         Kind::Prepare,
         Kind::Batch,
@@ -51,6 +54,7 @@ impl Kind {
         Kind::Seal,
         Kind::Combine,
         Kind::Fire,
+        Kind::End,
         Kind::Post,
         Kind::Send,
         Kind::Receive,
@@ -69,6 +73,7 @@ impl Kind {
             Kind::Seal => "seal",
             Kind::Combine => "combine",
             Kind::Fire => "fire",
+            Kind::End => "end",
             Kind::Post => "post",
             Kind::Send => "send",
             Kind::Receive => "receive",

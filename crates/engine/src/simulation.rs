@@ -16,6 +16,7 @@ use crate::cluster::{Mesh, MeshSetup, Place, peer_error};
 use crate::env::{Env, Simulated};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
+use crate::meter;
 use crate::plan::Query;
 use crate::settings::Settings;
 use crate::sink::Sink;
@@ -172,6 +173,8 @@ impl Process {
         if ended == Some(false) {
             return Step::Wait { until_us: None };
         }
+        let alone = job.shared().net.as_ref().is_none_or(|net| net.place.processes == 1);
+        let _span = alone.then(|| meter::span(meter::Kind::End));
         self.result = self.job.take().map(|job| {
             let result = job.close(&self.workers);
             if job.shared().has_enough() {
