@@ -364,6 +364,25 @@ fn a_process_whose_asker_is_silent_or_gone_stops() {
     }
 }
 
+/// The channels of a process may be lost to process 0 before its silence on the control connection counts.
+#[test]
+fn who_has_lost_a_silent_process_0_says_that_it_is_silent() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let token = Token::new([3; 32]);
+    let invitation = Invitation { address: listener.local_addr().unwrap(), process: 1, token };
+    let node = thread::spawn(move || {
+        let lost = Fault::consequence("process 0 is gone: the channel's other side has failed");
+        Node::join(&invitation)?.serve(|_, _| Err::<Stub, _>(lost))
+    });
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.read_exact(&mut [0; preamble::CALL_BYTES]).unwrap();
+    stream.write_all(&preamble::answer(&token)).unwrap();
+    let setup = Setup { processes: 2, fabric: "sim".into(), task: json!("task") };
+    stream.write_all(&encode(&Request::Setup(setup)).unwrap()).unwrap();
+    let failure = node.join().unwrap().unwrap_err();
+    assert_eq!(failure, Failure::new(0, Cause::Silent(2000)));
+}
+
 #[test]
 fn whom_the_others_have_not_heard_has_failed_itself() {
     let mut stream = None;

@@ -16,7 +16,7 @@ use super::failure::{Cause, Failure};
 use super::limits;
 use super::message::{hex, unhex};
 
-/// What to start for each further process: a program that calls [`serve`](super::serve).
+/// What to start for each further process: a program that takes part with [`Node::serve`](super::Node::serve).
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Path of the program.

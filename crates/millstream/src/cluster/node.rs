@@ -13,7 +13,7 @@ use super::asker::{JOIN_MAX, pack, unpack};
 use super::board::Board;
 use super::children::Invitation;
 use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
-use super::link::{Link, read_all};
+use super::link::{Link, SILENCE_MAX, read_all};
 use super::member::{Member, Stops};
 use super::message::{Reply, Request, Setup};
 use super::preamble::{self, Refusal};
@@ -22,8 +22,8 @@ use super::preamble::{self, Refusal};
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Pause before calling again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a process that has failed waits to be told to end.
-const TOLD_MAX: Duration = Duration::from_secs(1);
+/// How long a process that has failed waits to be told to end: process 0 does so at once, or its silence is noticed.
+const TOLD_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(250));
 
 /// A process that has joined a job.
 pub struct Node {
