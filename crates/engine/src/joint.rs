@@ -144,6 +144,11 @@ impl Joining {
         self.turn(seen >= DECIDE_ROWS && distinct * self.repeats <= seen && few);
     }
 
+    /// Whether tables may be joint.
+    pub(crate) fn may_change(&self) -> bool {
+        self.may_change
+    }
+
     /// Tables are joint from now on, or not, if they may be.
     pub(crate) fn force(&mut self, on: bool) {
         self.turn(on && self.may_change);

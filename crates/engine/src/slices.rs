@@ -439,6 +439,11 @@ impl Slices {
         }
     }
 
+    /// Whether tables may be joint.
+    pub(crate) fn may_join(&self) -> bool {
+        self.joining.may_change()
+    }
+
     /// In simulation: makes tables joint from now on, or not, or parts those that are, as chance has it.
     pub(crate) fn join(&mut self, choice: u64) {
         match choice {

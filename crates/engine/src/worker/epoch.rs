@@ -85,7 +85,9 @@ impl Worker {
         let idle = self.is_idle();
         state.told_idle = idle;
         let mut shipped = 0;
-        if let Some(choice) = self.shared.env.choose(8) {
+        if state.slices.may_join()
+            && let Some(choice) = self.shared.env.choose(8)
+        {
             state.slices.join(choice);
         }
         let deltas = state.slices.seal(how, self.shared.budget.tight());
