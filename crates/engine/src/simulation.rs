@@ -249,23 +249,20 @@ impl Network {
 /// waits for memory looks again every millisecond, so this is a minute at least.
 const WAITS_MAX: u32 = 60_000;
 
-/// Steps of a job of several processes after which it is taken to go round in circles: the longest of the tests'
-/// takes a tenth of them.
+/// Steps of a job of several processes, not counting those for which a slow one stands still, after which it is
+/// taken to go round in circles: the longest of the tests' takes a tenth of them.
 const STEPS_MAX: u64 = 10_000_000;
 
 /// Runs processes to their ends.
 fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
     // Who waits, by process and worker, and until when.
     let mut waiting: BTreeMap<(usize, usize), Option<i64>> = BTreeMap::new();
-    let (mut steps, mut waits) = (0u64, 0u32);
+    let (mut steps, mut taken, mut waits) = (0u64, 0u64, 0u32);
     loop {
         steps += 1;
         if let Some(network) = &mut network {
             network.fail(steps, env, processes);
             network.tell(env.now_us(), processes);
-        }
-        if network.is_some() && steps == STEPS_MAX {
-            give_up(&mut network, processes);
         }
         let all: usize = processes.iter().map(Process::choices).sum();
         if all == 0 {
@@ -281,6 +278,10 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
         if skips > 1 && env.choose(u64::from(skips)) != Some(0) {
             pass(env, &network, 1);
             continue;
+        }
+        taken += 1;
+        if network.is_some() && taken == STEPS_MAX {
+            give_up(&mut network, processes);
         }
         let process = &mut processes[at];
         let id = process.running.get(choice).copied().unwrap_or(usize::MAX);
