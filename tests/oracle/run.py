@@ -219,8 +219,7 @@ def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats
     if one_worker(settings):
         needed["epochs"] = 20
     if "simulate" in settings:
-        needed |= {"epochs": 3, "fragment_rows_in": 1_000, "joint_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1,
-                   "mode_switches": 1}
+        needed |= {"epochs": 3, "fragment_rows_in": 1_000, "joint_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1}
     if case.kind == "window" and (one_worker(settings) or "simulate" in settings):
         needed["windows_fired_early"] = 1
     return [f"counter {name} is {stats.get(name)}, which shows less than {least} of what this run is for"
