@@ -86,11 +86,30 @@ impl KeyCodec {
         var.map(|(_, w)| w + 1).collect()
     }
 
-    /// Encodes the keys of `rows` (positions in the columns) into `block`.
-    pub(crate) fn encode(&self, columns: &[ArrayRef], rows: &[u32], block: &mut KeyBlock) {
-        block.words.resize(rows.len() * self.words, 0);
-        self.encode_words(columns, rows, &mut block.words);
-        self.hash(&block.words, rows.len(), &mut block.hashes);
+    /// Encodes the keys of `rows` (ascending positions in the columns), with their hashes or without. What does
+    /// not stand in the columns like that goes to `block`.
+    pub(crate) fn encode<'a>(
+        &self,
+        columns: &'a [ArrayRef],
+        rows: &[u32],
+        hashed: bool,
+        block: &'a mut KeyBlock,
+    ) -> Encoded<'a> {
+        let KeyBlock { words, hashes } = block;
+        let words = match self.plain_words(columns).zip(range_of(rows)) {
+            Some((plain, range)) => &plain[range],
+            None => {
+                words.resize(rows.len() * self.words, 0);
+                self.encode_words(columns, rows, words);
+                words
+            }
+        };
+        if hashed {
+            self.hash(words, rows.len(), hashes);
+        } else {
+            hashes.clear();
+        }
+        Encoded { words, hashes }
     }
 
     /// The column whose values are the keys' words as they are, if there is just that.
@@ -234,6 +253,13 @@ impl KeyCodec {
 pub(crate) struct KeyBlock {
     pub(crate) words: Vec<u64>,
     pub(crate) hashes: Vec<u64>,
+}
+
+/// Encoded keys, row after row, with one hash per row, or with none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Encoded<'a> {
+    pub(crate) words: &'a [u64],
+    pub(crate) hashes: &'a [u64],
 }
 
 /// The positions as a range, if they follow each other. Each must be greater than the one before.

@@ -3,7 +3,7 @@
 
 use millstream_state::{Leaders, PARTITIONS};
 
-use crate::keys::KeyBlock;
+use crate::keys::Encoded;
 
 /// Eight rows are written where fewer may count.
 const SLACK: usize = 8;
@@ -29,12 +29,12 @@ impl Default for Routed {
 
 impl Routed {
     /// Sorts rows by leader.
-    pub(crate) fn sort(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
-        assert!(block.hashes.len() == rows.len() && block.words.len().is_multiple_of(rows.len()));
-        self.width = block.words.len() / rows.len();
+    pub(crate) fn sort(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
+        assert!(keys.hashes.len() == rows.len() && keys.words.len().is_multiple_of(rows.len()));
+        self.width = keys.words.len() / rows.len();
         self.rows.resize(rows.len() + SLACK, 0);
         self.hashes.resize(rows.len() + SLACK, 0);
-        self.words.resize(block.words.len() + SLACK, 0);
+        self.words.resize(keys.words.len() + SLACK, 0);
         #[cfg(target_arch = "x86_64")]
         if self.width == 1
             && leaders.count() <= LEADERS_MAX
@@ -43,16 +43,16 @@ impl Routed {
             && is_x86_feature_detected!("popcnt")
         {
             // SAFETY: the features have been detected; the outputs have just been made long enough.
-            unsafe { self.sort_words_avx512(leaders, rows, block) };
+            unsafe { self.sort_words_avx512(leaders, rows, keys) };
             return;
         }
-        self.sort_any(leaders, rows, block);
+        self.sort_any(leaders, rows, keys);
     }
 
-    fn sort_any(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+    fn sort_any(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
         let ends = &mut *self.ends;
         ends[..leaders.count()].fill(0);
-        for hash in &block.hashes {
+        for hash in keys.hashes {
             ends[leaders.of(*hash)] += 1;
         }
         // From how many rows each has to where they begin; they end where the last one has gone.
@@ -63,7 +63,7 @@ impl Routed {
         if self.width == 1 {
             let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
             let to_hashes = self.hashes.as_mut_ptr();
-            for ((row, hash), word) in rows.iter().zip(&block.hashes).zip(&block.words) {
+            for ((row, hash), word) in rows.iter().zip(keys.hashes).zip(keys.words) {
                 let end = &mut ends[leaders.of(*hash)];
                 // SAFETY: each row is counted once above and takes one place here, of as many as there
                 // are rows in each of the three.
@@ -77,11 +77,11 @@ impl Routed {
             return;
         }
         let width = self.width;
-        for (i, (row, hash)) in rows.iter().zip(&block.hashes).enumerate() {
+        for (i, (row, hash)) in rows.iter().zip(keys.hashes).enumerate() {
             let end = &mut ends[leaders.of(*hash)];
             self.rows[*end] = *row;
             self.hashes[*end] = *hash;
-            let words = &block.words[i * width..(i + 1) * width];
+            let words = &keys.words[i * width..(i + 1) * width];
             self.words[*end * width..(*end + 1) * width].copy_from_slice(words);
             *end += 1;
         }
@@ -93,11 +93,11 @@ impl Routed {
     /// The processor must have the features, and the outputs places for all rows and `SLACK` more.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vl,popcnt")]
-    unsafe fn sort_words_avx512(&mut self, leaders: &Leaders, rows: &[u32], block: &KeyBlock) {
+    unsafe fn sort_words_avx512(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
         use std::arch::x86_64::*;
         let (row_eights, _) = rows.as_chunks::<8>();
-        let (hash_eights, hashes_rest) = block.hashes.as_chunks::<8>();
-        let (word_eights, _) = block.words.as_chunks::<8>();
+        let (hash_eights, hashes_rest) = keys.hashes.as_chunks::<8>();
+        let (word_eights, _) = keys.words.as_chunks::<8>();
         let whole = rows.len() - hashes_rest.len();
         let low = _mm512_set1_epi64(PARTITIONS as i64 - 1);
         let mut end = 0;
@@ -124,21 +124,22 @@ impl Routed {
                     end += own.count_ones() as usize;
                 }
             }
-            for i in (whole..rows.len()).filter(|i| leaders.of(block.hashes[*i]) == leader) {
+            for i in (whole..rows.len()).filter(|i| leaders.of(keys.hashes[*i]) == leader) {
                 self.rows[end] = rows[i];
-                self.hashes[end] = block.hashes[i];
-                self.words[end] = block.words[i];
+                self.hashes[end] = keys.hashes[i];
+                self.words[end] = keys.words[i];
                 end += 1;
             }
             self.ends[leader] = end;
         }
     }
 
-    /// The rows of one leader, the words of their keys, and their hashes.
-    pub(crate) fn of(&self, leader: usize) -> (&[u32], &[u64], &[u64]) {
+    /// The rows of one leader, and their keys.
+    pub(crate) fn of(&self, leader: usize) -> (&[u32], Encoded<'_>) {
         let start = if leader == 0 { 0 } else { self.ends[leader - 1] };
         let (end, width) = (self.ends[leader], self.width);
-        (&self.rows[start..end], &self.words[start * width..end * width], &self.hashes[start..end])
+        let words = &self.words[start * width..end * width];
+        (&self.rows[start..end], Encoded { words, hashes: &self.hashes[start..end] })
     }
 }
 
@@ -151,6 +152,7 @@ mod tests {
     use millstream_state::hash_each_word;
 
     use super::*;
+    use crate::keys::KeyBlock;
 
     /// Every leader gets its own rows, in their order, with their keys; however wide those are.
     #[test]
@@ -165,11 +167,12 @@ mod tests {
                 block.hashes.resize(rows.len(), 0);
                 hash_each_word(&keys, &mut block.hashes);
                 block.words = (0..rows.len() * width).map(|i| (i as u64) << 8).collect();
-                routed.sort(&leaders, &rows, &block);
+                let keys = Encoded { words: &block.words, hashes: &block.hashes };
+                routed.sort(&leaders, &rows, keys);
                 for leader in 0..workers {
                     let own = |i: &usize| leaders.of(block.hashes[*i]) == leader;
                     let own: Vec<usize> = (0..rows.len()).filter(own).collect();
-                    let (got, words, hashes) = routed.of(leader);
+                    let (got, Encoded { words, hashes }) = routed.of(leader);
                     assert!(got.iter().copied().eq(own.iter().map(|i| rows[*i])));
                     assert!(hashes.iter().copied().eq(own.iter().map(|i| block.hashes[*i])));
                     let expected = own.iter().flat_map(|i| &block.words[i * width..][..width]);

@@ -11,7 +11,7 @@ use millstream_state::{
 use crate::budget::Usage;
 use crate::inputs::Feed;
 use crate::joint::{Joining, Joint};
-use crate::keys::{ColumnVars, KeyBlock, VarColumn};
+use crate::keys::{ColumnVars, Encoded, KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
 
@@ -237,19 +237,20 @@ impl Slices {
         let blocks = tables * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
         let groups = input.rows.len().div_ceil((blocks * BLOCK_ROWS).min(GROUP_ROWS_MAX));
         for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
-            grouping.codec.encode(input.keys, rows, &mut self.block);
+            let hashed = tables > 1 || !update.is_direct(is_joint);
+            let keys = grouping.codec.encode(input.keys, rows, hashed, &mut self.block);
             if tables == 1 {
                 let to = if is_joint { To::Joint } else { To::Primary };
-                update.rows(to, rows, &self.block.words, &self.block.hashes);
+                update.rows(to, rows, keys);
                 continue;
             }
-            self.routed.sort(&self.leaders, rows, &self.block);
+            self.routed.sort(&self.leaders, rows, keys);
             for leader in 0..leaders {
-                let (rows, words, hashes) = self.routed.of(leader);
+                let (rows, keys) = self.routed.of(leader);
                 if !rows.is_empty() {
                     let own = leader == self.me;
                     let to = if own { To::Primary } else { To::Fragment(leader) };
-                    update.rows(to, rows, words, hashes);
+                    update.rows(to, rows, keys);
                 }
             }
         }
@@ -295,19 +296,23 @@ impl Slices {
         let Some(slice) = self.slices.get_mut(&start) else { return };
         slice.counted = None;
         let hashes = &mut self.block.hashes;
-        grouping.codec.hash(words, rows, hashes);
+        if slice.primary.is_direct() {
+            hashes.clear();
+        } else {
+            grouping.codec.hash(words, rows, hashes);
+        }
         for next in self.positions.len()..rows {
             self.positions.push(next as u32);
         }
         // Blocks of about the same size.
         let block_rows = rows.div_ceil(rows.div_ceil(BLOCK_ROWS));
-        slice.primary.prefetch(&hashes[..block_rows]);
+        slice.primary.prefetch(range(hashes, 0, block_rows));
         let width = words.len() / rows;
         for first in (0..rows).step_by(block_rows) {
             let end = (first + block_rows).min(rows);
             let keys = Keys {
-                hashes: &hashes[first..end],
-                ahead: &hashes[end..(end + block_rows).min(rows)],
+                hashes: range(hashes, first, end),
+                ahead: range(hashes, end, end + block_rows),
                 words: &words[first * width..end * width],
                 vars: vars(first),
             };
@@ -609,10 +614,21 @@ struct Update<'a> {
     fragment_rows: u64,
 }
 
+/// A part of the hashes of some keys, as far as there are any.
+fn range(hashes: &[u64], start: usize, end: usize) -> &[u64] {
+    &hashes[start.min(hashes.len())..end.min(hashes.len())]
+}
+
 impl Update<'_> {
+    /// Whether all rows go to one table, and that needs no hashes.
+    fn is_direct(&self, joint: bool) -> bool {
+        let joint = self.slice.joint.as_ref().filter(|_| joint).map(|joint| &joint.table);
+        joint.unwrap_or(&self.slice.primary).is_direct()
+    }
+
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
-    fn rows(&mut self, to: To, rows: &[u32], words: &[u64], hashes: &[u64]) {
-        let first = &hashes[..hashes.len().min(BLOCK_ROWS)];
+    fn rows(&mut self, to: To, rows: &[u32], Encoded { words, hashes }: Encoded<'_>) {
+        let first = range(hashes, 0, BLOCK_ROWS);
         let Slice { primary, fragments, joint, .. } = &mut *self.slice;
         let mut table = match (to, joint) {
             (To::Joint, Some(joint)) => Target::Table(&mut joint.table),
@@ -631,8 +647,8 @@ impl Update<'_> {
             let end = (start + BLOCK_ROWS).min(rows.len());
             let rows = &rows[start..end];
             let keys = Keys {
-                hashes: &hashes[start..end],
-                ahead: &hashes[end..(end + BLOCK_ROWS).min(hashes.len())],
+                hashes: range(hashes, start, end),
+                ahead: range(hashes, end, end + BLOCK_ROWS),
                 words: &words[start * width..end * width],
                 vars: ColumnVars { columns: &self.vars, rows },
             };

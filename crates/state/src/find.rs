@@ -1,8 +1,9 @@
 //! Finding or appending the rows of a block of keys: what every record runs through.
 
 use crate::arena::Arena;
+use crate::hash::hash_each_word;
 use crate::index::{Entrants, Index, prefetch};
-use crate::key::{Keys, VarKeys};
+use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::{ChunkPool, Cursor, Log, RowId};
 use crate::table::BLOCK_ROWS;
@@ -17,20 +18,25 @@ pub(crate) fn find_or_append<V: VarKeys>(
     pool: &mut ChunkPool,
     places: &mut Vec<*mut u64>,
 ) {
-    let rows = keys.hashes.len();
-    debug_assert_eq!(keys.words.len(), rows * layout.key_words());
+    let rows = keys.rows(layout);
     log.reserve(rows, pool);
-    index.reserve(rows, log.base());
+    index.reserve(rows, layout.has_word_keys().then_some(keys.words), log);
     places.clear();
     if layout.has_word_keys() {
         places.reserve(rows);
-        let (hashes, words) = ((keys.hashes, keys.ahead), keys.words);
+        let mut hashed = [0; BLOCK_ROWS];
+        let &Keys { hashes, ahead, words, .. } = keys;
+        let mut keys = Keys { hashes, ahead, words, vars: NoVarKeys };
+        if keys.hashes.is_empty() && !index.is_direct() {
+            hash_each_word(keys.words, &mut hashed[..rows]);
+            keys.hashes = &hashed[..rows];
+        }
         match layout.template() {
-            [a] => find_words([*a], hashes, words, index, log, places),
-            [a, b] => find_words([*a, *b], hashes, words, index, log, places),
-            [a, b, c] => find_words([*a, *b, *c], hashes, words, index, log, places),
-            [a, b, c, d] => find_words([*a, *b, *c, *d], hashes, words, index, log, places),
-            _ => find_any(keys, layout, index, log, arena, places),
+            [a] => find_words([*a], &keys, index, log, places),
+            [a, b] => find_words([*a, *b], &keys, index, log, places),
+            [a, b, c] => find_words([*a, *b, *c], &keys, index, log, places),
+            [a, b, c, d] => find_words([*a, *b, *c, *d], &keys, index, log, places),
+            _ => find_any(&keys, layout, index, log, arena, places),
         }
     } else {
         find_any(keys, layout, index, log, arena, places);
@@ -40,30 +46,35 @@ pub(crate) fn find_or_append<V: VarKeys>(
 /// Keys of one word each, values of `N` words.
 fn find_words<const N: usize>(
     template: [u64; N],
-    (hashes, ahead): (&[u64], &[u64]),
-    words: &[u64],
+    &Keys { hashes, ahead, words, .. }: &Keys<'_, NoVarKeys>,
     index: &mut Index,
     log: &mut Log,
     places: &mut Vec<*mut u64>,
 ) {
-    assert!(hashes.len() == words.len() && places.capacity() >= hashes.len());
+    assert!(places.capacity() >= words.len());
     let base = log.base();
     let out = places.as_mut_ptr();
     let cursor = log.cursor();
-    let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
     let mut end = cursor.end();
-    if !index.is_near() {
+    let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
+    if index.is_direct() {
         let met = &mut met;
-        let keys = WordKeys::<N, true> { words, template, cursor, out, met, end: &mut end };
-        index.enter(hashes, ahead, base, keys);
-    } else {
+        let keys = WordKeys::<N, NEVER> { words, template, cursor, out, met, end: &mut end };
+        index.enter_slots(words, base, keys);
+    } else if index.is_near() {
+        assert!(hashes.len() == words.len());
         let met = &mut met;
-        let keys = WordKeys::<N, false> { words, template, cursor, out, met, end: &mut end };
+        let keys = WordKeys::<N, AT_ONCE> { words, template, cursor, out, met, end: &mut end };
         index.enter(hashes, &[], base, keys);
+    } else {
+        assert!(hashes.len() == words.len());
+        let met = &mut met;
+        let keys = WordKeys::<N, LATER> { words, template, cursor, out, met, end: &mut end };
+        index.enter(hashes, ahead, base, keys);
     }
     log.commit(end);
     // SAFETY: a place has been written for every key.
-    unsafe { places.set_len(hashes.len()) };
+    unsafe { places.set_len(words.len()) };
     for i in met.keys[..met.count].iter().map(|i| usize::from(*i)) {
         // SAFETY: all places are written rows, whose first word is the key.
         if unsafe { *places[i] } != words[i] {
@@ -93,17 +104,21 @@ fn find_another<const N: usize>(
     let (cursor, out) = (log.cursor(), &raw mut place);
     let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
     let (words, mut end) = (&words[i..=i], cursor.end());
-    let key = WordKeys::<N, false> { words, template, cursor, out, met, end: &mut end };
+    let key = WordKeys::<N, AT_ONCE> { words, template, cursor, out, met, end: &mut end };
     index.enter(&hashes[i..=i], &[], log.base(), key);
     log.commit(end);
     place
 }
 
+/// When the key of a row that the index names is compared with the one that is looked for: at once; or by the
+/// caller, when the lines of the rows have arrived, for tables that no near cache holds; or never, since the
+/// index is sure.
+const AT_ONCE: u8 = 0;
+const LATER: u8 = 1;
+const NEVER: u8 = 2;
+
 /// Keys of one word each, whose rows have `N` words besides.
-///
-/// With `DEFER`, a row whose hash is alike is taken for the key's, and the caller compares the keys when
-/// the lines of the rows have arrived: for tables that no near cache holds.
-struct WordKeys<'a, const N: usize, const DEFER: bool> {
+struct WordKeys<'a, const N: usize, const COMPARED: u8> {
     words: &'a [u64],
     template: [u64; N],
     cursor: Cursor<'a>,
@@ -114,8 +129,8 @@ struct WordKeys<'a, const N: usize, const DEFER: bool> {
     end: &'a mut RowId,
 }
 
-impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
-    const FAR: bool = DEFER;
+impl<const N: usize, const COMPARED: u8> Entrants for WordKeys<'_, N, COMPARED> {
+    const FAR: bool = COMPARED == LATER;
 
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
@@ -124,16 +139,17 @@ impl<const N: usize, const DEFER: bool> Entrants for WordKeys<'_, N, DEFER> {
         unsafe {
             let place = self.cursor.row(id, 1 + N);
             self.out.add(i).write(place);
-            if DEFER {
+            if COMPARED != AT_ONCE {
                 prefetch(place);
+            }
+            if COMPARED == LATER {
                 if N > 2 {
                     prefetch(place.wrapping_add(N));
                 }
                 *self.met.keys.get_unchecked_mut(self.met.count) = i as u16;
                 self.met.count += 1;
-                return true;
             }
-            *place == *self.words.get_unchecked(i)
+            COMPARED != AT_ONCE || *place == *self.words.get_unchecked(i)
         }
     }
 
@@ -166,7 +182,7 @@ fn find_any<V: VarKeys>(
     arena: &mut Arena,
     places: &mut Vec<*mut u64>,
 ) {
-    places.resize(keys.hashes.len(), std::ptr::null_mut());
+    places.resize(keys.rows(layout), std::ptr::null_mut());
     let met = enter_any::<_, true>(keys, layout, index, log, arena, places);
     let met = met.keys[..met.count].iter().map(|i| usize::from(*i));
     // The rows' lines have been asked for, now for what they refer to.
@@ -200,7 +216,11 @@ fn enter_any<V: VarKeys, const DEFER: bool>(
     let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
     let any =
         AnyKeys::<_, DEFER> { keys, layout, arena, cursor, places, met: &mut met, end: &mut end };
-    index.enter(keys.hashes, keys.ahead, log.base(), any);
+    if index.is_direct() {
+        index.enter_slots(keys.words, log.base(), any);
+    } else {
+        index.enter(keys.hashes, keys.ahead, log.base(), any);
+    }
     log.commit(end);
     met
 }
@@ -240,7 +260,7 @@ impl<V: VarKeys> VarKeys for RowVars<'_, V> {
     }
 }
 
-/// Keys of any shape; `DEFER` as with [`WordKeys`].
+/// Keys of any shape. With `DEFER`, they are compared later, otherwise at once.
 struct AnyKeys<'a, 'k, V, const DEFER: bool> {
     keys: &'a Keys<'k, V>,
     layout: &'a RowLayout,

@@ -6,12 +6,16 @@
 //! *absent*, which is how sealing a log empties its index in constant time. The home follows from the
 //! high bits of the hash, so an index grows where it stands, in one pass from its last bucket to its
 //! first that puts every entry at or behind where it was.
+//!
+//! Where keys are numbers close together it has slots in place of buckets: [`crate::direct`].
 
 use std::mem::MaybeUninit;
 
+use crate::direct::{Bounds, LINE_SLOTS, Span};
 use crate::filling::{Filling, MARGIN};
+use crate::hash::hash_word;
 use crate::lanes::{Lanes, Plain};
-use crate::log::RowId;
+use crate::log::{Log, RowId};
 use crate::memory::{Line, Lines};
 use crate::table::BLOCK_ROWS;
 
@@ -48,6 +52,10 @@ pub(crate) struct Index {
     /// Keys to make room for at once, as soon as an eighth of them has come: what is expected need not.
     expected: usize,
     pub(crate) growths: u64,
+    /// The keys that slots stand for, if it has slots.
+    span: Option<Span>,
+    /// A key has come that lies too far off: it keeps to buckets.
+    sparse: bool,
 }
 
 /// What [`Index::enter`] asks about the keys of a block. It is handed over for good, so that a loop can
@@ -68,7 +76,8 @@ pub(crate) trait Entrants {
 
 impl Index {
     pub(crate) fn new(expected: usize) -> Index {
-        Index { lines: Lines::empty(), len: 0, grow_at: 0, expected, growths: 0 }
+        let lines = Lines::empty();
+        Index { lines, len: 0, grow_at: 0, expected, growths: 0, span: None, sparse: false }
     }
 
     /// Expects so many keys from now on.
@@ -90,20 +99,96 @@ impl Index {
         self.bytes() <= NEAR_INDEX_BYTES
     }
 
-    /// Makes room for `count` more keys; `base` tells which entries are present.
-    pub(crate) fn reserve(&mut self, count: usize, base: RowId) {
-        if self.len + count <= self.grow_at {
-            return;
+    /// Whether keys have slots: it asks for no hashes.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.span.is_some()
+    }
+
+    /// Makes room for `count` more keys of rows of `log`; `words` are these keys, if they have one word each.
+    pub(crate) fn reserve(&mut self, count: usize, words: Option<&[u64]>, log: &Log) {
+        match (self.span, words) {
+            (Some(span), Some(words)) => {
+                if !span.covers(words) {
+                    self.widen(span, words, log);
+                }
+            }
+            _ if self.len + count <= self.grow_at => {}
+            _ => self.grow(count, words, log),
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, count: usize, words: Option<&[u64]>, log: &Log) {
         let old = self.lines.count();
         let buckets = self.buckets_for(count);
         assert!(buckets < 1 << 31, "an index of fewer than 2^31 buckets");
-        self.grow_at = capacity(buckets);
         self.growths += u64::from(old > 0);
+        if let Some(span) = words.and_then(|words| self.span_of(words, buckets, log)) {
+            return self.give_slots(span, log);
+        }
+        self.grow_at = capacity(buckets);
         self.lines.grow(buckets);
         if self.len > 0 {
-            self.spread(old, base);
+            self.spread(old, log.base());
         }
+    }
+
+    /// A span of these keys and those that are there, whose slots take no more memory than so many buckets.
+    fn span_of(&self, words: &[u64], buckets: usize, log: &Log) -> Option<Span> {
+        let slots_max = buckets * LINE_SLOTS;
+        let mut bounds = Bounds::of(words).filter(|_| !self.sparse)?;
+        let mut entries = self.entries(log.base());
+        while bounds.width() < slots_max as u64 {
+            let Some(entry) = entries.next() else { return bounds.span(slots_max) };
+            bounds = bounds.with(key_of(entry as u32, log));
+        }
+        None
+    }
+
+    /// The entries of all buckets that are present.
+    fn entries(&self, base: RowId) -> impl Iterator<Item = u64> {
+        debug_assert!(self.span.is_none());
+        let lines = if self.len > 0 { self.lines.count() } else { 0 };
+        // SAFETY: there are so many buckets.
+        let lines = (0..lines).flat_map(|line| unsafe { *self.lines.start().add(line) });
+        lines.filter(move |entry| *entry as u32 >= base)
+    }
+
+    /// Has slots in place of buckets from now on.
+    fn give_slots(&mut self, span: Span, log: &Log) {
+        let mut lines = Lines::empty();
+        lines.grow(span.lines());
+        let start = lines.start_mut().cast::<RowId>();
+        for row in self.entries(log.base()).map(|entry| entry as u32) {
+            // SAFETY: a slot's number is one of the span's, whose lines these are.
+            unsafe { *start.add(span.slot(key_of(row, log))) = row };
+        }
+        (self.lines, self.span) = (lines, Some(span));
+    }
+
+    /// Has slots for these keys, too, or buckets if that takes less memory.
+    #[cold]
+    fn widen(&mut self, old: Span, words: &[u64], log: &Log) {
+        self.growths += 1;
+        let (buckets, base) = (self.buckets_for(words.len()), log.base());
+        let bounds = Bounds::of(words).map(|bounds| {
+            old.entries(&self.lines, base).fold(bounds, |all, (key, _)| all.with(key))
+        });
+        let span = bounds.and_then(|bounds| bounds.span(buckets * LINE_SLOTS));
+        let mut lines = Lines::empty();
+        lines.grow(span.map_or(buckets, |span| span.lines()));
+        let old_lines = std::mem::replace(&mut self.lines, lines);
+        let entries = old.entries(&old_lines, base);
+        self.span = span;
+        if let Some(span) = span {
+            let start = self.lines.start_mut().cast::<RowId>();
+            // SAFETY: as above.
+            entries.for_each(|(key, row)| unsafe { *start.add(span.slot(key)) = row });
+            return;
+        }
+        self.sparse = true;
+        self.grow_at = capacity(buckets);
+        entries.for_each(|(key, row)| self.put_back(hash_word(key) >> 32 << 32 | u64::from(row)));
     }
 
     /// How many buckets it takes to make room for `count` more keys.
@@ -112,15 +197,20 @@ impl Index {
         if needed >= self.expected / EXPECTED_SHARE {
             needed = needed.max(self.expected);
         }
-        let mut buckets = self.lines.count().max(FIRST_BUCKETS);
+        let present = if self.is_direct() { 0 } else { self.lines.count() };
+        let mut buckets = present.max(FIRST_BUCKETS);
         while capacity(buckets) < needed {
             buckets = next_size(buckets);
         }
         buckets
     }
 
-    /// Bytes that making room for `count` more keys allocates, beside what there is.
+    /// Bytes that making room for `count` more keys allocates at the most, beside what there is.
     pub(crate) fn growth_bytes(&self, count: usize) -> usize {
+        if self.is_direct() {
+            // They may turn out to lie far apart.
+            return Lines::empty().growth_bytes(self.buckets_for(count));
+        }
         if self.len + count <= self.grow_at {
             return 0;
         }
@@ -190,6 +280,7 @@ impl Index {
         base: RowId,
         keys: E,
     ) {
+        assert!(self.span.is_none(), "an index with buckets");
         assert!(self.len + hashes.len() <= self.grow_at, "room was reserved");
         assert!(hashes.len() <= BLOCK_ROWS, "a block of keys");
         #[cfg(target_arch = "x86_64")]
@@ -295,13 +386,40 @@ impl Index {
         self.len += keys.done();
     }
 
+    /// As [`Index::enter`], where keys have slots.
+    pub(crate) fn enter_slots<E: Entrants>(&mut self, words: &[u64], base: RowId, mut keys: E) {
+        let span = self.span.expect("an index with slots");
+        debug_assert!(span.covers(words), "room was reserved");
+        let start = self.lines.start_mut().cast::<RowId>();
+        for (i, word) in words.iter().enumerate() {
+            // SAFETY: a slot's number is one of the span's, whose lines these are.
+            let slot = unsafe { &mut *start.add(span.slot(*word)) };
+            if *slot >= base {
+                let met = keys.meets(i, *slot);
+                debug_assert!(met, "a slot is one key's");
+            } else {
+                *slot = keys.enters(i);
+            }
+        }
+        self.len += keys.done();
+    }
+
     /// Asks for the cache lines in which these hashes are looked for.
     pub(crate) fn prefetch(&self, hashes: &[u64]) {
+        if self.is_direct() {
+            return;
+        }
         let (start, buckets) = (self.lines.start(), self.lines.count());
         for hash in hashes {
             prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
         }
     }
+}
+
+/// The key of a row, which is its first word.
+fn key_of(row: RowId, log: &Log) -> u64 {
+    // SAFETY: the index names written rows of this log.
+    unsafe { *log.row(row) }
 }
 
 /// What a bucket says about a key.
@@ -442,6 +560,7 @@ mod tests {
             let mut index = Index::new(0);
             let mut first = 4096;
             for generation in 0..3 {
+                let log = Log::new(1);
                 let mut rows = Vec::new();
                 let mut expected = std::collections::HashMap::new();
                 for block in 0..400u64 {
@@ -452,7 +571,7 @@ mod tests {
                         _ => numbers.map(|n| n as u32).collect(),
                     };
                     let growths = index.growths;
-                    index.reserve(highs.len(), first);
+                    index.reserve(highs.len(), None, &log);
                     if index.growths > growths {
                         // All that was there is found before anything new can fill a gap.
                         let known: Vec<u32> = expected.keys().copied().collect();
@@ -479,14 +598,14 @@ mod tests {
     #[test]
     fn what_is_expected_is_made_room_for_when_an_eighth_has_come() {
         for expected in [0, 321, 5000, 41_000, 100_000] {
-            let mut index = Index::new(expected);
-            index.reserve(1, 4096);
+            let (mut index, log) = (Index::new(expected), Log::new(1));
+            index.reserve(1, None, &log);
             assert!(index.bytes() <= 4096, "{} bytes for one key", index.bytes());
             let share = expected / 8 + 1;
             let foretold = index.growth_bytes(share);
             let grows = share > index.grow_at;
             let before = index.bytes();
-            index.reserve(share, 4096);
+            index.reserve(share, None, &log);
             assert!(!grows || index.grow_at >= expected);
             assert!(index.bytes() <= before + foretold);
         }

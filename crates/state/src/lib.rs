@@ -40,6 +40,7 @@
 
 mod arena;
 mod clock;
+mod direct;
 mod filling;
 mod find;
 pub mod float_sum;

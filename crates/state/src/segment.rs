@@ -165,14 +165,18 @@ impl Table {
         places: &mut Vec<*mut u64>,
     ) {
         let base = self.log.base();
-        self.index.reserve(block.len(), base);
+        let one_word = self.layout.has_word_keys().then(|| &words[..block.len()]);
+        self.index.reserve(block.len(), one_word, &self.log);
         places.clear();
         let first_id = first + block.start as u32;
         let rows_in = Adopted { words, layout: &self.layout, log: &self.log, first_id };
         let mut holes = Vec::new();
         let count = block.len();
         let adopting = Adopting { rows: rows_in, count, places, known: &mut holes };
-        self.index.enter(hashes, ahead, base, adopting);
+        match one_word.filter(|_| self.index.is_direct()) {
+            Some(words) => self.index.enter_slots(words, base, adopting),
+            None => self.index.enter(hashes, ahead, base, adopting),
+        }
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
         while at < holes.len() {

@@ -67,6 +67,11 @@ impl Table {
         self.index.expect(keys);
     }
 
+    /// Whether it finds keys without their hashes, so that there need not be any.
+    pub fn is_direct(&self) -> bool {
+        self.index.is_direct()
+    }
+
     /// Asks for the cache lines in which a block of keys will be looked for.
     pub fn prefetch(&self, hashes: &[u64]) {
         self.index.prefetch(hashes);

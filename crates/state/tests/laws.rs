@@ -456,7 +456,9 @@ fn count(table: &mut Table, words: &[u64], slot: ValueSlot, pool: &mut ChunkPool
 /// width that has a loop of its own; updated, merged and adopted.
 #[test]
 fn keys_whose_hashes_collide_keep_apart() {
-    let words: Vec<u64> = (0..400_000).collect();
+    // Far apart, so that they are looked up by their hashes.
+    let words: Vec<u64> =
+        (0..400_000).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
     let mut by_half: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     words.iter().for_each(|w| by_half.entry(hash_word(*w) >> 32).or_default().push(*w));
     let colliding: Vec<u64> = by_half.into_values().filter(|w| w.len() > 1).flatten().collect();
@@ -483,6 +485,61 @@ fn keys_whose_hashes_collide_keep_apart() {
     }
 }
 
+/// Keys that are numbers close together are found without their hashes, others by them; a table changes between
+/// the two as keys come, and holds each once, whichever it is.
+#[test]
+fn keys_close_together_and_far_apart() {
+    let far = |i: i64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64);
+    // Keys of one epoch after the other, and whether they are found without hashes at its end.
+    type KeyOf = Box<dyn Fn(i64) -> i64>;
+    let mixed = |i: i64| if i == 7_000 { 1 << 50 } else { i % 5_000 };
+    let epochs: [Vec<(KeyOf, bool)>; 7] = [
+        vec![(Box::new(|i| i % 3_000), true), (Box::new(|i| i % 3_000), true)],
+        vec![(Box::new(|i| i), true), (Box::new(|i| i + 10_000), true)],
+        vec![(Box::new(|i| -i), true), (Box::new(|i| i - 500), true)],
+        vec![(Box::new(|i| i64::MAX - i % 1_000), true), (Box::new(|i| i64::MIN + i % 100), true)],
+        vec![(Box::new(mixed), false), (Box::new(|i| i % 5_000), false)],
+        vec![(Box::new(far), false), (Box::new(far), false)],
+        // Too few in too wide a range; then they are many.
+        vec![(Box::new(|i| i % 100 * 999), false), (Box::new(|i| i % 9_000), true)],
+    ];
+    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+    let slot = layout.values()[0];
+    for (case, epochs) in epochs.iter().enumerate() {
+        for hashed in [true, false] {
+            let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
+            let (mut table, mut scratch) = (Table::new(layout.clone()), Scratch::default());
+            let (mut merged, mut adopted) =
+                (Table::new(layout.clone()), Table::new(layout.clone()));
+            let mut all = BTreeMap::new();
+            for (key, direct) in epochs {
+                let words: Vec<u64> = (0..12_000).map(|i| key(i) as u64).collect();
+                let mut expected = BTreeMap::new();
+                for words in words.chunks(200) {
+                    let hashes: Vec<u64> = words.iter().map(|word| hash_word(*word)).collect();
+                    let hashes = if hashed { &hashes[..] } else { &[] };
+                    let keys = Keys { hashes, ahead: &[], words, vars: NoVarKeys };
+                    let room = table.bytes() + table.growth_bytes(words.len());
+                    table.update(&keys, &mut pool, &mut scratch).count(slot, None);
+                    assert!(table.bytes() <= room, "case {case}: growth is foretold");
+                    words.iter().for_each(|word| *expected.entry(*word).or_insert(0) += 1);
+                }
+                assert_eq!(table.is_direct(), *direct, "case {case}");
+                assert_eq!(table.rows(), expected.len(), "case {case}");
+                assert_eq!(counts_of(&table, &layout), expected, "case {case}");
+                // In buckets a key takes 16 bytes, and up to twice as much while there are few.
+                assert!(table.index_bytes() <= 64 * table.rows() + 4096, "case {case}");
+                expected.iter().for_each(|(word, n)| *all.entry(*word).or_insert(0) += n);
+                let segment = table.seal();
+                merged.merge(&segment, &mut pool, &mut scratch);
+                adopted.adopt(segment, &mut scratch).expect("keys of fixed width");
+            }
+            assert_eq!(counts_of(&merged, &layout), all, "case {case}, merged");
+            assert_eq!(counts_of(&adopted, &layout), all, "case {case}, adopted");
+        }
+    }
+}
+
 /// What a table allocates for more keys is what it said before, and not long before they come.
 #[test]
 fn growth_is_foretold() {
@@ -496,7 +553,8 @@ fn growth_is_foretold() {
         let mut table = Table::new(layout(shape));
         let (mut grown, mut quiet) = (0, 0);
         for block in 0..500 {
-            let key = |n: u64| Key(n, 0, format!("a key of {n:020}"));
+            let word = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let key = |n: u64| Key(word(n) as _, 0, format!("a key of {n:020}"));
             let rows: Vec<(Key, i64)> = (0..ROWS).map(|i| (key(block * ROWS + i), 1)).collect();
             let (before, growth) = (table.bytes(), table.growth_bytes(ROWS as usize));
             write(&mut table, shape, &rows, false, &mut pool, &mut scratch);
