@@ -104,7 +104,10 @@ mod tests {
             let bounds = Bounds::of(&[keys[keys.len() - 1], keys[0]]).expect("two keys");
             let span = bounds.span(1 << 14).expect("room");
             assert!(span.covers(&keys), "{low}..={high}: {span:?}");
-            assert!(span.slots < 2 * keys.len().max(LINE_SLOTS) && span.slots % LINE_SLOTS == 0);
+            assert!(
+                span.slots < 2 * keys.len().max(LINE_SLOTS)
+                    && span.slots.is_multiple_of(LINE_SLOTS)
+            );
             let slots: std::collections::HashSet<usize> =
                 keys.iter().map(|key| span.slot(*key)).collect();
             assert_eq!(slots.len(), keys.len());
