@@ -204,6 +204,12 @@ impl Budget {
         self.held(Kind::Output) >= self.limit_bytes / 4
     }
 
+    /// What rows that are being merged may take beside themselves, to be compared: a 32nd of the budget. Nothing asks
+    /// whether that fits, since it will be free at once.
+    pub(crate) fn ahead_bytes(&self) -> usize {
+        (self.limit_bytes / 32) as usize
+    }
+
     /// Whether what is needed fits. If it does once other workers have given back what they keep for
     /// later, `false`: wait for them. Otherwise the error that ends the job.
     pub(crate) fn check(&self) -> Result<bool> {

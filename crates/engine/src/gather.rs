@@ -283,7 +283,7 @@ impl Gather {
         {
             return self.write(worker, &run.rows, true);
         }
-        let mut merge = Merge::new(self.order()?, runs)?;
+        let mut merge = Merge::new(self.order()?, runs, self.budget.ahead_bytes())?;
         while let Some((rows, last)) = merge.next()? {
             self.write(worker, &rows, last)?;
         }

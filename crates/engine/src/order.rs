@@ -20,8 +20,10 @@ const BLOCK_ROWS: usize = 4096;
 /// A merged block ends when its rows have as many bytes in comparable form, so that blocks are the same
 /// whatever the runs.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Over all runs, about as many rows are looked at ahead of being written.
+/// Over all runs, about as many rows are looked at ahead of being written, if memory lasts.
 const AHEAD_ROWS: usize = 16 << 10;
+/// As many of each run are in any case.
+const AHEAD_ROWS_MIN: usize = 4;
 
 /// Sorted rows, counted against the budget.
 #[derive(Debug)]
@@ -106,21 +108,26 @@ impl Cursor {
 }
 
 impl Merge<'_> {
-    /// Runs, each sorted by [`Order::sorted`].
-    pub(crate) fn new(order: &Order, runs: Vec<Run>) -> Result<Merge<'_>> {
+    /// Runs, each sorted by [`Order::sorted`]; rows that are looked at ahead take about `ahead_bytes` at the most.
+    pub(crate) fn new(order: &Order, runs: Vec<Run>, ahead_bytes: usize) -> Result<Merge<'_>> {
         let mut merge = Merge {
             converter: &order.0,
-            ahead_rows: (AHEAD_ROWS / runs.len().max(1)).max(4),
+            ahead_rows: AHEAD_ROWS_MIN,
             heap: BinaryHeap::with_capacity(runs.len()),
             runs: Vec::with_capacity(runs.len()),
         };
+        // Of those at the beginning of runs.
+        let mut row_bytes = 1;
         for run in runs {
             let mut cursor = Cursor { run, at: 0, ahead: Vec::new().into_iter(), ahead_to: 0 };
-            if let Some(row) = cursor.next(merge.converter, merge.ahead_rows)? {
+            if let Some(row) = cursor.next(merge.converter, AHEAD_ROWS_MIN)? {
+                row_bytes = row_bytes.max(row.len());
                 merge.heap.push(Reverse((row, merge.runs.len())));
                 merge.runs.push(cursor);
             }
         }
+        let ahead_rows = AHEAD_ROWS.min(ahead_bytes / row_bytes) / merge.runs.len().max(1);
+        merge.ahead_rows = ahead_rows.max(AHEAD_ROWS_MIN);
         Ok(merge)
     }
 
@@ -211,12 +218,14 @@ mod tests {
                 let alone = Run { rows: run.rows.clone(), held };
                 if alone.is_one_block() {
                     single += 1;
-                    let block = Merge::new(&order, vec![alone]).unwrap().next().unwrap();
+                    let block = Merge::new(&order, vec![alone], 1 << 20).unwrap().next().unwrap();
                     assert_eq!(block, Some((run.rows.clone(), true)));
                 }
             }
-            let run_bytes: usize = sorted_runs.iter().map(|run| batch_bytes(&run.rows)).sum();
-            let mut merge = Merge::new(&order, sorted_runs).unwrap();
+            // Those without rows are dropped at once.
+            let runs_left = sorted_runs.iter().filter(|run| run.rows.num_rows() > 0);
+            let run_bytes: usize = runs_left.map(|run| batch_bytes(&run.rows)).sum();
+            let mut merge = Merge::new(&order, sorted_runs, 1 << 20).unwrap();
             // Rows that are looked at ahead count beside those of the runs.
             assert!(expected.is_empty() || budget.held(Kind::Output) > run_bytes as u64);
             let (mut merged, mut ended) = (Vec::new(), expected.is_empty());
@@ -230,5 +239,26 @@ mod tests {
             assert_eq!(budget.held(Kind::Output), 0);
         }
         assert!(single > 100, "{single} runs of one block");
+    }
+    #[test]
+    fn rows_looked_at_ahead_take_no_more_than_they_may() {
+        let budget = Arc::new(Budget::new(1 << 30, 1, String::new(), 1));
+        let column: ArrayRef = Arc::new((0..50_000).map(f64::from).collect::<Float64Array>());
+        let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let order = Order::new(&rows.schema()).unwrap();
+        for ahead_bytes in [2_000, 20_000] {
+            let runs = (0..3).map(|_| {
+                let held = budget.hold(Kind::Output, batch_bytes(&rows));
+                Run { rows: rows.clone(), held }
+            });
+            let mut merge = Merge::new(&order, runs.collect(), ahead_bytes).unwrap();
+            let (mut most, mut merged) = (0, 0);
+            while let Some((block, _)) = merge.next().unwrap() {
+                most = most.max(budget.held(Kind::Output) as usize - 3 * batch_bytes(&rows));
+                merged += block.num_rows();
+            }
+            assert_eq!(merged, 150_000);
+            assert!((ahead_bytes / 2..=ahead_bytes).contains(&most), "{most} of {ahead_bytes}");
+        }
     }
 }

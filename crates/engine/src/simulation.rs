@@ -250,8 +250,8 @@ impl Network {
 const WAITS_MAX: u32 = 60_000;
 
 /// Steps of a job of several processes, not counting those for which a slow one stands still, after which it is
-/// taken to go round in circles: the longest of the tests' takes a tenth of them.
-const STEPS_MAX: u64 = 10_000_000;
+/// taken to go round in circles: the longest of some thousand seeds (memory, 446) takes a sixth of them.
+const STEPS_MAX: u64 = 100_000_000;
 
 /// Runs processes to their ends.
 fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {

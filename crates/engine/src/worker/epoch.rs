@@ -168,6 +168,8 @@ impl Worker {
         self.inbox.pop_front();
         if changed {
             self.note_usage(state);
+            // The next delta may open as many windows as this one, not as all since the last batch.
+            state.slices.begin_batch();
         }
         Ok(true)
     }

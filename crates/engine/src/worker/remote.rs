@@ -195,6 +195,8 @@ impl Worker {
                     state.owed.push(helper);
                     self.note_usage(state);
                     self.check_received(state)?;
+                    // The next delta may open as many windows as this one, not as all since the last batch.
+                    state.slices.begin_batch();
                 }
             }
             kind => return Err(broken(format!("a message of kind {kind:?} to a leader"))),
