@@ -1,10 +1,11 @@
 //! Whole jobs of several processes, simulated: slow nodes, tiny rings and budgets, delayed, cut and mended links,
 //! dead nodes. Either every process ends well and the rows are those of a sequential run, or every process
 //! that is left ends with an error that says why. `MILLSTREAM_SEEDS=100000` runs more seeds,
-//! `MILLSTREAM_SEED=7` just the one; a test's `REGRESSIONS` are run always: seeds that failed once, with the defect
-//! that they found.
+//! `MILLSTREAM_FIRST_SEED=5000` others, `MILLSTREAM_SEED=7` just the one; a test's `REGRESSIONS` are run always: seeds
+//! that failed once, with the defect that they found.
 
 mod aggregates;
+mod congested;
 mod idle;
 mod memory;
 mod stateless;
@@ -26,7 +27,8 @@ fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
     match number("MILLSTREAM_SEED") {
         Some(seed) => vec![seed],
         None => {
-            let others = 0..number("MILLSTREAM_SEEDS").unwrap_or(usual);
+            let first = number("MILLSTREAM_FIRST_SEED").unwrap_or(0);
+            let others = first..first + number("MILLSTREAM_SEEDS").unwrap_or(usual);
             regressions.iter().copied().chain(others).collect()
         }
     }

@@ -1,0 +1,56 @@
+//! Result rows that the asking process does not take: whoever has more of them waits, and does not queue them up.
+
+use std::sync::Arc;
+
+use millstream_engine::Settings;
+use millstream_engine::simulation::{Fault, Scenario};
+use millstream_engine::sink::RowOrder;
+use millstream_engine::table::Sharing;
+
+use crate::support::script::{Script, Scripted, batches_of};
+use crate::support::{Random, Record, oracle, query, records};
+use crate::{run, stateless};
+
+/// A split of the second process, and none of the first; its rows take several of the megabytes that may wait to be
+/// sent.
+fn source(records: &[Record]) -> Vec<Script> {
+    let batches = batches_of(records, &mut Random::new(5), 600);
+    let batches = batches.into_iter().map(|batch| (0, batch)).collect();
+    vec![Script { batches: Vec::new() }, Script { batches }]
+}
+
+fn many_records() -> Vec<Record> {
+    records(&mut Random::new(7), 1, 60_000, 1 << 30).remove(0)
+}
+
+#[test]
+fn rows_of_batches_wait_for_a_link_that_is_cut() {
+    let data = many_records();
+    let query = stateless::select_all(source(&data), Sharing::Whole, 0, None);
+    let scenario = Scenario {
+        slowness: vec![1; 2],
+        faults: vec![(1, Fault::Cut(0, 1))],
+        ..Scenario::from_seed(3, 2)
+    };
+    let settings = Settings { workers: 1, ..Settings::default() };
+    let ran = run(&query, &settings, &scenario, RowOrder::Any);
+    ran.ends_with_a_fault(&[], "cut");
+    let read = ran.stats().records;
+    // A megabyte of rows, of some 50 bytes each.
+    assert!((1_000..30_000).contains(&read), "{read} of {} records were read", data.len());
+}
+
+#[test]
+fn rows_of_a_window_wait_for_a_slow_process() {
+    let data = many_records();
+    let (mut expected, ..) = oracle(std::slice::from_ref(&data), None, 0, 0);
+    expected.sort();
+    let query = query(Arc::new(Scripted::new(source(&data), 0)), None, 0);
+    let scenario = Scenario { slowness: vec![1_000, 1], ..Scenario::from_seed(3, 2) };
+    let settings = Settings { workers: 1, ..Settings::default() };
+    let ran = run(&query, &settings, &scenario, RowOrder::Any);
+    ran.is_all(&expected, "a slow process");
+    let (stats, _) = ran.outcomes[1].as_ref().unwrap();
+    // There is far more memory than this takes: nothing else has to wait for any.
+    assert!(stats.memory_stalls > 0, "{stats:?}");
+}
