@@ -116,12 +116,14 @@ impl Merge<'_> {
             heap: BinaryHeap::with_capacity(runs.len()),
             runs: Vec::with_capacity(runs.len()),
         };
-        // Of those at the beginning of runs.
+        // Of those at the beginning of runs, which are the smallest, and on average.
         let mut row_bytes = 1;
         for run in runs {
             let mut cursor = Cursor { run, at: 0, ahead: Vec::new().into_iter(), ahead_to: 0 };
             if let Some(row) = cursor.next(merge.converter, AHEAD_ROWS_MIN)? {
-                row_bytes = row_bytes.max(row.len());
+                let rows = &cursor.run.rows;
+                row_bytes =
+                    row_bytes.max(row.len()).max(batch_bytes(rows) / rows.num_rows().max(1));
                 merge.heap.push(Reverse((row, merge.runs.len())));
                 merge.runs.push(cursor);
             }
@@ -240,6 +242,7 @@ mod tests {
         }
         assert!(single > 100, "{single} runs of one block");
     }
+
     #[test]
     fn rows_looked_at_ahead_take_no_more_than_they_may() {
         let budget = Arc::new(Budget::new(1 << 30, 1, String::new(), 1));

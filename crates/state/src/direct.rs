@@ -30,9 +30,12 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// `None` if there are no keys.
     pub(crate) fn of(words: &[u64]) -> Option<Bounds> {
-        let first = *words.first()? as i64;
-        let start = Bounds { low: first, high: first };
-        Some(words.iter().fold(start, |all, word| all.with(*word)))
+        let first = Bounds::one(*words.first()?);
+        Some(words.iter().fold(first, |all, word| all.with(*word)))
+    }
+
+    pub(crate) fn one(word: u64) -> Bounds {
+        Bounds { low: word as i64, high: word as i64 }
     }
 
     /// These, and a key more.
@@ -45,17 +48,38 @@ impl Bounds {
         self.high.wrapping_sub(self.low) as u64
     }
 
-    /// A span of all keys between them, of `slots_max` slots at the most.
-    pub(crate) fn span(self, slots_max: usize) -> Option<Span> {
+    /// All of these and those.
+    pub(crate) fn and(self, other: Bounds) -> Bounds {
+        Bounds { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
+    /// How many slots it takes for all keys between them, if that is no more than `slots_max`.
+    pub(crate) fn slots(self, slots_max: usize) -> Option<usize> {
         if self.width() >= slots_max as u64 {
             return None;
         }
         let slots = (self.width() as usize + 1).next_power_of_two().max(LINE_SLOTS);
-        // Rather from a multiple on: what comes later is most likely beside what is there.
-        let aligned = self.low & !(slots as i64 - 1);
-        let low =
-            if self.high.wrapping_sub(aligned) as u64 >= slots as u64 { self.low } else { aligned };
-        (slots <= slots_max).then_some(Span { low, slots })
+        (slots <= slots_max).then_some(slots)
+    }
+
+    /// A span of so many slots, a power of two and enough for all keys between them. Most of the room that is left lies
+    /// on the side on which `held`, some of these keys, have been exceeded: more will come there.
+    pub(crate) fn span(self, slots: usize, held: Option<Bounds>) -> Span {
+        debug_assert!(slots.is_power_of_two() && self.width() < slots as u64);
+        let spare = slots as i64 - 1 - self.width() as i64;
+        let exceeded = held.map(|held| (self.low < held.low, self.high > held.high));
+        let low = match exceeded {
+            Some((true, false)) => self.low.wrapping_sub(spare - spare / 4),
+            Some((false, true)) => self.low.wrapping_sub(spare / 4),
+            Some((true, true)) => self.low.wrapping_sub(spare / 2),
+            _ => {
+                // Rather from a multiple on: what comes later is most likely beside what is there.
+                let aligned = self.low & !(slots as i64 - 1);
+                let covers = (self.high.wrapping_sub(aligned) as u64) < slots as u64;
+                if covers { aligned } else { self.low }
+            }
+        };
+        Span { low, slots }
     }
 }
 
@@ -67,6 +91,10 @@ impl Span {
         let offsets = words.iter().fold(0, |all, word| all | word.wrapping_sub(low));
         // The number of slots is a power of two.
         offsets < self.slots as u64
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
     }
 
     pub(crate) fn lines(&self) -> usize {
@@ -102,7 +130,7 @@ mod tests {
         for (low, high) in ends.into_iter().chain(extremes) {
             let keys: Vec<u64> = (low..=high).map(|key| key as u64).collect();
             let bounds = Bounds::of(&[keys[keys.len() - 1], keys[0]]).expect("two keys");
-            let span = bounds.span(1 << 14).expect("room");
+            let span = bounds.span(bounds.slots(1 << 14).expect("room"), None);
             assert!(span.covers(&keys), "{low}..={high}: {span:?}");
             assert!(
                 span.slots < 2 * keys.len().max(LINE_SLOTS)
@@ -120,12 +148,35 @@ mod tests {
 
     #[test]
     fn keys_too_far_apart_have_no_span() {
-        for (keys, slots_max) in
-            [([0, 1024], 1024), ([0, 1000], 512), ([1 << 63, (1 << 63) - 1], 1 << 20)]
-        {
-            assert_eq!(Bounds::of(&keys).expect("two keys").span(slots_max), None);
+        let cases = [([0, 1024], 1024), ([0, 1000], 512), ([1 << 63, (1 << 63) - 1], 1 << 20)];
+        for (keys, slots_max) in cases {
+            assert_eq!(Bounds::of(&keys).expect("two keys").slots(slots_max), None);
         }
-        assert!(Bounds::of(&[0, 1023]).expect("two keys").span(1024).is_some());
+        assert_eq!(Bounds::of(&[0, 1023]).expect("two keys").slots(1024), Some(1024));
         assert!(Bounds::of(&[]).is_none());
+    }
+
+    /// Where keys have come that lie below or above, there is room for more.
+    #[test]
+    fn room_lies_where_more_will_come() {
+        let bounds = |low: i64, high: i64| Bounds { low, high };
+        for (low, high) in [(0, 99), (-5, 10), (i64::MIN, i64::MIN + 50), (i64::MAX - 50, i64::MAX)]
+        {
+            let held = bounds(low, high);
+            for (below, above) in [(0, 20), (20, 0), (20, 20)] {
+                let Some((low, high)) = low.checked_sub(below).zip(high.checked_add(above)) else {
+                    continue;
+                };
+                let all = held.and(bounds(low, high));
+                let span = all.span(256, Some(held));
+                let keys: Vec<u64> = (low..=high).map(|key| key as u64).collect();
+                assert!(span.covers(&keys));
+                let more = |by: i64| (1..=30).map(move |i| (by * i) as u64);
+                let further: Vec<u64> = more(-1).map(|d| (low as u64).wrapping_add(d)).collect();
+                assert!(below == 0 || span.covers(&further), "{all:?} {span:?}");
+                let further: Vec<u64> = more(1).map(|d| (high as u64).wrapping_add(d)).collect();
+                assert!(above == 0 || span.covers(&further), "{all:?} {span:?}");
+            }
+        }
     }
 }

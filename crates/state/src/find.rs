@@ -322,14 +322,15 @@ pub(crate) fn append<V: VarKeys>(
     pool: &mut ChunkPool,
     places: &mut Vec<*mut u64>,
 ) {
-    log.reserve(keys.hashes.len(), pool);
+    let rows = keys.rows(layout);
+    log.reserve(rows, pool);
     places.clear();
     let end = match (layout.has_word_keys(), layout.template()) {
         (true, [a]) => append_words([*a], keys.words, log, places),
         (true, [a, b]) => append_words([*a, *b], keys.words, log, places),
         _ => {
             let mut cursor = log.cursor();
-            places.extend((0..keys.hashes.len()).map(|row| {
+            places.extend((0..rows).map(|row| {
                 // SAFETY: room was reserved; the whole row is written.
                 unsafe {
                     let place = cursor.append(layout.row_words()).1;

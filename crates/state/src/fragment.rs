@@ -162,6 +162,7 @@ impl Fragment {
         pool: &mut ChunkPool,
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
+        assert_eq!(keys.hashes.len(), keys.rows(&self.table.layout), "a hash for every key");
         if self.mode == Mode::PassThrough {
             if !self.fixed {
                 self.estimate(keys.hashes);

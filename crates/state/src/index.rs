@@ -1,4 +1,4 @@
-//! Hash index of a table: from a key's hash to its row's number.
+//! Index of a table: from a key's hash, or from the key itself, to its row's number.
 //!
 //! Buckets of eight 8-byte entries, a cache line each: the upper half of the key's hash above, the row
 //! number below. A key's entry stands in its home bucket or, if that is full, in the next that is not; a
@@ -96,7 +96,9 @@ impl Index {
 
     /// Whether it is taken to lie in a near cache.
     pub(crate) fn is_near(&self) -> bool {
-        self.bytes() <= NEAR_INDEX_BYTES
+        // Rows take as much as ever, slots a quarter of what buckets do.
+        let bytes = if self.is_direct() { 4 * self.bytes() } else { self.bytes() };
+        bytes <= NEAR_INDEX_BYTES
     }
 
     /// Whether keys have slots: it asks for no hashes.
@@ -139,7 +141,12 @@ impl Index {
         let mut bounds = Bounds::of(words).filter(|_| !self.sparse)?;
         let mut entries = self.entries(log.base());
         while bounds.width() < slots_max as u64 {
-            let Some(entry) = entries.next() else { return bounds.span(slots_max) };
+            let Some(entry) = entries.next() else {
+                let span = bounds.span(bounds.slots(slots_max)?, None);
+                // Unlike buckets, slots do not grow where they stand: both are there for a moment.
+                let bytes = Lines::empty().growth_bytes(span.lines());
+                return (bytes <= self.lines.growth_bytes(buckets)).then_some(span);
+            };
             bounds = bounds.with(key_of(entry as u32, log));
         }
         None
@@ -169,24 +176,38 @@ impl Index {
     /// Has slots for these keys, too, or buckets if that takes less memory.
     #[cold]
     fn widen(&mut self, old: Span, words: &[u64], log: &Log) {
-        self.growths += 1;
-        let (buckets, base) = (self.buckets_for(words.len()), log.base());
-        let bounds = Bounds::of(words).map(|bounds| {
-            old.entries(&self.lines, base).fold(bounds, |all, (key, _)| all.with(key))
+        let (Some(block), base) = (Bounds::of(words), log.base()) else { return };
+        if self.len == 0 && block.slots(old.slots()).is_some() {
+            // None of the slots is taken: they stand for other keys from now on.
+            self.span = Some(block.span(old.slots(), None));
+            return;
+        }
+        let buckets = self.buckets_for(words.len());
+        let slots_max = buckets.max(self.lines.count()) * LINE_SLOTS;
+        let held = old.entries(&self.lines, base).map(|(key, _)| key);
+        let held = held.fold(None, |all: Option<Bounds>, key| {
+            Some(all.map_or(Bounds::one(key), |all| all.with(key)))
         });
-        let span = bounds.and_then(|bounds| bounds.span(buckets * LINE_SLOTS));
+        let all = held.map_or(block, |held| held.and(block));
+        // As many as before if that leaves a good part of them free, otherwise at least twice as many, lest it be
+        // done again for every few keys.
+        let moves = self.len == 0 || all.width() < old.slots() as u64 / 4 * 3;
+        let least = if moves { old.slots() } else { 2 * old.slots() };
+        let slots = all.slots(slots_max).map(|slots| slots.max(least));
+        let span = slots.filter(|slots| *slots <= slots_max).map(|slots| all.span(slots, held));
         let mut lines = Lines::empty();
         lines.grow(span.map_or(buckets, |span| span.lines()));
         let old_lines = std::mem::replace(&mut self.lines, lines);
+        self.growths += u64::from(self.bytes() > old_lines.bytes());
         let entries = old.entries(&old_lines, base);
         self.span = span;
         if let Some(span) = span {
             let start = self.lines.start_mut().cast::<RowId>();
-            // SAFETY: as above.
+            // SAFETY: a slot's number is one of the span's, whose lines these are.
             entries.for_each(|(key, row)| unsafe { *start.add(span.slot(key)) = row });
             return;
         }
-        self.sparse = true;
+        self.sparse = self.len > 0;
         self.grow_at = capacity(buckets);
         entries.for_each(|(key, row)| self.put_back(hash_word(key) >> 32 << 32 | u64::from(row)));
     }
@@ -389,6 +410,7 @@ impl Index {
     /// As [`Index::enter`], where keys have slots.
     pub(crate) fn enter_slots<E: Entrants>(&mut self, words: &[u64], base: RowId, mut keys: E) {
         let span = self.span.expect("an index with slots");
+        assert!(words.len() <= BLOCK_ROWS, "a block of keys");
         debug_assert!(span.covers(words), "room was reserved");
         let start = self.lines.start_mut().cast::<RowId>();
         for (i, word) in words.iter().enumerate() {

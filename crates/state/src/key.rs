@@ -25,8 +25,8 @@ impl VarKeys for NoVarKeys {
 /// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a, V> {
-    /// One hash per row. There may be none where keys have one word each: they are hashed if need be
-    /// ([`Table::is_direct`](crate::Table::is_direct)).
+    /// One hash per row. For [`Table::update`](crate::Table::update) there may be none where keys have one word each:
+    /// they are hashed if need be ([`Table::is_direct`](crate::Table::is_direct)).
     pub hashes: &'a [u64],
     /// Hashes of the block that comes next, if it is known: their cache lines are asked for meanwhile.
     pub ahead: &'a [u64],
@@ -40,10 +40,15 @@ impl<V: VarKeys> Keys<'_, V> {
     /// How many there are.
     pub(crate) fn rows(&self, layout: &RowLayout) -> usize {
         if layout.has_word_keys() {
-            debug_assert!(self.hashes.is_empty() || self.hashes.len() == self.words.len());
+            let one_each = self.hashes.len() == self.words.len();
+            assert!(self.hashes.is_empty() || one_each, "a hash for every key, or none");
             return self.words.len();
         }
-        debug_assert_eq!(self.words.len(), self.hashes.len() * layout.key_words());
+        assert_eq!(
+            self.words.len(),
+            self.hashes.len() * layout.key_words(),
+            "a hash for every key"
+        );
         self.hashes.len()
     }
 

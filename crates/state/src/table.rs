@@ -72,7 +72,7 @@ impl Table {
         self.index.is_direct()
     }
 
-    /// Asks for the cache lines in which a block of keys will be looked for.
+    /// Asks for the cache lines in which a block of keys will be looked for, if that goes by their hashes.
     pub fn prefetch(&self, hashes: &[u64]) {
         self.index.prefetch(hashes);
     }
@@ -106,8 +106,9 @@ impl Table {
         let Table { layout, log, arena, .. } = self;
         arena.use_heap(pool.heap());
         find::append(keys, layout, log, arena, pool, &mut scratch.places);
-        self.live_rows += keys.hashes.len();
-        Block::new(&self.layout, &mut self.arena, &scratch.places, keys.hashes.len())
+        let rows = keys.rows(&self.layout);
+        self.live_rows += rows;
+        Block::new(&self.layout, &mut self.arena, &scratch.places, rows)
     }
 
     pub(crate) fn find_or_append<V: VarKeys>(

@@ -540,6 +540,39 @@ fn keys_close_together_and_far_apart() {
     }
 }
 
+/// In whatever order they come, keys close together make an index grow now and then, not for every block.
+#[test]
+fn an_index_of_keys_close_together_grows_seldom() {
+    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+    let slot = layout.values()[0];
+    let orders: [fn(i64) -> i64; 5] = [
+        |i| i,
+        |i| -i,
+        |i| 1_000_000_000 - i,
+        // To both sides by turns, a block at a time.
+        |i| if i / 256 % 2 == 0 { i } else { -i },
+        |i| i64::MAX - i,
+    ];
+    for (case, order) in orders.iter().enumerate() {
+        let mut table = Table::new(layout.clone());
+        let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
+        let words: Vec<u64> = (0..100_000).map(|i| order(i) as u64).collect();
+        count(&mut table, &words, slot, &mut pool);
+        assert!(table.is_direct() || case == 3, "case {case}");
+        assert!(table.growths() < 40, "case {case}: {} growths", table.growths());
+        assert_eq!(counts_of(&table, &layout).len(), words.len(), "case {case}");
+        // The next window has other keys, as many: it goes on in the same slots.
+        let (bytes, growths) = (table.index_bytes(), table.growths());
+        table.clear(&mut pool);
+        if case == 0 {
+            let words: Vec<u64> = words.iter().map(|word| word + 700_000).collect();
+            count(&mut table, &words, slot, &mut pool);
+            assert_eq!((table.index_bytes(), table.growths()), (bytes, growths));
+            assert_eq!(counts_of(&table, &layout).len(), words.len());
+        }
+    }
+}
+
 /// What a table allocates for more keys is what it said before, and not long before they come.
 #[test]
 fn growth_is_foretold() {

@@ -328,6 +328,8 @@ impl Worker {
                 remote.look_again();
             }
             self.note_usage(state);
+            // Windows that it has opened are not to be expected again.
+            state.slices.begin_batch();
             return Ok(true);
         }
         Ok(false)
