@@ -100,8 +100,8 @@ fn run_seed(seed: u64) -> Came {
     if ran.well() {
         ran.is_all(&expected, &what);
         assert_eq!(stats.late_records, late, "{what}");
-        // What is looked at ahead while rows are merged is a 32nd at the most.
-        let may_take = tight.memory_bytes / 32 * 33;
+        // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in any case.
+        let may_take = tight.memory_bytes / 32 * 33 + 1024;
         assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
         came.through = 1;
         came.through_with_stalls = u64::from(stats.memory_stalls > 0);
