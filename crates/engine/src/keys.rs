@@ -96,8 +96,8 @@ impl KeyCodec {
         block: &'a mut KeyBlock,
     ) -> Encoded<'a> {
         let KeyBlock { words, hashes } = block;
-        let words = match self.plain_words(columns).zip(range_of(rows)) {
-            Some((plain, range)) => &plain[range],
+        let words = match self.words_in_place(columns, rows) {
+            Some(words) => words,
             None => {
                 words.resize(rows.len() * self.words, 0);
                 self.encode_words(columns, rows, words);
@@ -123,6 +123,15 @@ impl KeyCodec {
         }
     }
 
+    /// The encoded keys of `rows` (ascending positions in the columns), if they stand just so in the columns.
+    pub(crate) fn words_in_place<'a>(
+        &self,
+        columns: &'a [ArrayRef],
+        rows: &[u32],
+    ) -> Option<&'a [u64]> {
+        self.plain_words(columns)?.get(range_of(rows)?)
+    }
+
     /// Encodes the keys of `rows` (ascending positions in the columns) into as many times the words of a key.
     pub(crate) fn encode_words(&self, columns: &[ArrayRef], rows: &[u32], words: &mut [u64]) {
         let width = self.words;
@@ -133,22 +142,16 @@ impl KeyCodec {
             // Positions ascend, so that the last one is the greatest.
             debug_assert!(rows.is_sorted());
             assert!(rows.last().is_none_or(|last| (*last as usize) < values.len()));
-            if let Some(range) = range_of(rows) {
-                for (value, word) in values[range].iter().zip(words) {
-                    *word = *value as u64;
-                }
-            } else {
-                // SAFETY: no position is greater than the last, which was checked.
-                let value = |row: u32| unsafe { *values.get_unchecked(row as usize) } as u64;
-                // Four at a time: there is little to do for each.
-                let (fours, rest) = rows.as_chunks::<4>();
-                let (word_fours, word_rest) = words.as_chunks_mut::<4>();
-                for (rows, words) in fours.iter().zip(word_fours) {
-                    *words = rows.map(value);
-                }
-                for (row, word) in rest.iter().zip(word_rest) {
-                    *word = value(*row);
-                }
+            // SAFETY: no position is greater than the last, which was checked.
+            let value = |row: u32| unsafe { *values.get_unchecked(row as usize) } as u64;
+            // Four at a time: there is little to do for each.
+            let (fours, rest) = rows.as_chunks::<4>();
+            let (word_fours, word_rest) = words.as_chunks_mut::<4>();
+            for (rows, words) in fours.iter().zip(word_fours) {
+                *words = rows.map(value);
+            }
+            for (row, word) in rest.iter().zip(word_rest) {
+                *word = value(*row);
             }
             return;
         }

@@ -214,7 +214,8 @@ impl Slices {
         slice.counted = None;
         let rows = input.rows.len();
         let joint = self.joining.table(&mut slice.joint, rows, || Table::new(self.layout.clone()));
-        let near = joint.as_ref().map_or(&slice.primary, |joint| &joint.table).is_near();
+        let table = joint.as_ref().map_or(&slice.primary, |joint| &joint.table);
+        let (near, direct) = (table.is_near(), table.is_direct());
         let is_joint = joint.is_some();
         let mut update = Update {
             slice,
@@ -237,7 +238,7 @@ impl Slices {
         let blocks = tables * if near { GROUP_BLOCKS_NEAR } else { GROUP_BLOCKS };
         let groups = input.rows.len().div_ceil((blocks * BLOCK_ROWS).min(GROUP_ROWS_MAX));
         for rows in input.rows.chunks(input.rows.len().div_ceil(groups.max(1)).max(1)) {
-            let hashed = tables > 1 || !update.is_direct(is_joint);
+            let hashed = tables > 1 || !direct;
             let keys = grouping.codec.encode(input.keys, rows, hashed, &mut self.block);
             if tables == 1 {
                 let to = if is_joint { To::Joint } else { To::Primary };
@@ -306,13 +307,13 @@ impl Slices {
         }
         // Blocks of about the same size.
         let block_rows = rows.div_ceil(rows.div_ceil(BLOCK_ROWS));
-        slice.primary.prefetch(range(hashes, 0, block_rows));
+        slice.primary.prefetch(part_of(hashes, 0, block_rows));
         let width = words.len() / rows;
         for first in (0..rows).step_by(block_rows) {
             let end = (first + block_rows).min(rows);
             let keys = Keys {
-                hashes: range(hashes, first, end),
-                ahead: range(hashes, end, end + block_rows),
+                hashes: part_of(hashes, first, end),
+                ahead: part_of(hashes, end, end + block_rows),
                 words: &words[first * width..end * width],
                 vars: vars(first),
             };
@@ -598,6 +599,11 @@ impl Counters {
     }
 }
 
+/// A part of the hashes of some keys, as far as there are any.
+fn part_of(hashes: &[u64], start: usize, end: usize) -> &[u64] {
+    &hashes[start.min(hashes.len())..end.min(hashes.len())]
+}
+
 /// One slice being updated from one batch.
 struct Update<'a> {
     slice: &'a mut Slice,
@@ -614,21 +620,10 @@ struct Update<'a> {
     fragment_rows: u64,
 }
 
-/// A part of the hashes of some keys, as far as there are any.
-fn range(hashes: &[u64], start: usize, end: usize) -> &[u64] {
-    &hashes[start.min(hashes.len())..end.min(hashes.len())]
-}
-
 impl Update<'_> {
-    /// Whether all rows go to one table, and that needs no hashes.
-    fn is_direct(&self, joint: bool) -> bool {
-        let joint = self.slice.joint.as_ref().filter(|_| joint).map(|joint| &joint.table);
-        joint.unwrap_or(&self.slice.primary).is_direct()
-    }
-
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
     fn rows(&mut self, to: To, rows: &[u32], Encoded { words, hashes }: Encoded<'_>) {
-        let first = range(hashes, 0, BLOCK_ROWS);
+        let first = part_of(hashes, 0, BLOCK_ROWS);
         let Slice { primary, fragments, joint, .. } = &mut *self.slice;
         let mut table = match (to, joint) {
             (To::Joint, Some(joint)) => Target::Table(&mut joint.table),
@@ -647,8 +642,8 @@ impl Update<'_> {
             let end = (start + BLOCK_ROWS).min(rows.len());
             let rows = &rows[start..end];
             let keys = Keys {
-                hashes: range(hashes, start, end),
-                ahead: range(hashes, end, end + BLOCK_ROWS),
+                hashes: part_of(hashes, start, end),
+                ahead: part_of(hashes, end, end + BLOCK_ROWS),
                 words: &words[start * width..end * width],
                 vars: ColumnVars { columns: &self.vars, rows },
             };

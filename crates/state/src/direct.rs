@@ -30,17 +30,11 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// `None` if there are no keys.
     pub(crate) fn of(words: &[u64]) -> Option<Bounds> {
-        let first = Bounds::one(*words.first()?);
-        Some(words.iter().fold(first, |all, word| all.with(*word)))
+        words.iter().map(|word| Bounds::one(*word)).reduce(Bounds::and)
     }
 
     pub(crate) fn one(word: u64) -> Bounds {
         Bounds { low: word as i64, high: word as i64 }
-    }
-
-    /// These, and a key more.
-    pub(crate) fn with(self, word: u64) -> Bounds {
-        Bounds { low: self.low.min(word as i64), high: self.high.max(word as i64) }
     }
 
     /// How far apart they are.
@@ -99,6 +93,16 @@ impl Span {
 
     pub(crate) fn lines(&self) -> usize {
         self.slots / LINE_SLOTS
+    }
+
+    /// Slots for keys that the span covers, with their rows.
+    pub(crate) fn filled(&self, entries: impl Iterator<Item = (u64, RowId)>) -> Lines {
+        let mut lines = Lines::empty();
+        lines.grow(self.lines());
+        let start = lines.start_mut().cast::<RowId>();
+        // SAFETY: a slot's number is one of the span's, whose lines these are.
+        entries.for_each(|(key, row)| unsafe { *start.add(self.slot(key)) = row });
+        lines
     }
 
     /// The number of a key's slot; of a key that the span does not cover, any.

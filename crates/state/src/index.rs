@@ -126,7 +126,9 @@ impl Index {
         assert!(buckets < 1 << 31, "an index of fewer than 2^31 buckets");
         self.growths += u64::from(old > 0);
         if let Some(span) = words.and_then(|words| self.span_of(words, buckets, log)) {
-            return self.give_slots(span, log);
+            self.lines = span.filled(self.entries(log));
+            self.span = Some(span);
+            return;
         }
         self.grow_at = capacity(buckets);
         self.lines.grow(buckets);
@@ -139,38 +141,28 @@ impl Index {
     fn span_of(&self, words: &[u64], buckets: usize, log: &Log) -> Option<Span> {
         let slots_max = buckets * LINE_SLOTS;
         let mut bounds = Bounds::of(words).filter(|_| !self.sparse)?;
-        let mut entries = self.entries(log.base());
+        let mut entries = self.entries(log);
         while bounds.width() < slots_max as u64 {
-            let Some(entry) = entries.next() else {
+            let Some((key, _)) = entries.next() else {
                 let span = bounds.span(bounds.slots(slots_max)?, None);
                 // Unlike buckets, slots do not grow where they stand: both are there for a moment.
                 let bytes = Lines::empty().growth_bytes(span.lines());
                 return (bytes <= self.lines.growth_bytes(buckets)).then_some(span);
             };
-            bounds = bounds.with(key_of(entry as u32, log));
+            bounds = bounds.and(Bounds::one(key));
         }
         None
     }
 
-    /// The entries of all buckets that are present.
-    fn entries(&self, base: RowId) -> impl Iterator<Item = u64> {
+    /// The keys and rows that stand in buckets and are present.
+    fn entries(&self, log: &Log) -> impl Iterator<Item = (u64, RowId)> {
         debug_assert!(self.span.is_none());
         let lines = if self.len > 0 { self.lines.count() } else { 0 };
         // SAFETY: there are so many buckets.
-        let lines = (0..lines).flat_map(|line| unsafe { *self.lines.start().add(line) });
-        lines.filter(move |entry| *entry as u32 >= base)
-    }
-
-    /// Has slots in place of buckets from now on.
-    fn give_slots(&mut self, span: Span, log: &Log) {
-        let mut lines = Lines::empty();
-        lines.grow(span.lines());
-        let start = lines.start_mut().cast::<RowId>();
-        for row in self.entries(log.base()).map(|entry| entry as u32) {
-            // SAFETY: a slot's number is one of the span's, whose lines these are.
-            unsafe { *start.add(span.slot(key_of(row, log))) = row };
-        }
-        (self.lines, self.span) = (lines, Some(span));
+        let entries = (0..lines).flat_map(|line| unsafe { *self.lines.start().add(line) });
+        let rows = entries.map(|entry| entry as RowId).filter(|row| *row >= log.base());
+        // SAFETY: the index names written rows of this log, whose first word is the key.
+        rows.map(|row| (unsafe { *log.row(row) }, row))
     }
 
     /// Has slots for these keys, too, or buckets if that takes less memory.
@@ -184,10 +176,8 @@ impl Index {
         }
         let buckets = self.buckets_for(words.len());
         let slots_max = buckets.max(self.lines.count()) * LINE_SLOTS;
-        let held = old.entries(&self.lines, base).map(|(key, _)| key);
-        let held = held.fold(None, |all: Option<Bounds>, key| {
-            Some(all.map_or(Bounds::one(key), |all| all.with(key)))
-        });
+        let held = old.entries(&self.lines, base).map(|(key, _)| Bounds::one(key));
+        let held = held.reduce(Bounds::and);
         let all = held.map_or(block, |held| held.and(block));
         // As many as before if that leaves a good part of them free, otherwise at least twice as many, lest it be
         // done again for every few keys.
@@ -195,21 +185,24 @@ impl Index {
         let least = if moves { old.slots() } else { 2 * old.slots() };
         let slots = all.slots(slots_max).map(|slots| slots.max(least));
         let span = slots.filter(|slots| *slots <= slots_max).map(|slots| all.span(slots, held));
-        let mut lines = Lines::empty();
-        lines.grow(span.map_or(buckets, |span| span.lines()));
+        let lines = match span {
+            Some(span) => span.filled(old.entries(&self.lines, base)),
+            None => {
+                let mut lines = Lines::empty();
+                lines.grow(buckets);
+                lines
+            }
+        };
         let old_lines = std::mem::replace(&mut self.lines, lines);
         self.growths += u64::from(self.bytes() > old_lines.bytes());
-        let entries = old.entries(&old_lines, base);
         self.span = span;
-        if let Some(span) = span {
-            let start = self.lines.start_mut().cast::<RowId>();
-            // SAFETY: a slot's number is one of the span's, whose lines these are.
-            entries.for_each(|(key, row)| unsafe { *start.add(span.slot(key)) = row });
-            return;
+        if span.is_none() {
+            self.sparse = self.len > 0;
+            self.grow_at = capacity(buckets);
+            for (key, row) in old.entries(&old_lines, base) {
+                self.put_back(hash_word(key) >> 32 << 32 | u64::from(row));
+            }
         }
-        self.sparse = self.len > 0;
-        self.grow_at = capacity(buckets);
-        entries.for_each(|(key, row)| self.put_back(hash_word(key) >> 32 << 32 | u64::from(row)));
     }
 
     /// How many buckets it takes to make room for `count` more keys.
@@ -436,12 +429,6 @@ impl Index {
             prefetch(start.wrapping_add(home_of(hash >> 32, buckets)).cast());
         }
     }
-}
-
-/// The key of a row, which is its first word.
-fn key_of(row: RowId, log: &Log) -> u64 {
-    // SAFETY: the index names written rows of this log.
-    unsafe { *log.row(row) }
 }
 
 /// What a bucket says about a key.

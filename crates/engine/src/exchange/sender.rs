@@ -10,7 +10,7 @@ use crate::assign::BySlice;
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::inputs::Input;
-use crate::keys::{KeyBlock, KeyCodec, range_of};
+use crate::keys::{KeyBlock, KeyCodec};
 
 use super::format::{self, Format, HEAD_WORDS, Outgoing, SECTION_ROWS_MAX};
 use super::gather::gather;
@@ -131,7 +131,7 @@ impl Sender {
             let group = Outgoing {
                 start: *start,
                 picked: &[],
-                words: in_place(codec, &batch.keys, rows).unwrap_or(&self.block.words),
+                words: codec.words_in_place(&batch.keys, rows).unwrap_or(&self.block.words),
                 rows,
                 vars: &vars,
                 arguments: &batch.arguments,
@@ -155,7 +155,7 @@ impl Sender {
 
     fn partition(&mut self, codec: &KeyCodec, keys: &[ArrayRef], rows: &[u32]) {
         let KeyBlock { words, hashes } = &mut self.block;
-        let words = match in_place(codec, keys, rows) {
+        let words = match codec.words_in_place(keys, rows) {
             Some(words) => words,
             None => {
                 words.resize(rows.len() * codec.words(), 0);
@@ -193,11 +193,6 @@ impl Sender {
         }
         Ok(())
     }
-}
-
-/// The encoded keys of rows, if they stand just so in the batch.
-fn in_place<'a>(codec: &KeyCodec, keys: &'a [ArrayRef], rows: &[u32]) -> Option<&'a [u64]> {
-    codec.plain_words(keys)?.get(range_of(rows)?)
 }
 
 impl Lane {
