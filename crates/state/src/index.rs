@@ -222,8 +222,9 @@ impl Index {
     /// Bytes that making room for `count` more keys allocates at the most, beside what there is.
     pub(crate) fn growth_bytes(&self, count: usize) -> usize {
         if self.is_direct() {
-            // They may turn out to lie far apart.
-            return Lines::empty().growth_bytes(self.buckets_for(count));
+            // They may turn out to lie far apart, or beside the span: as many slots again, then.
+            let lines = self.buckets_for(count).max(self.lines.count());
+            return Lines::empty().growth_bytes(lines);
         }
         if self.len + count <= self.grow_at {
             return 0;
