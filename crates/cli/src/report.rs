@@ -103,6 +103,7 @@ pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
         "rows_shipped": stats.rows_shipped,
         "segments_shipped": stats.segments_shipped,
         "rows_sent": stats.rows_sent,
+        "rows_passed": stats.rows_passed,
         "bytes_sent": stats.bytes_sent,
         "messages_sent": stats.messages_sent,
         "rows_combined": stats.rows_combined,

@@ -86,6 +86,16 @@ impl fmt::Debug for Job {
     }
 }
 
+/// All fragments and the deltas on their way, at most two per worker and leader, take a quarter of the budget.
+fn fragment_bytes(settings: &Settings, leaders: usize) -> u64 {
+    settings.fragment_bytes.min(settings.memory_bytes / 12 / (settings.workers * leaders) as u64)
+}
+
+/// What is passed through gains nothing by waiting, and is merged while it lies in a cache.
+fn passed_bytes(settings: &Settings, leaders: usize) -> u64 {
+    fragment_bytes(settings, leaders).div_ceil(4)
+}
+
 impl Job {
     /// Prepares `query` to run into `sink`: lays out its state and opens its source.
     pub fn new(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
@@ -166,11 +176,11 @@ impl Job {
             let message = format!("{:?} over channels for {exchange:?}", settings.exchange);
             return Err(Error::Internal(message));
         }
-        let layout = aggregation.as_ref().map(|(grouping, _)| grouping.layout.clone());
         let (net, ends) = match mesh {
             Some(mesh) => {
-                let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
-                let (net, ends) = Net::new(mesh, &layout.unwrap_or_else(none))?;
+                let grouping = aggregation.as_ref().map(|(grouping, _)| grouping);
+                let passed_bytes = passed_bytes(&settings, mesh.place.processes * workers);
+                let (net, ends) = Net::new(mesh, grouping, passed_bytes as usize)?;
                 (Some(Arc::new(net)), ends)
             }
             None => (None, Vec::new()),
@@ -665,11 +675,14 @@ impl Shared {
         self.aggregation.as_ref().map_or(start, |(grouping, _)| worker::fires_at(grouping, start))
     }
 
-    /// Bytes of keys and values in one fragment after which an epoch ends: all fragments and the
-    /// deltas on their way, at most two per worker and leader, take a quarter of the budget.
+    /// Bytes of keys and values in one fragment after which an epoch ends.
     pub(crate) fn fragment_bytes(&self) -> u64 {
-        let pairs = (self.settings.workers * self.leaders()) as u64;
-        self.settings.fragment_bytes.min(self.settings.memory_bytes / 12 / pairs)
+        fragment_bytes(&self.settings, self.leaders())
+    }
+
+    /// Bytes of keys and values passed through to one leader that are shipped together.
+    pub(crate) fn passed_bytes(&self) -> u64 {
+        passed_bytes(&self.settings, self.leaders())
     }
 
     /// `worker` has fired all windows that fire at or before a watermark; returns how many windows

@@ -12,6 +12,7 @@ use millstream_state::RowLayout;
 
 use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
+use crate::cluster::Net;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::inputs::{Input, true_mask};
@@ -83,12 +84,13 @@ impl Grouping {
         })
     }
 
-    /// Runs a batch through the pipeline into `slices`; returns what was dropped and how many rows
-    /// went into fragments.
+    /// Runs a batch through the pipeline into `slices`, or through `net` to leaders in other processes; returns what was
+    /// dropped and how many rows were not the worker's own.
     pub(crate) fn run(
         &self,
         batch: &Stamped,
         slices: &mut Slices,
+        net: Option<&Net>,
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
@@ -97,7 +99,7 @@ impl Grouping {
         if let Some((keys, arguments)) = self.evaluate(&batch.prepared.batch, &mut by_slice)? {
             for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
                 let selected = Selected { keys: &keys, arguments: &arguments, rows };
-                fragment_rows += slices.update(*start, self, &selected);
+                fragment_rows += slices.update(*start, self, &selected, net)?;
             }
         }
         if let ([(_, rows)], 0) = (&mut by_slice[..], buffers.rows.capacity()) {

@@ -9,6 +9,9 @@ use millstream_state::{
 };
 
 use crate::budget::Usage;
+use crate::cluster::Net;
+use crate::error::Result;
+use crate::exchange::{Format, Outgoing};
 use crate::inputs::Feed;
 use crate::joint::{Joining, Joint};
 use crate::keys::{ColumnVars, Encoded, KeyBlock, VarColumn};
@@ -205,12 +208,19 @@ impl Slices {
         self.leaders.count() == 1 && keys > TAKE_OVER_KEYS_MIN
     }
 
-    /// Updates the slice that begins at `start` with the selected rows of a batch; returns how many
-    /// of them went into fragments.
-    pub(crate) fn update(&mut self, start: i64, grouping: &Grouping, input: &Selected<'_>) -> u64 {
+    /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed through goes to
+    /// leaders in other processes by `net`, where there is room. Returns how many rows went to other leaders,
+    /// now or through fragments.
+    pub(crate) fn update(
+        &mut self,
+        start: i64,
+        grouping: &Grouping,
+        input: &Selected<'_>,
+        net: Option<&Net>,
+    ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.open(start);
-        let Some(slice) = self.slices.get_mut(&start) else { return 0 };
+        let Some(slice) = self.slices.get_mut(&start) else { return Ok(0) };
         slice.counted = None;
         let rows = input.rows.len();
         let joint = self.joining.table(&mut slice.joint, rows, || Table::new(self.layout.clone()));
@@ -228,6 +238,8 @@ impl Slices {
             grouping,
             input,
             vars: VarColumn::of(input.keys),
+            passage: Passage::of(start, net, input),
+            positions: &mut self.positions,
             fragment_rows: 0,
         };
         for fragment in update.slice.fragments.iter_mut().flatten() {
@@ -248,10 +260,10 @@ impl Slices {
             self.routed.sort(&self.leaders, rows, keys);
             for leader in 0..leaders {
                 let (rows, keys) = self.routed.of(leader);
-                if !rows.is_empty() {
-                    let own = leader == self.me;
-                    let to = if own { To::Primary } else { To::Fragment(leader) };
-                    update.rows(to, rows, keys);
+                if leader == self.me && !rows.is_empty() {
+                    update.rows(To::Primary, rows, keys);
+                } else if !rows.is_empty() {
+                    update.foreign(leader, rows, keys)?;
                 }
             }
         }
@@ -266,7 +278,7 @@ impl Slices {
                     .for_each(|slice| parting.part(slice, false, false));
             }
         }
-        fragment_rows
+        Ok(fragment_rows)
     }
 
     /// Slices, and what it takes to part their joint tables by leader.
@@ -302,9 +314,7 @@ impl Slices {
         } else {
             grouping.codec.hash(words, rows, hashes);
         }
-        for next in self.positions.len()..rows {
-            self.positions.push(next as u32);
-        }
+        number(&mut self.positions, rows);
         // Blocks of about the same size.
         let block_rows = rows.div_ceil(rows.div_ceil(BLOCK_ROWS));
         slice.primary.prefetch(part_of(hashes, 0, block_rows));
@@ -374,7 +384,7 @@ impl Slices {
         start: i64,
         words: &[u64],
         arena: &Arena,
-    ) -> Result<(), Malformed> {
+    ) -> std::result::Result<(), Malformed> {
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(()) };
         slice.counted = None;
@@ -604,6 +614,29 @@ fn part_of(hashes: &[u64], start: usize, end: usize) -> &[u64] {
     &hashes[start.min(hashes.len())..end.min(hashes.len())]
 }
 
+/// Makes sure that positions are numbered up to `count`.
+fn number(positions: &mut Vec<u32>, count: usize) {
+    positions.extend(positions.len() as u32..count as u32);
+}
+
+/// The way of rows that are passed through to other processes.
+struct Passage<'a> {
+    net: &'a Net,
+    format: &'a Format,
+    start: i64,
+    /// What has variable length.
+    vars: Vec<VarColumn<'a>>,
+}
+
+impl<'a> Passage<'a> {
+    /// `None` where there are no other processes, or rows of this input cannot be told by themselves.
+    fn of(start: i64, net: Option<&'a Net>, input: &Selected<'a>) -> Option<Passage<'a>> {
+        let net = net?;
+        let format = net.format.as_deref().filter(|format| format.is_for(input.arguments))?;
+        Some(Passage { net, format, start, vars: format.vars_of(input.keys, input.arguments) })
+    }
+}
+
 /// One slice being updated from one batch.
 struct Update<'a> {
     slice: &'a mut Slice,
@@ -617,10 +650,46 @@ struct Update<'a> {
     input: &'a Selected<'a>,
     /// The key columns of variable length.
     vars: Vec<VarColumn<'a>>,
+    passage: Option<Passage<'a>>,
+    /// 0, 1, 2 and so on.
+    positions: &'a mut Vec<u32>,
     fragment_rows: u64,
 }
 
 impl Update<'_> {
+    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as far as there is room, and
+    /// keeps the others.
+    fn foreign(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<()> {
+        self.fragment_rows += rows.len() as u64;
+        let passed = self.pass(leader, rows, keys)?;
+        if passed < rows.len() {
+            let width = keys.words.len() / rows.len();
+            let Encoded { words, hashes } = keys;
+            let keys = Encoded { words: &words[passed * width..], hashes: &hashes[passed..] };
+            self.rows(To::Fragment(leader), &rows[passed..], keys);
+        }
+        Ok(())
+    }
+
+    /// Passes rows on to a leader in another process, from the first on; returns how many.
+    fn pass(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<usize> {
+        let fragment = self.slice.fragments[leader].as_mut();
+        let passing = fragment.filter(|fragment| fragment.mode() == Mode::PassThrough);
+        let Some((passage, fragment)) = self.passage.as_ref().zip(passing) else { return Ok(0) };
+        number(self.positions, rows.len());
+        let outgoing = Outgoing {
+            start: passage.start,
+            picked: &self.positions[..rows.len()],
+            words: keys.words,
+            rows,
+            vars: &passage.vars,
+            arguments: self.input.arguments,
+        };
+        let passed = passage.net.pass(leader, passage.format, &outgoing, self.picks)?;
+        fragment.note_passed(&keys.hashes[..passed]);
+        Ok(passed)
+    }
+
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
     fn rows(&mut self, to: To, rows: &[u32], Encoded { words, hashes }: Encoded<'_>) {
         let first = part_of(hashes, 0, BLOCK_ROWS);
@@ -628,7 +697,6 @@ impl Update<'_> {
         let mut table = match (to, joint) {
             (To::Joint, Some(joint)) => Target::Table(&mut joint.table),
             (To::Fragment(leader), _) => {
-                self.fragment_rows += rows.len() as u64;
                 let spare = &mut self.spare_fragments[leader];
                 Target::Fragment(fragments[leader].get_or_insert_with(|| {
                     spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))

@@ -49,6 +49,8 @@ pub struct Stats {
     /// Of these, rows shipped to leaders in other processes, after what several workers of a process held
     /// for the same leader was merged.
     pub rows_sent: u64,
+    /// Of these, rows that were passed through as they came, without being kept first.
+    pub rows_passed: u64,
     /// Bytes of rows, and of what they refer to, sent to leaders in other processes.
     pub bytes_sent: u64,
     /// Messages that took.
@@ -110,6 +112,8 @@ impl Stats {
     /// What has been sent to leaders in other processes.
     pub(crate) fn note_shipped(&mut self, shipped: &cluster::Shipped) {
         self.rows_sent += shipped.rows;
+        self.rows_shipped += shipped.passed;
+        self.rows_passed += shipped.passed;
         self.bytes_sent += shipped.bytes;
         self.messages_sent += shipped.messages;
         self.rows_combined = shipped.combined;
@@ -134,6 +138,7 @@ impl Stats {
         self.rows_shipped += other.rows_shipped;
         self.segments_shipped += other.segments_shipped;
         self.rows_sent += other.rows_sent;
+        self.rows_passed += other.rows_passed;
         self.bytes_sent += other.bytes_sent;
         self.messages_sent += other.messages_sent;
         self.rows_combined += other.rows_combined;

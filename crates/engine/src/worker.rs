@@ -154,11 +154,12 @@ impl Worker {
         let repartition = aggregation.zip(lanes).map(|((grouping, _), lanes)| {
             Box::new(Repartition::new(leader, &shared.roles, workers, grouping, lanes))
         });
+        let format = shared.net.as_ref().and_then(|net| net.format.clone());
         Worker {
             id,
             leader,
             shared,
-            remote: ends.map(Remote::new),
+            remote: ends.map(|ends| Remote::new(ends, format)),
             repartition,
             inbox: VecDeque::new(),
             state,
@@ -394,8 +395,9 @@ impl Worker {
         span.add(batch.prepared.batch.num_rows());
         self.count(&batch);
         state.slices.begin_batch();
+        let net = self.shared.net.as_deref();
         let (dropped, fragment_rows) =
-            grouping.run(&batch, &mut state.slices, &mut self.buffers)?;
+            grouping.run(&batch, &mut state.slices, net, &mut self.buffers)?;
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
         self.stats.unusable_time_records += dropped.unusable_time;

@@ -175,6 +175,14 @@ impl Fragment {
         block
     }
 
+    /// Takes note of keys whose rows are passed through, but need not be kept here.
+    pub fn note_passed(&mut self, hashes: &[u64]) {
+        debug_assert_eq!(self.mode, Mode::PassThrough);
+        if !self.fixed {
+            self.estimate(hashes);
+        }
+    }
+
     /// Counts rows that are passed through, and those that are distinct. When the sample is full, only every
     /// now and then, for keys may change within a long epoch.
     fn estimate(&mut self, hashes: &[u64]) {

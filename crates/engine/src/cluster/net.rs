@@ -19,6 +19,8 @@ use super::wire::{Head, Kind};
 use crate::budget::Held;
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
+use crate::exchange::{Format, Outgoing};
+use crate::pipeline::Grouping;
 
 /// Letters taken from one peer before others have their turn.
 const LETTERS_AT_ONCE: usize = 8;
@@ -28,6 +30,8 @@ pub(crate) struct Net {
     pub(crate) place: Place,
     /// Where state stands.
     pub(crate) heap: Arc<Heap>,
+    /// How rows are passed through; `None` in a job without state.
+    pub(crate) format: Option<Arc<Format>>,
     workers: usize,
     /// By leader, of all processes; `None` for those of this one.
     outboxes: Vec<Option<Mutex<Outbox>>>,
@@ -82,14 +86,24 @@ pub(crate) fn peer_error(process: usize, error: FlowError) -> Error {
 }
 
 impl Net {
-    /// The network of a job with state of this layout, and what its workers poll themselves.
-    pub(crate) fn new(mesh: Mesh, layout: &Arc<RowLayout>) -> Result<(Net, Vec<Ends>)> {
+    /// The network of a job with this state, if any, and what its workers poll themselves. Of rows that are passed
+    /// through, a delta takes `passed_bytes_max` at the most.
+    pub(crate) fn new(
+        mesh: Mesh,
+        grouping: Option<&Grouping>,
+        passed_bytes_max: usize,
+    ) -> Result<(Net, Vec<Ends>)> {
+        let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
+        let layout = grouping.map_or_else(none, |grouping| grouping.layout.clone());
+        let format = grouping.map(|g| Arc::new(Format::new(&g.codec, &g.aggregates)));
         let wakers = mesh.wakers();
         let Mesh { place, heap, deltas_out, posts_out, posts_in, workers: ends, exchange: _ } =
             mesh;
         let workers = ends.len();
-        let outbox =
-            |outlet| Mutex::new(Outbox::new(outlet, layout.clone(), (place, workers), &heap));
+        let outbox = |outlet| {
+            let place = (place, workers);
+            Mutex::new(Outbox::new(outlet, layout.clone(), place, &heap, passed_bytes_max))
+        };
         let mut outboxes = Vec::new();
         for outlets in deltas_out {
             let empty = outlets.is_empty();
@@ -110,6 +124,7 @@ impl Net {
         let net = Net {
             place,
             heap,
+            format,
             workers,
             outboxes,
             postboxes: posts_out
@@ -167,6 +182,28 @@ impl Net {
             self.wake(0);
         }
         Ok(())
+    }
+
+    /// Passes rows for `leader` straight into its channel, from the first on, as far as there is room and nothing waits
+    /// there; returns how many.
+    pub(crate) fn pass(
+        &self,
+        leader: usize,
+        format: &Format,
+        rows: &Outgoing<'_>,
+        scratch: &mut Vec<u32>,
+    ) -> Result<usize> {
+        let Some(mut outbox) = self.outboxes[leader].as_ref().and_then(try_lock) else {
+            return Ok(0);
+        };
+        if outbox.has_more() {
+            self.pump_outbox(leader, &mut outbox)?;
+        }
+        let passed = outbox.pass(format, rows, leader / self.workers, scratch)?;
+        if outbox.has_more() {
+            self.pump_outbox(leader, &mut outbox)?;
+        }
+        Ok(passed)
     }
 
     /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
@@ -437,6 +474,7 @@ impl Net {
             all.bytes += some.bytes;
             all.messages += some.messages;
             all.combined += some.combined;
+            all.passed += some.passed;
         }
         all
     }

@@ -4,6 +4,9 @@
 //! meets here and leaves as one delta, with the watermark that all of them have reached. Its rows are sent from
 //! where they stand, slot after slot as there is credit, and the segments stay as they are until the leader
 //! has merged them. At most two deltas with rows are on their way to a leader.
+//!
+//! Rows that a worker passes through need not be kept: as long as nothing waits here, they are written straight into
+//! the open slot, as keys and arguments, like exchanged rows. They belong to the delta that ends behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +16,13 @@ use millstream_state::{Heap, RowLayout, Segment};
 
 use super::combine::Combiner;
 use super::mesh::Place;
+use super::net::peer_error;
 use super::port::Outlet;
 use super::wire::{self, CREDITED, Head, IDLE, Kind};
 use crate::budget::Held;
+use crate::error;
 use crate::event_time::BEGINNING;
+use crate::exchange::{self, Format, Outgoing, fill};
 
 /// Deltas with rows that may wait for the leader.
 const DELTAS_IN_FLIGHT_MAX: usize = 2;
@@ -42,6 +48,11 @@ pub(crate) struct Outbox {
     combiner: Option<Combiner>,
     sending: Option<Sending>,
     in_flight: VecDeque<Sent>,
+    /// Words of the open slot that rows passed through have taken.
+    open_words: usize,
+    /// What the rows of state amount to that have been passed through since the last delta, and may at most.
+    passed_bytes: usize,
+    passed_bytes_max: usize,
     counters: Shipped,
 }
 
@@ -59,12 +70,16 @@ pub(crate) struct Shipped {
     pub(crate) messages: u64,
     /// Rows that were merged with those of other workers first.
     pub(crate) combined: u64,
+    /// Of `rows`, those that were passed straight into slots.
+    pub(crate) passed: u64,
 }
 
 /// A delta that is being written into slots.
 struct Sending {
     watermark: i64,
     idle: bool,
+    /// Rows have been passed through before.
+    passed: bool,
     segments: Vec<(i64, Segment)>,
     held: Vec<Held>,
     /// Segments sent, words of the next one's arena, and runs of its rows.
@@ -73,10 +88,47 @@ struct Sending {
     runs: usize,
 }
 
+impl Sending {
+    fn has_rows(&self) -> bool {
+        self.passed || !self.segments.is_empty()
+    }
+}
+
 /// A delta that its leader has not merged yet.
 struct Sent {
     segments: Vec<(i64, Segment)>,
     _held: Vec<Held>,
+}
+
+/// The way of rows that are passed through.
+struct Passage<'a> {
+    outlet: &'a mut dyn Outlet,
+    counters: &'a mut Shipped,
+    process: usize,
+}
+
+/// Sends the open slot; false if there is no room for that now.
+fn send_open(outlet: &mut dyn Outlet, counters: &mut Shipped, words: usize) -> Result<bool> {
+    if !outlet.send(&Head::new(Kind::Passed), words)? {
+        return Ok(false);
+    }
+    counters.messages += 1;
+    counters.bytes += 8 * words as u64;
+    Ok(true)
+}
+
+impl exchange::Outlet for Passage<'_> {
+    fn slot(&mut self) -> error::Result<Option<&mut [u64]>> {
+        self.outlet.slot().map_err(|e| peer_error(self.process, e))
+    }
+
+    fn send(&mut self, words: usize) -> error::Result<()> {
+        let sent = send_open(self.outlet, self.counters, words);
+        match sent.map_err(|e| peer_error(self.process, e))? {
+            true => Ok(()),
+            false => Err(error::Error::Internal("credit that is gone".into())),
+        }
+    }
 }
 
 impl Outbox {
@@ -85,6 +137,7 @@ impl Outbox {
         layout: Arc<RowLayout>,
         (place, workers): (Place, usize),
         heap: &Arc<Heap>,
+        passed_bytes_max: usize,
     ) -> Outbox {
         let leaders = place.processes * workers;
         let combiner = (workers > 1).then(|| Combiner::new(layout.clone(), heap.clone(), leaders));
@@ -104,6 +157,9 @@ impl Outbox {
             pending_held: Vec::new(),
             sending: None,
             in_flight: VecDeque::new(),
+            open_words: 0,
+            passed_bytes: 0,
+            passed_bytes_max,
             counters: Shipped::default(),
         }
     }
@@ -122,6 +178,35 @@ impl Outbox {
         self.pending_held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
         self.idle = idle;
+    }
+
+    /// Passes rows for this leader, in `process`, straight into its channel, from the first on; returns how many. They
+    /// have to be kept and sealed if there is no credit, if what was sealed before waits, or if several workers may
+    /// hold rows of the same key.
+    pub(crate) fn pass(
+        &mut self,
+        format: &Format,
+        rows: &Outgoing<'_>,
+        process: usize,
+        scratch: &mut Vec<u32>,
+    ) -> error::Result<usize> {
+        let may_pass = self.sending.is_none()
+            && self.pending.is_empty()
+            && self.in_flight.len() < DELTAS_IN_FLIGHT_MAX
+            && self.passed_bytes < self.passed_bytes_max
+            && !self.combiner.as_ref().is_some_and(Combiner::pays);
+        if !may_pass {
+            return Ok(0);
+        }
+        let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
+        let bytes_before = counters.bytes + 8 * self.open_words as u64;
+        let mut passage = Passage { outlet, counters, process };
+        let (count, _) = fill(format, rows, &mut self.open_words, &mut passage, scratch)?;
+        let bytes = self.counters.bytes + 8 * self.open_words as u64 - bytes_before;
+        self.passed_bytes += (count * self.layout.row_bytes()).max(bytes as usize);
+        self.counters.rows += count as u64;
+        self.counters.passed += count as u64;
+        Ok(count)
     }
 
     /// Lets what is pending be sent as soon as it can.
@@ -147,7 +232,7 @@ impl Outbox {
     }
 
     fn deltas_on_their_way(&self) -> usize {
-        let sending = self.sending.as_ref().is_some_and(|delta| !delta.segments.is_empty());
+        let sending = self.sending.as_ref().is_some_and(Sending::has_rows);
         self.in_flight.len() + usize::from(sending)
     }
 
@@ -157,7 +242,9 @@ impl Outbox {
 
     fn next_is_due(&self) -> bool {
         if self.pending.is_empty() {
-            return self.watermark() > self.told.0 || self.idle != self.told.1;
+            return self.watermark() > self.told.0
+                || self.idle != self.told.1
+                || self.passed_bytes >= self.passed_bytes_max;
         }
         !self.waits_for_others() && self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
     }
@@ -175,16 +262,18 @@ impl Outbox {
         let mut sent_some = false;
         loop {
             if self.sending.is_none() {
-                if !self.next_is_due() {
+                if !self.next_is_due() || !self.send_open()? {
                     return Ok(sent_some);
                 }
+                let passed = std::mem::take(&mut self.passed_bytes) > 0;
                 let pending = std::mem::take(&mut self.pending);
                 (self.pending_bytes, self.hurries) = (0, false);
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told.0),
                     idle: self.idle,
+                    passed,
                     segments: match &mut self.combiner {
-                        Some(combiner) => combiner.combine(pending),
+                        Some(combiner) => combiner.combine(pending, passed),
                         None => pending,
                     },
                     held: std::mem::take(&mut self.pending_held),
@@ -200,6 +289,15 @@ impl Outbox {
             }
             sent_some = true;
         }
+    }
+
+    /// Sends the open slot, if there is anything in it. Returns whether there is nothing in it any more.
+    fn send_open(&mut self) -> Result<bool> {
+        if self.open_words > 0 && send_open(&mut *self.outlet, &mut self.counters, self.open_words)?
+        {
+            self.open_words = 0;
+        }
+        Ok(self.open_words == 0)
     }
 
     /// Sends segments of the present delta. Returns whether anything was sent, and whether all has been.
@@ -248,7 +346,7 @@ impl Outbox {
     /// Sends the end of the present delta.
     fn send_end(&mut self) -> Result<bool> {
         let Some(delta) = &self.sending else { return Ok(false) };
-        let credited = !delta.segments.is_empty();
+        let credited = delta.has_rows();
         let flags = if credited { CREDITED } else { 0 } | if delta.idle { IDLE } else { 0 };
         let head = Head {
             flags,
@@ -296,21 +394,60 @@ impl Outbox {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
+    use arrow::datatypes::DataType;
     use millstream_state::{Idle, ValueKind};
 
     use super::super::combine::tests::segment;
     use super::*;
+    use crate::aggregates::Aggregates;
+    use crate::expr::Expr;
+    use crate::keys::KeyCodec;
+    use crate::plan::Key;
 
-    /// Takes all messages and keeps their heads.
-    struct Heads(Arc<Mutex<Vec<Head>>>);
+    /// Takes messages as long as there is credit, and keeps their heads and lengths in words.
+    #[derive(Default)]
+    struct Sent {
+        heads: Vec<(Head, usize)>,
+        credit: Option<usize>,
+    }
+
+    struct Heads {
+        sent: Arc<Mutex<Sent>>,
+        slot: Vec<u64>,
+    }
+
+    const SLOT_WORDS: usize = 512;
+
+    impl Heads {
+        fn new(sent: &Arc<Mutex<Sent>>) -> Box<Heads> {
+            Box::new(Heads { sent: sent.clone(), slot: vec![0; SLOT_WORDS] })
+        }
+
+        fn take(&mut self, head: &Head, words: usize) -> bool {
+            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+            if sent.credit == Some(0) {
+                return false;
+            }
+            sent.credit = sent.credit.map(|credit| credit - 1);
+            sent.heads.push((*head, words));
+            true
+        }
+    }
 
     impl Outlet for Heads {
-        fn try_send(&mut self, head: &Head, _: &[u8]) -> Result<bool> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(*head);
-            Ok(true)
+        fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool> {
+            Ok(self.take(head, body.len() / 8))
         }
         fn body_bytes(&self) -> usize {
-            4096
+            8 * SLOT_WORDS
+        }
+        fn slot(&mut self) -> Result<Option<&mut [u64]>> {
+            let none = self.sent.lock().unwrap().credit == Some(0);
+            Ok((!none).then_some(&mut self.slot[..]))
+        }
+        fn send(&mut self, head: &Head, words: usize) -> Result<bool> {
+            assert!((1..=SLOT_WORDS).contains(&words));
+            Ok(self.take(head, words))
         }
         fn park(&mut self) -> Result<bool> {
             Ok(true)
@@ -322,16 +459,17 @@ mod tests {
 
     #[test]
     fn two_deltas_with_rows_wait_for_the_leader_at_most() {
-        let heads = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::new(Mutex::new(Sent::default()));
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
         let place = Place { process: 1, processes: 2 };
         let heap = Heap::map(4 << 20, Idle::GivenBack);
-        let outlet = Box::new(Heads(heads.clone()));
-        let mut outbox = Outbox::new(outlet, layout.clone(), (place, 1), &heap);
+        let outlet = Heads::new(&sent);
+        let mut outbox = Outbox::new(outlet, layout.clone(), (place, 1), &heap, 1 << 20);
         // Whether each delta that has been sent has rows.
         let deltas = || -> Vec<bool> {
-            let heads = heads.lock().unwrap();
-            heads.iter().filter(|h| h.kind == Kind::Delta).map(|h| h.has(CREDITED)).collect()
+            let sent = sent.lock().unwrap();
+            let deltas = sent.heads.iter().filter(|(head, _)| head.kind == Kind::Delta);
+            deltas.map(|(head, _)| head.has(CREDITED)).collect()
         };
         for watermark in 1..=3 {
             assert!(!outbox.is_stalled());
@@ -351,5 +489,85 @@ mod tests {
         assert!(outbox.is_empty() && !outbox.is_stalled());
         assert!(outbox.credit().is_some() && outbox.credit().is_some());
         assert!(outbox.credit().is_none(), "credit for what was never sent");
+    }
+
+    /// Passes so many keys on; returns how many there was room for.
+    fn pass(outbox: &mut Outbox, count: usize) -> usize {
+        let key = Key {
+            name: "k".into(),
+            expr: Expr::Column(0),
+            data_type: DataType::Int64,
+            nullable: false,
+        };
+        let codec = KeyCodec::new(&[key]).expect("a key");
+        let format = Format::new(&codec, &Aggregates::new(&[], false).expect("none"));
+        let words: Vec<u64> = (0..count as u64).collect();
+        let positions: Vec<u32> = (0..count as u32).collect();
+        let rows = Outgoing {
+            start: 10,
+            picked: &positions,
+            words: &words,
+            rows: &positions,
+            vars: &[],
+            arguments: &[],
+        };
+        outbox.pass(&format, &rows, 1, &mut Vec::new()).expect("a slot")
+    }
+
+    /// Rows that are passed through go in full slots; the delta that they belong to ends behind them, when it is long
+    /// enough or an epoch ends, and waits for the leader like any other.
+    #[test]
+    fn rows_passed_through_belong_to_the_next_delta() {
+        let sent = Arc::new(Mutex::new(Sent::default()));
+        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+        let place = Place { process: 1, processes: 2 };
+        let heap = Heap::map(4 << 20, Idle::GivenBack);
+        // A row of state has two words.
+        let passed_bytes_max = 1000 * 16;
+        let mut outbox =
+            Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, passed_bytes_max);
+        let heads = || std::mem::take(&mut sent.lock().unwrap().heads);
+        let kinds = |heads: &[(Head, usize)]| -> Vec<(Kind, bool)> {
+            heads.iter().map(|(head, _)| (head.kind, head.has(CREDITED))).collect()
+        };
+        assert_eq!(pass(&mut outbox, 900), 900);
+        // Two words say what a section is.
+        assert_eq!(heads().iter().map(|(_, words)| *words).collect::<Vec<_>>(), [SLOT_WORDS]);
+        assert!(!outbox.has_more());
+        // An epoch ends: what is open goes first.
+        outbox.put(0, vec![(10, segment(&layout, 0..5))], None, 1, false);
+        outbox.pump().unwrap();
+        let delta = heads();
+        assert_eq!(
+            kinds(&delta),
+            [(Kind::Passed, false), (Kind::Rows, false), (Kind::Delta, true)]
+        );
+        assert_eq!(delta[0].1, 2 + 900 - (SLOT_WORDS - 2));
+        // So many that the delta ends by itself.
+        assert_eq!(pass(&mut outbox, 1000), 1000);
+        assert!(outbox.has_more());
+        assert_eq!(pass(&mut outbox, 1), 0, "before that has been told");
+        outbox.pump().unwrap();
+        assert_eq!(kinds(&heads())[1..], [(Kind::Passed, false), (Kind::Delta, true)]);
+        // Two deltas are on their way.
+        assert_eq!(pass(&mut outbox, 1), 0);
+        assert!(!outbox.is_stalled() && !outbox.has_more());
+        assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
+        assert_eq!(pass(&mut outbox, 10), 10);
+        // Without credit for slots, what is open waits, and everything behind it.
+        sent.lock().unwrap().credit = Some(0);
+        assert_eq!(pass(&mut outbox, 10), 0);
+        outbox.put(0, Vec::new(), None, 2, false);
+        assert!(!outbox.pump().unwrap() && outbox.has_more() && !outbox.is_empty());
+        sent.lock().unwrap().credit = Some(1);
+        outbox.pump().unwrap();
+        assert_eq!(kinds(&heads()), [(Kind::Passed, false)]);
+        assert_eq!(pass(&mut outbox, 10), 0, "a delta is being ended");
+        sent.lock().unwrap().credit = None;
+        outbox.pump().unwrap();
+        assert_eq!(kinds(&heads()), [(Kind::Delta, true)]);
+        assert!(outbox.is_empty());
+        let counters = outbox.counters();
+        assert_eq!((counters.passed, counters.rows, counters.deltas), (1910, 1915, 3));
     }
 }

@@ -20,6 +20,11 @@ pub(crate) trait Outlet: Send {
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool>;
     /// Bytes that a body may have.
     fn body_bytes(&self) -> usize;
+    /// The body of the next message, which is the open slot's, with what has been written into it; `None` without
+    /// credit. No other message may be sent before this one.
+    fn slot(&mut self) -> Result<Option<&mut [u64]>>;
+    /// Sends the first `words` words of that body; false if there is no room for that now.
+    fn send(&mut self, head: &Head, words: usize) -> Result<bool>;
     /// See [`Sender::park`].
     fn park(&mut self) -> Result<bool>;
     /// See [`Sender::try_finish`].
@@ -102,6 +107,28 @@ impl<F: Fabric> Outlet for OutPort<F> {
 
     fn body_bytes(&self) -> usize {
         self.sender.payload_bytes() - HEAD_BYTES
+    }
+
+    fn slot(&mut self) -> Result<Option<&mut [u64]>> {
+        let Some(slot) = self.sender.try_acquire()? else { return Ok(None) };
+        // SAFETY: any bytes are words.
+        match unsafe { slot.into_payload()[HEAD_BYTES..].align_to_mut::<u64>() } {
+            ([], words, _) => Ok(Some(words)),
+            (before, ..) => {
+                let what = "alignment of a slot";
+                Err(Error::Mismatch { what, ours: 0, theirs: before.len() as u64 })
+            }
+        }
+    }
+
+    fn send(&mut self, head: &Head, words: usize) -> Result<bool> {
+        let mut span = meter::span(meter::Kind::Send);
+        let Some(mut slot) = self.sender.try_acquire()? else { return Ok(false) };
+        let bytes = HEAD_BYTES + 8 * words;
+        span.add(bytes);
+        slot.payload()[..HEAD_BYTES].copy_from_slice(&head.encode());
+        slot.send(bytes, 0)?;
+        Ok(true)
     }
 
     fn park(&mut self) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! Messages between the processes of a job: a head of fixed length, and a body.
 //!
-//! Deltas go from a process to a leader: for every segment its arena, if it has one, and its rows, in pieces
-//! of a slot; then one [`Kind::Delta`]. Everything else goes from process to process. Peers hold the job's
+//! Deltas go from a process to a leader: rows that are passed through as they come; for every segment its arena, if
+//! it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`]. Everything else goes from process to process. Peers hold the job's
 //! token and keep the channel's protocol; what they write is nevertheless checked before it is used.
 
 use crate::error::{Error, Result};
@@ -17,6 +17,9 @@ pub(crate) enum Kind {
     Arena = 1,
     /// Rows of the slice that begins at `start`.
     Rows,
+    /// Rows that are passed through: keys and arguments as they are exchanged ([`crate::exchange`]), section after
+    /// section. They are part of the next delta.
+    Passed,
     /// The end of epoch `number`, whose rows came before, and the watermark that the process has reached.
     Delta,
     /// Leader `id` has merged a delta with rows and is not behind with firing.
@@ -41,7 +44,8 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let all = [
-            Arena, Rows, Delta, Credit, Stamp, Ended, WindowRows, BatchRows, Fired, Written, Enough,
+            Arena, Rows, Passed, Delta, Credit, Stamp, Ended, WindowRows, BatchRows, Fired,
+            Written, Enough,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -152,6 +156,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 11);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 12);
     }
 }

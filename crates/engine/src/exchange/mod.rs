@@ -24,8 +24,8 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::Format;
+pub(crate) use format::{Format, Outgoing};
 pub(crate) use receiver::Receiver;
 pub(crate) use roles::Roles;
 pub use roles::reader;
-pub(crate) use sender::{Outlet, Sender};
+pub(crate) use sender::{Outlet, Sender, fill};

@@ -53,6 +53,26 @@ impl Receiver {
         Ok(marked)
     }
 
+    /// Takes in a slot of rows alone; returns how many. Rows for a slice that has fired are an error.
+    pub(crate) fn take_rows(
+        &mut self,
+        mut words: &[u64],
+        grouping: &Grouping,
+        slices: &mut Slices,
+        has_fired: &dyn Fn(i64) -> bool,
+    ) -> Result<()> {
+        while !words.is_empty() {
+            match self.format.next(&mut words)? {
+                Section::Rows(rows) if has_fired(rows.start) => return Err(fired(rows.start)),
+                Section::Rows(rows) => self.update(&rows, grouping, slices),
+                Section::Mark(_) | Section::Part { .. } => {
+                    return Err(Error::Internal("something else among passed rows".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn update(&mut self, incoming: &Incoming<'_>, grouping: &Grouping, slices: &mut Slices) {
         self.format.list_offsets(incoming, &mut self.offsets);
         let (incoming, offsets) = (&incoming, &self.offsets);

@@ -195,6 +195,45 @@ impl Sender {
     }
 }
 
+/// How far rows have been written into slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filled {
+    All,
+    /// Up to the next slot, for which there is no credit.
+    NoCredit,
+    /// Up to a row that is longer than a slot.
+    TooLong,
+}
+
+/// Writes rows behind the first `used` words of the open slot, and into further ones; sends those that are full.
+/// Returns how many rows have been written.
+pub(crate) fn fill<O: Outlet>(
+    format: &Format,
+    rows: &Outgoing<'_>,
+    used: &mut usize,
+    outlet: &mut O,
+    scratch: &mut Vec<u32>,
+) -> Result<(usize, Filled)> {
+    let mut written = 0;
+    while written < rows.picked.len() {
+        let rows = Outgoing { picked: &rows.picked[written..], ..*rows };
+        let Some(slot) = outlet.slot()? else { return Ok((written, Filled::NoCredit)) };
+        let (count, words) = format.fit(&rows, slot.len() - *used);
+        if count < rows.picked.len().min(SLIVER_ROWS) && *used > 0 {
+            outlet.send(std::mem::take(used))?;
+            continue;
+        }
+        if count == 0 {
+            return Ok((written, Filled::TooLong));
+        }
+        let rows = Outgoing { picked: &rows.picked[..count], ..rows };
+        format.write(&rows, &mut slot[*used..*used + words], scratch)?;
+        *used += words;
+        written += count;
+    }
+    Ok((written, Filled::All))
+}
+
 impl Lane {
     /// Writes what is left of a group's rows for this receiver; false if credit ran out before.
     fn write<O: Outlet>(
@@ -205,34 +244,22 @@ impl Lane {
         outlet: &mut O,
         scratch: &mut Vec<u32>,
     ) -> Result<bool> {
-        if !self.write_long(outlet)? {
-            return Ok(false);
-        }
-        while self.written < picked.len() {
+        while self.write_long(outlet)? {
             let rows = Outgoing { picked: &picked[self.written..], ..*group };
-            let Some(slot) = outlet.slot()? else { return Ok(false) };
-            let (count, words) = format.fit(&rows, slot.len() - self.used);
-            if count < rows.picked.len().min(SLIVER_ROWS) && self.used > 0 {
-                outlet.send(std::mem::take(&mut self.used))?;
-                continue;
-            }
-            if count == 0 {
-                let row = Outgoing { picked: &rows.picked[..1], ..rows };
-                let (_, words) = format.fit(&row, usize::MAX);
-                self.long.resize(words, 0);
-                format.write(&row, &mut self.long, scratch)?;
-                self.written += 1;
-                if !self.write_long(outlet)? {
-                    return Ok(false);
-                }
-                continue;
-            }
-            let rows = Outgoing { picked: &rows.picked[..count], ..rows };
-            format.write(&rows, &mut slot[self.used..self.used + words], scratch)?;
-            self.used += words;
+            let (count, stop) = fill(format, &rows, &mut self.used, outlet, scratch)?;
             self.written += count;
+            match stop {
+                Filled::All => return Ok(true),
+                Filled::NoCredit => return Ok(false),
+                Filled::TooLong => {}
+            }
+            let row = Outgoing { picked: &rows.picked[count..=count], ..rows };
+            let (_, words) = format.fit(&row, usize::MAX);
+            self.long.resize(words, 0);
+            format.write(&row, &mut self.long, scratch)?;
+            self.written += 1;
         }
-        Ok(true)
+        Ok(false)
     }
 
     /// Writes what is left of a section longer than a slot, in parts that fill a slot each.

@@ -269,7 +269,7 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
         let arguments = grouping.aggregates.inputs(&batch).expect("columns");
         for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let input = Selected { keys: &keys, arguments: &arguments, rows };
-            alone.update(*start, grouping, &input);
+            alone.update(*start, grouping, &input, None).expect("nothing is sent");
         }
         sender.begin(keys, arguments, by_slice).expect("a good batch");
         while !sender.advance(&grouping.codec, &mut channels).expect("no error") {

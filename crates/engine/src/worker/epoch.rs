@@ -36,9 +36,6 @@ pub(super) enum Seal {
     PassedThrough,
 }
 
-/// Rows that are passed through are shipped when a fragment has this part of what ends an epoch.
-const PASSED_SHARE: u64 = 4;
-
 impl Worker {
     /// Whether the epoch is over, and what is to be sealed then.
     pub(super) fn epoch_is_over(&mut self, state: &State, low: i64) -> Option<Seal> {
@@ -57,7 +54,7 @@ impl Worker {
         if changed {
             return Some(Seal::Everything);
         }
-        if state.usage.largest_passed_bytes >= self.shared.fragment_bytes().div_ceil(PASSED_SHARE) {
+        if state.usage.largest_passed_bytes >= self.shared.passed_bytes() {
             return Some(Seal::PassedThrough);
         }
         if self.is_idle() != state.told_idle {

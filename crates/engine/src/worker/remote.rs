@@ -1,6 +1,7 @@
 //! The worker's side of other processes: deltas that come for it as a leader, letters that any worker takes in,
 //! and where it sleeps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_state::Arena;
@@ -9,6 +10,7 @@ use super::{State, Worker};
 use crate::budget::{Held, Kind};
 use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error};
 use crate::error::{Error, Result};
+use crate::exchange::{Format, Receiver};
 use crate::meter;
 
 /// Looks at nothing before a worker goes to sleep: that takes messages to every process.
@@ -30,21 +32,27 @@ pub(crate) struct Remote {
 
 struct DeltaInlet {
     inlet: Box<dyn Inlet>,
+    delta: Incoming,
+    ended: bool,
+}
+
+/// What of a process's delta has come so far, beside the rows that have been merged.
+struct Incoming {
     /// What the next rows refer to.
     arena: Arena,
     words: Vec<u64>,
     held: Option<Held>,
-    ended: bool,
+    /// Takes in what is passed through; `None` in a job without state.
+    receiver: Option<Receiver>,
 }
 
 impl Remote {
-    pub(super) fn new(ends: Ends) -> Remote {
-        let inlet = |inlet| DeltaInlet {
-            inlet,
-            arena: Arena::default(),
-            words: Vec::new(),
-            held: None,
-            ended: false,
+    /// `format` is that of rows that are passed through.
+    pub(super) fn new(ends: Ends, format: Option<Arc<Format>>) -> Remote {
+        let inlet = |inlet| {
+            let receiver = format.clone().map(Receiver::new);
+            let (arena, words, held) = Default::default();
+            DeltaInlet { inlet, delta: Incoming { arena, words, held, receiver }, ended: false }
         };
         let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
         Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_looks: 0 }
@@ -123,10 +131,10 @@ impl Worker {
         if from.ended {
             return Ok(false);
         }
-        let DeltaInlet { inlet, arena, words, held, ended } = from;
+        let DeltaInlet { inlet, delta, ended } = from;
         let mut merged = Ok(());
         let polled = inlet.try_receive(&mut |message| {
-            merged = self.merge_message(process, message, (arena, words, held), state);
+            merged = self.merge_message(process, message, delta, state);
         });
         let polled = polled.map_err(|e| peer_error(process, e))?;
         merged?;
@@ -138,9 +146,10 @@ impl Worker {
         &mut self,
         process: usize,
         message: &[u8],
-        (arena, words, held): (&mut Arena, &mut Vec<u64>, &mut Option<Held>),
+        delta: &mut Incoming,
         state: &mut State,
     ) -> Result<()> {
+        let Incoming { arena, words, held, receiver } = delta;
         let broken = |what: String| Error::Internal(format!("process {process} sent {what}"));
         let (head, body) = cluster::Head::decode(message)?;
         match head.kind {
@@ -173,11 +182,23 @@ impl Worker {
                 let merged = state.slices.merge_words(head.start, rows, arena);
                 drop(span);
                 merged.map_err(|malformed| broken(malformed.what.into()))?;
-                self.stats.merges += 1;
-                state.uncounted += 1;
-                if state.uncounted >= self.shared.tables_max {
-                    self.note_usage(state);
-                }
+                self.note_merge(state);
+            }
+            cluster::Kind::Passed => {
+                let shared = self.shared.clone();
+                let Some((receiver, (grouping, _))) =
+                    receiver.as_mut().zip(shared.aggregation.as_ref())
+                else {
+                    return Err(broken("rows to a job without state".into()));
+                };
+                let mut span = meter::span(meter::Kind::Update);
+                let before = receiver.rows();
+                let has_fired = |start| shared.fires_at(start) <= state.frontier;
+                let passed = cluster::words(body)?;
+                receiver.take_rows(passed, grouping, &mut state.slices, &has_fired)?;
+                span.add((receiver.rows() - before) as usize);
+                drop(span);
+                self.note_merge(state);
             }
             cluster::Kind::Delta => {
                 let helper = self.shared.settings.workers + process;
@@ -202,6 +223,15 @@ impl Worker {
             kind => return Err(broken(format!("a message of kind {kind:?} to a leader"))),
         }
         Ok(())
+    }
+
+    /// A message of rows has been merged.
+    fn note_merge(&mut self, state: &mut State) {
+        self.stats.merges += 1;
+        state.uncounted += 1;
+        if state.uncounted >= self.shared.tables_max {
+            self.note_usage(state);
+        }
     }
 
     /// What others hold of this leader's keys may be more than its process may use, whether or not that has input

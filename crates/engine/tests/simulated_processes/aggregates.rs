@@ -96,6 +96,8 @@ fn processes_agree_with_a_sequential_run() {
             ("rows sent", sum.rows_sent),
             ("messages sent", sum.messages_sent),
             ("rows merged with those of other workers", sum.rows_combined),
+            ("rows passed straight into slots", sum.rows_passed),
+            ("rows kept and sealed before they were sent", sum.rows_sent - sum.rows_passed),
             ("windows fired while reading", sum.windows_fired_early),
             ("late records", sum.late_records),
             ("credit stalls", sum.credit_stalls),
