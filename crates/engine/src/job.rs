@@ -86,14 +86,13 @@ impl fmt::Debug for Job {
     }
 }
 
+/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains nothing by
+/// waiting, and is merged while it lies in a cache.
+pub(crate) const PASSED_SHARE: u64 = 4;
+
 /// All fragments and the deltas on their way, at most two per worker and leader, take a quarter of the budget.
 fn fragment_bytes(settings: &Settings, leaders: usize) -> u64 {
     settings.fragment_bytes.min(settings.memory_bytes / 12 / (settings.workers * leaders) as u64)
-}
-
-/// What is passed through gains nothing by waiting, and is merged while it lies in a cache.
-fn passed_bytes(settings: &Settings, leaders: usize) -> u64 {
-    fragment_bytes(settings, leaders).div_ceil(4)
 }
 
 impl Job {
@@ -179,8 +178,8 @@ impl Job {
         let (net, ends) = match mesh {
             Some(mesh) => {
                 let grouping = aggregation.as_ref().map(|(grouping, _)| grouping);
-                let passed_bytes = passed_bytes(&settings, mesh.place.processes * workers);
-                let (net, ends) = Net::new(mesh, grouping, passed_bytes as usize)?;
+                let fragment_bytes = fragment_bytes(&settings, mesh.place.processes * workers);
+                let (net, ends) = Net::new(mesh, grouping, fragment_bytes as usize)?;
                 (Some(Arc::new(net)), ends)
             }
             None => (None, Vec::new()),
@@ -682,7 +681,7 @@ impl Shared {
 
     /// Bytes of keys and values passed through to one leader that are shipped together.
     pub(crate) fn passed_bytes(&self) -> u64 {
-        passed_bytes(&self.settings, self.leaders())
+        self.fragment_bytes().div_ceil(PASSED_SHARE)
     }
 
     /// `worker` has fired all windows that fire at or before a watermark; returns how many windows

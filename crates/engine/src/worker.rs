@@ -106,8 +106,9 @@ struct State {
     /// The vector clock when state at rest was last noted.
     rested: i64,
     usage: Usage,
-    /// Segments merged since `usage` was noted.
+    /// Segments and messages merged since `usage` was noted, and bytes of the latter.
     uncounted: usize,
+    uncounted_bytes: u64,
 }
 
 impl Worker {
@@ -147,6 +148,7 @@ impl Worker {
                 rested: BEGINNING,
                 usage: Usage::default(),
                 uncounted: 0,
+                uncounted_bytes: 0,
             })
         });
         let lanes = ends.as_mut().map(|ends| std::mem::take(&mut ends.lanes));

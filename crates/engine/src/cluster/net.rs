@@ -86,12 +86,12 @@ pub(crate) fn peer_error(process: usize, error: FlowError) -> Error {
 }
 
 impl Net {
-    /// The network of a job with this state, if any, and what its workers poll themselves. Of rows that are passed
-    /// through, a delta takes `passed_bytes_max` at the most.
+    /// The network of a job with this state, if any, and what its workers poll themselves. An epoch ends when a fragment
+    /// has `fragment_bytes`.
     pub(crate) fn new(
         mesh: Mesh,
         grouping: Option<&Grouping>,
-        passed_bytes_max: usize,
+        fragment_bytes: usize,
     ) -> Result<(Net, Vec<Ends>)> {
         let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
         let layout = grouping.map_or_else(none, |grouping| grouping.layout.clone());
@@ -102,7 +102,7 @@ impl Net {
         let workers = ends.len();
         let outbox = |outlet| {
             let place = (place, workers);
-            Mutex::new(Outbox::new(outlet, layout.clone(), place, &heap, passed_bytes_max))
+            Mutex::new(Outbox::new(outlet, layout.clone(), place, &heap, fragment_bytes))
         };
         let mut outboxes = Vec::new();
         for outlets in deltas_out {

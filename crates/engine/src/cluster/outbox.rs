@@ -23,6 +23,7 @@ use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
 use crate::exchange::{self, Format, Outgoing, fill};
+use crate::job::PASSED_SHARE;
 
 /// Deltas with rows that may wait for the leader.
 const DELTAS_IN_FLIGHT_MAX: usize = 2;
@@ -53,6 +54,8 @@ pub(crate) struct Outbox {
     /// What the rows of state amount to that have been passed through since the last delta, and may at most.
     passed_bytes: usize,
     passed_bytes_max: usize,
+    /// An epoch ends when a fragment has so many.
+    fragment_bytes: usize,
     counters: Shipped,
 }
 
@@ -137,7 +140,7 @@ impl Outbox {
         layout: Arc<RowLayout>,
         (place, workers): (Place, usize),
         heap: &Arc<Heap>,
-        passed_bytes_max: usize,
+        fragment_bytes: usize,
     ) -> Outbox {
         let leaders = place.processes * workers;
         let combiner = (workers > 1).then(|| Combiner::new(layout.clone(), heap.clone(), leaders));
@@ -159,7 +162,8 @@ impl Outbox {
             in_flight: VecDeque::new(),
             open_words: 0,
             passed_bytes: 0,
-            passed_bytes_max,
+            passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize),
+            fragment_bytes,
             counters: Shipped::default(),
         }
     }
@@ -223,7 +227,8 @@ impl Outbox {
     pub(crate) fn is_stalled(&self) -> bool {
         !self.pending.is_empty()
             && !self.waits_for_others()
-            && self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
+            && (self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
+                || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes)
     }
 
     /// Whether nothing is left to be sent.
@@ -522,10 +527,10 @@ mod tests {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
         let place = Place { process: 1, processes: 2 };
         let heap = Heap::map(4 << 20, Idle::GivenBack);
-        // A row of state has two words.
-        let passed_bytes_max = 1000 * 16;
+        // A row of state has two words, and a quarter of a fragment is passed through at a time.
+        let fragment_bytes = 4 * 1000 * 16;
         let mut outbox =
-            Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, passed_bytes_max);
+            Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, fragment_bytes);
         let heads = || std::mem::take(&mut sent.lock().unwrap().heads);
         let kinds = |heads: &[(Head, usize)]| -> Vec<(Kind, bool)> {
             heads.iter().map(|(head, _)| (head.kind, head.has(CREDITED))).collect()
@@ -569,5 +574,26 @@ mod tests {
         assert!(outbox.is_empty());
         let counters = outbox.counters();
         assert_eq!((counters.passed, counters.rows, counters.deltas), (1910, 1915, 3));
+    }
+
+    /// While a delta is being sent, others wait together, but not without end.
+    #[test]
+    fn what_waits_behind_a_long_delta_is_bounded() {
+        let sent = Arc::new(Mutex::new(Sent { credit: Some(1), ..Sent::default() }));
+        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+        let place = Place { process: 1, processes: 2 };
+        let heap = Heap::map(4 << 20, Idle::GivenBack);
+        let bytes = segment(&layout, 0..5).bytes();
+        let mut outbox =
+            Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, 3 * bytes);
+        for watermark in 1..=4 {
+            assert!(!outbox.is_stalled(), "{watermark}");
+            outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
+            outbox.pump().unwrap();
+        }
+        assert!(outbox.is_stalled());
+        sent.lock().unwrap().credit = None;
+        outbox.pump().unwrap();
+        assert!(!outbox.is_stalled() && outbox.is_empty());
     }
 }

@@ -88,6 +88,8 @@ impl Worker {
             state.slices.join(choice);
         }
         let deltas = state.slices.seal(how, self.shared.budget.tight());
+        // Before it counts as segments: it is in one place only.
+        self.note_usage(state);
         for (leader, segments) in deltas.into_iter().enumerate() {
             if leader == self.leader {
                 continue;
@@ -120,7 +122,6 @@ impl Worker {
         if nothing_left && seal != Seal::PassedThrough {
             state.epoch_input_bytes = 0;
         }
-        self.note_usage(state);
         Ok(())
     }
 

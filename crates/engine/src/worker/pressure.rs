@@ -17,7 +17,7 @@ impl Worker {
             state.usage.live_bytes += fire.table().live_bytes() as u64;
             state.usage.keys += fire.table().rows() as u64;
         }
-        state.uncounted = 0;
+        (state.uncounted, state.uncounted_bytes) = (0, 0);
         self.shared.budget.note_usage(self.id, &state.usage);
     }
 

@@ -16,6 +16,9 @@ use crate::meter;
 /// Looks at nothing before a worker goes to sleep: that takes messages to every process.
 const LOOKS_AWAKE: u32 = 200;
 
+/// State is counted whenever so large a part of the budget has been merged.
+const COUNTED_SHARE: u64 = 128;
+
 /// A sleeper looks again after this time: whatever happens wakes it, and its peers prove that they answer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 
@@ -182,7 +185,7 @@ impl Worker {
                 let merged = state.slices.merge_words(head.start, rows, arena);
                 drop(span);
                 merged.map_err(|malformed| broken(malformed.what.into()))?;
-                self.note_merge(state);
+                self.note_merge(body.len(), state)?;
             }
             cluster::Kind::Passed => {
                 let shared = self.shared.clone();
@@ -198,7 +201,7 @@ impl Worker {
                 receiver.take_rows(passed, grouping, &mut state.slices, &has_fired)?;
                 span.add((receiver.rows() - before) as usize);
                 drop(span);
-                self.note_merge(state);
+                self.note_merge(body.len(), state)?;
             }
             cluster::Kind::Delta => {
                 let helper = self.shared.settings.workers + process;
@@ -225,13 +228,18 @@ impl Worker {
         Ok(())
     }
 
-    /// A message of rows has been merged.
-    fn note_merge(&mut self, state: &mut State) {
+    /// A message of so many bytes of rows has been merged. State is counted now and then: a delta may be long.
+    fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {
         self.stats.merges += 1;
         state.uncounted += 1;
-        if state.uncounted >= self.shared.tables_max {
+        state.uncounted_bytes += bytes as u64;
+        if state.uncounted >= self.shared.tables_max
+            || state.uncounted_bytes >= self.shared.settings.memory_bytes / COUNTED_SHARE
+        {
             self.note_usage(state);
+            self.check_received(state)?;
         }
+        Ok(())
     }
 
     /// What others hold of this leader's keys may be more than its process may use, whether or not that has input
