@@ -2,6 +2,8 @@
 
 use crate::arena::Arena;
 use crate::hash::hash_each_word;
+#[cfg(target_arch = "x86_64")]
+use crate::hot::{Found, Others, frequent};
 use crate::index::{Entrants, Index, prefetch};
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::layout::RowLayout;
@@ -52,6 +54,14 @@ fn find_words<const N: usize>(
     places: &mut Vec<*mut u64>,
 ) {
     assert!(places.capacity() >= words.len());
+    #[cfg(target_arch = "x86_64")]
+    if !index.is_direct()
+        && index.is_near()
+        && let Some(often) = frequent(words)
+        && Others::are_supported()
+    {
+        return find_often(often, template, hashes, words, index, log, places);
+    }
     let base = log.base();
     let out = places.as_mut_ptr();
     let cursor = log.cursor();
@@ -80,6 +90,37 @@ fn find_words<const N: usize>(
         if unsafe { *places[i] } != words[i] {
             places[i] = find_another(i, template, hashes, words, index, log);
         }
+    }
+}
+
+/// As [`find_words`], for buckets that lie near, where the key `often` comes often: it is looked up once.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn find_often<const N: usize>(
+    often: u64,
+    template: [u64; N],
+    hashes: &[u64],
+    words: &[u64],
+    index: &mut Index,
+    log: &mut Log,
+    places: &mut Vec<*mut u64>,
+) {
+    let (mut others, mut found) = (Others::new(), Found::new());
+    // SAFETY: the caller has asked whether the processor has what it takes.
+    unsafe { others.take(often, words, hashes) };
+    // It is among the keys, so that there are no more than before, for which room has been reserved.
+    assert!(others.words().len() <= words.len());
+    let (cursor, out) = (log.cursor(), found.start());
+    let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
+    let mut end = cursor.end();
+    let keys = others.words();
+    let keys = WordKeys::<N, AT_ONCE> { words: keys, template, cursor, out, met, end: &mut end };
+    index.enter(others.hashes(), &[], log.base(), keys);
+    log.commit(end);
+    // SAFETY: the same; and all have been found, so that a place is written for every key.
+    unsafe {
+        others.spread(&found, places.spare_capacity_mut());
+        places.set_len(words.len());
     }
 }
 

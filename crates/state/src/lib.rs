@@ -48,6 +48,7 @@ mod foreign;
 mod fragment;
 mod hash;
 mod heap;
+mod hot;
 mod index;
 mod key;
 mod lanes;

@@ -6,6 +6,7 @@
 
 use crate::arena::Arena;
 use crate::float_sum;
+use crate::hot::{Aside, frequent};
 use crate::layout::{RowLayout, ValueSlot};
 
 /// The kinds of mergeable value.
@@ -143,6 +144,26 @@ impl<'t> Block<'t> {
         self.mark_seen(slot, picks);
     }
 
+    /// As [`Block::each`], for a sum of `N` words: `add` adds what is at a position, `add_part` a sum. What goes to
+    /// a row that comes often is added up on the side.
+    #[inline(always)]
+    fn each_sum<const N: usize>(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        add: impl Fn(*mut u64, usize),
+        add_part: impl Fn(*mut u64, &[u64; N]),
+    ) {
+        assert_eq!(slot.kind.words(), N);
+        let Some(row) = frequent(self.places) else {
+            return self.each(slot, picks, |place, k, _| add(place, k));
+        };
+        let place = row.wrapping_add(slot.word);
+        let mut aside = Aside::<N>::new(place);
+        self.each(slot, picks, |place, k, _| add(aside.instead_of(place, k), k));
+        aside.parts().for_each(|part| add_part(place, part));
+    }
+
     /// Notes that `slot` has met input.
     #[inline(always)]
     fn mark_seen(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
@@ -161,10 +182,13 @@ impl<'t> Block<'t> {
     /// Counts one input per position.
     #[inline]
     pub fn count(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
-        // What holds for all closures passed to `each` here: it gives them the place of the slot's first
-        // word in a row that the block has to itself, and has checked that the slot lies within it.
+        // What holds for all closures passed to `each` and `each_sum` here: they are given the place of the
+        // slot's first word in a row that the block has to itself, and it has been checked that the slot lies
+        // within it; or that of as many words that stand for it.
         // SAFETY: so this is a word to be written.
-        self.each(slot, picks, |place, _, _| unsafe { *place += 1 });
+        let add = |place: *mut u64, _: usize| unsafe { *place += 1 };
+        // SAFETY: as above.
+        self.each_sum(slot, picks, add, |place, [part]| unsafe { *place += part });
     }
 
     /// Adds 64-bit integers.
@@ -176,7 +200,11 @@ impl<'t> Block<'t> {
         value: impl Fn(usize) -> i128,
     ) {
         // SAFETY: see `count`; the slot has two words.
-        self.each(slot, picks, |place, k, _| unsafe { add128(place, value(k)) });
+        let add = |place: *mut u64, k: usize| unsafe { add128(place, value(k)) };
+        // SAFETY: as above.
+        self.each_sum(slot, picks, add, |place, [low, high]| unsafe {
+            add128(place, read_i128(*low, *high));
+        });
     }
 
     /// Adds 128-bit integers.

@@ -424,6 +424,65 @@ fn row_numbers_start_over() {
     }
 }
 
+/// Blocks in which one row is met again and again, however often and in whichever index: sums are what one
+/// addition after the other makes them, whether all records take part in them or a few.
+#[test]
+fn rows_that_come_often_add_up() {
+    let values = [(ValueKind::SumInt, true), (ValueKind::Count, false), (ValueKind::Count, false)];
+    let wide = [&values[..], &[(ValueKind::Max64, false); 2]].concat();
+    let extremes = [0, 1, -1, i64::MAX.into(), i64::MIN.into(), u64::MAX.into(), i128::MAX];
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    for (apart, values) in [(1, &values[..]), (0x9E37_79B9_7F4A_7C15, &values), (1 << 40, &wide)] {
+        for share in [0, 20, 60, 90, 100] {
+            let layout = Arc::new(RowLayout::new(1, vec![], values));
+            let slots = layout.values();
+            let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
+            let (mut table, mut scratch) = (Table::new(layout.clone()), Scratch::default());
+            let mut expected: BTreeMap<u64, (i128, u64, u64, bool)> = BTreeMap::new();
+            for block in 0..200u64 {
+                let rows = [256, 200, 64, 63, 9, 1][random.below(6) as usize];
+                let often = random.below(3);
+                let key = |random: &mut Random| match random.below(100) < share {
+                    true => often,
+                    false => random.below(500),
+                };
+                let words: Vec<u64> =
+                    (0..rows).map(|_| key(&mut random).wrapping_mul(apart)).collect();
+                let inputs: Vec<i128> =
+                    words.iter().map(|_| extremes[random.below(7) as usize]).collect();
+                let picks: Vec<u32> = (0..rows).filter(|_| random.below(3) > 0).collect();
+                let picks = (block % 3 > 0).then_some(&picks[..]);
+                for (k, word) in words.iter().enumerate() {
+                    let row = expected.entry(*word).or_default();
+                    row.2 += 1;
+                    if picks.is_none_or(|picks| picks.contains(&(k as u32))) {
+                        row.0 = row.0.wrapping_add(inputs[k]);
+                        (row.1, row.3) = (row.1 + 1, true);
+                    }
+                }
+                let hashes: Vec<u64> = words.iter().map(|word| hash_word(*word)).collect();
+                let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: NoVarKeys };
+                let mut block = table.update(&keys, &mut pool, &mut scratch);
+                block.sum_int(slots[0], picks, |k| inputs[k]);
+                block.count(slots[1], picks);
+                block.count(slots[2], None);
+            }
+            let (mut buffer, mut found) = (Vec::new(), BTreeMap::new());
+            for block in 0..table.scan_blocks() {
+                let rows = table.scan(block, &mut buffer);
+                for row in 0..rows.len() {
+                    let at = |word| rows.word(row, word);
+                    let sum = read_i128(at(slots[0].word), at(slots[0].word + 1));
+                    let seen = at(layout.seen_word().expect("the sum may stay empty")) & 1 == 1;
+                    let all = (sum, at(slots[1].word), at(slots[2].word), seen);
+                    assert!(found.insert(at(0), all).is_none(), "{} stands twice", at(0));
+                }
+            }
+            assert_eq!(found, expected, "{share} in 100, {apart} apart");
+        }
+    }
+}
+
 /// How often each one-word key has been counted.
 fn counts_of(table: &Table, layout: &RowLayout) -> BTreeMap<u64, u64> {
     let (mut buffer, mut counts) = (Vec::new(), BTreeMap::new());
