@@ -14,6 +14,8 @@ pub(crate) struct Routed {
     rows: Vec<u32>,
     words: Vec<u64>,
     hashes: Vec<u64>,
+    /// Whether hashes were wanted.
+    hashed: bool,
     /// Words of a key.
     width: usize,
     /// Where each leader's rows end. There are as many leaders as partitions, at most.
@@ -23,17 +25,26 @@ pub(crate) struct Routed {
 impl Default for Routed {
     fn default() -> Routed {
         let (rows, words, hashes) = Default::default();
-        Routed { rows, words, hashes, width: 0, ends: Box::new([0; PARTITIONS]) }
+        Routed { rows, words, hashes, hashed: false, width: 0, ends: Box::new([0; PARTITIONS]) }
     }
 }
 
 impl Routed {
-    /// Sorts rows by leader.
-    pub(crate) fn sort(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
+    /// Sorts rows by leader; their hashes, too, if they are `wanted` any further.
+    pub(crate) fn sort(
+        &mut self,
+        leaders: &Leaders,
+        rows: &[u32],
+        keys: Encoded<'_>,
+        wanted: bool,
+    ) {
         assert!(keys.hashes.len() == rows.len() && keys.words.len().is_multiple_of(rows.len()));
         self.width = keys.words.len() / rows.len();
         self.rows.resize(rows.len() + SLACK, 0);
-        self.hashes.resize(rows.len() + SLACK, 0);
+        self.hashed = wanted;
+        if wanted {
+            self.hashes.resize(rows.len() + SLACK, 0);
+        }
         self.words.resize(keys.words.len() + SLACK, 0);
         #[cfg(target_arch = "x86_64")]
         if self.width == 1
@@ -43,9 +54,15 @@ impl Routed {
             && is_x86_feature_detected!("popcnt")
         {
             // SAFETY: the features have been detected; the outputs have just been made long enough.
-            unsafe { self.sort_words_avx512(leaders, rows, keys) };
+            unsafe {
+                match wanted {
+                    true => self.sort_words_avx512::<true>(leaders, rows, keys),
+                    false => self.sort_words_avx512::<false>(leaders, rows, keys),
+                }
+            }
             return;
         }
+        self.hashes.resize(rows.len() + SLACK, 0);
         self.sort_any(leaders, rows, keys);
     }
 
@@ -90,10 +107,16 @@ impl Routed {
     /// One leader after the other, each picking its rows eight at a time.
     ///
     /// # Safety
-    /// The processor must have the features, and the outputs places for all rows and `SLACK` more.
+    /// The processor must have the features, and the outputs places for all rows and `SLACK` more, that of the
+    /// hashes if they are `HASHED`.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vl,popcnt")]
-    unsafe fn sort_words_avx512(&mut self, leaders: &Leaders, rows: &[u32], keys: Encoded<'_>) {
+    unsafe fn sort_words_avx512<const HASHED: bool>(
+        &mut self,
+        leaders: &Leaders,
+        rows: &[u32],
+        keys: Encoded<'_>,
+    ) {
         use std::arch::x86_64::*;
         let (row_eights, _) = rows.as_chunks::<8>();
         let (hash_eights, hashes_rest) = keys.hashes.as_chunks::<8>();
@@ -115,10 +138,12 @@ impl Routed {
                     let own = _mm512_cmplt_epu64_mask(from_first, count);
                     let words = _mm512_loadu_epi64(words.as_ptr().cast());
                     let rows = _mm256_loadu_epi32(rows.as_ptr().cast());
-                    let hashes = _mm512_maskz_compress_epi64(own, hashes);
                     let words = _mm512_maskz_compress_epi64(own, words);
                     let rows = _mm256_maskz_compress_epi32(own, rows);
-                    _mm512_storeu_epi64(self.hashes.as_mut_ptr().add(end).cast(), hashes);
+                    if HASHED {
+                        let hashes = _mm512_maskz_compress_epi64(own, hashes);
+                        _mm512_storeu_epi64(self.hashes.as_mut_ptr().add(end).cast(), hashes);
+                    }
                     _mm512_storeu_epi64(self.words.as_mut_ptr().add(end).cast(), words);
                     _mm256_storeu_epi32(self.rows.as_mut_ptr().add(end).cast(), rows);
                     end += own.count_ones() as usize;
@@ -126,7 +151,9 @@ impl Routed {
             }
             for i in (whole..rows.len()).filter(|i| leaders.of(keys.hashes[*i]) == leader) {
                 self.rows[end] = rows[i];
-                self.hashes[end] = keys.hashes[i];
+                if HASHED {
+                    self.hashes[end] = keys.hashes[i];
+                }
                 self.words[end] = keys.words[i];
                 end += 1;
             }
@@ -134,12 +161,13 @@ impl Routed {
         }
     }
 
-    /// The rows of one leader, and their keys.
+    /// The rows of one leader, and their keys, with hashes if they were wanted.
     pub(crate) fn of(&self, leader: usize) -> (&[u32], Encoded<'_>) {
         let start = if leader == 0 { 0 } else { self.ends[leader - 1] };
         let (end, width) = (self.ends[leader], self.width);
         let words = &self.words[start * width..end * width];
-        (&self.rows[start..end], Encoded { words, hashes: &self.hashes[start..end] })
+        let hashes = if self.hashed { &self.hashes[start..end] } else { &[] };
+        (&self.rows[start..end], Encoded { words, hashes })
     }
 }
 
@@ -168,13 +196,15 @@ mod tests {
                 hash_each_word(&keys, &mut block.hashes);
                 block.words = (0..rows.len() * width).map(|i| (i as u64) << 8).collect();
                 let keys = Encoded { words: &block.words, hashes: &block.hashes };
-                routed.sort(&leaders, &rows, keys);
+                let wanted = count % 2 == 0;
+                routed.sort(&leaders, &rows, keys, wanted);
                 for leader in 0..workers {
                     let own = |i: &usize| leaders.of(block.hashes[*i]) == leader;
                     let own: Vec<usize> = (0..rows.len()).filter(own).collect();
                     let (got, Encoded { words, hashes }) = routed.of(leader);
                     assert!(got.iter().copied().eq(own.iter().map(|i| rows[*i])));
-                    assert!(hashes.iter().copied().eq(own.iter().map(|i| block.hashes[*i])));
+                    let hash = |i: &usize| wanted.then_some(block.hashes[*i]);
+                    assert!(hashes.iter().copied().eq(own.iter().filter_map(hash)));
                     let expected = own.iter().flat_map(|i| &block.words[i * width..][..width]);
                     assert!(words.iter().eq(expected), "{workers} workers, {width} words");
                 }

@@ -257,7 +257,7 @@ impl Slices {
                 update.rows(to, rows, keys);
                 continue;
             }
-            self.routed.sort(&self.leaders, rows, keys);
+            self.routed.sort(&self.leaders, rows, keys, !update.is_direct());
             for leader in 0..leaders {
                 let (rows, keys) = self.routed.of(leader);
                 if leader == self.me && !rows.is_empty() {
@@ -688,6 +688,12 @@ impl Update<'_> {
         let passed = passage.net.pass(leader, passage.format, &outgoing, self.picks)?;
         fragment.note_passed(&keys.hashes[..passed]);
         Ok(passed)
+    }
+
+    /// Whether all tables of the slice find keys without their hashes.
+    fn is_direct(&self) -> bool {
+        let Slice { primary, fragments, .. } = &*self.slice;
+        primary.is_direct() && fragments.iter().flatten().all(Fragment::is_direct)
     }
 
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.

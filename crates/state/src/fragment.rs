@@ -14,11 +14,12 @@
 
 use std::sync::Arc;
 
+use crate::hash::hash_each_word;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::ChunkPool;
 use crate::segment::{ADOPT_ROWS_MIN, Segment};
-use crate::table::{Scratch, Table};
+use crate::table::{BLOCK_ROWS, Scratch, Table};
 use crate::value::Block;
 
 /// Decisions are taken on at least this many rows.
@@ -155,22 +156,34 @@ impl Fragment {
         }
     }
 
-    /// Takes in a block of keys and returns their rows for updating.
+    /// Whether it has no use for hashes: it looks keys up, and finds them without.
+    pub fn is_direct(&self) -> bool {
+        self.mode == Mode::Aggregate && self.table.is_direct()
+    }
+
+    /// Takes in a block of keys and returns their rows for updating. There may be no hashes where keys have one word
+    /// each: they are hashed if need be ([`Fragment::is_direct`]).
     pub fn update<'t, V: VarKeys>(
         &'t mut self,
         keys: &Keys<'_, V>,
         pool: &mut ChunkPool,
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
-        assert_eq!(keys.hashes.len(), keys.rows(&self.table.layout), "a hash for every key");
+        let rows = keys.rows(&self.table.layout);
         if self.mode == Mode::PassThrough {
             if !self.fixed {
-                self.estimate(keys.hashes);
+                if keys.hashes.is_empty() {
+                    let mut hashes = [0; BLOCK_ROWS];
+                    hash_each_word(keys.words, &mut hashes[..rows]);
+                    self.estimate(&hashes[..rows]);
+                } else {
+                    self.estimate(keys.hashes);
+                }
             }
             return self.table.append(keys, pool, scratch);
         }
         let block = self.table.update(keys, pool, scratch);
-        self.seen += keys.hashes.len();
+        self.seen += rows;
         self.distinct += block.new_rows();
         block
     }
