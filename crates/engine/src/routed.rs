@@ -18,14 +18,23 @@ pub(crate) struct Routed {
     hashed: bool,
     /// Words of a key.
     width: usize,
-    /// Where each leader's rows end. There are as many leaders as partitions, at most.
+    /// Where each leader's rows begin and end. There are as many leaders as partitions, at most.
+    starts: Box<[usize; PARTITIONS]>,
     ends: Box<[usize; PARTITIONS]>,
 }
 
 impl Default for Routed {
     fn default() -> Routed {
         let (rows, words, hashes) = Default::default();
-        Routed { rows, words, hashes, hashed: false, width: 0, ends: Box::new([0; PARTITIONS]) }
+        let (starts, ends) = (Box::new([0; PARTITIONS]), Box::new([0; PARTITIONS]));
+        Routed { rows, words, hashes, hashed: false, width: 0, starts, ends }
+    }
+}
+
+/// Makes a buffer at least so long.
+fn make_room<T: Copy + Default>(buffer: &mut Vec<T>, len: usize) {
+    if buffer.len() < len {
+        buffer.resize(len, T::default());
     }
 }
 
@@ -40,29 +49,31 @@ impl Routed {
     ) {
         assert!(keys.hashes.len() == rows.len() && keys.words.len().is_multiple_of(rows.len()));
         self.width = keys.words.len() / rows.len();
-        self.rows.resize(rows.len() + SLACK, 0);
         self.hashed = wanted;
-        if wanted {
-            self.hashes.resize(rows.len() + SLACK, 0);
-        }
-        self.words.resize(keys.words.len() + SLACK, 0);
         #[cfg(target_arch = "x86_64")]
         if self.width == 1
-            && leaders.count() <= LEADERS_MAX
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("popcnt")
         {
-            // SAFETY: the features have been detected; the outputs have just been made long enough.
+            // SAFETY: the features have been detected.
             unsafe {
-                match wanted {
-                    true => self.sort_words_avx512::<true>(leaders, rows, keys),
-                    false => self.sort_words_avx512::<false>(leaders, rows, keys),
+                match leaders.count() {
+                    2 => return self.sort_words::<2>(leaders, rows, keys),
+                    3 => return self.sort_words::<3>(leaders, rows, keys),
+                    4 => return self.sort_words::<4>(leaders, rows, keys),
+                    5 => return self.sort_words::<5>(leaders, rows, keys),
+                    6 => return self.sort_words::<6>(leaders, rows, keys),
+                    7 => return self.sort_words::<7>(leaders, rows, keys),
+                    8 => return self.sort_words::<8>(leaders, rows, keys),
+                    // With more it does not pay that each looks at all rows.
+                    _ => {}
                 }
             }
-            return;
         }
-        self.hashes.resize(rows.len() + SLACK, 0);
+        make_room(&mut self.rows, rows.len());
+        make_room(&mut self.hashes, rows.len());
+        make_room(&mut self.words, keys.words.len());
         self.sort_any(leaders, rows, keys);
     }
 
@@ -74,7 +85,8 @@ impl Routed {
         }
         // From how many rows each has to where they begin; they end where the last one has gone.
         let mut start = 0;
-        for end in &mut ends[..leaders.count()] {
+        for (begins, end) in self.starts.iter_mut().zip(&mut ends[..leaders.count()]) {
+            *begins = start;
             start += std::mem::replace(end, start);
         }
         if self.width == 1 {
@@ -104,76 +116,101 @@ impl Routed {
         }
     }
 
-    /// One leader after the other, each picking its rows eight at a time.
+    /// Sorts rows by leader where keys have one word and there are `N` leaders.
     ///
     /// # Safety
-    /// The processor must have the features, and the outputs places for all rows and `SLACK` more, that of the
-    /// hashes if they are `HASHED`.
+    /// The processor must have the features.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vl,popcnt")]
-    unsafe fn sort_words_avx512<const HASHED: bool>(
+    unsafe fn sort_words<const N: usize>(
+        &mut self,
+        leaders: &Leaders,
+        rows: &[u32],
+        keys: Encoded<'_>,
+    ) {
+        let room = N * (rows.len() + SLACK);
+        make_room(&mut self.rows, room);
+        make_room(&mut self.words, room);
+        // SAFETY: there is room now, and the processor has the features.
+        unsafe {
+            if self.hashed {
+                make_room(&mut self.hashes, room);
+                self.sort_words_avx512::<N, true>(leaders, rows, keys);
+            } else {
+                self.sort_words_avx512::<N, false>(leaders, rows, keys);
+            }
+        }
+    }
+
+    /// Eight rows at a time, of which each of `N` leaders picks its own.
+    ///
+    /// # Safety
+    /// The processor must have the features, and there must be `N` leaders. The outputs must have places for all rows
+    /// and `SLACK` more for each leader, that of the hashes if they are `HASHED`.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512vl,popcnt")]
+    unsafe fn sort_words_avx512<const N: usize, const HASHED: bool>(
         &mut self,
         leaders: &Leaders,
         rows: &[u32],
         keys: Encoded<'_>,
     ) {
         use std::arch::x86_64::*;
-        let (row_eights, _) = rows.as_chunks::<8>();
+        let (row_eights, rows_rest) = rows.as_chunks::<8>();
         let (hash_eights, hashes_rest) = keys.hashes.as_chunks::<8>();
-        let (word_eights, _) = keys.words.as_chunks::<8>();
-        let whole = rows.len() - hashes_rest.len();
+        let (word_eights, words_rest) = keys.words.as_chunks::<8>();
         let low = _mm512_set1_epi64(PARTITIONS as i64 - 1);
-        let mut end = 0;
-        for leader in 0..leaders.count() {
-            let partitions = leaders.partitions(leader);
-            let first = _mm512_set1_epi64(partitions.start as i64);
-            let count = _mm512_set1_epi64(partitions.len() as i64);
-            let eights = row_eights.iter().zip(hash_eights).zip(word_eights);
-            for ((rows, hashes), words) in eights {
-                // SAFETY: eight of each are read, and eight written, of which those count that belong to this
-                // leader. Each row belongs to one, so that at most all rows have been counted before.
-                unsafe {
-                    let hashes = _mm512_loadu_epi64(hashes.as_ptr().cast());
-                    let from_first = _mm512_sub_epi64(_mm512_and_epi64(hashes, low), first);
-                    let own = _mm512_cmplt_epu64_mask(from_first, count);
-                    let words = _mm512_loadu_epi64(words.as_ptr().cast());
-                    let rows = _mm256_loadu_epi32(rows.as_ptr().cast());
+        let partitions: [_; N] = std::array::from_fn(|leader| leaders.partitions(leader));
+        let firsts = partitions.each_ref().map(|own| _mm512_set1_epi64(own.start as i64));
+        let counts = partitions.each_ref().map(|own| _mm512_set1_epi64(own.len() as i64));
+        let starts: [usize; N] = std::array::from_fn(|leader| leader * (rows.len() + SLACK));
+        let mut ends = starts;
+        let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
+        let to_hashes = self.hashes.as_mut_ptr();
+        for ((rows, hashes), words) in row_eights.iter().zip(hash_eights).zip(word_eights) {
+            // SAFETY: eight of each are read, and eight written for each leader, of which those count that belong
+            // to it: no more than have been read, and room for eight more follows.
+            unsafe {
+                let hashes = _mm512_loadu_epi64(hashes.as_ptr().cast());
+                let words = _mm512_loadu_epi64(words.as_ptr().cast());
+                let rows = _mm256_loadu_epi32(rows.as_ptr().cast());
+                let own = _mm512_and_epi64(hashes, low);
+                for leader in 0..N {
+                    let from_first = _mm512_sub_epi64(own, firsts[leader]);
+                    let own = _mm512_cmplt_epu64_mask(from_first, counts[leader]);
+                    let end = ends[leader];
                     let words = _mm512_maskz_compress_epi64(own, words);
                     let rows = _mm256_maskz_compress_epi32(own, rows);
+                    _mm512_storeu_epi64(to_words.add(end).cast(), words);
+                    _mm256_storeu_epi32(to_rows.add(end).cast(), rows);
                     if HASHED {
                         let hashes = _mm512_maskz_compress_epi64(own, hashes);
-                        _mm512_storeu_epi64(self.hashes.as_mut_ptr().add(end).cast(), hashes);
+                        _mm512_storeu_epi64(to_hashes.add(end).cast(), hashes);
                     }
-                    _mm512_storeu_epi64(self.words.as_mut_ptr().add(end).cast(), words);
-                    _mm256_storeu_epi32(self.rows.as_mut_ptr().add(end).cast(), rows);
-                    end += own.count_ones() as usize;
+                    ends[leader] = end + own.count_ones() as usize;
                 }
             }
-            for i in (whole..rows.len()).filter(|i| leaders.of(keys.hashes[*i]) == leader) {
-                self.rows[end] = rows[i];
-                if HASHED {
-                    self.hashes[end] = keys.hashes[i];
-                }
-                self.words[end] = keys.words[i];
-                end += 1;
-            }
-            self.ends[leader] = end;
         }
+        for ((row, hash), word) in rows_rest.iter().zip(hashes_rest).zip(words_rest) {
+            let end = &mut ends[leaders.of(*hash)];
+            (self.rows[*end], self.words[*end]) = (*row, *word);
+            if HASHED {
+                self.hashes[*end] = *hash;
+            }
+            *end += 1;
+        }
+        self.starts[..N].copy_from_slice(&starts);
+        self.ends[..N].copy_from_slice(&ends);
     }
 
     /// The rows of one leader, and their keys, with hashes if they were wanted.
     pub(crate) fn of(&self, leader: usize) -> (&[u32], Encoded<'_>) {
-        let start = if leader == 0 { 0 } else { self.ends[leader - 1] };
-        let (end, width) = (self.ends[leader], self.width);
+        let (start, end, width) = (self.starts[leader], self.ends[leader], self.width);
         let words = &self.words[start * width..end * width];
         let hashes = if self.hashed { &self.hashes[start..end] } else { &[] };
         (&self.rows[start..end], Encoded { words, hashes })
     }
 }
-
-/// Up to so many leaders it is worth it that each looks at all rows, eight at a time.
-#[cfg(target_arch = "x86_64")]
-const LEADERS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
