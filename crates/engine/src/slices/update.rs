@@ -1,0 +1,164 @@
+//! One slice being updated from one batch: the worker's own table, fragments for other leaders, or straight on to those
+//! in other processes.
+
+use std::sync::Arc;
+
+use millstream_state::{BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, RowLayout, Scratch, Table};
+
+use super::Slice;
+use crate::cluster::Net;
+use crate::error::Result;
+use crate::exchange::{Format, Outgoing};
+use crate::keys::{ColumnVars, Encoded, VarColumn};
+use crate::pipeline::{Grouping, Selected};
+
+/// One slice being updated from one batch.
+pub(super) struct Update<'a> {
+    pub(super) slice: &'a mut Slice,
+    pub(super) layout: &'a Arc<RowLayout>,
+    pub(super) mode: Option<Mode>,
+    pub(super) pool: &'a mut ChunkPool,
+    pub(super) scratch: &'a mut Scratch,
+    pub(super) picks: &'a mut Vec<u32>,
+    pub(super) spare_fragments: &'a mut [Vec<Fragment>],
+    pub(super) grouping: &'a Grouping,
+    pub(super) input: &'a Selected<'a>,
+    /// The key columns of variable length.
+    pub(super) vars: Vec<VarColumn<'a>>,
+    pub(super) passage: Option<Passage<'a>>,
+    /// 0, 1, 2 and so on.
+    pub(super) positions: &'a mut Vec<u32>,
+    pub(super) fragment_rows: u64,
+}
+
+impl Update<'_> {
+    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as far as there is room, and
+    /// keeps the others.
+    pub(super) fn foreign(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<()> {
+        self.fragment_rows += rows.len() as u64;
+        let passed = self.pass(leader, rows, keys)?;
+        if passed < rows.len() {
+            let width = keys.words.len() / rows.len();
+            let Encoded { words, hashes } = keys;
+            let keys = Encoded { words: &words[passed * width..], hashes: &hashes[passed..] };
+            self.rows(To::Fragment(leader), &rows[passed..], keys);
+        }
+        Ok(())
+    }
+
+    /// Passes rows on to a leader in another process, from the first on; returns how many.
+    fn pass(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<usize> {
+        let fragment = self.slice.fragments[leader].as_mut();
+        let passing = fragment.filter(|fragment| fragment.mode() == Mode::PassThrough);
+        let Some((passage, fragment)) = self.passage.as_ref().zip(passing) else { return Ok(0) };
+        number(self.positions, rows.len());
+        let outgoing = Outgoing {
+            start: passage.start,
+            picked: &self.positions[..rows.len()],
+            words: keys.words,
+            rows,
+            vars: &passage.vars,
+            arguments: self.input.arguments,
+        };
+        let passed = passage.net.pass(leader, passage.format, &outgoing, self.picks)?;
+        fragment.note_passed(&keys.hashes[..passed]);
+        Ok(passed)
+    }
+
+    /// Whether all tables of the slice find keys without their hashes.
+    pub(super) fn is_direct(&self) -> bool {
+        let Slice { primary, fragments, .. } = &*self.slice;
+        primary.is_direct() && fragments.iter().flatten().all(Fragment::is_direct)
+    }
+
+    /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
+    pub(super) fn rows(&mut self, to: To, rows: &[u32], Encoded { words, hashes }: Encoded<'_>) {
+        let first = part_of(hashes, 0, BLOCK_ROWS);
+        let Slice { primary, fragments, joint, .. } = &mut *self.slice;
+        let mut table = match (to, joint) {
+            (To::Joint, Some(joint)) => Target::Table(&mut joint.table),
+            (To::Fragment(leader), _) => {
+                let spare = &mut self.spare_fragments[leader];
+                Target::Fragment(fragments[leader].get_or_insert_with(|| {
+                    spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
+                }))
+            }
+            _ => Target::Table(primary),
+        };
+        table.prefetch(first);
+        let width = words.len() / rows.len();
+        for start in (0..rows.len()).step_by(BLOCK_ROWS) {
+            let end = (start + BLOCK_ROWS).min(rows.len());
+            let rows = &rows[start..end];
+            let keys = Keys {
+                hashes: part_of(hashes, start, end),
+                ahead: part_of(hashes, end, end + BLOCK_ROWS),
+                words: &words[start * width..end * width],
+                vars: ColumnVars { columns: &self.vars, rows },
+            };
+            let mut block = match &mut table {
+                Target::Fragment(fragment) => fragment.update(&keys, self.pool, self.scratch),
+                Target::Table(table) => table.update(&keys, self.pool, self.scratch),
+            };
+            let aggregates = &self.grouping.aggregates;
+            aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks);
+        }
+    }
+}
+
+/// Which of a slice's tables rows go to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum To {
+    /// Whoever leads them.
+    Joint,
+    /// The worker leads them itself.
+    Primary,
+    /// Another leader.
+    Fragment(usize),
+}
+
+enum Target<'s> {
+    Table(&'s mut Table),
+    Fragment(&'s mut Fragment),
+}
+
+impl Target<'_> {
+    fn prefetch(&self, hashes: &[u64]) {
+        match self {
+            Target::Table(table) => table.prefetch(hashes),
+            Target::Fragment(fragment) => fragment.prefetch(hashes),
+        }
+    }
+}
+
+/// A part of the hashes of some keys, as far as there are any.
+pub(super) fn part_of(hashes: &[u64], start: usize, end: usize) -> &[u64] {
+    &hashes[start.min(hashes.len())..end.min(hashes.len())]
+}
+
+/// Makes sure that positions are numbered up to `count`.
+pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
+    positions.extend(positions.len() as u32..count as u32);
+}
+
+/// The way of rows that are passed through to other processes.
+pub(super) struct Passage<'a> {
+    net: &'a Net,
+    format: &'a Format,
+    start: i64,
+    /// What has variable length.
+    vars: Vec<VarColumn<'a>>,
+}
+
+impl<'a> Passage<'a> {
+    /// `None` where there are no other processes, or rows of this input cannot be told by themselves.
+    pub(super) fn of(
+        start: i64,
+        net: Option<&'a Net>,
+        input: &Selected<'a>,
+    ) -> Option<Passage<'a>> {
+        let net = net?;
+        let format = net.format.as_deref().filter(|format| format.is_for(input.arguments))?;
+        Some(Passage { net, format, start, vars: format.vars_of(input.keys, input.arguments) })
+    }
+}
