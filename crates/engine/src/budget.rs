@@ -194,6 +194,11 @@ impl Budget {
         self.needed() > self.limit_bytes / 4 * 3
     }
 
+    /// Whether more is held than there may be.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.all() > self.limit_bytes
+    }
+
     /// Whether no further chunk may be read ahead: input that waits has an eighth of the budget.
     pub(crate) fn input_full(&self) -> bool {
         self.held(Kind::Input) >= self.limit_bytes / 8

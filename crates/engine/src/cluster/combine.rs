@@ -45,17 +45,11 @@ impl Combiner {
         self.untried == 0
     }
 
-    /// The segments of a delta, those of one slice merged if that pays. Some of its rows may have been `passed`
-    /// through before.
-    pub(crate) fn combine(
-        &mut self,
-        mut segments: Vec<(i64, Segment)>,
-        passed: bool,
-    ) -> Vec<(i64, Segment)> {
+    /// The segments of a delta, those of one slice merged if that pays.
+    pub(crate) fn combine(&mut self, mut segments: Vec<(i64, Segment)>) -> Vec<(i64, Segment)> {
         segments.sort_by_key(|(start, _)| *start);
         let several = segments.windows(2).any(|pair| pair[0].0 == pair[1].0);
         if !several {
-            self.untried = self.untried.saturating_sub(u32::from(passed));
             return segments;
         }
         if self.untried > 0 {
@@ -125,22 +119,20 @@ pub(super) mod tests {
                 (10, segment(&layout, second)),
             ]
         };
-        assert_eq!(rows(&combiner.combine(all(500..1500), false)), [(10, 1500), (20, 10)]);
+        assert_eq!(rows(&combiner.combine(all(500..1500))), [(10, 1500), (20, 10)]);
         assert_eq!(combiner.saved_rows, 500);
         assert!(combiner.pays());
         // What is merged counts what was counted.
-        let merged = combiner.combine(all(0..1000), false);
+        let merged = combiner.combine(all(0..1000));
         let counts = merged[0].1.runs(&layout, 4096).flat_map(|run| run.chunks(2)).map(|r| r[1]);
         assert_eq!(counts.sum::<u64>(), 2000);
         // Keys that nobody else has.
-        assert_eq!(rows(&combiner.combine(all(1000..2000), false)), [(10, 2000), (20, 10)]);
+        assert_eq!(rows(&combiner.combine(all(1000..2000))), [(10, 2000), (20, 10)]);
         assert!(!combiner.pays());
-        // What is passed through counts as a delta, although nobody knows its keys.
-        assert!(combiner.combine(Vec::new(), true).is_empty());
-        for _ in 1..UNTRIED {
-            let left = rows(&combiner.combine(all(0..1000), false));
+        for _ in 0..UNTRIED {
+            let left = rows(&combiner.combine(all(0..1000)));
             assert_eq!(left, [(10, 1000), (10, 1000), (20, 10)]);
         }
-        assert_eq!(rows(&combiner.combine(all(0..1000), false)), [(10, 1000), (20, 10)]);
+        assert_eq!(rows(&combiner.combine(all(0..1000))), [(10, 1000), (20, 10)]);
     }
 }

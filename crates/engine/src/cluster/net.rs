@@ -200,8 +200,12 @@ impl Net {
             self.pump_outbox(leader, &mut outbox)?;
         }
         let passed = outbox.pass(format, rows, leader / self.workers, scratch)?;
-        if outbox.has_more() {
+        if passed > 0 && outbox.has_more() {
             self.pump_outbox(leader, &mut outbox)?;
+            if outbox.has_more() {
+                // The first worker is woken by credit.
+                self.wake(0);
+            }
         }
         Ok(passed)
     }
@@ -218,12 +222,15 @@ impl Net {
     }
 
     fn pump_outbox(&self, leader: usize, outbox: &mut Outbox) -> Result<bool> {
+        let was_stalled = outbox.is_stalled();
         let some = outbox.pump().map_err(|e| peer_error(leader / self.workers, e))?;
         if outbox.has_more() {
             self.deltas.store(true, Release);
         }
         if outbox.is_stalled() {
             self.stalled.store(true, Release);
+        } else if was_stalled {
+            self.wake_all();
         }
         Ok(some)
     }

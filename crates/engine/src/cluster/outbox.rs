@@ -162,7 +162,7 @@ impl Outbox {
             in_flight: VecDeque::new(),
             open_words: 0,
             passed_bytes: 0,
-            passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize),
+            passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize).max(1),
             fragment_bytes,
             counters: Shipped::default(),
         }
@@ -184,9 +184,9 @@ impl Outbox {
         self.idle = idle;
     }
 
-    /// Passes rows for this leader, in `process`, straight into its channel, from the first on; returns how many. They
-    /// have to be kept and sealed if there is no credit, if what was sealed before waits, or if several workers may
-    /// hold rows of the same key.
+    /// Passes rows for this leader, in `process`, straight into its channel, from the first on; returns how many. The
+    /// others have to be kept and sealed: there is no credit, what was sealed before waits, or a row is longer than a
+    /// slot.
     pub(crate) fn pass(
         &mut self,
         format: &Format,
@@ -197,8 +197,7 @@ impl Outbox {
         let may_pass = self.sending.is_none()
             && self.pending.is_empty()
             && self.in_flight.len() < DELTAS_IN_FLIGHT_MAX
-            && self.passed_bytes < self.passed_bytes_max
-            && !self.combiner.as_ref().is_some_and(Combiner::pays);
+            && self.passed_bytes < self.passed_bytes_max;
         if !may_pass {
             return Ok(0);
         }
@@ -278,7 +277,7 @@ impl Outbox {
                     idle: self.idle,
                     passed,
                     segments: match &mut self.combiner {
-                        Some(combiner) => combiner.combine(pending, passed),
+                        Some(combiner) => combiner.combine(pending),
                         None => pending,
                     },
                     held: std::mem::take(&mut self.pending_held),
@@ -399,6 +398,7 @@ impl Outbox {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
+    use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::DataType;
     use millstream_state::{Idle, ValueKind};
 
@@ -520,13 +520,16 @@ mod tests {
     }
 
     /// Rows that are passed through go in full slots; the delta that they belong to ends behind them, when it is long
-    /// enough or an epoch ends, and waits for the leader like any other.
+    /// enough or there is something else to tell, and waits for the leader like any other. It makes no difference how
+    /// many workers there are.
     #[test]
     fn rows_passed_through_belong_to_the_next_delta() {
         let sent = Arc::new(Mutex::new(Sent::default()));
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
         let place = Place { process: 1, processes: 2 };
         let heap = Heap::map(4 << 20, Idle::GivenBack);
+        let mut of_two = Outbox::new(Heads::new(&sent), layout.clone(), (place, 2), &heap, 1 << 20);
+        assert_eq!(pass(&mut of_two, 10), 10);
         // A row of state has two words, and a quarter of a fragment is passed through at a time.
         let fragment_bytes = 4 * 1000 * 16;
         let mut outbox =
@@ -574,6 +577,35 @@ mod tests {
         assert!(outbox.is_empty());
         let counters = outbox.counters();
         assert_eq!((counters.passed, counters.rows, counters.deltas), (1910, 1915, 3));
+    }
+
+    /// A row longer than a slot is kept, and those behind it.
+    #[test]
+    fn a_row_longer_than_a_slot_is_kept() {
+        let key =
+            |data_type| Key { name: "k".into(), expr: Expr::Column(0), data_type, nullable: false };
+        let codec = KeyCodec::new(&[key(DataType::Utf8)]).expect("a key");
+        let format = Format::new(&codec, &Aggregates::new(&[], false).expect("none"));
+        let names = ["a", "b", &"long".repeat(SLOT_WORDS * 2), "c"];
+        let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(names))];
+        let positions = [0, 1, 2, 3];
+        let mut words = vec![0; names.len() * codec.words()];
+        codec.encode_words(&columns, &positions, &mut words);
+        let rows = Outgoing {
+            start: 10,
+            picked: &positions,
+            words: &words,
+            rows: &positions,
+            vars: &format.vars_of(&columns, &[]),
+            arguments: &[],
+        };
+        let sent = Arc::new(Mutex::new(Sent::default()));
+        let layout = Arc::new(RowLayout::new(2, vec![1], &[(ValueKind::Count, false)]));
+        let place = Place { process: 1, processes: 2 };
+        let heap = Heap::map(4 << 20, Idle::GivenBack);
+        let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
+        assert_eq!(outbox.pass(&format, &rows, 1, &mut Vec::new()).unwrap(), 2);
+        assert!(!outbox.has_more());
     }
 
     /// While a delta is being sent, others wait together, but not without end.

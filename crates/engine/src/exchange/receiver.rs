@@ -53,7 +53,7 @@ impl Receiver {
         Ok(marked)
     }
 
-    /// Takes in a slot of rows alone; returns how many. Rows for a slice that has fired are an error.
+    /// Takes in a slot of rows alone. Rows for a slice that has fired are an error.
     pub(crate) fn take_rows(
         &mut self,
         mut words: &[u64],

@@ -9,7 +9,7 @@ use arrow::util::display::array_value_to_string;
 
 use millstream_state::Leaders;
 
-use super::format::Format;
+use super::format::{Format, Section};
 use super::receiver::Receiver;
 use super::sender::{Outlet, Sender};
 use crate::error::Result;
@@ -339,6 +339,44 @@ fn damaged_slots_do_no_harm() {
         }
     }
     assert!(refused > 100 && taken > 100, "{refused} refused, {taken} taken in");
+}
+
+/// Rows that are passed through come without marks, in whole sections, for windows that have not fired; whatever else
+/// stands in a slot is refused.
+#[test]
+fn only_rows_are_passed_through() {
+    let (mut taken, mut refused) = (0, 0);
+    for seed in 1..40 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let (case, format, messages, _) = compare(&mut random);
+        let grouping = &case.grouping;
+        for words in messages {
+            let (mut slices, mut receiver) = (case.slices(), Receiver::new(format.clone()));
+            // Up to what is no rows: a mark, or a part of a long section.
+            let mut rest = &words[..];
+            let mut rows = 0;
+            let end = loop {
+                let end = words.len() - rest.len();
+                let next = if rest.is_empty() { None } else { format.next(&mut rest).ok() };
+                match next {
+                    Some(Section::Rows(section)) => rows += section.rows,
+                    _ => break end,
+                }
+            };
+            let mut take = |words: &[u64], fired: bool| {
+                receiver.take_rows(words, grouping, &mut slices, &|_| fired)
+            };
+            assert!(take(&words[..end], false).is_ok());
+            assert!(end == 0 || take(&words[..end], true).is_err(), "a window that has fired");
+            assert!(end == 0 || take(&words[..end - 1], false).is_err(), "half a section");
+            if end < words.len() {
+                assert!(take(&words, false).is_err(), "something else");
+                refused += 1;
+            }
+            taken += rows;
+        }
+    }
+    assert!(taken > 1000 && refused > 30, "{taken} rows taken in, {refused} slots refused");
 }
 
 /// What feeds several aggregates goes once, and what no aggregate needs does not go.

@@ -88,23 +88,25 @@ impl Worker {
             state.slices.join(choice);
         }
         let deltas = state.slices.seal(how, self.shared.budget.tight());
-        // Before it counts as segments: it is in one place only.
+        // What has been sealed counts as segments from now on, all of it before any is sent.
         self.note_usage(state);
-        for (leader, segments) in deltas.into_iter().enumerate() {
+        let held = |segments: Vec<(i64, Segment)>| {
+            let bytes = segments.iter().map(|(_, s)| s.bytes()).sum();
+            let credited = !segments.is_empty();
+            (credited.then(|| self.shared.budget.hold(Kind::Segments, bytes)), segments)
+        };
+        let deltas: Vec<_> = deltas.into_iter().map(held).collect();
+        for (leader, (held, segments)) in deltas.into_iter().enumerate() {
             if leader == self.leader {
                 continue;
             }
-            let rows: u64 = segments.iter().map(|(_, s)| s.rows() as u64).sum();
-            let bytes: usize = segments.iter().map(|(_, s)| s.bytes()).sum();
-            let credited = !segments.is_empty();
-            shipped += rows;
+            shipped += segments.iter().map(|(_, s)| s.rows() as u64).sum::<u64>();
             self.stats.segments_shipped += segments.len() as u64;
-            let held = credited.then(|| self.shared.budget.hold(Kind::Segments, bytes));
             let Some(local) = self.shared.local(leader) else {
                 self.ship(leader, segments, held, (watermark, idle))?;
                 continue;
             };
-            state.in_flight[local] += u32::from(credited);
+            state.in_flight[local] += u32::from(held.is_some());
             let (from, epoch, segments) = (self.id, state.epoch, segments.into());
             let delta = Delta { from, epoch, watermark, segments, held };
             self.shared.send(local, Message::Delta(delta));

@@ -199,9 +199,10 @@ impl Worker {
                 let has_fired = |start| shared.fires_at(start) <= state.frontier;
                 let passed = cluster::words(body)?;
                 receiver.take_rows(passed, grouping, &mut state.slices, &has_fired)?;
-                span.add((receiver.rows() - before) as usize);
+                let rows = (receiver.rows() - before) as usize;
+                span.add(rows);
                 drop(span);
-                self.note_merge(body.len(), state)?;
+                self.note_merge(body.len().max(rows * grouping.layout.row_bytes()), state)?;
             }
             cluster::Kind::Delta => {
                 let helper = self.shared.settings.workers + process;
@@ -228,7 +229,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A message of so many bytes of rows has been merged. State is counted now and then: a delta may be long.
+    /// A message of rows that take so many bytes has been merged. State is counted now and then: a delta may be long.
     fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {
         self.stats.merges += 1;
         state.uncounted += 1;
@@ -237,7 +238,10 @@ impl Worker {
             || state.uncounted_bytes >= self.shared.settings.memory_bytes / COUNTED_SHARE
         {
             self.note_usage(state);
-            self.check_received(state)?;
+            // What would come next is judged at the delta's end, which may let a window fire.
+            if self.shared.budget.is_exceeded() {
+                self.check_received(state)?;
+            }
         }
         Ok(())
     }

@@ -1,12 +1,14 @@
 //! Aggregations with and without windows, late merge and its baseline.
 
+use std::collections::BTreeMap;
+
 use millstream_engine::settings::{Exchange, FragmentMode};
 use millstream_engine::simulation::Scenario;
 use millstream_engine::sink::RowOrder;
 use millstream_engine::{Settings, Stats};
 
 use crate::support::{Random, oracle, query, records, table};
-use crate::{described, faults, happened, run, run_all, seeds};
+use crate::{counted_by_key, described, faults, happened, run, run_all, seeds};
 
 /// What a seed's job came to.
 #[derive(Default)]
@@ -140,4 +142,50 @@ fn exchanged_records_agree_with_a_sequential_run_or_end_with_a_fault() {
             ("failed", came.failed),
         ],
     );
+}
+
+/// Keys of one word have ways of their own: they are sorted by leader eight at a time, found by slots where they lie
+/// close together, and looked up once for a block where they come often.
+#[test]
+fn whole_numbers_agree_with_a_sequential_count() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(60, REGRESSIONS);
+    let mut sum = Stats::default();
+    let run_seed = |seed: u64| {
+        let mut random = Random::new(seed ^ 0x0f4e_0000);
+        let processes = 2 + random.below(2) as usize;
+        let splits = 1 + random.below(4) as usize;
+        let mut data = records(&mut random, splits, 6_000, 1);
+        let (keys, apart) =
+            ([50, 5_000, 1 << 20][random.below(3) as usize], random.below(2) * 7_777);
+        let skewed = random.below(2) == 1;
+        let mut counts = BTreeMap::new();
+        for record in data.iter_mut().flatten() {
+            let hot = skewed && random.below(4) > 0;
+            let key = if hot { 3 } else { random.below(keys) as i64 * (1 + apart as i64) };
+            (record.key, record.ts_ms) = (Some(key), Some(0));
+            *counts.entry(key).or_insert(0) += 1;
+        }
+        let mut expected: Vec<String> =
+            counts.iter().map(|(key, n)| format!("{key}|{n}")).collect();
+        expected.sort();
+        let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+        let settings = Settings {
+            workers: 1 + random.below(2) as usize,
+            epoch_bytes: [10_000, 64 << 20][random.below(2) as usize],
+            fragment_bytes: [10_000, 8 << 20][random.below(2) as usize],
+            fragment_mode: modes[random.below(3) as usize],
+            ..Settings::default()
+        };
+        let scenario = Scenario::from_seed(seed, processes);
+        let what = described(seed, "whole_numbers", &settings, &scenario);
+        let query = counted_by_key(table(&data, &mut random, 1_000));
+        let mut ran = run(&query, &settings, &scenario, RowOrder::Any);
+        ran.rows.sort();
+        ran.is_all(&expected, &what);
+        ran.stats()
+    };
+    run_all(&seeds, run_seed).iter().for_each(|one| sum.add_process(one));
+    let kept = sum.rows_sent - sum.rows_passed;
+    happened(&seeds, &[("rows passed", sum.rows_passed), ("rows kept first", kept)]);
 }

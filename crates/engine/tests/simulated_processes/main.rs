@@ -15,11 +15,14 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use millstream_engine::plan::Query;
+use arrow::datatypes::Schema;
+use millstream_engine::expr::Expr;
+use millstream_engine::plan::{Body, Query};
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate};
 use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::table::Table;
 use millstream_engine::{Error, Settings, Stats};
-use support::{Collect, Random, lines};
+use support::{Collect, Random, lines, query};
 
 /// The seeds of a test: its regressions first.
 fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
@@ -65,6 +68,20 @@ fn faults(random: &mut Random, processes: usize) -> Vec<(u64, Fault)> {
             vec![(step, Fault::Cut(a, b)), (step + after, Fault::Mend(a, b))]
         }
     }
+}
+
+/// Counts the records of each key, of which none is NULL: then a key's value is its only word.
+fn counted_by_key(source: Arc<dyn Table>) -> Query {
+    let mut query = query(source, None, 0);
+    let Body::Aggregate(aggregate) = &mut query.body else { unreachable!() };
+    let fired = aggregate.fired.fields();
+    let fired = Arc::new(Schema::new(vec![fired[0].clone(), fired[2].clone()]));
+    aggregate.keys.truncate(1);
+    aggregate.keys[0].nullable = false;
+    aggregate.aggregates.truncate(1);
+    aggregate.project = vec![Expr::Column(0), Expr::Column(1)];
+    (aggregate.fired, query.output) = (fired.clone(), fired);
+    query
 }
 
 /// What a job came to.

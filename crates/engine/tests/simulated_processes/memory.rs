@@ -3,9 +3,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Body, Query};
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::simulation::Scenario;
 use millstream_engine::sink::RowOrder;
@@ -15,7 +12,7 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records, table};
-use crate::{Ran, described, happened, run, run_all, seeds};
+use crate::{Ran, counted_by_key, described, happened, run, run_all, seeds};
 
 /// How much of what it takes with plenty each process may use, in eighths.
 const EIGHTHS: [u64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 20];
@@ -176,20 +173,6 @@ fn state_beyond_one_budget_fits_several() {
             assert!(stats.memory_bytes_peak <= memory_bytes, "{workers} workers: {stats:?}");
         }
     }
-}
-
-/// Counts the records of each key, of which none is NULL: then a key's value is its only word.
-fn counted_by_key(source: Arc<dyn Table>) -> Query {
-    let mut query = query(source, None, 0);
-    let Body::Aggregate(aggregate) = &mut query.body else { unreachable!() };
-    let fired = aggregate.fired.fields();
-    let fired = Arc::new(Schema::new(vec![fired[0].clone(), fired[2].clone()]));
-    aggregate.keys.truncate(1);
-    aggregate.keys[0].nullable = false;
-    aggregate.aggregates.truncate(1);
-    aggregate.project = vec![Expr::Column(0), Expr::Column(1)];
-    (aggregate.fired, query.output) = (fired.clone(), fired);
-    query
 }
 
 /// All keys are led by one process, all records are read by the other: that one holds nothing for long, and the
