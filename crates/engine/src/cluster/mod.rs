@@ -28,4 +28,4 @@ pub(crate) use net::{Net, credit, peer_error};
 pub(crate) use outbox::Shipped;
 pub(crate) use port::{Inlet, Polled, Sleeper};
 pub(crate) use rows::{decode_rows, encode_rows};
-pub(crate) use wire::{CREDITED, Head, IDLE, Kind, LAST, words};
+pub(crate) use wire::{CREDITED, Head, IDLE, Kind, LAST, words, words_mut};

@@ -103,8 +103,8 @@ struct Sent {
     _held: Vec<Held>,
 }
 
-/// The way of rows that are passed through.
-struct Passage<'a> {
+/// The slot that rows passed through are written into.
+struct OpenSlot<'a> {
     outlet: &'a mut dyn Outlet,
     counters: &'a mut Shipped,
     process: usize,
@@ -120,7 +120,7 @@ fn send_open(outlet: &mut dyn Outlet, counters: &mut Shipped, words: usize) -> R
     Ok(true)
 }
 
-impl exchange::Outlet for Passage<'_> {
+impl exchange::Outlet for OpenSlot<'_> {
     fn slot(&mut self) -> error::Result<Option<&mut [u64]>> {
         self.outlet.slot().map_err(|e| peer_error(self.process, e))
     }
@@ -203,8 +203,8 @@ impl Outbox {
         }
         let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
         let bytes_before = counters.bytes + 8 * self.open_words as u64;
-        let mut passage = Passage { outlet, counters, process };
-        let (count, _) = fill(format, rows, &mut self.open_words, &mut passage, scratch)?;
+        let mut slot = OpenSlot { outlet, counters, process };
+        let (count, _) = fill(format, rows, &mut self.open_words, &mut slot, scratch)?;
         let bytes = self.counters.bytes + 8 * self.open_words as u64 - bytes_before;
         self.passed_bytes += (count * self.layout.row_bytes()).max(bytes as usize);
         self.counters.rows += count as u64;
@@ -395,237 +395,4 @@ impl Outbox {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Mutex, PoisonError};
-
-    use arrow::array::{ArrayRef, StringArray};
-    use arrow::datatypes::DataType;
-    use millstream_state::{Idle, ValueKind};
-
-    use super::super::combine::tests::segment;
-    use super::*;
-    use crate::aggregates::Aggregates;
-    use crate::expr::Expr;
-    use crate::keys::KeyCodec;
-    use crate::plan::Key;
-
-    /// Takes messages as long as there is credit, and keeps their heads and lengths in words.
-    #[derive(Default)]
-    struct Sent {
-        heads: Vec<(Head, usize)>,
-        credit: Option<usize>,
-    }
-
-    struct Heads {
-        sent: Arc<Mutex<Sent>>,
-        slot: Vec<u64>,
-    }
-
-    const SLOT_WORDS: usize = 512;
-
-    impl Heads {
-        fn new(sent: &Arc<Mutex<Sent>>) -> Box<Heads> {
-            Box::new(Heads { sent: sent.clone(), slot: vec![0; SLOT_WORDS] })
-        }
-
-        fn take(&mut self, head: &Head, words: usize) -> bool {
-            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-            if sent.credit == Some(0) {
-                return false;
-            }
-            sent.credit = sent.credit.map(|credit| credit - 1);
-            sent.heads.push((*head, words));
-            true
-        }
-    }
-
-    impl Outlet for Heads {
-        fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool> {
-            Ok(self.take(head, body.len() / 8))
-        }
-        fn body_bytes(&self) -> usize {
-            8 * SLOT_WORDS
-        }
-        fn slot(&mut self) -> Result<Option<&mut [u64]>> {
-            let none = self.sent.lock().unwrap().credit == Some(0);
-            Ok((!none).then_some(&mut self.slot[..]))
-        }
-        fn send(&mut self, head: &Head, words: usize) -> Result<bool> {
-            assert!((1..=SLOT_WORDS).contains(&words));
-            Ok(self.take(head, words))
-        }
-        fn park(&mut self) -> Result<bool> {
-            Ok(true)
-        }
-        fn try_finish(&mut self) -> Result<bool> {
-            Ok(true)
-        }
-    }
-
-    #[test]
-    fn two_deltas_with_rows_wait_for_the_leader_at_most() {
-        let sent = Arc::new(Mutex::new(Sent::default()));
-        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let place = Place { process: 1, processes: 2 };
-        let heap = Heap::map(4 << 20, Idle::GivenBack);
-        let outlet = Heads::new(&sent);
-        let mut outbox = Outbox::new(outlet, layout.clone(), (place, 1), &heap, 1 << 20);
-        // Whether each delta that has been sent has rows.
-        let deltas = || -> Vec<bool> {
-            let sent = sent.lock().unwrap();
-            let deltas = sent.heads.iter().filter(|(head, _)| head.kind == Kind::Delta);
-            deltas.map(|(head, _)| head.has(CREDITED)).collect()
-        };
-        for watermark in 1..=3 {
-            assert!(!outbox.is_stalled());
-            outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
-            outbox.pump().unwrap();
-        }
-        assert_eq!(deltas(), [true; 2]);
-        assert!(outbox.is_stalled() && !outbox.has_more() && !outbox.is_empty());
-        assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
-        assert!(outbox.has_more() && !outbox.is_stalled());
-        outbox.pump().unwrap();
-        assert_eq!(deltas(), [true; 3]);
-        // One without rows does not wait.
-        outbox.put(0, Vec::new(), None, 4, false);
-        outbox.pump().unwrap();
-        assert_eq!(deltas(), [true, true, true, false]);
-        assert!(outbox.is_empty() && !outbox.is_stalled());
-        assert!(outbox.credit().is_some() && outbox.credit().is_some());
-        assert!(outbox.credit().is_none(), "credit for what was never sent");
-    }
-
-    /// Passes so many keys on; returns how many there was room for.
-    fn pass(outbox: &mut Outbox, count: usize) -> usize {
-        let key = Key {
-            name: "k".into(),
-            expr: Expr::Column(0),
-            data_type: DataType::Int64,
-            nullable: false,
-        };
-        let codec = KeyCodec::new(&[key]).expect("a key");
-        let format = Format::new(&codec, &Aggregates::new(&[], false).expect("none"));
-        let words: Vec<u64> = (0..count as u64).collect();
-        let positions: Vec<u32> = (0..count as u32).collect();
-        let rows = Outgoing {
-            start: 10,
-            picked: &positions,
-            words: &words,
-            rows: &positions,
-            vars: &[],
-            arguments: &[],
-        };
-        outbox.pass(&format, &rows, 1, &mut Vec::new()).expect("a slot")
-    }
-
-    /// Rows that are passed through go in full slots; the delta that they belong to ends behind them, when it is long
-    /// enough or there is something else to tell, and waits for the leader like any other. It makes no difference how
-    /// many workers there are.
-    #[test]
-    fn rows_passed_through_belong_to_the_next_delta() {
-        let sent = Arc::new(Mutex::new(Sent::default()));
-        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let place = Place { process: 1, processes: 2 };
-        let heap = Heap::map(4 << 20, Idle::GivenBack);
-        let mut of_two = Outbox::new(Heads::new(&sent), layout.clone(), (place, 2), &heap, 1 << 20);
-        assert_eq!(pass(&mut of_two, 10), 10);
-        // A row of state has two words, and a quarter of a fragment is passed through at a time.
-        let fragment_bytes = 4 * 1000 * 16;
-        let mut outbox =
-            Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, fragment_bytes);
-        let heads = || std::mem::take(&mut sent.lock().unwrap().heads);
-        let kinds = |heads: &[(Head, usize)]| -> Vec<(Kind, bool)> {
-            heads.iter().map(|(head, _)| (head.kind, head.has(CREDITED))).collect()
-        };
-        assert_eq!(pass(&mut outbox, 900), 900);
-        // Two words say what a section is.
-        assert_eq!(heads().iter().map(|(_, words)| *words).collect::<Vec<_>>(), [SLOT_WORDS]);
-        assert!(!outbox.has_more());
-        // An epoch ends: what is open goes first.
-        outbox.put(0, vec![(10, segment(&layout, 0..5))], None, 1, false);
-        outbox.pump().unwrap();
-        let delta = heads();
-        assert_eq!(
-            kinds(&delta),
-            [(Kind::Passed, false), (Kind::Rows, false), (Kind::Delta, true)]
-        );
-        assert_eq!(delta[0].1, 2 + 900 - (SLOT_WORDS - 2));
-        // So many that the delta ends by itself.
-        assert_eq!(pass(&mut outbox, 1000), 1000);
-        assert!(outbox.has_more());
-        assert_eq!(pass(&mut outbox, 1), 0, "before that has been told");
-        outbox.pump().unwrap();
-        assert_eq!(kinds(&heads())[1..], [(Kind::Passed, false), (Kind::Delta, true)]);
-        // Two deltas are on their way.
-        assert_eq!(pass(&mut outbox, 1), 0);
-        assert!(!outbox.is_stalled() && !outbox.has_more());
-        assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
-        assert_eq!(pass(&mut outbox, 10), 10);
-        // Without credit for slots, what is open waits, and everything behind it.
-        sent.lock().unwrap().credit = Some(0);
-        assert_eq!(pass(&mut outbox, 10), 0);
-        outbox.put(0, Vec::new(), None, 2, false);
-        assert!(!outbox.pump().unwrap() && outbox.has_more() && !outbox.is_empty());
-        sent.lock().unwrap().credit = Some(1);
-        outbox.pump().unwrap();
-        assert_eq!(kinds(&heads()), [(Kind::Passed, false)]);
-        assert_eq!(pass(&mut outbox, 10), 0, "a delta is being ended");
-        sent.lock().unwrap().credit = None;
-        outbox.pump().unwrap();
-        assert_eq!(kinds(&heads()), [(Kind::Delta, true)]);
-        assert!(outbox.is_empty());
-        let counters = outbox.counters();
-        assert_eq!((counters.passed, counters.rows, counters.deltas), (1910, 1915, 3));
-    }
-
-    /// A row longer than a slot is kept, and those behind it.
-    #[test]
-    fn a_row_longer_than_a_slot_is_kept() {
-        let key =
-            |data_type| Key { name: "k".into(), expr: Expr::Column(0), data_type, nullable: false };
-        let codec = KeyCodec::new(&[key(DataType::Utf8)]).expect("a key");
-        let format = Format::new(&codec, &Aggregates::new(&[], false).expect("none"));
-        let names = ["a", "b", &"long".repeat(SLOT_WORDS * 2), "c"];
-        let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(names))];
-        let positions = [0, 1, 2, 3];
-        let mut words = vec![0; names.len() * codec.words()];
-        codec.encode_words(&columns, &positions, &mut words);
-        let rows = Outgoing {
-            start: 10,
-            picked: &positions,
-            words: &words,
-            rows: &positions,
-            vars: &format.vars_of(&columns, &[]),
-            arguments: &[],
-        };
-        let sent = Arc::new(Mutex::new(Sent::default()));
-        let layout = Arc::new(RowLayout::new(2, vec![1], &[(ValueKind::Count, false)]));
-        let place = Place { process: 1, processes: 2 };
-        let heap = Heap::map(4 << 20, Idle::GivenBack);
-        let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
-        assert_eq!(outbox.pass(&format, &rows, 1, &mut Vec::new()).unwrap(), 2);
-        assert!(!outbox.has_more());
-    }
-
-    /// While a delta is being sent, others wait together, but not without end.
-    #[test]
-    fn what_waits_behind_a_long_delta_is_bounded() {
-        let sent = Arc::new(Mutex::new(Sent { credit: Some(1), ..Sent::default() }));
-        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let place = Place { process: 1, processes: 2 };
-        let heap = Heap::map(4 << 20, Idle::GivenBack);
-        let bytes = segment(&layout, 0..5).bytes();
-        let mut outbox =
-            Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, 3 * bytes);
-        for watermark in 1..=4 {
-            assert!(!outbox.is_stalled(), "{watermark}");
-            outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
-            outbox.pump().unwrap();
-        }
-        assert!(outbox.is_stalled());
-        sent.lock().unwrap().credit = None;
-        outbox.pump().unwrap();
-        assert!(!outbox.is_stalled() && outbox.is_empty());
-    }
-}
+mod tests;

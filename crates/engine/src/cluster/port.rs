@@ -11,7 +11,7 @@ use millstream_fabric::{Access, Events, Fabric, Provider, Region};
 use millstream_flow::{Error, Received, Receiver, Result, Sender};
 use millstream_state::{Heap, Idle};
 
-use super::wire::{HEAD_BYTES, Head};
+use super::wire::{HEAD_BYTES, Head, words_mut};
 use crate::meter;
 
 /// The sending end.
@@ -111,14 +111,10 @@ impl<F: Fabric> Outlet for OutPort<F> {
 
     fn slot(&mut self) -> Result<Option<&mut [u64]>> {
         let Some(slot) = self.sender.try_acquire()? else { return Ok(None) };
-        // SAFETY: any bytes are words.
-        match unsafe { slot.into_payload()[HEAD_BYTES..].align_to_mut::<u64>() } {
-            ([], words, _) => Ok(Some(words)),
-            (before, ..) => {
-                let what = "alignment of a slot";
-                Err(Error::Mismatch { what, ours: 0, theirs: before.len() as u64 })
-            }
-        }
+        let body = &mut slot.into_payload()[HEAD_BYTES..];
+        let theirs = (body.as_ptr().addr() % size_of::<u64>()) as u64;
+        let misaligned = || Error::Mismatch { what: "alignment of a slot", ours: 0, theirs };
+        words_mut(body).map(Some).ok_or_else(misaligned)
     }
 
     fn send(&mut self, head: &Head, words: usize) -> Result<bool> {

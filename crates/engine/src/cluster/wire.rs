@@ -126,6 +126,15 @@ pub(crate) fn words(body: &[u8]) -> Result<&[u64]> {
     }
 }
 
+/// The words of a body that is to be written; `None` if it does not begin at one.
+pub(crate) fn words_mut(body: &mut [u8]) -> Option<&mut [u64]> {
+    // SAFETY: any bytes are words.
+    match unsafe { body.align_to_mut::<u64>() } {
+        ([], words, _) => Some(words),
+        _ => None,
+    }
+}
+
 /// Words as a body.
 pub(crate) fn bytes(words: &[u64]) -> &[u8] {
     // SAFETY: words are readable as bytes.

@@ -39,8 +39,7 @@ impl Receiver {
         let mut marked = None;
         while !words.is_empty() {
             match self.format.next(&mut words)? {
-                Section::Rows(rows) if has_fired(rows.start) => return Err(fired(rows.start)),
-                Section::Rows(rows) => self.update(&rows, grouping, slices),
+                Section::Rows(rows) => self.update(&rows, grouping, slices, has_fired)?,
                 Section::Mark(watermark) => marked = Some(watermark),
                 Section::Part { total, words } => {
                     self.part((total, words), grouping, slices, has_fired)?;
@@ -63,8 +62,7 @@ impl Receiver {
     ) -> Result<()> {
         while !words.is_empty() {
             match self.format.next(&mut words)? {
-                Section::Rows(rows) if has_fired(rows.start) => return Err(fired(rows.start)),
-                Section::Rows(rows) => self.update(&rows, grouping, slices),
+                Section::Rows(rows) => self.update(&rows, grouping, slices, has_fired)?,
                 Section::Mark(_) | Section::Part { .. } => {
                     return Err(Error::Internal("something else among passed rows".into()));
                 }
@@ -73,13 +71,23 @@ impl Receiver {
         Ok(())
     }
 
-    fn update(&mut self, incoming: &Incoming<'_>, grouping: &Grouping, slices: &mut Slices) {
+    fn update(
+        &mut self,
+        incoming: &Incoming<'_>,
+        grouping: &Grouping,
+        slices: &mut Slices,
+        has_fired: &dyn Fn(i64) -> bool,
+    ) -> Result<()> {
+        if has_fired(incoming.start) {
+            return Err(Error::Internal(format!("rows for the fired window {}", incoming.start)));
+        }
         self.format.list_offsets(incoming, &mut self.offsets);
         let (incoming, offsets) = (&incoming, &self.offsets);
         let feeds = self.format.feeds(incoming, offsets);
         let vars = |first| ReceivedVars { incoming, offsets, first };
         slices.update_own(incoming.start, grouping, incoming.keys, incoming.rows, vars, &feeds);
         self.rows += incoming.rows as u64;
+        Ok(())
     }
 
     /// Puts a part behind the others; the last one completes the section.
@@ -97,14 +105,10 @@ impl Receiver {
         let long = std::mem::take(&mut self.long);
         let mut rest = &long[..];
         match self.format.next(&mut rest)? {
-            Section::Rows(rows) if has_fired(rows.start) => return Err(fired(rows.start)),
-            Section::Rows(rows) if rest.is_empty() => self.update(&rows, grouping, slices),
-            _ => return Err(Error::Internal("parts that make no rows".into())),
+            Section::Rows(rows) if rest.is_empty() => {
+                self.update(&rows, grouping, slices, has_fired)
+            }
+            _ => Err(Error::Internal("parts that make no rows".into())),
         }
-        Ok(())
     }
-}
-
-fn fired(start: i64) -> Error {
-    Error::Internal(format!("rows for the fired window {start}"))
 }

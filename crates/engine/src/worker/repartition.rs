@@ -69,12 +69,8 @@ impl Outlet for Way {
         let Some(payload) = lane.slot().map_err(|e| peer_error(self.process, e))? else {
             return Ok(None);
         };
-        // SAFETY: any bytes are words.
-        let (before, words, _) = unsafe { payload.align_to_mut::<u64>() };
-        match before {
-            [] => Ok(Some(words)),
-            _ => Err(Error::Internal("a slot that is not aligned".into())),
-        }
+        let misaligned = || Error::Internal("a slot that is not aligned".into());
+        cluster::words_mut(payload).map(Some).ok_or_else(misaligned)
     }
 
     fn send(&mut self, words: usize) -> Result<()> {
