@@ -14,7 +14,7 @@ use crate::budget::Usage;
 use crate::cluster::Net;
 use crate::error::Result;
 use crate::inputs::Feed;
-use crate::joint::{Joining, Joint};
+use crate::joint::Joining;
 use crate::keys::{KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
@@ -24,8 +24,8 @@ use update::{Passage, To, Update, number, part_of};
 struct Slice {
     primary: Table,
     fragments: Vec<Option<Fragment>>,
-    /// What has not been parted by leader yet.
-    joint: Option<Box<Joint>>,
+    /// Rows that its table has taken in for all leaders since the epoch began.
+    joint_rows: usize,
     /// What it amounted to when it was counted last; `None` if it has changed.
     counted: Option<Usage>,
 }
@@ -34,14 +34,11 @@ impl Slice {
     /// What it amounts to; growth by up to `batch_rows` more keys.
     fn usage(&self, batch_rows: usize) -> Usage {
         let fragments = self.fragments.iter().flatten();
-        let joint = self.joint.as_ref().map(|joint| &joint.table);
-        let bytes = self.primary.bytes()
-            + joint.map_or(0, Table::bytes)
-            + fragments.clone().map(Fragment::bytes).sum::<usize>();
+        let bytes = self.primary.bytes() + fragments.clone().map(Fragment::bytes).sum::<usize>();
         let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
-        for table in fragments.clone().map(Fragment::table).chain([&self.primary]).chain(joint) {
-            usage.live_bytes += table.live_bytes() as u64;
-            usage.keys += table.rows() as u64;
+        for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
+            usage.live_bytes += (table.live_bytes() + table.other_bytes()) as u64;
+            usage.keys += (table.rows() + table.other_rows()) as u64;
             let growth_bytes = table.growth_bytes(batch_rows) as u64;
             if growth_bytes > usage.growth_bytes {
                 usage.growth_bytes = growth_bytes;
@@ -49,15 +46,13 @@ impl Slice {
                     growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
             }
         }
-        // Parting copies the rows, and makes room for them where they go.
-        let parting_bytes = joint.map_or(0, |table| 2 * table.live_bytes()) as u64;
+        let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;
         if parting_bytes > usage.growth_bytes {
             (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
         }
         let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
-        // Its rows are those of all leaders.
-        let joint_share = joint.map_or(0, |table| table.live_bytes() / self.fragments.len().max(1));
-        usage.largest_fragment_bytes = largest.unwrap_or(0).max(joint_share) as u64;
+        let others_share = self.primary.other_bytes() / (self.fragments.len() - 1).max(1);
+        usage.largest_fragment_bytes = largest.unwrap_or(0).max(others_share) as u64;
         usage.largest_passed_bytes =
             fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
         usage
@@ -92,6 +87,8 @@ pub(crate) struct Slices {
     retired: Counters,
     /// Slices opened since the last batch began.
     opened: usize,
+    /// Rows that went into joint tables.
+    joint_rows: u64,
 }
 
 /// What of a slice is sealed for other leaders.
@@ -141,7 +138,7 @@ impl Slices {
         (pool_bytes, heap): (usize, Option<Arc<Heap>>),
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
-        let joining = Joining::new(leaders.count() > 1 && mode.is_none(), &layout);
+        let joining = Joining::new(leaders.count() > 1 && mode.is_none(), leaders.count());
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
@@ -165,6 +162,7 @@ impl Slices {
             frugal: false,
             retired: Counters::default(),
             opened: 0,
+            joint_rows: 0,
         }
     }
 
@@ -187,7 +185,7 @@ impl Slices {
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
-        self.slices.insert(start, Slice { primary, fragments, joint: None, counted: None });
+        self.slices.insert(start, Slice { primary, fragments, joint_rows: 0, counted: None });
         self.opened += 1;
     }
 
@@ -197,8 +195,7 @@ impl Slices {
             // What others pass through for this leader is about as much as the other way round.
             let unmerged = slice.fragments.iter().flatten();
             let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
-            let joint = slice.joint.as_ref().map_or(0, |joint| joint.table.rows());
-            slice.primary.rows() + unmerged.sum::<usize>() + joint / self.leaders.count()
+            slice.primary.keys_max() + unmerged.sum::<usize>()
         });
         open.max(self.last_keys)
     }
@@ -224,11 +221,8 @@ impl Slices {
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(0) };
         slice.counted = None;
-        let rows = input.rows.len();
-        let joint = self.joining.table(&mut slice.joint, rows, || Table::new(self.layout.clone()));
-        let table = joint.as_ref().map_or(&slice.primary, |joint| &joint.table);
-        let (near, direct) = (table.is_near(), table.is_direct());
-        let is_joint = joint.is_some();
+        let is_joint = self.joining.joins(&slice.primary, input.rows.len());
+        let (near, direct) = (slice.primary.is_near(), slice.primary.is_direct());
         let mut update = Update {
             slice,
             layout: &self.layout,
@@ -255,7 +249,7 @@ impl Slices {
             let hashed = tables > 1 || !direct;
             let keys = grouping.codec.encode(input.keys, rows, hashed, &mut self.block);
             if tables == 1 {
-                let to = if is_joint { To::Joint } else { To::Primary };
+                let to = if is_joint { To::All(self.leaders.own(self.me)) } else { To::Primary };
                 update.rows(to, rows, keys);
                 continue;
             }
@@ -270,27 +264,12 @@ impl Slices {
             }
         }
         let fragment_rows = update.fragment_rows;
-        if let Some(joint) = slice.joint.as_mut().filter(|_| is_joint) {
-            self.retired.joint_rows += input.rows.len() as u64;
-            if joint.note(input.rows.len()) {
-                let (slices, mut parting) = self.parting();
-                slices
-                    .get_mut(&start)
-                    .into_iter()
-                    .for_each(|slice| parting.part(slice, false, false));
-            }
+        if is_joint {
+            slice.joint_rows += input.rows.len();
+            self.joint_rows += input.rows.len() as u64;
+            self.joining.note(&slice.primary);
         }
         Ok(fragment_rows)
-    }
-
-    /// Slices, and what it takes to part their joint tables by leader.
-    fn parting(&mut self) -> (&mut BTreeMap<i64, Slice>, Parting<'_>) {
-        let Slices { slices, layout, leaders, pool, scratch, spare_fragments, .. } = self;
-        let (me, mode) = (self.me, self.mode);
-        let (joining, retired) = (&mut self.joining, &mut self.retired);
-        let parting =
-            Parting { layout, leaders, me, mode, pool, scratch, spare_fragments, joining, retired };
-        (slices, parting)
     }
 
     /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads; `vars` gives the
@@ -344,7 +323,7 @@ impl Slices {
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        let (slices, mut parting) = self.parting();
+        let Slices { slices, leaders, pool, scratch, joining, retired, .. } = self;
         for (start, slice) in slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
@@ -352,7 +331,15 @@ impl Slices {
             }
             slice.counted = None;
             if how == SealSlice::EndEpoch {
-                parting.end_epoch(slice, scarce);
+                let Slice { primary, fragments, joint_rows, .. } = &mut *slice;
+                match std::mem::take(joint_rows) {
+                    0 if scarce => {}
+                    0 => joining.consider(fragments.iter().flatten(), primary.rows()),
+                    rows => joining.decide(primary, rows),
+                }
+                for (leader, segment) in primary.seal_others(leaders, pool, scratch) {
+                    deltas[leader].push((*start, segment));
+                }
             }
             for (leader, place) in slice.fragments.iter_mut().enumerate() {
                 let Some(fragment) = place else { continue };
@@ -365,7 +352,7 @@ impl Slices {
                 // One that passes rows through has hardly anything but what it knows about its keys.
                 let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
                 if let Some(fragment) = place.take_if(goes) {
-                    parting.retired.add_fragment(&fragment);
+                    retired.add_fragment(&fragment);
                 }
             }
         }
@@ -416,8 +403,8 @@ impl Slices {
                 self.retired.add_fragment(&fragment);
             }
         }
-        debug_assert!(slice.joint.is_none(), "a joint table outlived its window");
-        self.last_keys = slice.primary.rows();
+        debug_assert_eq!(slice.primary.other_rows(), 0, "what outlived its window");
+        self.last_keys = slice.primary.keys_max();
         Some(slice.primary)
     }
 
@@ -462,15 +449,11 @@ impl Slices {
         self.joining.may_change()
     }
 
-    /// In simulation: makes tables joint from now on, or not, or parts those that are, as chance has it.
+    /// In simulation: makes tables joint from now on, or not, as chance has it.
     pub(crate) fn join(&mut self, choice: u64) {
         match choice {
             0 => self.joining.force(true),
             1 => self.joining.force(false),
-            2 => {
-                let (slices, mut parting) = self.parting();
-                slices.values_mut().for_each(|slice| parting.part(slice, false, false));
-            }
             _ => {}
         }
     }
@@ -481,8 +464,8 @@ impl Slices {
         let fragments = self.spare_fragments.iter_mut().flat_map(|f| f.drain(..));
         fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
         self.spare_tables.drain(..).for_each(|table| self.retired.add_table(&table));
-        self.joining.release();
-        self.joining.retired().for_each(|table| self.retired.add_table(&table));
+        // Indexes of fragments go when they are sealed, that of a joint table stays.
+        self.joining.force(false);
         self.pool.release();
     }
 
@@ -491,8 +474,7 @@ impl Slices {
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
         let spare_fragments = self.spare_fragments.iter().flatten();
         let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
-            + self.spare_tables.iter().map(Table::bytes).sum::<usize>()
-            + self.joining.spare_bytes();
+            + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
         let spare_bytes = (self.pool.bytes() + spare) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
@@ -524,70 +506,20 @@ impl Slices {
     /// Whether rows are held for other leaders.
     pub(crate) fn has_fragment_rows(&self) -> bool {
         self.slices.values().any(|slice| {
-            slice.joint.as_ref().is_some_and(|joint| joint.table.rows() > 0)
-                || slice.fragments.iter().flatten().any(|f| f.rows() > 0)
+            slice.primary.other_rows() > 0 || slice.fragments.iter().flatten().any(|f| f.rows() > 0)
         })
     }
 
     /// What has been done so far.
     pub(crate) fn counters(&self) -> Counters {
-        let mut all = self.retired;
+        let mut all = Counters { joint_rows: self.joint_rows, ..self.retired };
         let slices = self.slices.values();
         let tables = self.spare_tables.iter().chain(slices.clone().map(|slice| &slice.primary));
-        let joint = slices.clone().filter_map(|slice| Some(&slice.joint.as_ref()?.table));
-        let tables = tables.chain(joint).chain(self.joining.spare());
         tables.for_each(|table| all.add_table(table));
         let fragments = slices.flat_map(|slice| slice.fragments.iter().flatten());
         let fragments = fragments.chain(self.spare_fragments.iter().flatten());
         fragments.for_each(|fragment| all.add_fragment(fragment));
         all
-    }
-}
-
-/// What it takes to part joint tables by leader.
-struct Parting<'a> {
-    layout: &'a Arc<RowLayout>,
-    leaders: &'a Leaders,
-    me: usize,
-    mode: Option<Mode>,
-    pool: &'a mut ChunkPool,
-    scratch: &'a mut Scratch,
-    spare_fragments: &'a mut [Vec<Fragment>],
-    joining: &'a mut Joining,
-    retired: &'a mut Counters,
-}
-
-impl Parting<'_> {
-    /// Parts a slice's joint table at the end of an epoch. Where there is none, it looks whether there had better be.
-    fn end_epoch(&mut self, slice: &mut Slice, scarce: bool) {
-        if slice.joint.is_some() {
-            self.part(slice, true, scarce);
-        } else if !scarce {
-            self.joining.consider(slice.fragments.iter().flatten(), slice.primary.rows());
-        }
-    }
-
-    /// Parts a slice's joint table, if it has one, which then goes. It keeps nothing for later if memory is `scarce`.
-    fn part(&mut self, slice: &mut Slice, epoch_ends: bool, scarce: bool) {
-        let Some(mut joint) = slice.joint.take() else { return };
-        slice.counted = None;
-        let shared = (&**self.layout, self.leaders);
-        let (segment, split) = self.joining.part(&mut joint, epoch_ends, shared, self.scratch);
-        for leader in (0..self.leaders.count()).filter(|leader| split.rows(*leader) > 0) {
-            let part = (split, leader);
-            if leader == self.me {
-                slice.primary.merge_part(part, segment.arena(), self.pool, self.scratch);
-                continue;
-            }
-            let spare = &mut self.spare_fragments[leader];
-            let fragment = slice.fragments[leader].get_or_insert_with(|| {
-                spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
-            });
-            fragment.merge_part(part, segment.arena(), self.pool, self.scratch);
-        }
-        segment.recycle(self.pool);
-        self.joining.recycle(*joint, self.pool, scarce);
-        self.joining.retired().for_each(|table| self.retired.add_table(&table));
     }
 }
 

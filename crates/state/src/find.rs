@@ -7,7 +7,8 @@ use crate::hot::{Found, Others, frequent};
 use crate::index::{Entrants, Index, prefetch};
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::layout::RowLayout;
-use crate::log::{ChunkPool, Cursor, Log, RowId};
+use crate::log::{ChunkPool, Log, RowId};
+use crate::logs::{Ends, Joint, Kind, LogsMut, Rows, Single};
 use crate::table::BLOCK_ROWS;
 
 /// Finds the rows of the keys or appends them, and lists their places.
@@ -15,15 +16,16 @@ pub(crate) fn find_or_append<V: VarKeys>(
     keys: &Keys<'_, V>,
     layout: &RowLayout,
     index: &mut Index,
-    log: &mut Log,
+    mut logs: LogsMut<'_>,
     arena: &mut Arena,
     pool: &mut ChunkPool,
     places: &mut Vec<*mut u64>,
 ) {
     let rows = keys.rows(layout);
-    log.reserve(rows, pool);
-    index.reserve(rows, layout.has_word_keys().then_some(keys.words), log);
+    logs.reserve(keys, rows, pool);
+    index.reserve(rows, layout.has_word_keys().then_some(keys.words), logs.shared());
     places.clear();
+    let logs = &mut logs;
     if layout.has_word_keys() {
         places.reserve(rows);
         let mut hashed = [0; BLOCK_ROWS];
@@ -34,23 +36,36 @@ pub(crate) fn find_or_append<V: VarKeys>(
             keys.hashes = &hashed[..rows];
         }
         match layout.template() {
-            [a] => find_words([*a], &keys, index, log, places),
-            [a, b] => find_words([*a, *b], &keys, index, log, places),
-            [a, b, c] => find_words([*a, *b, *c], &keys, index, log, places),
-            [a, b, c, d] => find_words([*a, *b, *c, *d], &keys, index, log, places),
-            _ => find_any(&keys, layout, index, log, arena, places),
+            [a] => find_words([*a], &keys, index, logs, places),
+            [a, b] => find_words([*a, *b], &keys, index, logs, places),
+            [a, b, c] => find_words([*a, *b, *c], &keys, index, logs, places),
+            [a, b, c, d] => find_words([*a, *b, *c, *d], &keys, index, logs, places),
+            _ => find_any(&keys, layout, index, logs, arena, places),
         }
     } else {
-        find_any(keys, layout, index, log, arena, places);
+        find_any(keys, layout, index, logs, arena, places);
     }
 }
 
 /// Keys of one word each, values of `N` words.
 fn find_words<const N: usize>(
     template: [u64; N],
+    keys: &Keys<'_, NoVarKeys>,
+    index: &mut Index,
+    logs: &mut LogsMut<'_>,
+    places: &mut Vec<*mut u64>,
+) {
+    match logs.others {
+        None => find_words_in::<N, Single>(template, keys, index, logs, places),
+        Some(_) => find_words_in::<N, Joint>(template, keys, index, logs, places),
+    }
+}
+
+fn find_words_in<const N: usize, K: Kind>(
+    template: [u64; N],
     &Keys { hashes, ahead, words, .. }: &Keys<'_, NoVarKeys>,
     index: &mut Index,
-    log: &mut Log,
+    logs: &mut LogsMut<'_>,
     places: &mut Vec<*mut u64>,
 ) {
     assert!(places.capacity() >= words.len());
@@ -60,35 +75,35 @@ fn find_words<const N: usize>(
         && let Some(often) = frequent(words)
         && Others::are_supported()
     {
-        return find_often(often, template, hashes, words, index, log, places);
+        return find_often::<N, K>(often, template, hashes, words, index, logs, places);
     }
-    let base = log.base();
+    let base = logs.shared().base();
     let out = places.as_mut_ptr();
-    let cursor = log.cursor();
-    let mut end = cursor.end();
+    let rows = K::rows(logs, hashes, words);
+    let mut end = rows.ends();
     let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
     if index.is_direct() {
         let met = &mut met;
-        let keys = WordKeys::<N, NEVER> { words, template, cursor, out, met, end: &mut end };
+        let keys = WordKeys::<N, NEVER, _> { words, template, rows, out, met, end: &mut end };
         index.enter_slots(words, base, keys);
     } else if index.is_near() {
         assert!(hashes.len() == words.len());
         let met = &mut met;
-        let keys = WordKeys::<N, AT_ONCE> { words, template, cursor, out, met, end: &mut end };
+        let keys = WordKeys::<N, AT_ONCE, _> { words, template, rows, out, met, end: &mut end };
         index.enter(hashes, &[], base, keys);
     } else {
         assert!(hashes.len() == words.len());
         let met = &mut met;
-        let keys = WordKeys::<N, LATER> { words, template, cursor, out, met, end: &mut end };
+        let keys = WordKeys::<N, LATER, _> { words, template, rows, out, met, end: &mut end };
         index.enter(hashes, ahead, base, keys);
     }
-    log.commit(end);
+    logs.commit(end);
     // SAFETY: a place has been written for every key.
     unsafe { places.set_len(words.len()) };
     for i in met.keys[..met.count].iter().map(|i| usize::from(*i)) {
         // SAFETY: all places are written rows, whose first word is the key.
         if unsafe { *places[i] } != words[i] {
-            places[i] = find_another(i, template, hashes, words, index, log);
+            places[i] = find_another::<N, K>(i, template, hashes, words, index, logs);
         }
     }
 }
@@ -96,13 +111,13 @@ fn find_words<const N: usize>(
 /// As [`find_words`], for buckets that lie near, where the key `often` comes often: it is looked up once.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-fn find_often<const N: usize>(
+fn find_often<const N: usize, K: Kind>(
     often: u64,
     template: [u64; N],
     hashes: &[u64],
     words: &[u64],
     index: &mut Index,
-    log: &mut Log,
+    logs: &mut LogsMut<'_>,
     places: &mut Vec<*mut u64>,
 ) {
     let (mut others, mut found) = (Others::new(), Found::new());
@@ -110,13 +125,15 @@ fn find_often<const N: usize>(
     unsafe { others.take(often, words, hashes) };
     // It is among the keys, so that there are no more than before, for which room has been reserved.
     assert!(others.words().len() <= words.len());
-    let (cursor, out) = (log.cursor(), found.start());
+    let base = logs.shared().base();
+    let out = found.start();
     let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
-    let mut end = cursor.end();
+    let rows = K::rows(logs, others.hashes(), others.words());
+    let mut end = rows.ends();
     let keys = others.words();
-    let keys = WordKeys::<N, AT_ONCE> { words: keys, template, cursor, out, met, end: &mut end };
-    index.enter(others.hashes(), &[], log.base(), keys);
-    log.commit(end);
+    let keys = WordKeys::<N, AT_ONCE, _> { words: keys, template, rows, out, met, end: &mut end };
+    index.enter(others.hashes(), &[], base, keys);
+    logs.commit(end);
     // SAFETY: the same; and all have been found, so that a place is written for every key.
     unsafe {
         others.spread(&found, places.spare_capacity_mut());
@@ -133,21 +150,24 @@ struct Met {
 /// Two keys share the upper half of their hashes, and the first row met was the other's: searches again.
 #[cold]
 #[inline(never)]
-fn find_another<const N: usize>(
+fn find_another<const N: usize, K: Kind>(
     i: usize,
     template: [u64; N],
     hashes: &[u64],
     words: &[u64],
     index: &mut Index,
-    log: &mut Log,
+    logs: &mut LogsMut<'_>,
 ) -> *mut u64 {
     let mut place = std::ptr::null_mut();
-    let (cursor, out) = (log.cursor(), &raw mut place);
+    let base = logs.shared().base();
+    let out = &raw mut place;
     let met = &mut Met { keys: [0; BLOCK_ROWS], count: 0 };
-    let (words, mut end) = (&words[i..=i], cursor.end());
-    let key = WordKeys::<N, AT_ONCE> { words, template, cursor, out, met, end: &mut end };
-    index.enter(&hashes[i..=i], &[], log.base(), key);
-    log.commit(end);
+    let (hashes, words) = (&hashes[i..=i], &words[i..=i]);
+    let rows = K::rows(logs, hashes, words);
+    let mut end = rows.ends();
+    let key = WordKeys::<N, AT_ONCE, _> { words, template, rows, out, met, end: &mut end };
+    index.enter(hashes, &[], base, key);
+    logs.commit(end);
     place
 }
 
@@ -159,26 +179,26 @@ const LATER: u8 = 1;
 const NEVER: u8 = 2;
 
 /// Keys of one word each, whose rows have `N` words besides.
-struct WordKeys<'a, const N: usize, const COMPARED: u8> {
+struct WordKeys<'a, const N: usize, const COMPARED: u8, R> {
     words: &'a [u64],
     template: [u64; N],
-    cursor: Cursor<'a>,
+    rows: R,
     /// Room for as many places as there are keys.
     out: *mut *mut u64,
     met: &'a mut Met,
-    /// Where the cursor starts; when all is done, where it ends.
-    end: &'a mut RowId,
+    /// Where the rows end before; when all is done, where they end.
+    end: &'a mut Ends,
 }
 
-impl<const N: usize, const COMPARED: u8> Entrants for WordKeys<'_, N, COMPARED> {
+impl<const N: usize, const COMPARED: u8, R: Rows> Entrants for WordKeys<'_, N, COMPARED, R> {
     const FAR: bool = COMPARED == LATER;
 
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
-        // SAFETY: the index names rows of this log that are not absent; `i` is one of the keys, for
+        // SAFETY: the index names rows of these logs that are not absent; `i` is one of the keys, for
         // each of which there is room in `out`, and in `met`, where it comes once at the most.
         unsafe {
-            let place = self.cursor.row(id, 1 + N);
+            let place = self.rows.row(id, 1 + N);
             self.out.add(i).write(place);
             if COMPARED != AT_ONCE {
                 prefetch(place);
@@ -199,7 +219,7 @@ impl<const N: usize, const COMPARED: u8> Entrants for WordKeys<'_, N, COMPARED> 
         // SAFETY: room for a row per key was reserved, and the whole row, `1 + N` words, is written; the
         // caller commits. `i` as above.
         unsafe {
-            let (id, place) = self.cursor.append(1 + N);
+            let (id, place) = self.rows.append(i, 1 + N);
             place.write(*self.words.get_unchecked(i));
             place.add(1).cast::<[u64; N]>().write(self.template);
             self.out.add(i).write(place);
@@ -209,8 +229,8 @@ impl<const N: usize, const COMPARED: u8> Entrants for WordKeys<'_, N, COMPARED> 
 
     #[inline(always)]
     fn done(self) -> usize {
-        let start = std::mem::replace(self.end, self.cursor.end());
-        (*self.end - start) as usize
+        let start = std::mem::replace(self.end, self.rows.ends());
+        start.rows_to(*self.end)
     }
 }
 
@@ -219,12 +239,26 @@ fn find_any<V: VarKeys>(
     keys: &Keys<'_, V>,
     layout: &RowLayout,
     index: &mut Index,
-    log: &mut Log,
+    logs: &mut LogsMut<'_>,
+    arena: &mut Arena,
+    places: &mut Vec<*mut u64>,
+) {
+    match logs.others {
+        None => find_any_in::<_, Single>(keys, layout, index, logs, arena, places),
+        Some(_) => find_any_in::<_, Joint>(keys, layout, index, logs, arena, places),
+    }
+}
+
+fn find_any_in<V: VarKeys, K: Kind>(
+    keys: &Keys<'_, V>,
+    layout: &RowLayout,
+    index: &mut Index,
+    logs: &mut LogsMut<'_>,
     arena: &mut Arena,
     places: &mut Vec<*mut u64>,
 ) {
     places.resize(keys.rows(layout), std::ptr::null_mut());
-    let met = enter_any::<_, true>(keys, layout, index, log, arena, places);
+    let met = enter_any::<_, K, true>(keys, layout, index, logs, arena, places);
     let met = met.keys[..met.count].iter().map(|i| usize::from(*i));
     // The rows' lines have been asked for, now for what they refer to.
     if !layout.var_words().is_empty() {
@@ -237,44 +271,45 @@ fn find_any<V: VarKeys>(
     for i in met {
         // SAFETY: all places are written rows of this layout, which refer to this arena.
         if unsafe { !keys.is_at(i, places[i], layout, arena) } {
-            places[i] = find_another_any(i, keys, layout, index, log, arena);
+            places[i] = find_another_any::<_, K>(i, keys, layout, index, logs, arena);
         }
     }
 }
 
 /// Looks for the rows of the keys and appends those that are new. With `DEFER`, it returns the keys that
 /// have yet to be compared.
-fn enter_any<V: VarKeys, const DEFER: bool>(
+fn enter_any<V: VarKeys, K: Kind, const DEFER: bool>(
     keys: &Keys<'_, V>,
     layout: &RowLayout,
     index: &mut Index,
-    log: &mut Log,
+    logs: &mut LogsMut<'_>,
     arena: &mut Arena,
     places: &mut [*mut u64],
 ) -> Met {
-    let cursor = log.cursor();
-    let mut end = cursor.end();
+    let base = logs.shared().base();
+    let rows = K::rows(logs, keys.hashes, keys.words);
+    let mut end = rows.ends();
     let mut met = Met { keys: [0; BLOCK_ROWS], count: 0 };
     let any =
-        AnyKeys::<_, DEFER> { keys, layout, arena, cursor, places, met: &mut met, end: &mut end };
+        AnyKeys::<_, _, DEFER> { keys, layout, arena, rows, places, met: &mut met, end: &mut end };
     if index.is_direct() {
-        index.enter_slots(keys.words, log.base(), any);
+        index.enter_slots(keys.words, base, any);
     } else {
-        index.enter(keys.hashes, keys.ahead, log.base(), any);
+        index.enter(keys.hashes, keys.ahead, base, any);
     }
-    log.commit(end);
+    logs.commit(end);
     met
 }
 
 /// As [`find_another`], for keys of any shape.
 #[cold]
 #[inline(never)]
-fn find_another_any<V: VarKeys>(
+fn find_another_any<V: VarKeys, K: Kind>(
     i: usize,
     keys: &Keys<'_, V>,
     layout: &RowLayout,
     index: &mut Index,
-    log: &mut Log,
+    logs: &mut LogsMut<'_>,
     arena: &mut Arena,
 ) -> *mut u64 {
     let width = layout.key_words();
@@ -285,7 +320,7 @@ fn find_another_any<V: VarKeys>(
         vars: RowVars { vars: &keys.vars, row: i },
     };
     let mut place = [std::ptr::null_mut()];
-    enter_any::<_, false>(&key, layout, index, log, arena, &mut place);
+    enter_any::<_, K, false>(&key, layout, index, logs, arena, &mut place);
     place[0]
 }
 
@@ -302,27 +337,27 @@ impl<V: VarKeys> VarKeys for RowVars<'_, V> {
 }
 
 /// Keys of any shape. With `DEFER`, they are compared later, otherwise at once.
-struct AnyKeys<'a, 'k, V, const DEFER: bool> {
+struct AnyKeys<'a, 'k, V, R, const DEFER: bool> {
     keys: &'a Keys<'k, V>,
     layout: &'a RowLayout,
     arena: &'a mut Arena,
-    cursor: Cursor<'a>,
+    rows: R,
     /// One for each key.
     places: &'a mut [*mut u64],
     met: &'a mut Met,
-    /// Where the cursor starts; when all is done, where it ends.
-    end: &'a mut RowId,
+    /// Where the rows end before; when all is done, where they end.
+    end: &'a mut Ends,
 }
 
-impl<V: VarKeys, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, DEFER> {
+impl<V: VarKeys, R: Rows, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, R, DEFER> {
     const FAR: bool = DEFER;
 
     #[inline]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
         let row_words = self.layout.row_words();
-        // SAFETY: the index names written rows of this log that are not absent, and of this layout.
+        // SAFETY: the index names written rows of these logs that are not absent, and of this layout.
         unsafe {
-            let place = self.cursor.row(id, row_words);
+            let place = self.rows.row(id, row_words);
             if DEFER {
                 prefetch(place);
                 prefetch(place.wrapping_add(row_words - 1));
@@ -340,7 +375,7 @@ impl<V: VarKeys, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, DEFER> {
     fn enters(&mut self, i: usize) -> RowId {
         // SAFETY: room for a row per key was reserved, and the whole row is written; the caller commits.
         unsafe {
-            let (id, place) = self.cursor.append(self.layout.row_words());
+            let (id, place) = self.rows.append(i, self.layout.row_words());
             self.keys.write_row(i, place, self.layout, self.arena);
             self.places[i] = place;
             id
@@ -349,8 +384,8 @@ impl<V: VarKeys, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, DEFER> {
 
     #[inline]
     fn done(self) -> usize {
-        let start = std::mem::replace(self.end, self.cursor.end());
-        (*self.end - start) as usize
+        let start = std::mem::replace(self.end, self.rows.ends());
+        start.rows_to(*self.end)
     }
 }
 

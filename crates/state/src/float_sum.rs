@@ -223,14 +223,20 @@ fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
     if sum[2] & 0xFFFF != SCALED || other[2] & 0xFFFF != SCALED {
         return false;
     }
-    // Flags are the same, so that the lesser word has the lower scale.
+    // Flags are the same, so that the lesser word has the lower scale. Which it is nobody could predict: no jumps.
     let meta = sum[2].min(other[2]);
-    let raise =
-        |number: &[u64; 3]| shift_exact(narrow(number), ((number[2] - meta) >> SCALE_SHIFT) as i32);
-    let (Some(own), Some(term)) = (raise(sum), raise(other)) else { return false };
-    let Some(total) = own.checked_add(term).filter(|t| (-LIMIT..LIMIT).contains(t)) else {
-        return false;
+    let raise = |number: &[u64; 3]| {
+        let (value, left) = (narrow(number), (number[2] - meta) >> SCALE_SHIFT);
+        // Room for the sign, and one bit for the sum.
+        let free = (value ^ value >> 127).leading_zeros() as u64;
+        (value << (left & 127), (left + 1 < free) as u64)
     };
+    let ((own, own_fits), (term, term_fits)) = (raise(sum), raise(other));
+    let total = own.wrapping_add(term);
+    let fits = (-LIMIT..LIMIT).contains(&total) as u64;
+    if own_fits & term_fits & fits == 0 {
+        return false;
+    }
     set_narrow(sum, total);
     sum[2] = meta;
     true

@@ -113,8 +113,6 @@ mod tests {
     use super::*;
     use crate::hash::hash_words;
     use crate::key::{Keys, NoVarKeys, VarKeys};
-    use crate::partition::Leaders;
-    use crate::split::Split;
 
     struct Names<'a>(&'a [Vec<u8>]);
 
@@ -185,36 +183,6 @@ mod tests {
         assert_eq!(count, segment.rows());
         assert_eq!(rows(&leader), rows(&other));
         assert_eq!(rows(&leader).len(), 4_321);
-    }
-
-    /// What is parted by leader and merged is what there was, each row with its leader; whatever it refers to.
-    #[test]
-    fn parted_rows_are_merged_like_the_segment() {
-        let names: Vec<Vec<u8>> =
-            (0..20_000).map(|i| format!("name-{}", i % 9_876).into_bytes()).collect();
-        let (layout, mut joint) = named(&names);
-        let (mut pool, mut scratch) =
-            (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
-        let segment = joint.seal();
-        let mut whole = Table::new(layout.clone());
-        whole.merge(&segment, &mut pool, &mut scratch);
-        let leaders = Leaders::even(3);
-        let mut split = Split::default();
-        split.part(&segment, &layout, &leaders, &mut scratch);
-        let mut parted = Vec::new();
-        for leader in 0..3 {
-            let (_, mut table) = named(&[]);
-            table.merge_part((&split, leader), segment.arena(), &mut pool, &mut scratch);
-            assert_eq!(table.rows(), split.rows(leader));
-            for (name, sum, least) in rows(&table) {
-                let words = [crate::hash::hash_bytes(&name), (name.len() as u64) << 32];
-                assert_eq!(leaders.of(hash_words(&words)), leader);
-                parted.push((name, sum, least));
-            }
-        }
-        parted.sort_by(|a, b| a.0.cmp(&b.0));
-        assert_eq!(parted, rows(&whole));
-        assert_eq!(parted.len(), 9_876);
     }
 
     /// Whatever a peer writes into rows is refused or merged; nothing is read outside of the arena.

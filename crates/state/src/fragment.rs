@@ -256,14 +256,10 @@ impl Fragment {
         self.switches
     }
 
-    /// Rows looked up since the last decision, and how many of them were distinct, or more if others have been
-    /// merged; `None` where it passes rows through.
+    /// Rows looked up since the last decision, and how many of them were distinct; `None` where it passes rows
+    /// through.
     pub fn looked_up(&self) -> Option<(usize, usize)> {
-        (self.mode == Mode::Aggregate).then_some((self.seen, self.distinct.max(self.rows())))
-    }
-
-    pub(crate) fn table_mut(&mut self) -> &mut Table {
-        &mut self.table
+        (self.mode == Mode::Aggregate).then_some((self.seen, self.distinct))
     }
 
     /// The table, for counters and recycling.

@@ -15,7 +15,8 @@ use crate::direct::{Bounds, LINE_SLOTS, Span};
 use crate::filling::{Filling, MARGIN};
 use crate::hash::hash_word;
 use crate::lanes::{Lanes, Plain};
-use crate::log::{Log, RowId};
+use crate::log::RowId;
+use crate::logs::Logs;
 use crate::memory::{Line, Lines};
 use crate::table::BLOCK_ROWS;
 
@@ -107,41 +108,41 @@ impl Index {
     }
 
     /// Makes room for `count` more keys of rows of `log`; `words` are these keys, if they have one word each.
-    pub(crate) fn reserve(&mut self, count: usize, words: Option<&[u64]>, log: &Log) {
+    pub(crate) fn reserve(&mut self, count: usize, words: Option<&[u64]>, logs: Logs<'_>) {
         match (self.span, words) {
             (Some(span), Some(words)) => {
                 if !span.covers(words) {
-                    self.widen(span, words, log);
+                    self.widen(span, words, logs);
                 }
             }
             _ if self.len + count <= self.grow_at => {}
-            _ => self.grow(count, words, log),
+            _ => self.grow(count, words, logs),
         }
     }
 
     #[cold]
-    fn grow(&mut self, count: usize, words: Option<&[u64]>, log: &Log) {
+    fn grow(&mut self, count: usize, words: Option<&[u64]>, logs: Logs<'_>) {
         let old = self.lines.count();
         let buckets = self.buckets_for(count);
         assert!(buckets < 1 << 31, "an index of fewer than 2^31 buckets");
         self.growths += u64::from(old > 0);
-        if let Some(span) = words.and_then(|words| self.span_of(words, buckets, log)) {
-            self.lines = span.filled(self.entries(log));
+        if let Some(span) = words.and_then(|words| self.span_of(words, buckets, logs)) {
+            self.lines = span.filled(self.entries(logs));
             self.span = Some(span);
             return;
         }
         self.grow_at = capacity(buckets);
         self.lines.grow(buckets);
         if self.len > 0 {
-            self.spread(old, log.base());
+            self.spread(old, logs.base());
         }
     }
 
     /// A span of these keys and those that are there, whose slots take no more memory than so many buckets.
-    fn span_of(&self, words: &[u64], buckets: usize, log: &Log) -> Option<Span> {
+    fn span_of(&self, words: &[u64], buckets: usize, logs: Logs<'_>) -> Option<Span> {
         let slots_max = buckets * LINE_SLOTS;
         let mut bounds = Bounds::of(words).filter(|_| !self.sparse)?;
-        let mut entries = self.entries(log);
+        let mut entries = self.entries(logs);
         while bounds.width() < slots_max as u64 {
             let Some((key, _)) = entries.next() else {
                 let span = bounds.span(bounds.slots(slots_max)?, None);
@@ -155,20 +156,21 @@ impl Index {
     }
 
     /// The keys and rows that stand in buckets and are present.
-    fn entries(&self, log: &Log) -> impl Iterator<Item = (u64, RowId)> {
+    fn entries(&self, logs: Logs<'_>) -> impl Iterator<Item = (u64, RowId)> {
         debug_assert!(self.span.is_none());
         let lines = if self.len > 0 { self.lines.count() } else { 0 };
         // SAFETY: there are so many buckets.
         let entries = (0..lines).flat_map(|line| unsafe { *self.lines.start().add(line) });
-        let rows = entries.map(|entry| entry as RowId).filter(|row| *row >= log.base());
-        // SAFETY: the index names written rows of this log, whose first word is the key.
-        rows.map(|row| (unsafe { *log.row(row) }, row))
+        let base = logs.base();
+        let rows = entries.map(|entry| entry as RowId).filter(move |row| *row >= base);
+        // SAFETY: the index names written rows of these logs, whose first word is the key.
+        rows.map(move |row| (unsafe { *logs.row(row) }, row))
     }
 
     /// Has slots for these keys, too, or buckets if that takes less memory.
     #[cold]
-    fn widen(&mut self, old: Span, words: &[u64], log: &Log) {
-        let (Some(block), base) = (Bounds::of(words), log.base()) else { return };
+    fn widen(&mut self, old: Span, words: &[u64], logs: Logs<'_>) {
+        let (Some(block), base) = (Bounds::of(words), logs.base()) else { return };
         if self.len == 0 && block.slots(old.slots()).is_some() {
             // None of the slots is taken: they stand for other keys from now on.
             self.span = Some(block.span(old.slots(), None));
@@ -279,6 +281,34 @@ impl Index {
     /// Empties the index in constant time: every entry is below the log's new base.
     pub(crate) fn new_generation(&mut self) {
         self.len = 0;
+    }
+
+    /// So many keys are absent from now on, in an index with slots: the rest is found as before.
+    pub(crate) fn forget(&mut self, count: usize) {
+        debug_assert!(self.is_direct());
+        self.len -= count;
+    }
+
+    /// Rows below `base` are absent for good, whatever is present from now on; `count` are not below it. A key may
+    /// stand behind a bucket that was full, so that none of them may just be left out.
+    pub(crate) fn keep_from(&mut self, base: RowId, count: usize) {
+        self.len = count;
+        if self.is_direct() && count > 0 {
+            // SAFETY: lines are slots.
+            let slots = unsafe { self.lines.parts_mut::<RowId>() };
+            slots.iter_mut().for_each(|row| *row = if *row < base { 0 } else { *row });
+            return;
+        }
+        // SAFETY: lines are entries, or two slots for each.
+        let all = unsafe { self.lines.parts_mut::<u64>() };
+        if count == 0 {
+            all.fill(0);
+        } else {
+            let kept: Vec<u64> = all.iter().copied().filter(|e| *e as RowId >= base).collect();
+            debug_assert_eq!(kept.len(), count);
+            all.fill(0);
+            kept.into_iter().for_each(|entry| self.put_back(entry));
+        }
     }
 
     /// Forgets everything, also the memory: for the rare case that row numbers start over.
@@ -519,6 +549,7 @@ pub(crate) fn prefetch(place: *const u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::{Log, OWN_ROWS};
 
     /// Keys are their hashes' upper halves; rows are numbered as they come.
     struct Numbered<'a> {
@@ -568,7 +599,7 @@ mod tests {
             [|i| i, |i| i % 1000, |i| i & 0xFF, |i| u64::MAX - (i % 3000)];
         for (shape, key_of) in shapes.iter().enumerate() {
             let mut index = Index::new(0);
-            let mut first = 4096;
+            let mut first = OWN_ROWS;
             for generation in 0..3 {
                 let log = Log::new(1);
                 let mut rows = Vec::new();
@@ -581,7 +612,7 @@ mod tests {
                         _ => numbers.map(|n| n as u32).collect(),
                     };
                     let growths = index.growths;
-                    index.reserve(highs.len(), None, &log);
+                    index.reserve(highs.len(), None, Logs { own: &log, others: None });
                     if index.growths > growths {
                         // All that was there is found before anything new can fill a gap.
                         let known: Vec<u32> = expected.keys().copied().collect();
@@ -609,13 +640,13 @@ mod tests {
     fn what_is_expected_is_made_room_for_when_an_eighth_has_come() {
         for expected in [0, 321, 5000, 41_000, 100_000] {
             let (mut index, log) = (Index::new(expected), Log::new(1));
-            index.reserve(1, None, &log);
+            index.reserve(1, None, Logs { own: &log, others: None });
             assert!(index.bytes() <= 4096, "{} bytes for one key", index.bytes());
             let share = expected / 8 + 1;
             let foretold = index.growth_bytes(share);
             let grows = share > index.grow_at;
             let before = index.bytes();
-            index.reserve(share, None, &log);
+            index.reserve(share, None, Logs { own: &log, others: None });
             assert!(!grows || index.grow_at >= expected);
             assert!(index.bytes() <= before + foretold);
         }

@@ -54,6 +54,7 @@ mod key;
 mod lanes;
 mod layout;
 mod log;
+mod logs;
 mod memory;
 mod partition;
 mod rows;
@@ -73,10 +74,9 @@ pub use heap::{Heap, HeapUse, Idle};
 pub use key::{Keys, NoVarKeys, VarKeys};
 pub use layout::{RowLayout, ValueSlot};
 pub use log::{CHUNK_ROWS, ChunkPool};
-pub use partition::{Leaders, PARTITIONS, partition_of};
+pub use partition::{Leaders, Own, PARTITIONS, partition_of};
 pub use rows::RowsRef;
 pub use segment::Segment;
-pub use split::Split;
 pub use table::{BLOCK_ROWS, Scratch, Table};
 pub use value::{
     Block, ValueKind, float_from_ordered, float_to_ordered, read_bytes, read_decimal_sum, read_i128,

@@ -29,6 +29,10 @@ const SLAB_CHUNKS: usize = 4;
 /// Number of a row in its log, for the log's whole life. 0 is never a row.
 pub(crate) type RowId = u32;
 
+/// A table's own rows are numbered from here on. What it holds for other leaders has the numbers below, so that
+/// one index names both and what is not in the first log is in the second.
+pub(crate) const OWN_ROWS: RowId = 1 << 28;
+
 /// Memory for rows: word-aligned, of which `rows` are written.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -230,6 +234,8 @@ pub(crate) struct Log {
     /// Number of the first chunk; row `r` stands in chunk `(r >> CHUNK_BITS) - first_chunk`.
     first_chunk: u32,
     next: RowId,
+    /// Numbers stay below.
+    end: RowId,
     row_words: usize,
 }
 
@@ -265,6 +271,24 @@ impl Cursor<'_> {
         self.next
     }
 
+    /// The place of a row of this log or of `other`, whose rows have other numbers.
+    ///
+    /// # Safety
+    /// `id` must be a row of one of them: at or above its base and below the cursor.
+    #[inline(always)]
+    pub(crate) unsafe fn row_of_either(
+        &self,
+        other: &Cursor<'_>,
+        id: RowId,
+        words: usize,
+    ) -> *mut u64 {
+        debug_assert!(self.log.base() >= OWN_ROWS && other.log.end <= OWN_ROWS);
+        let starts = if id >= OWN_ROWS { self.starts } else { other.starts };
+        // SAFETY: as for `row`.
+        let start = unsafe { *starts.wrapping_add((id >> CHUNK_BITS) as usize) };
+        start.wrapping_add((id & CHUNK_MASK) as usize * words)
+    }
+
     /// The place of a row.
     ///
     /// # Safety
@@ -282,13 +306,24 @@ impl Cursor<'_> {
 unsafe impl Send for Log {}
 
 impl Log {
-    /// An empty log. Row numbers begin with the second chunk's, so that 0 is none of them.
+    /// An empty log for a table's own rows. Their numbers stay below 2^31, for comparing them as signed.
     pub(crate) fn new(row_words: usize) -> Log {
+        Log::numbered(OWN_ROWS..i32::MAX as u32, row_words)
+    }
+
+    /// One for rows that a table holds for other leaders. Their numbers begin with the second chunk's, so that
+    /// 0 is none of them.
+    pub(crate) fn of_others(row_words: usize) -> Log {
+        Log::numbered(CHUNK_ROWS as u32..OWN_ROWS, row_words)
+    }
+
+    fn numbered(ids: Range<RowId>, row_words: usize) -> Log {
         Log {
             chunks: Vec::new(),
             starts: Vec::new(),
-            first_chunk: 1,
-            next: CHUNK_ROWS as u32,
+            first_chunk: ids.start >> CHUNK_BITS,
+            next: ids.start,
+            end: ids.end,
             row_words,
         }
     }
@@ -299,10 +334,14 @@ impl Log {
         self.first_chunk << CHUNK_BITS
     }
 
-    /// How many more row numbers there are: they stay below 2^31, for comparing them as signed. The
-    /// owner starts over when they run out.
+    /// Rows written; that is, of those without adopted chunks.
+    pub(crate) fn len(&self) -> usize {
+        (self.next - self.base()) as usize
+    }
+
+    /// How many more row numbers there are. The owner starts over when they run out.
     pub(crate) fn ids_left(&self) -> u32 {
-        i32::MAX as u32 - self.next
+        self.end - self.next
     }
 
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.

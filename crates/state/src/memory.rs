@@ -53,6 +53,16 @@ impl Lines {
         self.start
     }
 
+    /// All lines in parts.
+    ///
+    /// # Safety
+    /// `T` must be an unsigned number whose size divides that of a line.
+    pub(crate) unsafe fn parts_mut<T>(&mut self) -> &mut [T] {
+        let parts = self.count * (size_of::<Line>() / size_of::<T>());
+        // SAFETY: so many lines are written and this value's own; any bits are a number.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), parts) }
+    }
+
     /// Bytes allocated.
     pub(crate) fn bytes(&self) -> usize {
         allocated(bytes_of(self.count))

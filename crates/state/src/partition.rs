@@ -49,6 +49,26 @@ impl Leaders {
     pub fn count(&self) -> usize {
         self.workers
     }
+
+    /// The keys that `leader` leads.
+    pub fn own(&self, leader: usize) -> Own<'_> {
+        Own { leader: &self.leader, own: leader as u8 }
+    }
+}
+
+/// The keys of one leader.
+#[derive(Debug, Clone, Copy)]
+pub struct Own<'a> {
+    leader: &'a [u8; PARTITIONS],
+    own: u8,
+}
+
+impl Own<'_> {
+    /// Whether a key with this hash is one of them.
+    #[inline(always)]
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        self.leader[partition_of(hash)] == self.own
+    }
 }
 
 #[cfg(test)]

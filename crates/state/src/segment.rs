@@ -7,7 +7,8 @@ use crate::hash::{hash_each_word, hash_words};
 use crate::index::{Entrants, prefetch};
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
-use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log, RowId};
+use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, RowId};
+use crate::logs::Logs;
 use crate::table::{BLOCK_ROWS, Scratch, Table};
 use crate::value::Block;
 
@@ -31,6 +32,12 @@ impl Segment {
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.chunks.iter().map(Chunk::bytes).sum::<usize>() + self.arena.allocated_bytes()
+    }
+
+    /// The hash of its first row's key.
+    pub(crate) fn first_hash(&self, layout: &RowLayout, scratch: &mut Scratch) -> u64 {
+        Sources::new(&self.chunks[0], 0, layout).gather_keys(1, layout, scratch);
+        scratch.hashes[0]
     }
 
     /// Gives the memory of a merged segment to the pool.
@@ -121,6 +128,36 @@ impl Table {
         }
     }
 
+    /// Appends `count` rows that follow each other without looking them up.
+    pub(crate) fn append_run(
+        &mut self,
+        sources: Sources,
+        count: usize,
+        arena: &Arena,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) {
+        let layout = self.layout.clone();
+        let width = layout.key_words();
+        for block in blocks(count) {
+            let rows = sources.from(block.start);
+            rows.gather_keys(block.len(), &layout, scratch);
+            let (words, hashes) =
+                (std::mem::take(&mut scratch.words), std::mem::take(&mut scratch.hashes));
+            let vars = SegmentVars { rows, arena, layout: &layout };
+            let keys = Keys {
+                hashes: &hashes[..block.len()],
+                ahead: &[],
+                words: &words[..block.len() * width],
+                vars,
+            };
+            let mut block = self.append(&keys, pool, scratch);
+            // SAFETY: as in `merge_run`.
+            unsafe { block.merge_rows(|k| rows.place(k), arena) };
+            (scratch.words, scratch.hashes) = (words, hashes);
+        }
+    }
+
     /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a hole.
     fn can_adopt(&self, segment: &Segment) -> bool {
         !self.layout.uses_arena() && !segment.chunks.iter().any(Chunk::has_dead)
@@ -164,18 +201,20 @@ impl Table {
         sources: Sources,
         places: &mut Vec<*mut u64>,
     ) {
-        let base = self.log.base();
-        let one_word = self.layout.has_word_keys().then(|| &words[..block.len()]);
-        self.index.reserve(block.len(), one_word, &self.log);
+        let Table { layout, index, log, others, joint, arena, .. } = self;
+        let logs = Logs { own: log, others: joint.then_some(others) };
+        let base = logs.base();
+        let one_word = layout.has_word_keys().then(|| &words[..block.len()]);
+        index.reserve(block.len(), one_word, logs);
         places.clear();
         let first_id = first + block.start as u32;
-        let rows_in = Adopted { words, layout: &self.layout, log: &self.log, first_id };
+        let rows_in = Adopted { words, layout, logs, first_id };
         let mut holes = Vec::new();
         let count = block.len();
         let adopting = Adopting { rows: rows_in, count, places, known: &mut holes };
-        match one_word.filter(|_| self.index.is_direct()) {
-            Some(words) => self.index.enter_slots(words, base, adopting),
-            None => self.index.enter(hashes, ahead, base, adopting),
+        match one_word.filter(|_| index.is_direct()) {
+            Some(words) => index.enter_slots(words, base, adopting),
+            None => index.enter(hashes, ahead, base, adopting),
         }
         // Those whose hash was like another's but whose key is not get their own entry after all.
         let mut at = 0;
@@ -187,7 +226,7 @@ impl Table {
             }
             let mut known = None;
             let one = AdoptingOne { rows: rows_in, i, known: &mut known };
-            self.index.enter(&hashes[i..=i], &[], base, one);
+            index.enter(&hashes[i..=i], &[], base, one);
             match known {
                 Some(place) => places[at] = place,
                 None => {
@@ -197,12 +236,12 @@ impl Table {
             }
         }
         let rows = sources.from(block.start);
-        let mut values = Block::new(&self.layout, &mut self.arena, places, 0);
+        let mut values = Block::new(layout, arena, places, 0);
         // SAFETY: sources and places are rows of this layout, and different rows: a source is not
         // indexed. Without an arena in use its contents do not matter.
         unsafe { values.merge_rows(|k| rows.place(holes[k]), &Arena::default()) };
         for hole in holes {
-            self.log.chunk_mut(first).0.kill(block.start + hole);
+            log.chunk_mut(first).0.kill(block.start + hole);
         }
     }
 }
@@ -223,7 +262,7 @@ fn with_ahead<'h>(hashes: &'h [u64], block: &Range<usize>) -> (&'h [u64], &'h [u
 struct Adopted<'a> {
     words: &'a [u64],
     layout: &'a RowLayout,
-    log: &'a Log,
+    logs: Logs<'a>,
     first_id: RowId,
 }
 
@@ -231,7 +270,7 @@ impl Adopted<'_> {
     /// Whether the row at `place` has the key of the `i`-th of these rows.
     fn has_key(&self, i: usize, place: *const u64) -> bool {
         let width = self.layout.key_words();
-        // SAFETY: `place` is a row of the log, which has at least its key's words.
+        // SAFETY: `place` is a row of one of the logs, which has at least its key's words.
         let stored = unsafe { std::slice::from_raw_parts(place, width) };
         stored == &self.words[i * width..][..width]
     }
@@ -251,7 +290,7 @@ impl Entrants for Adopting<'_> {
 
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
-        let place = self.rows.log.row(id);
+        let place = self.rows.logs.row(id);
         prefetch(place);
         self.places.push(place);
         self.known.push(i);
@@ -280,7 +319,7 @@ impl Entrants for AdoptingOne<'_> {
     const FAR: bool = false;
 
     fn meets(&mut self, _: usize, id: RowId) -> bool {
-        let place = self.rows.log.row(id);
+        let place = self.rows.logs.row(id);
         let met = self.rows.has_key(self.i, place);
         *self.known = met.then_some(place);
         met

@@ -1,5 +1,8 @@
 //! A table of state: an index over a log (paper, section 7.2.1), with rows as [`RowLayout`] says.
 //!
+//! A *joint* table has a second log, for what it holds for other leaders: one index over both finds a key without
+//! asking who leads it, which is asked once for every key, when it is new. Its second log is sealed like a fragment.
+//!
 //! All access is by block: hash a few hundred keys, ask for their index lines, find or append all
 //! rows, then update one value column after the other through the rows' places. That hides memory
 //! latency and leaves no dispatch per record.
@@ -12,9 +15,15 @@ use crate::index::Index;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::{CHUNK_ROWS, ChunkPool, Log};
+use crate::logs::LogsMut;
+use crate::partition::{Leaders, Own};
 use crate::rows::RowsRef;
 use crate::segment::Segment;
+use crate::split;
 use crate::value::Block;
+
+/// A joint table whose other rows have fewer numbers left is not joint any more, once they are sealed.
+const OTHER_IDS_MIN: u32 = 1 << 27;
 
 /// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked for.
 pub const BLOCK_ROWS: usize = 256;
@@ -25,6 +34,11 @@ pub struct Table {
     pub(crate) layout: Arc<RowLayout>,
     pub(crate) index: Index,
     pub(crate) log: Log,
+    /// Rows of other leaders, if it is joint; else without any.
+    pub(crate) others: Log,
+    pub(crate) joint: bool,
+    /// Rows of other leaders that have been sealed; what they referred to is still in the arena.
+    wasted_rows: usize,
     pub(crate) arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
     pub(crate) live_rows: usize,
@@ -49,11 +63,14 @@ unsafe impl Send for Scratch {}
 impl Table {
     /// An empty table; it allocates nothing until it is used.
     pub fn new(layout: Arc<RowLayout>) -> Table {
-        let log = Log::new(layout.row_words());
+        let (log, others) = (Log::new(layout.row_words()), Log::of_others(layout.row_words()));
         Table {
             layout,
             index: Index::new(0),
             log,
+            others,
+            joint: false,
+            wasted_rows: 0,
             arena: Arena::default(),
             live_rows: 0,
             merged: 0,
@@ -95,6 +112,99 @@ impl Table {
         Block::new(&self.layout, &mut self.arena, &scratch.places, new_rows)
     }
 
+    /// As [`Table::update`], for keys of any leader: rows of those that are not `own` stand apart, and leave with
+    /// [`Table::seal_others`]. The table is joint from now on, until it is cleared.
+    ///
+    /// # Panics
+    /// If the block has more than [`BLOCK_ROWS`] keys.
+    pub fn update_joint<'t, V: VarKeys>(
+        &'t mut self,
+        keys: &Keys<'_, V>,
+        own: Own<'_>,
+        pool: &mut ChunkPool,
+        scratch: &'t mut Scratch,
+    ) -> Block<'t> {
+        if !self.joint {
+            self.join();
+        }
+        let (before, others_before) = (self.keys(), self.others.len());
+        self.find_or_append_for(Some(own), keys, pool, &mut scratch.places);
+        let new_rows = self.keys() - before;
+        self.live_rows += new_rows - (self.others.len() - others_before);
+        Block::new(&self.layout, &mut self.arena, &scratch.places, new_rows)
+    }
+
+    #[cold]
+    fn join(&mut self) {
+        // What has been absent so far had a number below the first log's rows.
+        self.index.keep_from(self.log.base(), self.keys());
+        if self.others.ids_left() < OTHER_IDS_MIN {
+            self.others = Log::of_others(self.layout.row_words());
+        }
+        self.joint = true;
+    }
+
+    /// Rows held for other leaders.
+    pub fn other_rows(&self) -> usize {
+        self.others.len()
+    }
+
+    /// Bytes of these, without what they refer to.
+    pub fn other_bytes(&self) -> usize {
+        self.other_rows() * self.layout.row_bytes()
+    }
+
+    /// Bytes that sealing them takes, which is nothing where they need not be copied.
+    pub fn parting_bytes(&self, leaders: usize) -> usize {
+        let copied = self.other_rows() > 0 && (leaders > 2 || self.refers());
+        // Their copies, and some room that these leave.
+        if copied { 2 * (self.other_bytes() + self.arena.used_bytes()) } else { 0 }
+    }
+
+    /// Whether rows may refer to something in the arena.
+    fn refers(&self) -> bool {
+        self.layout.uses_arena() && self.arena.used_bytes() > 0
+    }
+
+    /// Whether it may be joint. What rows of other leaders refer to stays here when they are sealed: then it is better
+    /// not to go on until the table is cleared.
+    pub fn may_be_joint(&self) -> bool {
+        self.wasted_rows == 0
+    }
+
+    /// Closes what is held for other leaders into segments, if there is anything. Where there is one other leader and
+    /// no row refers to an arena they are handed out as they stand; otherwise they are copied, parted by leader.
+    pub fn seal_others(
+        &mut self,
+        leaders: &Leaders,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> Vec<(usize, Segment)> {
+        let rows = self.other_rows();
+        if rows == 0 {
+            return Vec::new();
+        }
+        self.keys_max = self.keys_max.max(self.keys());
+        let own = self.keys() - rows;
+        let sealed = Segment { chunks: self.others.seal(), arena: Arena::default(), rows };
+        if self.index.is_direct() {
+            self.index.forget(rows);
+        } else {
+            self.index.keep_from(self.log.base(), own);
+        }
+        // They start over when it is joint the next time.
+        self.joint = self.others.ids_left() >= OTHER_IDS_MIN;
+        let refers = self.refers();
+        if leaders.count() == 2 && !refers {
+            let hash = sealed.first_hash(&self.layout, scratch);
+            return vec![(leaders.of(hash), sealed)];
+        }
+        self.wasted_rows += if refers { rows } else { 0 };
+        let parts = split::part(&sealed, &self.arena, &self.layout, leaders, pool, scratch);
+        sealed.recycle(pool);
+        parts
+    }
+
     /// Appends a row for every key of the block without looking any of them up (*pass-through*): all
     /// merging is left to the leader.
     pub fn append<'t, V: VarKeys>(
@@ -117,13 +227,28 @@ impl Table {
         pool: &mut ChunkPool,
         places: &mut Vec<*mut u64>,
     ) {
-        let Table { layout, index, log, arena, .. } = self;
+        self.find_or_append_for(None, keys, pool, places);
+    }
+
+    /// Without `own`, new keys are the table's own.
+    fn find_or_append_for<V: VarKeys>(
+        &mut self,
+        own: Option<Own<'_>>,
+        keys: &Keys<'_, V>,
+        pool: &mut ChunkPool,
+        places: &mut Vec<*mut u64>,
+    ) {
+        let Table { layout, index, log, others, joint, arena, .. } = self;
         arena.use_heap(pool.heap());
-        find::find_or_append(keys, layout, index, log, arena, pool, places);
+        let logs = LogsMut { own: log, others: joint.then_some(others), own_keys: own };
+        find::find_or_append(keys, layout, index, logs, arena, pool, places);
     }
 
     /// Closes what has been written since the last seal into a segment and starts again from empty
     /// (paper, section 7.2.2, steps 2 and 5). Constant time, apart from the list of chunks.
+    ///
+    /// # Panics
+    /// If it holds rows of other leaders, which are to be sealed before.
     pub fn seal(&mut self) -> Segment {
         let rows = std::mem::take(&mut self.live_rows);
         let segment = Segment { chunks: self.log.seal(), arena: self.arena.seal(), rows };
@@ -134,6 +259,9 @@ impl Table {
     /// All rows have left the log.
     fn empty_index(&mut self) {
         self.keys_max = self.keys_max.max(self.keys());
+        if std::mem::take(&mut self.joint) {
+            assert_eq!(self.other_rows(), 0, "rows of other leaders were sealed");
+        }
         self.index.new_generation();
         if self.log.ids_left() < 1 << 30 {
             self.log = Log::new(self.layout.row_words());
@@ -148,6 +276,7 @@ impl Table {
         self.arena.clear();
         self.empty_index();
         (self.live_rows, self.merged, self.merged_new) = (0, 0, 0);
+        self.wasted_rows = 0;
         let keys = std::mem::take(&mut self.keys_max);
         if self.index.bytes() > 64 * keys + (64 << 10) {
             self.log = Log::new(self.layout.row_words());
@@ -158,6 +287,11 @@ impl Table {
     /// Keys in the index.
     pub(crate) fn keys(&self) -> usize {
         self.index.len()
+    }
+
+    /// The most keys that it has held since it was cleared.
+    pub fn keys_max(&self) -> usize {
+        self.keys_max.max(self.keys())
     }
 
     pub(crate) fn note_merged(&mut self, rows: usize, new: usize) {
@@ -178,14 +312,23 @@ impl Table {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        self.index.bytes() + self.log.bytes() + self.arena.allocated_bytes()
+        self.index.bytes() + self.log.bytes() + self.others.bytes() + self.arena.allocated_bytes()
     }
 
     /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room for
     /// rows, and what the index and the arena grow by, if keys are as long as before.
     pub fn growth_bytes(&self, rows: usize) -> usize {
-        let arena_bytes = self.arena.used_bytes() / self.live_rows.max(1) * rows;
-        self.log.growth_bytes(rows)
+        // What holds nothing does not tell how long keys are.
+        let held = self.live_rows + self.other_rows();
+        let arena_bytes = match held {
+            0 => 0,
+            held => self.arena.used_bytes() / (held + self.wasted_rows) * rows,
+        };
+        // Two logs share these rows; as with fragments, one that holds nothing yet does not count.
+        let others = self.other_rows() > 0;
+        let own_bytes = if others && self.live_rows == 0 { 0 } else { self.log.growth_bytes(rows) };
+        let other_bytes = if others { self.others.growth_bytes(rows) } else { 0 };
+        own_bytes.max(other_bytes)
             + self.index.growth_bytes(rows)
             + self.arena.growth_bytes(arena_bytes)
     }

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use millstream_state::{BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, RowLayout, Scratch, Table};
+use millstream_state::{
+    BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
+};
 
 use super::Slice;
 use crate::cluster::Net;
@@ -72,18 +74,23 @@ impl Update<'_> {
     }
 
     /// Updates a table's rows with keys that stand at `rows` of the batch, block by block.
-    pub(super) fn rows(&mut self, to: To, rows: &[u32], Encoded { words, hashes }: Encoded<'_>) {
+    pub(super) fn rows(
+        &mut self,
+        to: To<'_>,
+        rows: &[u32],
+        Encoded { words, hashes }: Encoded<'_>,
+    ) {
         let first = part_of(hashes, 0, BLOCK_ROWS);
-        let Slice { primary, fragments, joint, .. } = &mut *self.slice;
-        let mut table = match (to, joint) {
-            (To::Joint, Some(joint)) => Target::Table(&mut joint.table),
-            (To::Fragment(leader), _) => {
+        let Slice { primary, fragments, .. } = &mut *self.slice;
+        let mut table = match to {
+            To::All(own) => Target::Joint(primary, own),
+            To::Primary => Target::Table(primary),
+            To::Fragment(leader) => {
                 let spare = &mut self.spare_fragments[leader];
                 Target::Fragment(fragments[leader].get_or_insert_with(|| {
                     spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
                 }))
             }
-            _ => Target::Table(primary),
         };
         table.prefetch(first);
         let width = words.len() / rows.len();
@@ -99,6 +106,9 @@ impl Update<'_> {
             let mut block = match &mut table {
                 Target::Fragment(fragment) => fragment.update(&keys, self.pool, self.scratch),
                 Target::Table(table) => table.update(&keys, self.pool, self.scratch),
+                Target::Joint(table, own) => {
+                    table.update_joint(&keys, *own, self.pool, self.scratch)
+                }
             };
             let aggregates = &self.grouping.aggregates;
             aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks);
@@ -108,9 +118,9 @@ impl Update<'_> {
 
 /// Which of a slice's tables rows go to.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum To {
-    /// Whoever leads them.
-    Joint,
+pub(super) enum To<'a> {
+    /// Whoever leads them; these are the worker's own.
+    All(Own<'a>),
     /// The worker leads them itself.
     Primary,
     /// Another leader.
@@ -119,13 +129,14 @@ pub(super) enum To {
 
 enum Target<'s> {
     Table(&'s mut Table),
+    Joint(&'s mut Table, Own<'s>),
     Fragment(&'s mut Fragment),
 }
 
 impl Target<'_> {
     fn prefetch(&self, hashes: &[u64]) {
         match self {
-            Target::Table(table) => table.prefetch(hashes),
+            Target::Table(table) | Target::Joint(table, _) => table.prefetch(hashes),
             Target::Fragment(fragment) => fragment.prefetch(hashes),
         }
     }

@@ -1,0 +1,285 @@
+//! Joint tables against a plain map: whatever comes for any leader, is sealed, and is merged from others, each leader ends
+//! up with the rows of a sequential run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_state::*;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
+    }
+}
+
+/// What rows are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shape {
+    /// Whole numbers close together: slots.
+    Close,
+    /// Whole numbers far apart: buckets.
+    Apart,
+    /// One word each, and a long row.
+    Long,
+    Pair,
+    Text,
+}
+
+const SHAPES: [Shape; 5] = [Shape::Close, Shape::Apart, Shape::Long, Shape::Pair, Shape::Text];
+
+struct Names<'a>(&'a [u64]);
+
+impl VarKeys for Names<'_> {
+    fn bytes(&self, row: usize, _: usize) -> &[u8] {
+        name(self.0[row]).as_bytes().to_vec().leak()
+    }
+}
+
+fn name(key: u64) -> String {
+    format!("{key:0>width$}", width = (key % 20) as usize)
+}
+
+impl Shape {
+    fn layout(self) -> Arc<RowLayout> {
+        let (words, vars) = match self {
+            Shape::Close | Shape::Apart | Shape::Long => (1, vec![]),
+            Shape::Pair => (2, vec![]),
+            Shape::Text => (2, vec![1]),
+        };
+        let values =
+            [(ValueKind::Count, false), (ValueKind::SumFloat, false), (ValueKind::MinBytes, true)];
+        // Of one word, of a few, and of more than any fast path is for.
+        let values = match self {
+            Shape::Close => &values[..2],
+            Shape::Apart | Shape::Pair => &values[..1],
+            Shape::Long | Shape::Text => &values[..],
+        };
+        Arc::new(RowLayout::new(words, vars, values))
+    }
+
+    fn words(self, key: u64) -> Vec<u64> {
+        match self {
+            Shape::Close | Shape::Long => vec![key],
+            Shape::Apart => vec![key.wrapping_mul(0x9E37_79B9_7F4A_7C15)],
+            Shape::Pair => vec![key % 7, key],
+            Shape::Text => vec![hash_bytes(name(key).as_bytes()), (name(key).len() as u64) << 32],
+        }
+    }
+
+    fn hash(self, key: u64) -> u64 {
+        hash_words(&self.words(key))
+    }
+
+    /// What a row stands for.
+    fn key_of(self, row: impl Fn(usize) -> u64, bytes: impl Fn(u64) -> Vec<u8>) -> u64 {
+        match self {
+            Shape::Close | Shape::Long => row(0),
+            Shape::Apart => row(0).wrapping_mul(0xF1DE_83E1_9937_733D),
+            Shape::Pair => row(1),
+            Shape::Text => String::from_utf8(bytes(row(1))).unwrap().parse().unwrap_or(0),
+        }
+    }
+}
+
+/// Adds to the rows of these keys: a count, a number that makes sums go wide now and then, a text.
+fn update(
+    table: &mut Table,
+    shape: Shape,
+    rows: &[(u64, f64)],
+    own: Option<Own<'_>>,
+    (pool, scratch): (&mut ChunkPool, &mut Scratch),
+) {
+    let layout = shape.layout();
+    for rows in rows.chunks(BLOCK_ROWS) {
+        let keys: Vec<u64> = rows.iter().map(|row| row.0).collect();
+        let words: Vec<u64> = keys.iter().flat_map(|key| shape.words(*key)).collect();
+        let mut hashes: Vec<u64> = keys.iter().map(|key| shape.hash(*key)).collect();
+        if shape == Shape::Close && rows.len().is_multiple_of(2) {
+            // There need not be any.
+            hashes.clear();
+        }
+        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: Names(&keys) };
+        let mut block = match own {
+            Some(own) => table.update_joint(&keys, own, pool, scratch),
+            None => table.update(&keys, pool, scratch),
+        };
+        let values = layout.values();
+        block.count(values[0], None);
+        if let Some(sum) = values.get(1) {
+            block.sum_float(*sum, None, None, |k| rows[k].1);
+        }
+        if let Some(least) = values.get(2) {
+            let texts: Vec<String> = rows.iter().map(|row| format!("{:?}", row.1)).collect();
+            block.extreme_bytes(*least, None, |k| texts[k].as_bytes());
+        }
+    }
+}
+
+type Totals = BTreeMap<u64, (u64, u64, Option<Vec<u8>>)>;
+
+fn read(table: &Table, shape: Shape) -> Totals {
+    let layout = shape.layout();
+    let (mut all, mut buffer) = (Totals::new(), Vec::new());
+    for block in 0..table.scan_blocks() {
+        let rows = table.scan(block, &mut buffer);
+        for row in 0..rows.len() {
+            let word = |word| rows.word(row, word);
+            let key = shape.key_of(word, |at| rows.bytes(at).to_vec());
+            let value = |number: usize| layout.values().get(number).map(|value| value.word);
+            let sum = value(1).map_or(0, |at| {
+                float_sum::finish([0, 1, 2].map(|i| word(at + i)), rows.arena()).to_bits()
+            });
+            let least =
+                value(2).and_then(|at| read_bytes(word(at), rows.arena()).map(<[u8]>::to_vec));
+            let count = word(value(0).unwrap());
+            assert!(all.insert(key, (count, sum, least)).is_none(), "{key} stands twice");
+        }
+    }
+    all
+}
+
+#[test]
+fn each_leader_gets_what_a_sequential_run_has() {
+    let (mut sealed, mut parted, mut stopped, mut reused) = (0, 0, 0, 0);
+    for seed in 1..400u64 {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let shape = SHAPES[(seed % 5) as usize];
+        let count = [2, 3, 5][random.below(3) as usize];
+        let (leaders, layout) = (Leaders::even(count), shape.layout());
+        let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
+        let mut scratch = Scratch::default();
+        let tools = &mut (&mut pool, &mut scratch);
+        let mut tables: Vec<Table> = (0..count).map(|_| Table::new(layout.clone())).collect();
+        // Windows, in each of which tables are used again.
+        for window in 0..3 {
+            let mut expected: Vec<Table> = (0..count).map(|_| Table::new(layout.clone())).collect();
+            let mut on_their_way: Vec<(usize, Segment)> = Vec::new();
+            let keys = [3, 300, 5_000][random.below(3) as usize];
+            let first = random.below(3) * 10_000;
+            for _ in 0..random.below(12) {
+                let worker = random.below(count as u64) as usize;
+                match random.below(4) {
+                    0 => {
+                        let others = tables[worker].other_rows();
+                        let segments = tables[worker].seal_others(&leaders, tools.0, tools.1);
+                        assert_eq!(tables[worker].other_rows(), 0);
+                        let rows: usize = segments.iter().map(|(_, s)| s.rows()).sum();
+                        assert_eq!(rows, others);
+                        sealed += usize::from(others > 0);
+                        parted += usize::from(segments.len() > 1);
+                        on_their_way.extend(segments);
+                    }
+                    1 => {
+                        for (leader, segment) in on_their_way.drain(..) {
+                            tables[leader].take_in(segment, tools.0, tools.1);
+                        }
+                    }
+                    _ => {
+                        let rows = random.below(3_000) as usize;
+                        let number = |random: &mut Random| match random.below(1_000) {
+                            0 if seed % 3 == 0 => 1e300,
+                            n => n as f64 * 0.1,
+                        };
+                        let rows: Vec<_> = (0..rows)
+                            .map(|_| (first + random.below(keys), number(&mut random)))
+                            .collect();
+                        for leader in 0..count {
+                            let theirs =
+                                |row: &&(u64, f64)| leaders.of(shape.hash(row.0)) == leader;
+                            let theirs: Vec<_> = rows.iter().filter(theirs).copied().collect();
+                            update(&mut expected[leader], shape, &theirs, None, (tools.0, tools.1));
+                        }
+                        // Some of it not jointly: the worker's own.
+                        let joint = tables[worker].may_be_joint();
+                        stopped += usize::from(!joint);
+                        let mine = |row: &&(u64, f64)| leaders.of(shape.hash(row.0)) == worker;
+                        if joint && random.below(4) > 0 {
+                            let own = Some(leaders.own(worker));
+                            update(&mut tables[worker], shape, &rows, own, (tools.0, tools.1));
+                        } else {
+                            let own: Vec<_> = rows.iter().filter(mine).copied().collect();
+                            update(&mut tables[worker], shape, &own, None, (tools.0, tools.1));
+                            let other = |row: &&(u64, f64)| !mine(row);
+                            let others: Vec<_> = rows.iter().filter(other).copied().collect();
+                            for leader in (0..count).filter(|leader| *leader != worker) {
+                                let theirs =
+                                    |row: &&(u64, f64)| leaders.of(shape.hash(row.0)) == leader;
+                                let theirs: Vec<_> =
+                                    others.iter().filter(theirs).copied().collect();
+                                let mut fragment = Table::new(layout.clone());
+                                update(&mut fragment, shape, &theirs, None, (tools.0, tools.1));
+                                on_their_way.push((leader, fragment.seal()));
+                            }
+                        }
+                    }
+                }
+            }
+            for worker in 0..count {
+                on_their_way.extend(tables[worker].seal_others(&leaders, tools.0, tools.1));
+            }
+            for (leader, segment) in on_their_way.drain(..) {
+                tables[leader].take_in(segment, tools.0, tools.1);
+            }
+            for (leader, table) in tables.iter_mut().enumerate() {
+                let what =
+                    format!("seed {seed}, {shape:?}, window {window}, leader {leader} of {count}");
+                assert_eq!(read(table, shape), read(&expected[leader], shape), "{what}");
+                assert_eq!(table.rows(), expected[leader].rows(), "{what}");
+                table.clear(tools.0);
+                assert!(table.may_be_joint());
+                reused += usize::from(window > 0);
+            }
+        }
+    }
+    assert!(sealed > 300 && parted > 100 && stopped > 50 && reused > 100);
+}
+
+/// With one other leader, rows are sealed where they stand, and others are found as before.
+#[test]
+fn rows_of_one_other_leader_are_not_copied() {
+    let layout = Shape::Close.layout();
+    let (mut pool, mut scratch) =
+        (ChunkPool::new(layout.row_words(), 1 << 20, None), Scratch::default());
+    let (leaders, mut table) = (Leaders::even(2), Table::new(layout.clone()));
+    let rows: Vec<_> = (0..5_000).map(|key| (key, 1.0)).collect();
+    for epoch in 1..4 {
+        update(&mut table, Shape::Close, &rows, Some(leaders.own(1)), (&mut pool, &mut scratch));
+        let (own, others, before) = (table.rows(), table.other_rows(), pool.bytes());
+        assert_eq!(own + others, rows.len());
+        let mut segments = table.seal_others(&leaders, &mut pool, &mut scratch);
+        let (leader, segment) = segments.pop().expect("a segment");
+        assert_eq!((leader, segment.rows(), segments.len()), (0, others, 0));
+        assert_eq!((pool.bytes(), table.rows(), table.keys_max()), (before, own, rows.len()));
+        assert!(read(&table, Shape::Close).values().all(|(count, ..)| *count == epoch));
+        segment.recycle(&mut pool);
+    }
+}
+
+/// Rows held for others have numbers of their own, which run out after some ten thousand epochs.
+#[test]
+fn numbers_of_other_leaders_rows_start_over() {
+    for shape in [Shape::Close, Shape::Apart] {
+        let layout = shape.layout();
+        let (mut pool, mut scratch) =
+            (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+        let (leaders, mut table) = (Leaders::even(2), Table::new(layout.clone()));
+        let key_of = |leader| (0..).find(|key| leaders.of(shape.hash(*key)) == leader).unwrap();
+        let rows = [(key_of(0), 1.0), (key_of(1), 1.0), (key_of(0), 1.0)];
+        const EPOCHS: u64 = 70_000;
+        for _ in 0..EPOCHS {
+            update(&mut table, shape, &rows, Some(leaders.own(1)), (&mut pool, &mut scratch));
+            let (_, segment) = table.seal_others(&leaders, &mut pool, &mut scratch).pop().unwrap();
+            assert_eq!(segment.rows(), 1);
+            let mut leader = Table::new(layout.clone());
+            leader.take_in(segment, &mut pool, &mut scratch);
+            assert_eq!(read(&leader, shape)[&rows[0].0].0, 2);
+        }
+        assert_eq!(read(&table, shape)[&rows[1].0].0, EPOCHS);
+    }
+}
