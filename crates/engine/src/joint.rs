@@ -40,11 +40,14 @@ impl Joining {
         self.on && rows <= KEYS_MAX && table.may_be_joint()
     }
 
-    /// Takes note that a joint table has taken rows in: it may have become too large.
-    pub(crate) fn note(&mut self, table: &Table) {
-        if table.keys_max() > KEYS_MAX {
+    /// Takes note that a joint table has taken rows in. False if it has become too large: then it is better sealed before it
+    /// has grown farther.
+    pub(crate) fn note(&mut self, table: &Table) -> bool {
+        let small = table.keys_max() <= KEYS_MAX;
+        if !small {
             self.turn(false);
         }
+        small
     }
 
     /// Decides at the end of an epoch in which a joint table has `seen` so many rows; what it holds for other leaders is about
@@ -144,7 +147,7 @@ mod tests {
                 let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
                 self.table.update_joint(&keys, own, &mut self.pool, &mut self.scratch);
                 self.seen += words.len();
-                self.joining.note(&self.table);
+                assert_eq!(self.joining.note(&self.table), self.table.keys_max() <= KEYS_MAX);
             }
             true
         }

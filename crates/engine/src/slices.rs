@@ -26,6 +26,9 @@ struct Slice {
     fragments: Vec<Option<Fragment>>,
     /// Rows that its table has taken in for all leaders since the epoch began.
     joint_rows: usize,
+    /// What its table held for other leaders when it was sealed last, by leader: at the end of an epoch, or when it became too
+    /// large to be joint.
+    sealed: Vec<(usize, Segment)>,
     /// What it amounted to when it was counted last; `None` if it has changed.
     counted: Option<Usage>,
 }
@@ -34,7 +37,9 @@ impl Slice {
     /// What it amounts to; growth by up to `batch_rows` more keys.
     fn usage(&self, batch_rows: usize) -> Usage {
         let fragments = self.fragments.iter().flatten();
-        let bytes = self.primary.bytes() + fragments.clone().map(Fragment::bytes).sum::<usize>();
+        let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
+        let bytes =
+            self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
         let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
         for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
             usage.live_bytes += (table.live_bytes() + table.other_bytes()) as u64;
@@ -56,6 +61,12 @@ impl Slice {
         usage.largest_passed_bytes =
             fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
         usage
+    }
+
+    /// Seals what its table holds for other leaders; it leaves when the slice is sealed.
+    fn seal_others(&mut self, (leaders, pool, scratch): (&Leaders, &mut ChunkPool, &mut Scratch)) {
+        self.counted = None;
+        self.sealed.extend(self.primary.seal_others(leaders, pool, scratch));
     }
 }
 
@@ -185,7 +196,10 @@ impl Slices {
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
         let fragments = (0..self.leaders.count()).map(|_| None).collect();
-        self.slices.insert(start, Slice { primary, fragments, joint_rows: 0, counted: None });
+        self.slices.insert(
+            start,
+            Slice { primary, fragments, joint_rows: 0, sealed: Vec::new(), counted: None },
+        );
         self.opened += 1;
     }
 
@@ -267,7 +281,14 @@ impl Slices {
         if is_joint {
             slice.joint_rows += input.rows.len();
             self.joint_rows += input.rows.len() as u64;
-            self.joining.note(&slice.primary);
+            if !self.joining.note(&slice.primary) {
+                let Slice { primary, sealed, .. } = slice;
+                sealed.extend(primary.seal_others(
+                    &self.leaders,
+                    &mut self.pool,
+                    &mut self.scratch,
+                ));
+            }
         }
         Ok(fragment_rows)
     }
@@ -337,9 +358,10 @@ impl Slices {
                     0 => joining.consider(fragments.iter().flatten(), primary.rows()),
                     rows => joining.decide(primary, rows),
                 }
-                for (leader, segment) in primary.seal_others(leaders, pool, scratch) {
-                    deltas[leader].push((*start, segment));
-                }
+                slice.seal_others((leaders, pool, scratch));
+            }
+            for (leader, segment) in slice.sealed.drain(..) {
+                deltas[leader].push((*start, segment));
             }
             for (leader, place) in slice.fragments.iter_mut().enumerate() {
                 let Some(fragment) = place else { continue };
@@ -449,11 +471,15 @@ impl Slices {
         self.joining.may_change()
     }
 
-    /// In simulation: makes tables joint from now on, or not, as chance has it.
+    /// In simulation: makes tables joint from now on, or not, or takes them for too large, as chance has it.
     pub(crate) fn join(&mut self, choice: u64) {
         match choice {
             0 => self.joining.force(true),
             1 => self.joining.force(false),
+            2 => {
+                let Slices { slices, leaders, pool, scratch, .. } = self;
+                slices.values_mut().for_each(|slice| slice.seal_others((leaders, pool, scratch)));
+            }
             _ => {}
         }
     }
@@ -506,7 +532,9 @@ impl Slices {
     /// Whether rows are held for other leaders.
     pub(crate) fn has_fragment_rows(&self) -> bool {
         self.slices.values().any(|slice| {
-            slice.primary.other_rows() > 0 || slice.fragments.iter().flatten().any(|f| f.rows() > 0)
+            slice.primary.other_rows() > 0
+                || !slice.sealed.is_empty()
+                || slice.fragments.iter().flatten().any(|f| f.rows() > 0)
         })
     }
 

@@ -290,24 +290,29 @@ impl Index {
     }
 
     /// Rows below `base` are absent for good, whatever is present from now on; `count` are not below it. A key may
-    /// stand behind a bucket that was full, so that none of them may just be left out.
+    /// stand behind a bucket that was full and is not any more: then it is put there.
     pub(crate) fn keep_from(&mut self, base: RowId, count: usize) {
         self.len = count;
-        if self.is_direct() && count > 0 {
-            // SAFETY: lines are slots.
-            let slots = unsafe { self.lines.parts_mut::<RowId>() };
-            slots.iter_mut().for_each(|row| *row = if *row < base { 0 } else { *row });
-            return;
-        }
+        let direct = self.is_direct();
         // SAFETY: lines are entries, or two slots for each.
         let all = unsafe { self.lines.parts_mut::<u64>() };
         if count == 0 {
             all.fill(0);
+        } else if direct {
+            // SAFETY: lines are slots.
+            let slots = unsafe { self.lines.parts_mut::<RowId>() };
+            slots.iter_mut().for_each(|row| *row = if *row < base { 0 } else { *row });
         } else {
-            let kept: Vec<u64> = all.iter().copied().filter(|e| *e as RowId >= base).collect();
-            debug_assert_eq!(kept.len(), count);
-            all.fill(0);
-            kept.into_iter().for_each(|entry| self.put_back(entry));
+            let (mut away, buckets) = (Vec::new(), all.len() / BUCKET);
+            for (i, entry) in all.iter_mut().enumerate() {
+                let present = *entry as RowId >= base;
+                let at_home = home_of(*entry >> 32, buckets) == i / BUCKET;
+                if present && !at_home {
+                    away.push(*entry);
+                }
+                *entry = if present && at_home { *entry } else { 0 };
+            }
+            away.into_iter().for_each(|entry| self.put_back(entry));
         }
     }
 
