@@ -37,7 +37,7 @@ impl Joining {
 
     /// Whether a table is to be joint for the next `rows` rows.
     pub(crate) fn joins(&self, table: &Table, rows: usize) -> bool {
-        self.on && rows <= KEYS_MAX && table.may_be_joint()
+        self.on && rows.max(table.keys_max()) <= KEYS_MAX && table.may_be_joint()
     }
 
     /// Takes note that a joint table has taken rows in. False if it has become too large: then it is better sealed before it
@@ -191,6 +191,17 @@ mod tests {
         let mut worker = Worker::new();
         assert!(!worker.take((0..10).flat_map(|_| 0..2 * KEYS_MAX as u64)));
         assert!(worker.table.keys_max() <= KEYS_MAX + BLOCK_ROWS);
+    }
+
+    /// A large table does not become joint, nor does it keep another from that.
+    #[test]
+    fn a_large_table_spoils_nothing() {
+        let mut worker = Worker::new();
+        assert!(!worker.take((0..10).flat_map(|_| 0..2 * KEYS_MAX as u64)));
+        worker.joining.force(true);
+        assert!(!worker.take(0..1));
+        worker.table = Table::new(worker.layout.clone());
+        assert!(worker.take(0..1));
     }
 
     /// Epochs of few rows, all of them distinct: each says nothing, together they do.

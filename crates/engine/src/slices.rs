@@ -26,8 +26,8 @@ struct Slice {
     fragments: Vec<Option<Fragment>>,
     /// Rows that its table has taken in for all leaders since the epoch began.
     joint_rows: usize,
-    /// What its table held for other leaders when it was sealed last, by leader: at the end of an epoch, or when it became too
-    /// large to be joint.
+    /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or when it became too large to be
+    /// joint.
     sealed: Vec<(usize, Segment)>,
     /// What it amounted to when it was counted last; `None` if it has changed.
     counted: Option<Usage>,
@@ -42,7 +42,7 @@ impl Slice {
             self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
         let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
         for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
-            usage.live_bytes += (table.live_bytes() + table.other_bytes()) as u64;
+            usage.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
             usage.keys += (table.rows() + table.other_rows()) as u64;
             let growth_bytes = table.growth_bytes(batch_rows) as u64;
             if growth_bytes > usage.growth_bytes {
@@ -56,7 +56,8 @@ impl Slice {
             (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
         }
         let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
-        let others_share = self.primary.other_bytes() / (self.fragments.len() - 1).max(1);
+        let others_bytes = self.primary.other_bytes() + sealed;
+        let others_share = others_bytes / (self.fragments.len() - 1).max(1);
         usage.largest_fragment_bytes = largest.unwrap_or(0).max(others_share) as u64;
         usage.largest_passed_bytes =
             fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
@@ -107,7 +108,7 @@ pub(crate) struct Slices {
 pub(crate) enum SealSlice {
     /// Everything: its epoch ends.
     EndEpoch,
-    /// What has been passed through. The epoch goes on.
+    /// What has been passed through, and what has been sealed before. The epoch goes on.
     PassedThrough,
     /// Nothing, and nothing of later ones.
     Nothing,
@@ -425,7 +426,7 @@ impl Slices {
                 self.retired.add_fragment(&fragment);
             }
         }
-        debug_assert_eq!(slice.primary.other_rows(), 0, "what outlived its window");
+        debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
         self.last_keys = slice.primary.keys_max();
         Some(slice.primary)
     }

@@ -107,7 +107,7 @@ impl Index {
         self.span.is_some()
     }
 
-    /// Makes room for `count` more keys of rows of `log`; `words` are these keys, if they have one word each.
+    /// Makes room for `count` more keys of rows of `logs`; `words` are these keys, if they have one word each.
     pub(crate) fn reserve(&mut self, count: usize, words: Option<&[u64]>, logs: Logs<'_>) {
         match (self.span, words) {
             (Some(span), Some(words)) => {
@@ -304,6 +304,7 @@ impl Index {
             slots.iter_mut().for_each(|row| *row = if *row < base { 0 } else { *row });
         } else {
             let (mut away, buckets) = (Vec::new(), all.len() / BUCKET);
+            debug_assert_eq!(all.iter().filter(|entry| **entry as RowId >= base).count(), count);
             for (i, entry) in all.iter_mut().enumerate() {
                 let present = *entry as RowId >= base;
                 let at_home = home_of(*entry >> 32, buckets) == i / BUCKET;

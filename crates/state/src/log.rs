@@ -282,7 +282,10 @@ impl Cursor<'_> {
         id: RowId,
         words: usize,
     ) -> *mut u64 {
-        debug_assert!(self.log.base() >= OWN_ROWS && other.log.end <= OWN_ROWS);
+        debug_assert!(
+            (self.log.base()..self.next).contains(&id)
+                || (other.log.base()..other.next).contains(&id)
+        );
         let starts = if id >= OWN_ROWS { self.starts } else { other.starts };
         // SAFETY: as for `row`.
         let start = unsafe { *starts.wrapping_add((id >> CHUNK_BITS) as usize) };
@@ -347,7 +350,7 @@ impl Log {
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
     ///
     /// # Panics
-    /// If the log would have more than 2^30 rows, and perhaps up to 2^31.
+    /// If the log would have more rows than there are numbers: some 2^30, or 2^27 of one for other leaders.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
         self.check_ids(rows);
         let end = (self.next - self.base()) as usize + rows;
@@ -511,6 +514,13 @@ impl Log {
         (chunk.rows, chunk.dead) = (0, None);
         self.first_chunk += 1;
         self.next = self.base();
+    }
+
+    /// Gives the room of a log without rows to the pool.
+    pub(crate) fn give_room(&mut self, pool: &mut ChunkPool) {
+        debug_assert_eq!(self.len(), 0);
+        self.starts.clear();
+        self.chunks.drain(..).for_each(|chunk| pool.give(chunk));
     }
 
     /// Hands out all rows and goes on, empty, with higher row numbers.

@@ -35,7 +35,8 @@ pub(crate) struct LogsMut<'a> {
     pub(crate) own_keys: Option<Own<'a>>,
 }
 
-/// Of so few keys, those are counted that go to either log: windows of few keys would take twice the room.
+/// Of a block of so few keys, those are counted that go to either log: where windows have few records it would take twice the
+/// room.
 const COUNTED_MAX: usize = 32;
 
 /// The hash of the `i`-th key; where there are none, keys have one word each.
@@ -87,7 +88,7 @@ impl Ends {
     }
 }
 
-/// The rows that an index names, and where new ones go; a loop keeps it in registers.
+/// The rows that an index names, and where new ones go.
 pub(crate) trait Rows {
     /// The place of a row.
     ///

@@ -113,7 +113,7 @@ impl Table {
     }
 
     /// As [`Table::update`], for keys of any leader: rows of those that are not `own` stand apart, and leave with
-    /// [`Table::seal_others`]. The table is joint from now on, until it is cleared.
+    /// [`Table::seal_others`].
     ///
     /// # Panics
     /// If the block has more than [`BLOCK_ROWS`] keys.
@@ -149,16 +149,30 @@ impl Table {
         self.others.len()
     }
 
-    /// Bytes of these, without what they refer to.
-    pub fn other_bytes(&self) -> usize {
+    /// Bytes of these; what they refer to counts with that of the table's own.
+    pub fn other_row_bytes(&self) -> usize {
         self.other_rows() * self.layout.row_bytes()
+    }
+
+    /// Bytes of these, with about what they refer to.
+    pub fn other_bytes(&self) -> usize {
+        self.other_rows() * (self.layout.row_bytes() + self.arena_bytes_of_row())
     }
 
     /// Bytes that sealing them takes, which is nothing where they need not be copied.
     pub fn parting_bytes(&self, leaders: usize) -> usize {
         let copied = self.other_rows() > 0 && (leaders > 2 || self.refers());
         // Their copies, and some room that these leave.
-        if copied { 2 * (self.other_bytes() + self.arena.used_bytes()) } else { 0 }
+        if copied { 2 * self.other_bytes() } else { 0 }
+    }
+
+    /// What a row refers to in the arena, on average.
+    fn arena_bytes_of_row(&self) -> usize {
+        match self.live_rows + self.other_rows() {
+            // What holds nothing does not tell how long keys are.
+            0 => 0,
+            held => self.arena.used_bytes() / (held + self.wasted_rows),
+        }
     }
 
     /// Whether rows may refer to something in the arena.
@@ -192,9 +206,9 @@ impl Table {
         } else {
             self.index.keep_from(self.log.base(), own);
         }
-        // They start over when it is joint the next time.
-        self.joint = self.others.ids_left() >= OTHER_IDS_MIN;
         let refers = self.refers();
+        // Numbers start over when it is joint the next time.
+        self.joint = !refers && self.others.ids_left() >= OTHER_IDS_MIN;
         if leaders.count() == 2 && !refers {
             let hash = sealed.first_hash(&self.layout, scratch);
             return vec![(leaders.of(hash), sealed)];
@@ -275,6 +289,8 @@ impl Table {
         self.log.clear(pool);
         self.arena.clear();
         self.empty_index();
+        // Room that was kept there is better off in the pool.
+        self.others.give_room(pool);
         (self.live_rows, self.merged, self.merged_new) = (0, 0, 0);
         self.wasted_rows = 0;
         let keys = std::mem::take(&mut self.keys_max);
@@ -318,19 +334,13 @@ impl Table {
     /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room for
     /// rows, and what the index and the arena grow by, if keys are as long as before.
     pub fn growth_bytes(&self, rows: usize) -> usize {
-        // What holds nothing does not tell how long keys are.
-        let held = self.live_rows + self.other_rows();
-        let arena_bytes = match held {
-            0 => 0,
-            held => self.arena.used_bytes() / (held + self.wasted_rows) * rows,
-        };
         // Two logs share these rows; as with fragments, one that holds nothing yet does not count.
         let others = self.other_rows() > 0;
         let own_bytes = if others && self.live_rows == 0 { 0 } else { self.log.growth_bytes(rows) };
         let other_bytes = if others { self.others.growth_bytes(rows) } else { 0 };
         own_bytes.max(other_bytes)
             + self.index.growth_bytes(rows)
-            + self.arena.growth_bytes(arena_bytes)
+            + self.arena.growth_bytes(self.arena_bytes_of_row() * rows)
     }
 
     /// Gives back what reading the rows does not need: the index, and room to grow. Only

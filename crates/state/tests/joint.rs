@@ -56,8 +56,8 @@ impl Shape {
             [(ValueKind::Count, false), (ValueKind::SumFloat, false), (ValueKind::MinBytes, true)];
         // Of one word, of a few, and of more than any fast path is for.
         let values = match self {
-            Shape::Close => &values[..2],
-            Shape::Apart | Shape::Pair => &values[..1],
+            Shape::Close | Shape::Apart => &values[..1],
+            Shape::Pair => &values[..2],
             Shape::Long | Shape::Text => &values[..],
         };
         Arc::new(RowLayout::new(words, vars, values))
@@ -161,7 +161,7 @@ fn each_leader_gets_what_a_sequential_run_has() {
             let mut expected: Vec<Table> = (0..count).map(|_| Table::new(layout.clone())).collect();
             let mut on_their_way: Vec<(usize, Segment)> = Vec::new();
             let keys = [3, 300, 5_000][random.below(3) as usize];
-            let first = random.below(3) * 10_000;
+            let first = random.below(3) * 1_000_000;
             for _ in 0..random.below(12) {
                 let worker = random.below(count as u64) as usize;
                 match random.below(4) {
@@ -189,11 +189,11 @@ fn each_leader_gets_what_a_sequential_run_has() {
                         let rows: Vec<_> = (0..rows)
                             .map(|_| (first + random.below(keys), number(&mut random)))
                             .collect();
-                        for leader in 0..count {
+                        for (leader, table) in expected.iter_mut().enumerate() {
                             let theirs =
                                 |row: &&(u64, f64)| leaders.of(shape.hash(row.0)) == leader;
                             let theirs: Vec<_> = rows.iter().filter(theirs).copied().collect();
-                            update(&mut expected[leader], shape, &theirs, None, (tools.0, tools.1));
+                            update(table, shape, &theirs, None, (tools.0, tools.1));
                         }
                         // Some of it not jointly: the worker's own.
                         let joint = tables[worker].may_be_joint();
@@ -220,8 +220,8 @@ fn each_leader_gets_what_a_sequential_run_has() {
                     }
                 }
             }
-            for worker in 0..count {
-                on_their_way.extend(tables[worker].seal_others(&leaders, tools.0, tools.1));
+            for table in &mut tables {
+                on_their_way.extend(table.seal_others(&leaders, tools.0, tools.1));
             }
             for (leader, segment) in on_their_way.drain(..) {
                 tables[leader].take_in(segment, tools.0, tools.1);
@@ -237,7 +237,50 @@ fn each_leader_gets_what_a_sequential_run_has() {
             }
         }
     }
-    assert!(sealed > 300 && parted > 100 && stopped > 50 && reused > 100);
+    assert!(sealed > 300 && parted > 50 && stopped > 50 && reused > 100);
+}
+
+/// Segments are adopted beside rows of other leaders, into a table that no near cache holds.
+#[test]
+fn large_segments_are_adopted_by_joint_tables() {
+    for (shape, count) in [(Shape::Close, 2), (Shape::Apart, 2), (Shape::Apart, 3)] {
+        let (leaders, layout) = (Leaders::even(count), shape.layout());
+        let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
+        let mut scratch = Scratch::default();
+        let keys = 400_000;
+        let row = |key: u64| (key, 1.0);
+        let is_own = |key: &u64| leaders.of(shape.hash(*key)) == 1;
+        let (mut table, mut helper) = (Table::new(layout.clone()), Table::new(layout.clone()));
+        // Of all leaders, a tenth of the keys; then what another worker has for this one; then all again.
+        let tenth: Vec<_> = (0..keys).step_by(10).map(row).collect();
+        let own: Vec<_> = (0..keys).filter(is_own).filter(|key| key % 10 > 0).map(row).collect();
+        let all: Vec<_> = (0..keys).map(row).collect();
+        let own_keys = Some(leaders.own(1));
+        update(&mut table, shape, &tenth, own_keys, (&mut pool, &mut scratch));
+        update(&mut helper, shape, &own, None, (&mut pool, &mut scratch));
+        assert!(table.other_rows() > 1_000);
+        assert!(table.take_in(helper.seal(), &mut pool, &mut scratch), "{shape:?}: adopted");
+        update(&mut table, shape, &all, own_keys, (&mut pool, &mut scratch));
+        let sealed = table.seal_others(&leaders, &mut pool, &mut scratch);
+        update(&mut table, shape, &all, own_keys, (&mut pool, &mut scratch));
+        let mut others = BTreeMap::new();
+        let more = table.seal_others(&leaders, &mut pool, &mut scratch);
+        for (leader, segment) in sealed.into_iter().chain(more) {
+            let other = others.entry(leader).or_insert_with(|| Table::new(layout.clone()));
+            other.take_in(segment, &mut pool, &mut scratch);
+        }
+        others.insert(1, table);
+        let mut found = 0;
+        for (leader, table) in &others {
+            for (key, (count, ..)) in read(table, shape) {
+                // A tenth of them, and twice all; and once what was adopted.
+                let expected = 2 + u64::from(key % 10 == 0 || *leader == 1);
+                assert_eq!((leaders.of(shape.hash(key)), count), (*leader, expected), "{shape:?}");
+                found += 1;
+            }
+        }
+        assert_eq!(found, keys);
+    }
 }
 
 /// With one other leader, rows are sealed where they stand, and others are found as before.
