@@ -33,11 +33,11 @@ enum Shape {
 
 const SHAPES: [Shape; 5] = [Shape::Close, Shape::Apart, Shape::Long, Shape::Pair, Shape::Text];
 
-struct Names<'a>(&'a [u64]);
+struct Names(Vec<String>);
 
-impl VarKeys for Names<'_> {
+impl VarKeys for Names {
     fn bytes(&self, row: usize, _: usize) -> &[u8] {
-        name(self.0[row]).as_bytes().to_vec().leak()
+        self.0[row].as_bytes()
     }
 }
 
@@ -98,13 +98,14 @@ fn update(
     let layout = shape.layout();
     for rows in rows.chunks(BLOCK_ROWS) {
         let keys: Vec<u64> = rows.iter().map(|row| row.0).collect();
+        let names = keys.iter().map(|key| name(*key)).collect();
         let words: Vec<u64> = keys.iter().flat_map(|key| shape.words(*key)).collect();
         let mut hashes: Vec<u64> = keys.iter().map(|key| shape.hash(*key)).collect();
         if shape == Shape::Close && rows.len().is_multiple_of(2) {
             // There need not be any.
             hashes.clear();
         }
-        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: Names(&keys) };
+        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: Names(names) };
         let mut block = match own {
             Some(own) => table.update_joint(&keys, own, pool, scratch),
             None => table.update(&keys, pool, scratch),
