@@ -96,8 +96,8 @@ impl Failure {
 
     fn rank(&self) -> u8 {
         match &self.cause {
-            Cause::Closed => 0,
-            Cause::Fault(Fault { kind: FaultKind::Consequence, .. }) => 1,
+            // Whichever came first: a process that ends because of another closes its connection, too.
+            Cause::Closed | Cause::Fault(Fault { kind: FaultKind::Consequence, .. }) => 0,
             // A mistake of the user that all processes meet is told as that of the one that was asked.
             Cause::Fault(Fault { kind: FaultKind::Usage, .. }) if self.process == 0 => 3,
             _ => 2,
