@@ -150,7 +150,7 @@ impl Slices {
         (pool_bytes, heap): (usize, Option<Arc<Heap>>),
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
-        let joining = Joining::new(leaders.count() > 1 && mode.is_none(), leaders.count());
+        let joining = Joining::new(mode.is_none(), &layout, leaders.count());
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
@@ -210,9 +210,17 @@ impl Slices {
             // What others pass through for this leader is about as much as the other way round.
             let unmerged = slice.fragments.iter().flatten();
             let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
-            slice.primary.keys_max() + unmerged.sum::<usize>()
+            self.keys_of(&slice.primary) + unmerged.sum::<usize>()
         });
         open.max(self.last_keys)
+    }
+
+    /// How many keys a table like this one may come to have: if it is to be joint, those of all leaders.
+    fn keys_of(&self, table: &Table) -> usize {
+        match self.joining.is_on() {
+            true => table.keys_max(),
+            false => table.rows() + table.other_rows() / self.leaders.count(),
+        }
     }
 
     /// Whether windows of so many keys share one large index between them, the next going on in that of
@@ -427,7 +435,7 @@ impl Slices {
             }
         }
         debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
-        self.last_keys = slice.primary.keys_max();
+        self.last_keys = self.keys_of(&slice.primary);
         Some(slice.primary)
     }
 

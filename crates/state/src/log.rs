@@ -353,7 +353,7 @@ impl Log {
     /// If the log would have more rows than there are numbers: some 2^30, or 2^27 of one for other leaders.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
         self.check_ids(rows);
-        let end = (self.next - self.base()) as usize + rows;
+        let end = self.len() + rows;
         if self.partial() {
             self.grow_first(end, pool);
         }
@@ -370,6 +370,15 @@ impl Log {
         }
     }
 
+    /// Whether it need not grow for `rows` more rows.
+    pub(crate) fn has_room(&self, rows: usize) -> bool {
+        let end = self.len() + rows;
+        match self.partial() {
+            true => end * self.row_words <= self.chunks[0].memory.capacity(),
+            false => end <= self.chunks.len() * CHUNK_ROWS,
+        }
+    }
+
     fn check_ids(&self, rows: usize) {
         let left = self.ids_left() as usize;
         assert!(rows + 2 * CHUNK_ROWS < left, "too many keys in one table: use more workers");
@@ -377,7 +386,7 @@ impl Log {
 
     /// Bytes that making room for `rows` more rows takes.
     pub(crate) fn growth_bytes(&self, rows: usize) -> usize {
-        let end = (self.next - self.base()) as usize + rows;
+        let end = self.len() + rows;
         let row_bytes = self.row_words * 8;
         if end <= CHUNK_ROWS / 2 && self.chunks.len() < 2 {
             let room = self.chunks.first().map_or(0, Chunk::bytes);

@@ -35,10 +35,6 @@ pub(crate) struct LogsMut<'a> {
     pub(crate) own_keys: Option<Own<'a>>,
 }
 
-/// Of a block of so few keys, those are counted that go to either log: where windows have few records it would take twice the
-/// room.
-const COUNTED_MAX: usize = 32;
-
 /// The hash of the `i`-th key; where there are none, keys have one word each.
 #[inline(always)]
 fn hash_of(hashes: &[u64], words: &[u64], i: usize) -> u64 {
@@ -50,16 +46,22 @@ impl LogsMut<'_> {
         Logs { own: self.own, others: self.others.as_deref() }
     }
 
-    /// Makes room for the rows of so many keys, in each log in which they may come to stand.
+    /// Makes room for the rows of so many keys: in each log for those that may come to stand there or, before one grows, for
+    /// those that will if all keys are new.
     pub(crate) fn reserve<V>(&mut self, keys: &Keys<'_, V>, rows: usize, pool: &mut ChunkPool) {
         let Some((others, own_keys)) = self.others.as_deref_mut().zip(self.own_keys) else {
             return self.own.reserve(rows, pool);
         };
         let (mut own_rows, mut other_rows) = (rows, rows);
-        if rows <= COUNTED_MAX {
-            own_rows =
-                (0..rows).filter(|i| own_keys.has(hash_of(keys.hashes, keys.words, *i))).count();
+        // Otherwise small windows would take twice the room.
+        if !(self.own.has_room(rows) && others.has_room(rows)) {
+            let is_own = |i: &usize| own_keys.has(hash_of(keys.hashes, keys.words, *i));
+            own_rows = (0..rows).filter(is_own).count();
             other_rows -= own_rows;
+            if self.own.has_room(own_rows) && others.has_room(other_rows) {
+                // Keys are mostly known, and would be counted again and again.
+                (own_rows, other_rows) = (rows, rows);
+            }
         }
         self.own.reserve(own_rows, pool);
         others.reserve(other_rows, pool);

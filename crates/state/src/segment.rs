@@ -201,8 +201,8 @@ impl Table {
         sources: Sources,
         places: &mut Vec<*mut u64>,
     ) {
-        let Table { layout, index, log, others, joint, arena, .. } = self;
-        let logs = Logs { own: log, others: joint.then_some(others) };
+        let Table { layout, index, log, others, arena, .. } = self;
+        let logs = Logs { own: log, others: others.as_deref() };
         let base = logs.base();
         let one_word = layout.has_word_keys().then(|| &words[..block.len()]);
         index.reserve(block.len(), one_word, logs);

@@ -34,9 +34,8 @@ pub struct Table {
     pub(crate) layout: Arc<RowLayout>,
     pub(crate) index: Index,
     pub(crate) log: Log,
-    /// Rows of other leaders, if it is joint; else without any.
-    pub(crate) others: Log,
-    pub(crate) joint: bool,
+    /// Rows of other leaders, if it is joint. Boxed, since there are thousands of small tables that are not.
+    pub(crate) others: Option<Box<Log>>,
     /// Rows of other leaders that have been sealed; what they referred to is still in the arena.
     wasted_rows: usize,
     pub(crate) arena: Arena,
@@ -63,13 +62,12 @@ unsafe impl Send for Scratch {}
 impl Table {
     /// An empty table; it allocates nothing until it is used.
     pub fn new(layout: Arc<RowLayout>) -> Table {
-        let (log, others) = (Log::new(layout.row_words()), Log::of_others(layout.row_words()));
+        let log = Log::new(layout.row_words());
         Table {
             layout,
             index: Index::new(0),
             log,
-            others,
-            joint: false,
+            others: None,
             wasted_rows: 0,
             arena: Arena::default(),
             live_rows: 0,
@@ -124,13 +122,13 @@ impl Table {
         pool: &mut ChunkPool,
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
-        if !self.joint {
+        if self.others.is_none() {
             self.join();
         }
-        let (before, others_before) = (self.keys(), self.others.len());
+        let (before, others_before) = (self.keys(), self.other_rows());
         self.find_or_append_for(Some(own), keys, pool, &mut scratch.places);
         let new_rows = self.keys() - before;
-        self.live_rows += new_rows - (self.others.len() - others_before);
+        self.live_rows += new_rows - (self.other_rows() - others_before);
         Block::new(&self.layout, &mut self.arena, &scratch.places, new_rows)
     }
 
@@ -138,15 +136,12 @@ impl Table {
     fn join(&mut self) {
         // What has been absent so far had a number below the first log's rows.
         self.index.keep_from(self.log.base(), self.keys());
-        if self.others.ids_left() < OTHER_IDS_MIN {
-            self.others = Log::of_others(self.layout.row_words());
-        }
-        self.joint = true;
+        self.others = Some(Box::new(Log::of_others(self.layout.row_words())));
     }
 
     /// Rows held for other leaders.
     pub fn other_rows(&self) -> usize {
-        self.others.len()
+        self.others.as_ref().map_or(0, |others| others.len())
     }
 
     /// Bytes of these; what they refer to counts with that of the table's own.
@@ -195,20 +190,21 @@ impl Table {
         scratch: &mut Scratch,
     ) -> Vec<(usize, Segment)> {
         let rows = self.other_rows();
-        if rows == 0 {
-            return Vec::new();
-        }
+        let Some(others) = self.others.as_mut().filter(|_| rows > 0) else { return Vec::new() };
+        let sealed = Segment { chunks: others.seal(), arena: Arena::default(), rows };
+        let ids_left = others.ids_left();
         self.keys_max = self.keys_max.max(self.keys());
         let own = self.keys() - rows;
-        let sealed = Segment { chunks: self.others.seal(), arena: Arena::default(), rows };
         if self.index.is_direct() {
             self.index.forget(rows);
         } else {
             self.index.keep_from(self.log.base(), own);
         }
         let refers = self.refers();
-        // Numbers start over when it is joint the next time.
-        self.joint = !refers && self.others.ids_left() >= OTHER_IDS_MIN;
+        if refers || ids_left < OTHER_IDS_MIN {
+            // Numbers start over when it is joint the next time.
+            self.others = None;
+        }
         if leaders.count() == 2 && !refers {
             let hash = sealed.first_hash(&self.layout, scratch);
             return vec![(leaders.of(hash), sealed)];
@@ -252,9 +248,9 @@ impl Table {
         pool: &mut ChunkPool,
         places: &mut Vec<*mut u64>,
     ) {
-        let Table { layout, index, log, others, joint, arena, .. } = self;
+        let Table { layout, index, log, others, arena, .. } = self;
         arena.use_heap(pool.heap());
-        let logs = LogsMut { own: log, others: joint.then_some(others), own_keys: own };
+        let logs = LogsMut { own: log, others: others.as_deref_mut(), own_keys: own };
         find::find_or_append(keys, layout, index, logs, arena, pool, places);
     }
 
@@ -273,9 +269,8 @@ impl Table {
     /// All rows have left the log.
     fn empty_index(&mut self) {
         self.keys_max = self.keys_max.max(self.keys());
-        if std::mem::take(&mut self.joint) {
-            assert_eq!(self.other_rows(), 0, "rows of other leaders were sealed");
-        }
+        assert_eq!(self.other_rows(), 0, "rows of other leaders were sealed");
+        self.others = None;
         self.index.new_generation();
         if self.log.ids_left() < 1 << 30 {
             self.log = Log::new(self.layout.row_words());
@@ -288,9 +283,10 @@ impl Table {
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.log.clear(pool);
         self.arena.clear();
+        if let Some(others) = &mut self.others {
+            others.give_room(pool);
+        }
         self.empty_index();
-        // Room that was kept there is better off in the pool.
-        self.others.give_room(pool);
         (self.live_rows, self.merged, self.merged_new) = (0, 0, 0);
         self.wasted_rows = 0;
         let keys = std::mem::take(&mut self.keys_max);
@@ -328,16 +324,18 @@ impl Table {
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        self.index.bytes() + self.log.bytes() + self.others.bytes() + self.arena.allocated_bytes()
+        let others = self.others.as_ref().map_or(0, |others| size_of::<Log>() + others.bytes());
+        self.index.bytes() + self.log.bytes() + others + self.arena.allocated_bytes()
     }
 
     /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room for
     /// rows, and what the index and the arena grow by, if keys are as long as before.
     pub fn growth_bytes(&self, rows: usize) -> usize {
         // Two logs share these rows; as with fragments, one that holds nothing yet does not count.
-        let others = self.other_rows() > 0;
-        let own_bytes = if others && self.live_rows == 0 { 0 } else { self.log.growth_bytes(rows) };
-        let other_bytes = if others { self.others.growth_bytes(rows) } else { 0 };
+        let others = self.others.as_ref().filter(|others| others.len() > 0);
+        let other_bytes = others.map_or(0, |others| others.growth_bytes(rows));
+        let only_others = others.is_some() && self.live_rows == 0;
+        let own_bytes = if only_others { 0 } else { self.log.growth_bytes(rows) };
         own_bytes.max(other_bytes)
             + self.index.growth_bytes(rows)
             + self.arena.growth_bytes(self.arena_bytes_of_row() * rows)
