@@ -38,6 +38,9 @@ mod pipeline;
 pub mod plan;
 mod prepare;
 pub mod projection;
+#[cfg(test)]
+#[path = "../tests/support/random.rs"]
+mod random;
 mod routed;
 pub mod settings;
 pub mod simulation;

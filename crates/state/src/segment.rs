@@ -128,34 +128,20 @@ impl Table {
         }
     }
 
-    /// Appends `count` rows that follow each other without looking them up.
-    pub(crate) fn append_run(
+    /// Appends rows, whose keys are these, without looking any of them up.
+    pub(crate) fn append_rows(
         &mut self,
-        sources: Sources,
-        count: usize,
+        (hashes, words): (&[u64], &[u64]),
+        rows: Sources,
         arena: &Arena,
         pool: &mut ChunkPool,
         scratch: &mut Scratch,
     ) {
         let layout = self.layout.clone();
-        let width = layout.key_words();
-        for block in blocks(count) {
-            let rows = sources.from(block.start);
-            rows.gather_keys(block.len(), &layout, scratch);
-            let (words, hashes) =
-                (std::mem::take(&mut scratch.words), std::mem::take(&mut scratch.hashes));
-            let vars = SegmentVars { rows, arena, layout: &layout };
-            let keys = Keys {
-                hashes: &hashes[..block.len()],
-                ahead: &[],
-                words: &words[..block.len() * width],
-                vars,
-            };
-            let mut block = self.append(&keys, pool, scratch);
-            // SAFETY: as in `merge_run`.
-            unsafe { block.merge_rows(|k| rows.place(k), arena) };
-            (scratch.words, scratch.hashes) = (words, hashes);
-        }
+        let vars = SegmentVars { rows, arena, layout: &layout };
+        let mut block = self.append(&Keys { hashes, ahead: &[], words, vars }, pool, scratch);
+        // SAFETY: as in `merge_run`.
+        unsafe { block.merge_rows(|k| rows.place(k), arena) };
     }
 
     /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a hole.

@@ -1,36 +1,48 @@
 //! Rows that a joint table holds for several leaders, parted when they are sealed.
 
+use std::sync::Arc;
+
 use crate::arena::Arena;
 use crate::layout::RowLayout;
-use crate::log::{CHUNK_ROWS, ChunkPool};
+use crate::log::ChunkPool;
 use crate::partition::Leaders;
 use crate::segment::{Segment, Sources};
-use crate::table::{Scratch, Table};
+use crate::table::{BLOCK_ROWS, Scratch, Table};
+
+/// What one leader gets of a block of rows.
+#[derive(Default)]
+struct Part {
+    rows: Vec<u64>,
+    hashes: Vec<u64>,
+    words: Vec<u64>,
+}
 
 /// Copies the rows of a segment, which refer to `arena`, into one for each leader.
 pub(crate) fn part(
     segment: &Segment,
     arena: &Arena,
-    layout: &std::sync::Arc<RowLayout>,
+    layout: &Arc<RowLayout>,
     leaders: &Leaders,
     pool: &mut ChunkPool,
     scratch: &mut Scratch,
 ) -> Vec<(usize, Segment)> {
-    let row_words = layout.row_words();
-    let mut parts: Vec<_> = (0..leaders.count()).map(|_| Table::new(layout.clone())).collect();
-    let mut words: Vec<Vec<u64>> = vec![Vec::new(); leaders.count()];
-    for run in segment.runs(layout, CHUNK_ROWS) {
-        let rows = run.len() / row_words;
-        Sources::of(run, row_words).gather_keys(rows, layout, scratch);
-        for (row, hash) in run.chunks_exact(row_words).zip(&scratch.hashes) {
-            words[leaders.of(*hash)].extend_from_slice(row);
+    let (row_words, key_words) = (layout.row_words(), layout.key_words());
+    let parts = (0..leaders.count()).map(|_| (Part::default(), Table::new(layout.clone())));
+    let mut parts: Vec<_> = parts.collect();
+    for run in segment.runs(layout, BLOCK_ROWS) {
+        Sources::of(run, row_words).gather_keys(run.len() / row_words, layout, scratch);
+        for (i, (row, hash)) in run.chunks_exact(row_words).zip(&scratch.hashes).enumerate() {
+            let (part, _) = &mut parts[leaders.of(*hash)];
+            part.rows.extend_from_slice(row);
+            part.hashes.push(*hash);
+            part.words.extend_from_slice(&scratch.words[i * key_words..][..key_words]);
         }
-        for (part, words) in parts.iter_mut().zip(&mut words) {
-            let rows = words.len() / row_words;
-            part.append_run(Sources::of(words, row_words), rows, arena, pool, scratch);
-            words.clear();
+        for (Part { rows, hashes, words }, table) in &mut parts {
+            let sources = Sources::of(rows, row_words);
+            table.append_rows((hashes, words), sources, arena, pool, scratch);
+            [rows, hashes, words].into_iter().for_each(Vec::clear);
         }
     }
-    let parts = parts.iter_mut().enumerate().filter(|(_, part)| part.rows() > 0);
-    parts.map(|(leader, part)| (leader, part.seal())).collect()
+    let parts = parts.iter_mut().enumerate().filter(|(_, (_, table))| table.rows() > 0);
+    parts.map(|(leader, (_, table))| (leader, table.seal())).collect()
 }

@@ -1,22 +1,14 @@
 //! Joint tables against a plain map: whatever comes for any leader, is sealed, and is merged from others, each leader ends
 //! up with the rows of a sequential run.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::*;
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
-    }
-}
+use support::Random;
 
 /// What rows are like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,9 +21,12 @@ enum Shape {
     Long,
     Pair,
     Text,
+    /// No key: all records are one group.
+    Whole,
 }
 
-const SHAPES: [Shape; 5] = [Shape::Close, Shape::Apart, Shape::Long, Shape::Pair, Shape::Text];
+const SHAPES: [Shape; 6] =
+    [Shape::Close, Shape::Apart, Shape::Long, Shape::Pair, Shape::Text, Shape::Whole];
 
 struct Names(Vec<String>);
 
@@ -51,13 +46,14 @@ impl Shape {
             Shape::Close | Shape::Apart | Shape::Long => (1, vec![]),
             Shape::Pair => (2, vec![]),
             Shape::Text => (2, vec![1]),
+            Shape::Whole => (0, vec![]),
         };
         let values =
             [(ValueKind::Count, false), (ValueKind::SumFloat, false), (ValueKind::MinBytes, true)];
         // Of one word, of a few, and of more than any fast path is for.
         let values = match self {
             Shape::Close | Shape::Apart => &values[..1],
-            Shape::Pair => &values[..2],
+            Shape::Pair | Shape::Whole => &values[..2],
             Shape::Long | Shape::Text => &values[..],
         };
         Arc::new(RowLayout::new(words, vars, values))
@@ -69,6 +65,7 @@ impl Shape {
             Shape::Apart => vec![key.wrapping_mul(0x9E37_79B9_7F4A_7C15)],
             Shape::Pair => vec![key % 7, key],
             Shape::Text => vec![hash_bytes(name(key).as_bytes()), (name(key).len() as u64) << 32],
+            Shape::Whole => vec![],
         }
     }
 
@@ -83,6 +80,7 @@ impl Shape {
             Shape::Apart => row(0).wrapping_mul(0xF1DE_83E1_9937_733D),
             Shape::Pair => row(1),
             Shape::Text => String::from_utf8(bytes(row(1))).unwrap().parse().unwrap_or(0),
+            Shape::Whole => 0,
         }
     }
 }
@@ -150,7 +148,7 @@ fn each_leader_gets_what_a_sequential_run_has() {
     let (mut sealed, mut parted, mut stopped, mut reused) = (0, 0, 0, 0);
     for seed in 1..400u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let shape = SHAPES[(seed % 5) as usize];
+        let shape = SHAPES[(seed % 6) as usize];
         let count = [2, 3, 5][random.below(3) as usize];
         let (leaders, layout) = (Leaders::even(count), shape.layout());
         let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
@@ -326,4 +324,21 @@ fn numbers_of_other_leaders_rows_start_over() {
         }
         assert_eq!(read(&table, shape)[&rows[1].0].0, EPOCHS);
     }
+}
+
+/// What is held for others needs room of its own, and leaves none behind.
+#[test]
+fn small_tables_take_room_for_their_own_rows() {
+    let (shape, leaders) = (Shape::Apart, Leaders::even(4));
+    let layout = shape.layout();
+    let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+    let rows: Vec<_> = (0..100).map(|key| (key, 1.0)).collect();
+    let own: Vec<_> =
+        rows.iter().filter(|row| leaders.of(shape.hash(row.0)) == 1).copied().collect();
+    let (mut table, mut plain) = (Table::new(layout.clone()), Table::new(layout.clone()));
+    update(&mut plain, shape, &own, None, (&mut pool, &mut scratch));
+    update(&mut table, shape, &rows, Some(leaders.own(1)), (&mut pool, &mut scratch));
+    table.seal_others(&leaders, &mut pool, &mut scratch);
+    let rows_of = |table: &Table| table.bytes() - table.index_bytes();
+    assert!(rows_of(&table) < rows_of(&plain) + 200, "{} {}", rows_of(&table), rows_of(&plain));
 }

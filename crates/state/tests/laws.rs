@@ -1,21 +1,14 @@
 //! Tables against a plain map: whatever is updated, appended, sealed, merged and adopted, in whatever
 //! order, the state is that of a sequential run.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::*;
 
-/// xorshift64*.
-struct Random(u64);
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
-    }
-}
+use support::Random;
 
 /// A key of one fixed word or two, or of one and a variable-length string.
 #[derive(Clone, Copy, Debug)]

@@ -16,23 +16,8 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::pipeline::{Grouping, Selected};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
+use crate::random::Random;
 use crate::slices::Slices;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
-    }
-
-    fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-}
 
 const DECIMAL: DataType = DataType::Decimal128(30, 3);
 const TYPES: [DataType; 12] = [
@@ -298,7 +283,7 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
 fn exchanged_records_give_the_same_tables() {
     let (mut starved, mut seen) = (0, BTreeMap::<bool, u32>::new());
     for seed in 1..400 {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let (_, format, messages, waited) = compare(&mut random);
         starved += u32::from(waited);
         *seen.entry(format.has_vars()).or_default() += messages.len() as u32;
@@ -312,7 +297,7 @@ fn exchanged_records_give_the_same_tables() {
 fn damaged_slots_do_no_harm() {
     let (mut refused, mut taken) = (0, 0);
     for seed in 1..150 {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let (case, format, messages, _) = compare(&mut random);
         let (mut slices, mut receiver) = (case.slices(), Receiver::new(format.clone()));
         for mut words in messages.into_iter().take(20) {
@@ -347,7 +332,7 @@ fn damaged_slots_do_no_harm() {
 fn only_rows_are_passed_through() {
     let (mut taken, mut refused) = (0, 0);
     for seed in 1..40 {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let (case, format, messages, _) = compare(&mut random);
         let grouping = &case.grouping;
         for words in messages {

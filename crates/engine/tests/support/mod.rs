@@ -1,7 +1,8 @@
 //! In-memory tables and a collecting sink, random data, and a sequential oracle for one query.
 
-#![allow(dead_code, reason = "each test crate uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test crate uses a part of it")]
 
+mod random;
 pub(crate) mod script;
 
 use std::collections::BTreeMap;
@@ -20,21 +21,7 @@ use millstream_engine::{Job, Result, Settings, Stats};
 use millstream_fabric::Fabric;
 use millstream_flow::Settings as Channels;
 
-/// xorshift64*.
-#[derive(Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
-    }
-}
+pub(crate) use random::Random;
 
 /// Batches in memory, one list per split.
 #[derive(Debug)]
