@@ -291,12 +291,7 @@ impl Slices {
             slice.joint_rows += input.rows.len();
             self.joint_rows += input.rows.len() as u64;
             if !self.joining.note(&slice.primary) {
-                let Slice { primary, sealed, .. } = slice;
-                sealed.extend(primary.seal_others(
-                    &self.leaders,
-                    &mut self.pool,
-                    &mut self.scratch,
-                ));
+                slice.seal_others((&self.leaders, &mut self.pool, &mut self.scratch));
             }
         }
         Ok(fragment_rows)

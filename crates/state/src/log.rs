@@ -353,6 +353,9 @@ impl Log {
     /// If the log would have more rows than there are numbers: some 2^30, or 2^27 of one for other leaders.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
         self.check_ids(rows);
+        if self.has_room(rows) {
+            return;
+        }
         let end = self.len() + rows;
         if self.partial() {
             self.grow_first(end, pool);
@@ -439,9 +442,6 @@ impl Log {
 
     fn grow_first(&mut self, end: usize, pool: &mut ChunkPool) {
         let chunk = &mut self.chunks[0];
-        if chunk.memory.capacity() >= end.min(CHUNK_ROWS) * self.row_words {
-            return;
-        }
         let rows = end.next_power_of_two().min(CHUNK_ROWS);
         let memory = if rows == CHUNK_ROWS {
             pool.take(false)

@@ -1,6 +1,6 @@
 //! In-memory tables and a collecting sink, random data, and a sequential oracle for one query.
 
-#![allow(dead_code, unused_imports, reason = "each test crate uses a part of it")]
+#![allow(dead_code, reason = "each test crate uses a part of it")]
 
 mod random;
 pub(crate) mod script;
@@ -21,6 +21,7 @@ use millstream_engine::{Job, Result, Settings, Stats};
 use millstream_fabric::Fabric;
 use millstream_flow::Settings as Channels;
 
+#[allow(unused_imports, reason = "not each of them needs it")]
 pub(crate) use random::Random;
 
 /// Batches in memory, one list per split.
