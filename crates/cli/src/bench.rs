@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
 use millstream::{
     Error, Exchange, Format, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats,
-    TextOptions, TextSink, counted,
+    TextOptions, TextSink, Writers, counted,
 };
 use millstream_workloads::{
     Answer, Spec, Verifier, Workload, ZIPF_KEYS_MAX, Zipf, expected, generate, handwritten, oracle,
@@ -112,7 +112,7 @@ pub(crate) enum Engine {
 pub(crate) struct VerifySink(pub(crate) Vec<Mutex<Verifier>>);
 
 impl Sink for VerifySink {
-    fn open(&self, _: &SchemaRef) -> millstream::Result<()> {
+    fn open(&self, _: &SchemaRef, _: Writers) -> millstream::Result<()> {
         Ok(())
     }
     fn order(&self) -> RowOrder {

@@ -138,6 +138,10 @@ impl Member for BenchMember {
         let end = End { answer, peak_rss_bytes, input_bytes: self.input_bytes };
         Ok(json!({ "stats": stats, "end": end }))
     }
+
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.part.commit()
+    }
 }
 
 /// What a process tells of its answer and of itself.

@@ -151,6 +151,10 @@ impl Member for Script {
             Err(error) => Err(self.note(millstream::Failure::Run(error))),
         }
     }
+
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.part.commit()
+    }
 }
 
 /// Runs a script on several processes.

@@ -294,7 +294,7 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
 
 /// Rows to stdout.
 pub(crate) fn text_sink(format: Format) -> Arc<dyn Sink> {
-    let options = TextOptions { width: terminal_width() };
+    let options = TextOptions { width: terminal_width(), ..TextOptions::default() };
     Arc::new(TextSink::new(text_format(format), Box::new(stdout()), options))
 }
 

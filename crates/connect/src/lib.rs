@@ -3,18 +3,19 @@
 //! **Sources** ([`Table`](millstream_engine::table::Table)): CSV files ([`CsvTable`]), made-up
 //! records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
 //! ([`channel`]). **Sinks** ([`Sink`](millstream_engine::sink::Sink)): text as a table, CSV or JSON
-//! ([`TextSink`]), batches for the program ([`CollectSink`]), nothing ([`BlackholeSink`]).
+//! ([`TextSink`]), files of that ([`FileSink`]), batches for the program ([`CollectSink`]), nothing ([`BlackholeSink`]).
 //! [`Registry`] finds them by the option `connector`.
 //!
 //! What it promises: a split gives the same records in the same order however it is cut into chunks
 //! and whoever decodes them; a record that cannot be read is reported with file, line and column;
 //! no input makes it panic. What it does not: a source reads from the beginning each time it is
-//! opened, and a sink that failed half-way has written what it has written.
+//! opened, and a sink that failed half-way has written what it has written (of files one can see that they are not whole).
 
 mod channel;
 mod csv;
 mod datagen;
 mod datetime;
+mod files;
 mod memory;
 mod number;
 mod options;
@@ -27,6 +28,7 @@ mod types;
 pub use channel::{ChannelTable, ChannelWriter, channel, channels};
 pub use csv::{CsvTable, fuzz_csv};
 pub use datagen::DatagenTable;
+pub use files::FileSink;
 pub use memory::MemoryTable;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};

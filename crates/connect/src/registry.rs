@@ -11,6 +11,7 @@ use millstream_engine::table::{Connectors, Table, TableOptions};
 
 use crate::csv::CsvTable;
 use crate::datagen::DatagenTable;
+use crate::files::FileSink;
 use crate::options::{Options, option_error};
 use crate::sinks::BlackholeSink;
 use crate::text::{Format, TextOptions, TextSink};
@@ -26,7 +27,7 @@ type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync
 ///
 /// | connector | source | sink | |
 /// |---|---|---|---|
-/// | `file`, `filesystem` | yes | | [`CsvTable`] |
+/// | `file`, `filesystem` | yes | yes | [`CsvTable`]; [`FileSink`] |
 /// | `datagen` | yes | | [`DatagenTable`] |
 /// | `memory` | yes | | a table given to [`Registry::register_table`] |
 /// | `print`, `stdout` | | yes | [`TextSink`]; `format` is `table`, `csv` or `ndjson` |
@@ -67,6 +68,7 @@ impl Registry {
         for name in ["file", "filesystem"] {
             registry
                 .register_source(name, |options| Ok(Arc::new(CsvTable::from_options(options)?)));
+            registry.register_sink(name, |options| Ok(Arc::new(FileSink::from_options(options)?)));
         }
         registry.register_source("datagen", |options| {
             Ok(Arc::new(DatagenTable::from_options(options)?))
@@ -79,8 +81,8 @@ impl Registry {
             Ok(Arc::new(BlackholeSink::new()))
         });
         registry.change().checks = BTreeMap::from([
-            ("file".to_string(), CsvTable::check as fn(&TableOptions) -> Result<()>),
-            ("filesystem".to_string(), CsvTable::check),
+            ("file".to_string(), check_file as fn(&TableOptions) -> Result<()>),
+            ("filesystem".to_string(), check_file),
             ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
             ("print".to_string(), |options| print(options).map(drop)),
             ("stdout".to_string(), |options| print(options).map(drop)),
@@ -260,6 +262,15 @@ fn connector<'a>(
         None => list,
     };
     error(format!("there is no connector '{shown}'"), help)
+}
+
+/// Whether options are those of a file, to read or to write.
+fn check_file(table: &TableOptions) -> Result<()> {
+    match table.options.get("format").map(String::as_str) {
+        // Only written so far.
+        Some("ndjson" | "jsonl") => FileSink::from_options(table).map(drop),
+        _ => CsvTable::check(table),
+    }
 }
 
 /// `'connector' = 'print'`: rows on stdout.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::Result;
-use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
 
 /// Counts rows and forgets them: `'connector' = 'blackhole'`.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl BlackholeSink {
 }
 
 impl Sink for BlackholeSink {
-    fn open(&self, _schema: &SchemaRef) -> Result<()> {
+    fn open(&self, _schema: &SchemaRef, _writers: Writers) -> Result<()> {
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl CollectSink {
 }
 
 impl Sink for CollectSink {
-    fn open(&self, schema: &SchemaRef) -> Result<()> {
+    fn open(&self, schema: &SchemaRef, _writers: Writers) -> Result<()> {
         *self.lock() = Collected { schema: Some(schema.clone()), ..Collected::default() };
         Ok(())
     }
@@ -127,7 +127,7 @@ mod tests {
         let batch = |rows| RecordBatch::try_from_iter([("n", column(rows))]).unwrap();
         let (hole, kept) = (BlackholeSink::new(), CollectSink::new(RowOrder::Any));
         for sink in [&hole as &dyn Sink, &kept] {
-            sink.open(&batch(0).schema()).unwrap();
+            sink.open(&batch(0).schema(), Writers { process: 0, workers: 1 }).unwrap();
             for rows in [3, 0, 4] {
                 sink.write(0, &batch(rows), false).unwrap();
             }

@@ -14,7 +14,7 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
 use millstream_connect::{BlackholeSink, Format, MemoryTable, Registry, TextOptions, TextSink};
-use millstream_engine::sink::Sink;
+use millstream_engine::sink::{Sink, Writers};
 use millstream_engine::table::{Connectors, OpenOptions, SplitPoll, Table, TableOptions};
 
 fn options(name: &str, schema: SchemaRef, pairs: &[(&str, &str)]) -> TableOptions {
@@ -134,7 +134,7 @@ fn what_the_csv_sink_writes_the_csv_source_reads_back() {
     let batch = RecordBatch::try_from_iter_with_nullable(nullable).unwrap();
     let out = Shared::default();
     let sink = TextSink::new(Format::Csv, Box::new(out.clone()), TextOptions::default());
-    sink.open(&batch.schema()).unwrap();
+    sink.open(&batch.schema(), Writers { process: 0, workers: 1 }).unwrap();
     sink.write(0, &batch, true).unwrap();
     sink.finish().unwrap();
 
@@ -174,7 +174,7 @@ fn wrong_connectors_are_explained() {
             ]),
             "did you mean",
         ),
-        (sink(&[("connector", "file")]), "no way to write to 'file' yet"),
+        (sink(&[("connector", "datagen")]), "no way to write to 'datagen' yet"),
         (sink(&[("connector", "prnt")]), "did you mean 'print'?"),
         (sink(&[("connector", "print"), ("format", "tabel")]), "did you mean 'table'?"),
         (sink(&[("connector", "blackhole"), ("x", "y")]), "has no such option"),

@@ -109,6 +109,11 @@ impl Gather {
         }
     }
 
+    /// Where the rows go.
+    pub(crate) fn sink(&self) -> Arc<dyn Sink> {
+        self.sink.clone()
+    }
+
     /// Whether no further rows may wait for earlier ones.
     pub(crate) fn is_full(&self) -> bool {
         match &self.role {
@@ -186,6 +191,8 @@ impl Gather {
 
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
+        // What other processes' workers send is written here as if by one.
+        let worker = if matches!(self.role, Role::Asker(_)) { 0 } else { worker };
         self.sink.write(worker, rows, flush)
     }
 

@@ -33,7 +33,7 @@ use crate::plan::{Body, Query};
 use crate::prepare::{Preparer, Spread};
 use crate::settings::{Exchange, FragmentMode, Settings};
 use crate::simulation;
-use crate::sink::{RowOrder, Sink};
+use crate::sink::{RowOrder, Sink, Writers};
 use crate::slices::small_table_bytes;
 use crate::stats::Stats;
 use crate::table::OpenOptions;
@@ -227,9 +227,13 @@ impl Job {
                 Role::Helper { net: net.clone(), ahead_bytes_max }
             }
         };
-        let gathered = if matches!(role, Role::Asker(_)) { leaders } else { workers };
-        if !matches!(role, Role::Helper { .. }) {
-            sink.open(&query.output)?;
+        let (gathered, writing) = match role {
+            Role::Alone => (workers, Some(workers)),
+            Role::Asker(_) => (leaders, Some(1)),
+            Role::Helper { .. } => (workers, None),
+        };
+        if let Some(workers) = writing {
+            sink.open(&query.output, Writers { process: place.process, workers })?;
         }
         // Without a window everything fires at the end of the input.
         let fires_after_us =
@@ -291,12 +295,13 @@ impl Job {
     /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
     /// any case: they say how far the job got.
     pub fn run(self) -> (Stats, Result<()>) {
+        let sink = self.shared.gather.sink();
         let (stats, result, _) = self.run_and_keep();
-        (stats, result)
+        (stats, result.and_then(|()| sink.commit()))
     }
 
     /// As [`Job::run`], for a job of several processes: keep what remains until all of them have ended, since one
-    /// that has not would take the end of a channel for a failure.
+    /// that has not would take the end of a channel for a failure. Whoever knows that all have ended well commits the sinks.
     pub fn run_and_keep(mut self) -> (Stats, Result<()>, Remains) {
         if self.shared.settings.simulate.is_some() {
             let (stats, result) = simulation::alone(self);

@@ -18,14 +18,23 @@ pub enum RowOrder {
     Deterministic,
 }
 
+/// Who writes to a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Writers {
+    /// The process of the job.
+    pub process: usize,
+    /// How many workers of it write.
+    pub workers: usize,
+}
+
 /// Takes result rows. Called from worker threads; a slow `write` slows the job, which is how
 /// back-pressure reaches the source.
 pub trait Sink: Send + Sync + Debug {
     /// Called once, before the first row.
-    fn open(&self, schema: &SchemaRef) -> Result<()>;
+    fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;
     /// The order this sink needs.
     fn order(&self) -> RowOrder;
-    /// Takes rows. When it returns, rows of a fired window are on their way: a sink that buffers
+    /// Takes rows from the worker with this number, below [`Writers::workers`]. When it returns, rows of a fired window are on their way: a sink that buffers
     /// must flush before it returns if `flush` is set (the last batch of a window).
     /// [`crate::Error::OutputClosed`] ends the job quietly.
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()>;
@@ -34,6 +43,11 @@ pub trait Sink: Send + Sync + Debug {
     fn is_local(&self) -> bool {
         false
     }
-    /// Called once after the last row, on success only.
+    /// Called once after the last row, on success only. What was written should outlast a crash from now on.
     fn finish(&self) -> Result<()>;
+    /// Called once after all processes of the job have finished their sinks: the result is complete, and may be shown
+    /// as such.
+    fn commit(&self) -> Result<()> {
+        Ok(())
+    }
 }

@@ -10,7 +10,7 @@ use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_engine::plan::{Body, Query, Tumble};
 use millstream_engine::settings::FragmentMode;
-use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::Sharing;
 use millstream_engine::{Job, Result, Settings, Stats};
 use support::script::{Script, Scripted, batches_of};
@@ -25,7 +25,7 @@ struct Watch {
 }
 
 impl Sink for Watch {
-    fn open(&self, _: &SchemaRef) -> Result<()> {
+    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
         Ok(())
     }
     fn order(&self) -> RowOrder {

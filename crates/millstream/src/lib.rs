@@ -42,7 +42,7 @@ pub use millstream_connect::{
 pub use millstream_engine::plan::Query;
 pub use millstream_engine::projection;
 pub use millstream_engine::settings::{Exchange, SETTINGS, SettingError, closest};
-pub use millstream_engine::sink::{RowOrder, Sink};
+pub use millstream_engine::sink::{RowOrder, Sink, Writers};
 pub use millstream_engine::table::{OpenOptions, Split, Table};
 pub use millstream_engine::wording::{counted, plural};
 pub use millstream_engine::{Error, Job, Result, Settings, Stats, Stopper};

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -39,6 +40,7 @@ struct Stub {
     role: Role,
     plan: &'static str,
     running: Option<Sender<usize>>,
+    commits: Arc<AtomicUsize>,
 }
 
 fn hello(from: usize, to: usize) -> Hello {
@@ -83,6 +85,11 @@ impl Member for Stub {
                 Err(_) => Err(Fault::run("nobody stopped it")),
             },
         }
+    }
+
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 }
 
@@ -136,6 +143,7 @@ impl Job {
     ) -> Result<Job, Failure> {
         let (lines, (sender, running)) = (Lines::default(), channel());
         let (mut others, mut kept) = (Vec::new(), Vec::new());
+        let commits = Arc::new(AtomicUsize::new(0));
         let processes = roles.len();
         let make = |process: usize, role| Stub {
             process,
@@ -143,6 +151,7 @@ impl Job {
             role,
             plan: plan(process),
             running: Some(sender.clone()),
+            commits: commits.clone(),
         };
         let cluster = Cluster::open(processes, lines.log())?;
         let started = cluster.start(None, |invitations| {
@@ -238,6 +247,7 @@ fn every_process_does_every_statement_and_hears_what_the_others_told_it() {
         let ends = job.run_all(4).unwrap();
         let expected: Vec<Value> = (0..processes).map(|p| json!({"rows": p})).collect();
         assert_eq!(ends, vec![expected; 3]);
+        assert_eq!(job.own.commits.load(Ordering::SeqCst), 3 * processes);
         job.cluster.take().unwrap().end().unwrap();
         for other in job.others {
             other.join().unwrap().unwrap();
@@ -276,6 +286,19 @@ fn the_failure_of_one_stops_all_and_all_know_whose_it_was() {
         for end in ends {
             assert_eq!(end.unwrap_err(), failure);
         }
+    }
+}
+
+/// What has been written is shown only where all have ended well, though all but one have.
+#[test]
+fn nobody_commits_if_one_fails() {
+    for failing in 0..3 {
+        let mut roles = [Some(Role::Quick); 3];
+        roles[failing] = Some(Role::Failing);
+        let job = Job::start(&roles);
+        let commits = job.own.commits.clone();
+        let (failure, _) = job.fail();
+        assert_eq!((failure.process, commits.load(Ordering::SeqCst)), (failing, 0));
     }
 }
 

@@ -18,14 +18,14 @@ pub(super) fn check_format(options: &Options<'_>, format: Option<&str>) -> Resul
         Some(later) if LATER.contains(&later) => Err(options.error(
             "format",
             format!("'{later}' comes in a later version"),
-            "the format of files is 'csv' for now",
+            "the format of files to read is 'csv' for now",
         )),
         Some(other) => Err(options.error(
             "format",
             format!("there is no format '{}'", other.escape_debug()),
             match closest(other, std::iter::once("csv")) {
                 Some(name) => format!("did you mean '{name}'?"),
-                None => "the format of files is 'csv' for now".to_string(),
+                None => "the format of files to read is 'csv' for now".to_string(),
             },
         )),
         None => Err(options.error(

@@ -16,7 +16,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::FormatOptions;
 use millstream_engine::settings::closest;
-use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::{Error, Result};
 
 use self::table::TableWriter;
@@ -67,6 +67,8 @@ impl FromStr for Format {
 pub struct TextOptions {
     /// Columns of the terminal: a table is made to fit. `None` (no terminal): nothing is cut off.
     pub width: Option<u16>,
+    /// CSV without its header line.
+    pub without_header: bool,
 }
 
 /// Writes rows as text, in an order that does not depend on the number of workers.
@@ -75,12 +77,12 @@ pub struct TextOptions {
 /// use std::sync::Arc;
 /// use arrow::array::{Int64Array, RecordBatch};
 /// use millstream_connect::{Format, TextOptions, TextSink};
-/// use millstream_engine::sink::Sink;
+/// use millstream_engine::sink::{Sink, Writers};
 ///
 /// let column = Arc::new(Int64Array::from(vec![1, 2])) as _;
 /// let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
 /// let sink = TextSink::new(Format::Csv, Box::new(std::io::stdout()), TextOptions::default());
-/// sink.open(&batch.schema()).unwrap();
+/// sink.open(&batch.schema(), Writers { process: 0, workers: 1 }).unwrap();
 /// sink.write(0, &batch, true).unwrap();
 /// sink.finish().unwrap();
 /// ```
@@ -90,7 +92,12 @@ pub struct TextSink {
     inner: Mutex<Inner>,
 }
 
+/// What messages call it.
+const OUTPUT: &str = "the output";
+
 struct Inner {
+    /// For messages.
+    place: String,
     out: Box<dyn Write + Send>,
     /// Formatted, not yet written.
     buffer: Vec<u8>,
@@ -112,7 +119,18 @@ enum Rows {
 impl TextSink {
     /// A sink that writes to `out`, which need not be buffered.
     pub fn new(format: Format, out: Box<dyn Write + Send>, options: TextOptions) -> TextSink {
+        TextSink::named(OUTPUT.into(), format, out, options)
+    }
+
+    /// As [`TextSink::new`]; messages say `place` of the output.
+    pub(crate) fn named(
+        place: String,
+        format: Format,
+        out: Box<dyn Write + Send>,
+        options: TextOptions,
+    ) -> TextSink {
         let inner = Inner {
+            place,
             out,
             buffer: Vec::new(),
             rows: Rows::Csv,
@@ -130,7 +148,7 @@ impl TextSink {
 }
 
 impl Sink for TextSink {
-    fn open(&self, schema: &SchemaRef) -> Result<()> {
+    fn open(&self, schema: &SchemaRef, _writers: Writers) -> Result<()> {
         let mut inner = self.lock();
         let names = schema.fields().iter().map(|field| field.name().as_str());
         inner.rows = match self.format {
@@ -139,7 +157,7 @@ impl Sink for TextSink {
             Format::Ndjson => Rows::Ndjson(ndjson::keys(names)),
         };
         inner.schema = Some(schema.clone());
-        inner.started = false;
+        inner.started = self.options.without_header;
         Ok(())
     }
 
@@ -218,14 +236,24 @@ impl Inner {
             self.closed = true;
             match error.kind() {
                 io::ErrorKind::BrokenPipe => Error::OutputClosed,
-                _ => Error::Io {
-                    place: "the output".into(),
-                    message: error.to_string(),
-                    help: String::new(),
-                },
+                _ => write_error(&self.place, &error),
             }
         })
     }
+}
+
+/// What the system said about an output, and what can be done about it.
+pub(crate) fn write_error(place: &str, error: &io::Error) -> Error {
+    let help = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room there, or write to another path, and start the job again"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "choose a path that this user may write to"
+        }
+        _ => "",
+    };
+    Error::Io { place: place.into(), message: error.to_string(), help: help.into() }
 }
 
 /// A job that fails does not finish its sink; the rows it gave until then are still written.

@@ -12,6 +12,8 @@ use arrow::datatypes::{Int32Type, Schema};
 
 use super::*;
 
+const ALONE: Writers = Writers { process: 0, workers: 1 };
+
 /// Output that a test can look at.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<u8>>>);
@@ -34,8 +36,12 @@ impl Screen {
 
 fn shown(format: Format, width: Option<u16>, batches: &[RecordBatch]) -> String {
     let screen = Screen::default();
-    let sink = TextSink::new(format, Box::new(screen.clone()), TextOptions { width });
-    sink.open(&batches[0].schema()).unwrap();
+    let sink = TextSink::new(
+        format,
+        Box::new(screen.clone()),
+        TextOptions { width, ..TextOptions::default() },
+    );
+    sink.open(&batches[0].schema(), ALONE).unwrap();
     for batch in batches {
         sink.write(0, batch, true).unwrap();
     }
@@ -192,7 +198,7 @@ fn rows_wait_for_a_flush_but_not_for_long() {
     let screen = Screen::default();
     let sink = TextSink::new(Format::Csv, Box::new(screen.clone()), TextOptions::default());
     let batch = people(vec!["Ada"], vec![Some(1)]);
-    sink.open(&batch.schema()).unwrap();
+    sink.open(&batch.schema(), ALONE).unwrap();
     sink.write(0, &batch, false).unwrap();
     assert_eq!(screen.text(), "");
     sink.write(0, &batch, true).unwrap();
@@ -204,7 +210,7 @@ fn rows_wait_for_a_flush_but_not_for_long() {
     let many = people(vec!["Ada"; 20_000], vec![Some(1); 20_000]);
     let (screen, schema) = (Screen::default(), many.schema());
     let sink = TextSink::new(Format::Csv, Box::new(screen.clone()), TextOptions::default());
-    sink.open(&schema).unwrap();
+    sink.open(&schema, ALONE).unwrap();
     sink.write(0, &many, false).unwrap();
     assert!(screen.text().len() > 120_000 - BUFFER_BYTES);
 }
@@ -223,7 +229,7 @@ fn a_closed_output_ends_quietly() {
     let batch = people(vec!["Ada"], vec![Some(1)]);
     let sink = |kind| {
         let sink = TextSink::new(Format::Csv, Box::new(Closed(kind)), TextOptions::default());
-        sink.open(&batch.schema()).unwrap();
+        sink.open(&batch.schema(), ALONE).unwrap();
         sink
     };
     let closed = sink(io::ErrorKind::BrokenPipe);

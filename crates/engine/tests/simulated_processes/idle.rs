@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::plan::Query;
 use millstream_engine::simulation::{Scenario, simulate};
-use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::Sharing;
 use millstream_engine::{Result, Settings};
 
@@ -25,7 +25,7 @@ struct Early {
 }
 
 impl Sink for Early {
-    fn open(&self, _: &SchemaRef) -> Result<()> {
+    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
         Ok(())
     }
     fn order(&self) -> RowOrder {

@@ -15,7 +15,7 @@ use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::expr::Expr;
 use millstream_engine::plan::*;
 use millstream_engine::settings::Exchange;
-use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::*;
 use millstream_engine::{Job, Result, Settings, Stats};
 use millstream_fabric::Fabric;
@@ -75,7 +75,7 @@ pub(crate) struct Collect {
 }
 
 impl Sink for Collect {
-    fn open(&self, _: &SchemaRef) -> Result<()> {
+    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
         Ok(())
     }
     fn order(&self) -> RowOrder {

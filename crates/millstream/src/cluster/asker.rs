@@ -197,7 +197,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts the query everywhere and waits for its end; what the processes have to tell of it, by process.
+    /// Starts the query everywhere, waits for its end, and commits its result where all went well; what the processes
+    /// have to tell of it, by process.
     pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
         self.send_to_all(&Request::Start)?;
         let ours = own.run(&Stops(self.crew.board.clone()));
@@ -206,6 +207,14 @@ impl Cluster {
         for process in 1..self.processes {
             match self.reply(process)? {
                 Reply::Done(end) => ends.push(end),
+                other => return Err(self.unexpected(process, &other)),
+            }
+        }
+        self.send_to_all(&Request::Commit)?;
+        self.own(own.commit())?;
+        for process in 1..self.processes {
+            match self.reply(process)? {
+                Reply::Committed => {}
                 other => return Err(self.unexpected(process, &other)),
             }
         }

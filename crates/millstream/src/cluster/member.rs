@@ -9,7 +9,8 @@ use super::failure::{Failure, Fault};
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement `execute`,
-/// and if that was a query `prepare`, `connect`, `run`.
+/// and if that was a query `prepare`, `connect`, `run`, and, if that went well in all
+/// processes, `commit`.
 pub trait Member {
     /// Executes a statement of the job's script. For a query: plans it, and says what has to be the same in all
     /// processes.
@@ -25,6 +26,9 @@ pub trait Member {
     /// Runs the query to its end; returns what process 0 has to know of it. `stops` says how it is stopped
     /// from outside.
     fn run(&mut self, stops: &Stops) -> Result<Value, Fault>;
+
+    /// Shows the result that this process has written as complete.
+    fn commit(&mut self) -> Result<(), Fault>;
 }
 
 impl<M: Member + ?Sized> Member for Box<M> {
@@ -39,6 +43,9 @@ impl<M: Member + ?Sized> Member for Box<M> {
     }
     fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
         (**self).run(stops)
+    }
+    fn commit(&mut self) -> Result<(), Fault> {
+        (**self).commit()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The messages of the control plane. Process 0 asks, the others reply; both send heartbeats.
 //!
 //! A job's life: *Setup* → *Ready*; then for each statement *Execute* → *Planned*; if it is a query
-//! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*; at last *End*. *Failed* may come in
+//! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*; at last *End*. *Failed* may come in
 //! place of any reply, *Stop* at any time.
 
 use std::fmt::{self, Debug};
@@ -35,6 +35,8 @@ pub enum Request {
     Connect(Vec<Vec<PackedHello>>),
     /// All are connected.
     Start,
+    /// All have ended the query well: its result is complete.
+    Commit,
     /// The job is over, because of this.
     Stop(Failure),
     /// The job is done.
@@ -56,6 +58,8 @@ pub enum Reply {
     Connected(Parts),
     /// The query has ended.
     Done(Value),
+    /// Its part of the result can be seen to be complete.
+    Committed,
     /// It cannot go on.
     Failed(Fault),
     /// It has not heard of process 0 for so many milliseconds, and ends. Process 0 reads it if it was only stopped.
@@ -202,6 +206,7 @@ mod tests {
             Request::Prepare,
             Request::Connect(vec![vec![hello], vec![]]),
             Request::Start,
+            Request::Commit,
             Request::Stop(Failure::new(1, Cause::Ended("was killed".into()))),
             Request::Stop(Failure::new(2, Cause::Silent(2000))),
             Request::End,
@@ -217,6 +222,7 @@ mod tests {
             Reply::Hellos(vec![vec![]]),
             Reply::Connected(Parts::new()),
             Reply::Done(json!({"rows": 17})),
+            Reply::Committed,
             Reply::Failed(Fault::usage("no")),
             Reply::Failed(Fault::consequence("process 2 is gone")),
             Reply::Unheard(2000),

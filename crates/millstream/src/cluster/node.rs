@@ -142,6 +142,10 @@ impl Node {
                     self.shared.board.clear_hook();
                     Reply::Done(self.own(end)?)
                 }
+                Request::Commit => {
+                    self.own(member.commit())?;
+                    Reply::Committed
+                }
                 Request::End => return Ok(()),
                 other => return Err(self.unexpected(&other)),
             };

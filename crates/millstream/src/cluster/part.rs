@@ -121,6 +121,8 @@ pub struct QueryPart {
     planned: Option<Ready>,
     channels: Option<Box<dyn Channels>>,
     job: Option<Job>,
+    /// Where the rows of the last query have gone.
+    sink: Option<Arc<dyn Sink>>,
     /// Of the last query, which other processes may not have ended yet.
     remains: Option<Remains>,
 }
@@ -149,6 +151,7 @@ impl QueryPart {
             planned: None,
             channels: None,
             job: None,
+            sink: None,
             remains: None,
         })
     }
@@ -162,7 +165,7 @@ impl QueryPart {
         start_us: i64,
     ) -> Result<Parts, Fault> {
         // All have ended the one before.
-        self.remains = None;
+        (self.remains, self.sink) = (None, None);
         check_workers(self.place.processes, settings)?;
         if self.fabric == FabricName::Verbs {
             check_pinned(self.place.processes, settings.memory_bytes, machine_memory_bytes())?;
@@ -210,10 +213,10 @@ impl QueryPart {
         };
         let mesh = channels.connect(hellos).map_err(lost)?;
         let Ready { planned, settings, sink, start_us } = ready;
-        let job = Job::distributed(&planned.query, &settings, sink, mesh, start_us);
+        let job = Job::distributed(&planned.query, &settings, sink.clone(), mesh, start_us);
         let job = job.map_err(fault)?;
         let parts = Parts::new().with("splits", job.splits().join("\n"));
-        self.job = Some(job);
+        (self.job, self.sink) = (Some(job), Some(sink));
         Ok(parts)
     }
 
@@ -235,6 +238,11 @@ impl QueryPart {
             self.remains = Some(remains);
         }
         (stats, result)
+    }
+
+    /// Commits the query's sink.
+    pub fn commit(&mut self) -> Result<(), Fault> {
+        self.sink.take().map_or(Ok(()), |sink| sink.commit()).map_err(fault)
     }
 
     fn channels_failed(&self, error: &flow::Error) -> Fault {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use millstream_engine::error::{Error, Result};
 use millstream_engine::plan::{Aggregate, Body, Query};
-use millstream_engine::sink::{RowOrder, Sink};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 use millstream_sql::{Outcome, Planner, SqlError, parse_script};
 
@@ -35,7 +35,7 @@ impl Table for Fake {
 struct Nowhere;
 
 impl Sink for Nowhere {
-    fn open(&self, _: &SchemaRef) -> Result<()> {
+    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
         Ok(())
     }
     fn order(&self) -> RowOrder {

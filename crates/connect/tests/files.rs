@@ -1,0 +1,200 @@
+//! Files as sinks, through the crate's public face.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use millstream_connect::{FileSink, Registry};
+use millstream_engine::sink::{RowOrder, Sink, Writers};
+use millstream_engine::table::{Connectors, TableOptions};
+
+/// A directory of its own that goes when the test ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("millstream-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(base: &Path, more: Given<'_>) -> TableOptions {
+    let given = [&[("connector", "file"), ("path", "deep/results")], more].concat();
+    let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+    TableOptions {
+        name: "results".into(),
+        schema: batch(&[]).schema(),
+        options: given.iter().map(text).collect::<BTreeMap<_, _>>(),
+        base_dir: base.to_path_buf(),
+    }
+}
+
+fn sink(base: &Path, more: Given<'_>) -> Arc<dyn Sink> {
+    Registry::new().sink(&options(base, more)).unwrap()
+}
+
+fn batch(values: &[i64]) -> RecordBatch {
+    let column = Arc::new(Int64Array::from(values.to_vec())) as _;
+    RecordBatch::try_from_iter([("n", column)]).unwrap()
+}
+
+/// Names and content of the files, by name.
+fn files(directory: &Directory) -> Vec<(String, String)> {
+    let read = fs::read_dir(directory.0.join("deep/results")).unwrap();
+    let mut all: Vec<_> = read
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, fs::read_to_string(entry.path()).unwrap())
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    files.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
+}
+
+type Given<'a> = &'a [(&'a str, &'a str)];
+
+const CSV: Given<'_> = &[("format", "csv")];
+const TWO: Writers = Writers { process: 3, workers: 2 };
+
+#[test]
+fn each_worker_writes_a_file_that_has_its_name_when_it_is_whole() {
+    let directory = Directory::new("parts");
+    let sink = sink(&directory.0, CSV);
+    assert!(sink.is_local() && sink.order() == RowOrder::Any);
+    assert!(!directory.0.join("deep").exists(), "planning writes nothing");
+    sink.open(&batch(&[]).schema(), TWO).unwrap();
+    sink.write(1, &batch(&[1, 2]), true).unwrap();
+    sink.write(0, &batch(&[3]), false).unwrap();
+    sink.write(1, &batch(&[4]), false).unwrap();
+    // A window's last rows are on their way at once.
+    let begun = [(".part-3-0.inprogress", ""), (".part-3-1.inprogress", "n\n1\n2\n")];
+    assert_eq!(files(&directory), owned(&begun));
+    sink.finish().unwrap();
+    let done = [(".part-3-0.inprogress", "n\n3\n"), (".part-3-1.inprogress", "n\n1\n2\n4\n")];
+    assert_eq!(files(&directory), owned(&done));
+    sink.commit().unwrap();
+    let whole = [("part-3-0", "n\n3\n"), ("part-3-1", "n\n1\n2\n4\n")];
+    assert_eq!(files(&directory), owned(&whole));
+}
+
+#[test]
+fn formats_and_headers() {
+    let cases: [(Given<'_>, &str, &str); 4] = [
+        (&[("format", "csv"), ("csv.header", "auto")], "n\n7\n", "n\n"),
+        (&[("format", "csv"), ("csv.header", "FALSE")], "7\n", ""),
+        (&[("format", "ndjson")], "{\"n\":7}\n", ""),
+        (&[("format", "jsonl"), ("connector", "filesystem")], "{\"n\":7}\n", ""),
+    ];
+    for (given, with_row, without) in cases {
+        let directory = Directory::new("formats");
+        let sink = sink(&directory.0, given);
+        sink.open(&batch(&[]).schema(), Writers { process: 0, workers: 2 }).unwrap();
+        sink.write(0, &batch(&[7]), true).unwrap();
+        sink.finish().unwrap();
+        sink.commit().unwrap();
+        assert_eq!(files(&directory), owned(&[("part-0-0", with_row), ("part-0-1", without)]));
+    }
+}
+
+#[test]
+fn what_a_failed_job_has_left_is_begun_anew_and_a_result_is_kept() {
+    let directory = Directory::new("again");
+    let failing = sink(&directory.0, CSV);
+    failing.open(&batch(&[]).schema(), TWO).unwrap();
+    failing.write(0, &batch(&[1, 2, 3]), true).unwrap();
+    // It has not finished.
+    failing.commit().unwrap();
+    drop(failing);
+    assert_eq!(files(&directory)[0], (".part-3-0.inprogress".into(), "n\n1\n2\n3\n".into()));
+
+    let next = sink(&directory.0, CSV);
+    next.open(&batch(&[]).schema(), TWO).unwrap();
+    next.write(0, &batch(&[4]), true).unwrap();
+    next.finish().unwrap();
+    next.commit().unwrap();
+    let whole = owned(&[("part-3-0", "n\n4\n"), ("part-3-1", "n\n")]);
+    assert_eq!(files(&directory), whole);
+
+    // Also by a process or worker with other numbers.
+    let other = sink(&directory.0, CSV);
+    let error = other.open(&batch(&[]).schema(), Writers { process: 0, workers: 1 }).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("deep/results: it holds the result of a job already: part-3-"),
+        "{error}"
+    );
+    assert!(error.contains("write to another path, or remove part-* from it"), "{error}");
+    assert_eq!(files(&directory), whole);
+}
+
+#[test]
+fn two_jobs_do_not_write_the_same_file() {
+    let directory = Directory::new("locked");
+    let first = sink(&directory.0, CSV);
+    first.open(&batch(&[]).schema(), TWO).unwrap();
+    first.write(0, &batch(&[1]), true).unwrap();
+    let second = sink(&directory.0, CSV);
+    let error = second.open(&batch(&[]).schema(), TWO).unwrap_err().to_string();
+    assert!(error.contains(".part-3-0.inprogress: another job is writing it"), "{error}");
+    assert_eq!(files(&directory)[0].1, "n\n1\n", "nothing is lost of the first one's");
+}
+
+#[test]
+fn wrong_options_and_places_are_explained() {
+    let directory = Directory::new("wrong");
+    let wrong = |more: Given<'_>| {
+        FileSink::from_options(&options(&directory.0, more)).unwrap_err().to_string()
+    };
+    for (given, expected) in [
+        (&[][..], "a file needs a format"),
+        (&[("format", "parquet")], "the formats of files to write are csv and ndjson"),
+        (&[("format", "csv"), ("path", " ")], "files need a path to a directory"),
+        (&[("format", "csv"), ("csv.header", "maybe")], "expected 'true', 'false' or 'auto'"),
+        (&[("format", "csv"), ("csv.heade", "true")], "did you mean 'csv.header'?"),
+        (
+            &[("format", "csv"), ("csv.field-delimiter", ";")],
+            "a file that is written has no such option",
+        ),
+        (
+            &[("format", "ndjson"), ("csv.header", "true")],
+            "a file that is written has no such option",
+        ),
+    ] {
+        let error = wrong(given);
+        assert!(error.contains(expected), "{error}");
+    }
+    fs::write(directory.0.join("plain.csv"), "n\n1\n").unwrap();
+    for (path, expected) in
+        [("plain.csv", "it is not a directory"), ("plain.csv/below", "Not a directory")]
+    {
+        let sink = sink(&directory.0, &[("format", "csv"), ("path", path)]);
+        let error = sink.open(&batch(&[]).schema(), TWO).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("plain.csv"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(directory.0.join("plain.csv")).unwrap(), "n\n1\n");
+}
+
+/// Who declares a file to write must not be told that it can only be read, and the other way round.
+#[test]
+fn declarations_are_checked_for_both_directions() {
+    let directory = Directory::new("checked");
+    let check = |more: Given<'_>| Registry::new().check(&options(&directory.0, more));
+    check(CSV).unwrap();
+    check(&[("format", "ndjson")]).unwrap();
+    check(&[("format", "csv"), ("csv.field-delimiter", ";")]).unwrap();
+    assert!(check(&[("format", "ndjson"), ("csv.header", "true")]).is_err());
+}

@@ -1,0 +1,134 @@
+"""Files as sinks: a file per process and worker, which has its name when the whole job is done, and not before."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import generated
+from jobs import ENDLESS, wait_until
+
+COLUMNS = "window_start TIMESTAMP(3), k BIGINT, n BIGINT"
+QUERY = """SELECT window_start, k, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, k;
+"""
+# 20 windows of 10 s with 100 keys each.
+SOURCE = generated(rows=40_000, step="5 ms", more=", 'seed' = '5'").replace("'9'", "'99'")
+
+
+def into(options: str = "'format' = 'csv'", path: str = "out", columns: str = COLUMNS) -> str:
+    """CREATE TABLE for files to write."""
+    return f"CREATE TABLE results ({columns}) WITH ('connector' = 'file', 'path' = '{path}', {options});\n"
+
+
+def parts(folder: Path) -> dict[str, list[str]]:
+    """The lines of all files of a result, by name."""
+    return {path.name: path.read_text().splitlines() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("processes, workers, fabric",
+                         [(1, 1, "shm"), (1, 3, "shm"), (2, 1, "tcp"), (2, 2, "shm"), (4, 1, "shm"), (4, 1, "tcp")])
+def test_every_worker_of_every_process_writes_a_file_of_its_own(script, processes, workers, fabric):
+    printed = script.run(SOURCE + QUERY, workers=1).stdout.decode().splitlines()
+    assert len(printed) == 1 + 20 * 100
+    done = script.run(SOURCE + into() + "INSERT INTO results " + QUERY, "--processes", processes, "--fabric", fabric,
+                      workers=workers)
+    assert (done.code, done.stdout) == (0, b""), done.stderr
+    assert done.stats["rows"] == 2000 and "2,000 rows" in done.stderr
+    files = parts(script.folder / "out")
+    assert list(files) == [f"part-{p}-{w}" for p in range(processes) for w in range(workers)]
+    for lines in files.values():
+        # Each leader has some of the 100 keys of each window.
+        assert lines[0] == printed[0] and len(lines) > 1
+    assert sorted(line for lines in files.values() for line in lines[1:]) == sorted(printed[1:])
+
+
+def test_rows_as_json_and_what_has_been_written_can_be_read(script):
+    json = script.run(SOURCE + into("'format' = 'ndjson'") + "INSERT INTO results " + QUERY, "--processes", 2, workers=1)
+    assert json.code == 0, json.stderr
+    first = parts(script.folder / "out")["part-1-0"][0]
+    assert first.startswith('{"window_start":"2024-01-01') and first.endswith("}"), first
+    read = """CREATE TABLE part (k BIGINT, n BIGINT) WITH ('connector' = 'file', 'path' = 'csv/part-1-1', 'format' = 'csv');
+        SELECT SUM(n) AS n FROM part;"""
+    both = script.run(SOURCE + into(path="csv") + "INSERT INTO results " + QUERY + read, "--processes", 2, workers=2)
+    assert both.code == 0, both.stderr
+    lines = parts(script.folder / "csv")["part-1-1"][1:]
+    assert both.stdout.decode().splitlines() == ["n", str(sum(int(line.split(",")[2]) for line in lines))]
+
+
+@pytest.mark.parametrize("query, expected", [
+    ("SELECT COUNT(*) FROM events", ["n", "40000"]),
+    ("SELECT COUNT(*) FROM events WHERE k < 0", ["n", "0"]),
+    ("SELECT 7 FROM events LIMIT 3", ["n", "7", "7", "7"]),
+])
+def test_what_all_processes_have_to_agree_on_is_one_file(script, query, expected):
+    done = script.run(SOURCE + into(columns="n BIGINT") + f"INSERT INTO results {query};", "--processes", 3, workers=2)
+    assert done.code == 0, done.stderr
+    assert parts(script.folder / "out") == {"part-0-0": expected}
+
+
+def test_stateless_rows_stay_where_they_were_read(script):
+    sql = SOURCE + into(columns="k BIGINT") + "INSERT INTO results SELECT k FROM events WHERE k < 50;"
+    files = []
+    for processes in (1, 3):
+        done = script.run(sql.replace("'out'", f"'out{processes}'"), "--processes", processes, workers=1)
+        assert done.code == 0, done.stderr
+        files.append(parts(script.folder / f"out{processes}"))
+    assert list(files[1]) == ["part-0-0", "part-1-0", "part-2-0"]
+    rows = [sorted(line for lines in all.values() for line in lines[1:]) for all in files]
+    assert rows[0] == rows[1] and len(rows[0]) > 10_000
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+@pytest.mark.parametrize("fabric", ["shm", "tcp"])
+def test_a_full_disk_in_one_process_ends_all_and_no_file_looks_whole(script, failing, fabric):
+    out = script.folder / "out"
+    out.mkdir()
+    # What this process writes goes to a disk that is full.
+    (out / f".part-{failing}-0.inprogress").symlink_to("/dev/full")
+    done = script.run(SOURCE + into() + "INSERT INTO results " + QUERY, "--processes", 3, "--fabric", fabric, workers=1)
+    assert done.code == 1
+    expected = f"out/.part-{failing}-0.inprogress: No space left on device (os error 28)"
+    assert f"error: process {failing}: " in done.stderr and expected in done.stderr, done.stderr
+    assert "help: make room there" in done.stderr
+    assert all(name.startswith(".part-") for name in os.listdir(out)), os.listdir(out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_is_ended_leaves_no_file_that_looks_whole(job, script, number):
+    (script.folder / "out").mkdir()
+    sql = ENDLESS.replace("SELECT", into() + "INSERT INTO results SELECT", 1)
+    running = job(sql, 3, "shm", running=False)
+    def rows_are_written() -> bool:
+        return all((script.folder / f"out/.part-{p}-0.inprogress").exists() for p in range(3)) and any(
+            path.stat().st_size > 40 for path in (script.folder / "out").iterdir())
+    wait_until("rows are written", rows_are_written)
+    running.wait_for_others(2)
+    os.kill(running.others[1] if number == signal.SIGKILL else running.main.pid, number)
+    code, stderr = running.end()
+    assert code == (1 if number == signal.SIGKILL else 130), stderr
+    assert sorted(os.listdir(script.folder / "out")) == [f".part-{p}-0.inprogress" for p in range(3)]
+
+
+def test_a_result_is_never_written_over(script):
+    sql = SOURCE + into() + "INSERT INTO results " + QUERY
+    first = script.run(sql, "--processes", 2, workers=1)
+    assert first.code == 0, first.stderr
+    before = parts(script.folder / "out")
+    for processes in (1, 2, 3):
+        again = script.run(sql, "--processes", processes, workers=1)
+        assert again.code == 1
+        assert "out: it holds the result of a job already: part-" in again.stderr, again.stderr
+        assert "help: write to another path, or remove part-* from it" in again.stderr, again.stderr
+        assert parts(script.folder / "out") == before
+
+
+def test_a_directory_that_cannot_be_is_named_before_anything_is_read(script):
+    script.data("plain", "text\n")
+    for path, expected in [("plain", "plain: it is not a directory"), ("plain/out", "plain/out: Not a directory")]:
+        for processes in (1, 2):
+            done = script.run(SOURCE + into(path=path) + "INSERT INTO results " + QUERY, "--processes", processes)
+            assert done.code == 1 and expected in done.stderr, done.stderr
+    wrong = script.run(SOURCE + into("'format' = 'parquet'") + "INSERT INTO results " + QUERY)
+    assert wrong.code == 2 and "parquet" in wrong.stderr, wrong.stderr
