@@ -108,11 +108,11 @@ fn find_words_in<const N: usize, K: Kind>(
     }
 }
 
-/// As [`find_words`], for buckets that lie near, where the key `often` comes often: it is looked up once.
+/// As [`find_words`], for buckets that lie near, where the key at `often` comes often: it is looked up once.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 fn find_often<const N: usize, K: Kind>(
-    often: u64,
+    often: usize,
     template: [u64; N],
     hashes: &[u64],
     words: &[u64],
@@ -123,7 +123,8 @@ fn find_often<const N: usize, K: Kind>(
     let (mut others, mut found) = (Others::new(), Found::new());
     // SAFETY: the caller has asked whether the processor has what it takes.
     unsafe { others.take(often, words, hashes) };
-    // It is among the keys, so that there are no more than before, for which room has been reserved.
+    // It is among the keys, with a hash that it has there: there are no more than before for either log, for which room has
+    // been reserved.
     assert!(others.words().len() <= words.len());
     let base = logs.shared().base();
     let out = found.start();

@@ -155,10 +155,10 @@ impl<'t> Block<'t> {
         add_part: impl Fn(*mut u64, &[u64; N]),
     ) {
         assert_eq!(slot.kind.words(), N);
-        let Some(row) = frequent(self.places) else {
+        let Some(often) = frequent(self.places) else {
             return self.each(slot, picks, |place, k, _| add(place, k));
         };
-        let place = row.wrapping_add(slot.word);
+        let place = self.places[often].wrapping_add(slot.word);
         let mut aside = Aside::<N>::new(place);
         self.each(slot, picks, |place, k, _| add(aside.instead_of(place, k), k));
         aside.parts().for_each(|part| add_part(place, part));

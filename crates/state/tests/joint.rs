@@ -342,3 +342,29 @@ fn small_tables_take_room_for_their_own_rows() {
     let rows_of = |table: &Table| table.bytes() - table.index_bytes();
     assert!(rows_of(&table) < rows_of(&plain) + 200, "{} {}", rows_of(&table), rows_of(&plain));
 }
+
+/// Whatever the hashes that come with keys: a row finds the room that has been made for it.
+#[test]
+fn a_key_that_comes_often_goes_where_its_hash_says() {
+    let (shape, leaders) = (Shape::Apart, Leaders::even(2));
+    let layout = shape.layout();
+    let (mut pool, mut scratch) = (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
+    for leader in [0, 1] {
+        // Its true hash is the other leader's.
+        let key = (0..).find(|key| leaders.of(shape.hash(*key)) != leader).unwrap();
+        let other = (0..).find(|key| leaders.of(shape.hash(*key)) == leader).unwrap();
+        let hashes = [shape.hash(other); BLOCK_ROWS];
+        let words: Vec<u64> = (0..BLOCK_ROWS).flat_map(|_| shape.words(key)).collect();
+        let (mut table, own) = (Table::new(layout.clone()), leaders.own(1));
+        // Many others, so that it has buckets.
+        let rows: Vec<_> = (1_000..2_000).map(|key| (key, 1.0)).collect();
+        update(&mut table, shape, &rows, Some(own), (&mut pool, &mut scratch));
+        assert!(!table.is_direct());
+        let before = (table.other_rows(), table.rows());
+        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: Names(vec![]) };
+        let mut block = table.update_joint(&keys, own, &mut pool, &mut scratch);
+        block.count(layout.values()[0], None);
+        let after = (before.0 + 1 - leader, before.1 + leader);
+        assert_eq!((table.other_rows(), table.rows()), after);
+    }
+}
