@@ -5,7 +5,7 @@
 //! to a third of all there is to do. Where keys hardly repeat it is better to pass rows through, which fragments do. Which it is
 //! follows from the last epoch, like a fragment's mode ([`millstream_state::Mode`]); the first is joint.
 
-use millstream_state::{Fragment, RowLayout, Table};
+use millstream_state::{Fragment, Table};
 
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
@@ -13,6 +13,8 @@ const DECIDE_ROWS: usize = 4096;
 const REPEATS: usize = 4;
 /// A table of more keys does not lie in a near cache: finding it costs more than finding the leader.
 const KEYS_MAX: usize = 1 << 16;
+/// Nor does one whose rows refer to more, as to long texts. Besides, sealing others' rows copies what either refer to.
+const ARENA_BYTES_MAX: usize = 4 << 20;
 
 /// Whether a worker's tables are joint.
 #[derive(Debug)]
@@ -29,10 +31,9 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
-    /// With a single leader there is nobody to hold rows for. Texts of other leaders' rows would stay in the table until its
-    /// window fires; without them few texts that come often take a tenth longer.
-    pub(crate) fn new(allowed: bool, layout: &RowLayout, leaders: usize) -> Joining {
-        let may_change = allowed && leaders > 1 && !layout.has_text();
+    /// With a single leader there is nobody to hold rows for.
+    pub(crate) fn new(allowed: bool, leaders: usize) -> Joining {
+        let may_change = allowed && leaders > 1;
         Joining { on: may_change, may_change, leaders, seen: 0, distinct: 0, decided_on: 0 }
     }
 
@@ -43,13 +44,13 @@ impl Joining {
 
     /// Whether a table is to be joint for the next `rows` rows.
     pub(crate) fn joins(&self, table: &Table, rows: usize) -> bool {
-        self.on && rows.max(table.keys_max()) <= KEYS_MAX && table.may_be_joint()
+        self.on && rows <= KEYS_MAX && are_few(table.keys_max(), table)
     }
 
     /// Takes note that a joint table has taken rows in. False if it has become too large: then it is better sealed before it
     /// has grown farther.
     pub(crate) fn note(&mut self, table: &Table) -> bool {
-        let small = table.keys_max() <= KEYS_MAX;
+        let small = are_few(table.keys_max(), table);
         if !small {
             self.turn(false);
         }
@@ -78,11 +79,11 @@ impl Joining {
     }
 
     /// Looks at what an epoch has brought to a slice whose table is not joint: the fragments that are about to be sealed,
-    /// beside `own` keys.
+    /// beside that table.
     pub(crate) fn consider<'f>(
         &mut self,
         fragments: impl Iterator<Item = &'f Fragment>,
-        own: usize,
+        table: &Table,
     ) {
         if self.on || !self.may_change {
             return;
@@ -93,7 +94,7 @@ impl Joining {
         else {
             return;
         };
-        let few = own + distinct <= KEYS_MAX / 2;
+        let few = are_few(2 * (table.rows() + distinct), table);
         self.turn(seen >= DECIDE_ROWS && distinct * REPEATS <= seen && few);
     }
 
@@ -106,6 +107,11 @@ impl Joining {
     pub(crate) fn force(&mut self, on: bool) {
         self.turn(on && self.may_change);
     }
+}
+
+/// Whether so many keys, with rows like those of a table, are few enough for a joint one.
+fn are_few(keys: usize, table: &Table) -> bool {
+    keys <= KEYS_MAX && keys * table.arena_bytes_of_row() <= ARENA_BYTES_MAX
 }
 
 #[cfg(test)]
@@ -136,7 +142,7 @@ mod tests {
                 leaders: Leaders::even(3),
                 table: Table::new(layout.clone()),
                 seen: 0,
-                joining: Joining::new(true, &layout, 3),
+                joining: Joining::new(true, 3),
                 pool: ChunkPool::new(layout.row_words(), 1 << 20, None),
                 scratch: Scratch::default(),
                 layout,
@@ -241,8 +247,14 @@ mod tests {
         let cases =
             [(100, 100, true), (100, KEYS_MAX, false), (5_000, 100, true), (20_000, 100, false)];
         for (keys, own, becomes) in cases {
-            let Worker { layout, table, mut joining, mut pool, mut scratch, .. } = Worker::new();
+            let Worker { layout, mut table, mut joining, mut pool, mut scratch, .. } =
+                Worker::new();
             joining.force(false);
+            for words in (0..own as u64).collect::<Vec<_>>().chunks(BLOCK_ROWS) {
+                let hashes = hashes_of(words);
+                let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
+                table.update(&keys, &mut pool, &mut scratch);
+            }
             let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
             for first in (0..40_000).step_by(BLOCK_ROWS) {
                 let words: Vec<u64> = (0..BLOCK_ROWS as u64).map(|i| (first + i) % keys).collect();
@@ -250,23 +262,32 @@ mod tests {
                 let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars: NoVarKeys };
                 fragment.update(&keys, &mut pool, &mut scratch);
             }
-            joining.consider([&fragment].into_iter(), own);
+            joining.consider([&fragment].into_iter(), &table);
+            table.clear(&mut pool);
             assert_eq!(joining.joins(&table, 1), becomes, "{keys} keys");
         }
     }
 
-    /// Neither texts in keys nor in values are held for other leaders in a joint table, whatever is asked for.
+    /// Few keys whose rows refer to more than a near cache holds; shorter texts are no reason.
     #[test]
-    fn rows_with_text_are_not_joint() {
-        let text = RowLayout::new(1, vec![0], &[(ValueKind::Count, false)]);
-        let least = RowLayout::new(1, vec![], &[(ValueKind::MinBytes, false)]);
-        let sum = RowLayout::new(1, vec![], &[(ValueKind::SumFloat, true)]);
-        for (layout, joint) in [(text, false), (least, false), (sum, true)] {
-            let mut joining = Joining::new(true, &layout, 3);
-            let table = Table::new(Arc::new(layout));
-            assert_eq!(joining.joins(&table, 1), joint);
+    fn long_texts_are_not_joint() {
+        for (text_bytes, joint) in [(100, true), (10_000, false)] {
+            let layout = RowLayout::new(1, vec![], &[(ValueKind::MinBytes, false)]);
+            let layout = Arc::new(layout);
+            let mut table = Table::new(layout.clone());
+            let Worker { leaders, mut joining, mut scratch, .. } = Worker::new();
+            let mut pool = ChunkPool::new(layout.row_words(), 0, None);
+            let text = vec![b'a'; text_bytes];
+            for words in (0..1_000).collect::<Vec<u64>>().chunks(BLOCK_ROWS) {
+                let (hashes, own) = (hashes_of(words), leaders.own(0));
+                let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
+                let mut block = table.update_joint(&keys, own, &mut pool, &mut scratch);
+                block.extreme_bytes(layout.values()[0], None, |_| &text);
+            }
+            assert_eq!((joining.joins(&table, 1), joining.note(&table)), (joint, joint));
+            table.seal_others(&leaders, &mut pool, &mut scratch);
             joining.force(true);
-            assert_eq!(joining.joins(&table, 1), joint);
+            assert_eq!(joining.joins(&table, 1), joint, "nor when others' rows have gone");
         }
     }
 
@@ -282,7 +303,7 @@ mod tests {
                 Keys { hashes: &hashes, ahead: &[], words: &[7; BLOCK_ROWS], vars: NoVarKeys };
             fragment.update(&keys, &mut pool, &mut scratch);
         }
-        joining.consider([&fragment].into_iter(), 1);
+        joining.consider([&fragment].into_iter(), &table);
         assert!(!joining.joins(&table, 1));
     }
 }

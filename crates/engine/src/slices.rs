@@ -150,7 +150,7 @@ impl Slices {
         (pool_bytes, heap): (usize, Option<Arc<Heap>>),
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
-        let joining = Joining::new(mode.is_none(), &layout, leaders.count());
+        let joining = Joining::new(mode.is_none(), leaders.count());
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
@@ -359,7 +359,7 @@ impl Slices {
                 let Slice { primary, fragments, joint_rows, .. } = &mut *slice;
                 match std::mem::take(joint_rows) {
                     0 if scarce => {}
-                    0 => joining.consider(fragments.iter().flatten(), primary.rows()),
+                    0 => joining.consider(fragments.iter().flatten(), primary),
                     rows => joining.decide(primary, rows),
                 }
                 slice.seal_others((leaders, pool, scratch));

@@ -70,6 +70,7 @@ fn simulated_jobs_agree_with_a_sequential_run() {
         sum.credit_stalls += stats.credit_stalls;
         sum.index_growths += stats.index_growths;
         sum.empty_epochs += stats.empty_epochs;
+        sum.joint_rows_in += stats.joint_rows_in;
     }
     // What the test is for must really have happened.
     for (what, count) in [
@@ -81,6 +82,7 @@ fn simulated_jobs_agree_with_a_sequential_run() {
         ("credit stalls", sum.credit_stalls),
         ("index growths", sum.index_growths),
         ("empty epochs", sum.empty_epochs),
+        ("rows that went into joint tables", sum.joint_rows_in),
     ] {
         assert!(count > 0, "no {what} in {seeds} seeds");
     }
@@ -129,6 +131,24 @@ fn fragments_change_their_mode() {
     let (stats, rows) = run(&query(source, None, 0), &settings);
     similar_asserts(&rows.unwrap(), &expected, "mode switches");
     assert!(stats.mode_switches >= 2, "{stats:?}");
+}
+
+/// Few keys with texts, and the greatest texts, are counted in joint tables to the end, however often these are sealed.
+#[test]
+fn texts_that_come_often_are_counted_in_joint_tables() {
+    let mut random = Random::new(9);
+    let data = records(&mut random, 3, 40_000, 20);
+    let source = table(&data, &mut random, 500);
+    let (expected, ..) = oracle(&data, Some(100_000), 100_000, 0);
+    for workers in [2, 3] {
+        // The windows are large, so that their tables are sealed some times before they fire.
+        let settings = Settings { workers, epoch_bytes: 1 << 18, ..Settings::default() };
+        let (stats, rows) = run(&query(source.clone(), Some(100_000), 100_000), &settings);
+        similar_asserts(&rows.unwrap(), &expected, &format!("{workers} workers"));
+        let windows = expected.len() as u64 / 60;
+        assert!(stats.epochs > 2 * windows && stats.joint_rows_in > 0, "{stats:?}");
+        assert_eq!(stats.fragment_rows_in, 0, "all of it is joint: {stats:?}");
+    }
 }
 
 /// A query by `key` alone, since keys of variable length are not adopted, and what it must return if all

@@ -169,6 +169,16 @@ fn widen(sum: &mut [u64; 3], arena: &mut Arena) {
     *sum = [0, 0, sum[2] & SPECIAL | WIDE | u64::from(offset) << OFFSET_SHIFT];
 }
 
+/// Copies what a sum, whose third word this is, refers to in `from`, if it is wide: from then on it refers to `to`.
+pub(crate) fn relocate(meta: &mut u64, from: &Arena, to: &mut Arena) {
+    if *meta & WIDE != 0 {
+        let offset = to.alloc_words(WIDE_WORDS);
+        let words = from.words((*meta >> OFFSET_SHIFT) as u32, WIDE_WORDS);
+        to.words_mut(offset, WIDE_WORDS).copy_from_slice(words);
+        *meta = *meta & (SPECIAL | WIDE) | u64::from(offset) << OFFSET_SHIFT;
+    }
+}
+
 /// Adds another sum, whose wide form, if it has one, stands in `other_arena`.
 #[inline]
 pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], other_arena: &Arena) {

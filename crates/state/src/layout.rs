@@ -98,12 +98,6 @@ impl RowLayout {
         &self.template
     }
 
-    /// Whether rows have parts of variable length, in keys or values: each then refers to the arena.
-    pub fn has_text(&self) -> bool {
-        let is_text = |kind| matches!(kind, ValueKind::MinBytes | ValueKind::MaxBytes);
-        !self.var_words.is_empty() || self.values.iter().any(|value| is_text(value.kind))
-    }
-
     /// Whether rows may own memory in the arena.
     pub fn uses_arena(&self) -> bool {
         !self.var_words.is_empty() || self.values.iter().any(|v| v.kind.uses_arena())

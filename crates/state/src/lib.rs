@@ -40,6 +40,7 @@
 
 mod arena;
 mod clock;
+mod compact;
 mod direct;
 mod filling;
 mod find;

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::ptr;
+use std::slice;
 use std::sync::Arc;
 
 use crate::heap::{Heap, RUN_BYTES_MIN, Run, run_bytes};
@@ -540,6 +541,17 @@ impl Log {
         self.first_chunk += skipped;
         self.next = self.base();
         chunks.into_iter().filter(|c| c.rows > 0).collect()
+    }
+
+    /// All rows, to be changed.
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
+        let row_words = self.row_words;
+        self.chunks.iter_mut().flat_map(move |chunk| {
+            let (first, count) = (chunk.memory.as_ptr(), chunk.rows());
+            // SAFETY: so many rows are written, one after the other, and the log that owns them is borrowed.
+            let rows = unsafe { slice::from_raw_parts_mut(first, count * row_words) };
+            rows.chunks_exact_mut(row_words)
+        })
     }
 
     pub(crate) fn chunks(&self) -> &[Chunk] {

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use crate::arena::Arena;
+use crate::compact::compact;
 use crate::find;
 use crate::index::Index;
 use crate::key::{Keys, VarKeys};
@@ -25,6 +26,9 @@ use crate::value::Block;
 /// A joint table whose other rows have fewer numbers left is not joint any more, once they are sealed.
 const OTHER_IDS_MIN: u32 = 1 << 27;
 
+/// What an arena holds in vain is left behind once it is that of one row for so many of the table's own.
+const WASTED_MAX: usize = 4;
+
 /// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked for.
 pub const BLOCK_ROWS: usize = 256;
 
@@ -36,7 +40,7 @@ pub struct Table {
     pub(crate) log: Log,
     /// Rows of other leaders, if it is joint. Boxed, since there are thousands of small tables that are not.
     pub(crate) others: Option<Box<Log>>,
-    /// Rows of other leaders that have been sealed; what they referred to is still in the arena.
+    /// Rows of other leaders that have been sealed while what they referred to stayed in the arena.
     wasted_rows: usize,
     pub(crate) arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
@@ -156,13 +160,15 @@ impl Table {
 
     /// Bytes that sealing them takes, which is nothing where they need not be copied.
     pub fn parting_bytes(&self, leaders: usize) -> usize {
-        let copied = self.other_rows() > 0 && (leaders > 2 || self.refers());
-        // Their copies, and some room that these leave.
-        if copied { 2 * self.other_bytes() } else { 0 }
+        if self.other_rows() == 0 || leaders == 2 && !self.refers() {
+            return 0;
+        }
+        // Their copies, and some room that these leave; what the table's own rows refer to.
+        2 * self.other_bytes() + self.live_rows * self.arena_bytes_of_row()
     }
 
     /// What a row refers to in the arena, on average.
-    fn arena_bytes_of_row(&self) -> usize {
+    pub fn arena_bytes_of_row(&self) -> usize {
         match self.live_rows + self.other_rows() {
             // What holds nothing does not tell how long keys are.
             0 => 0,
@@ -175,14 +181,9 @@ impl Table {
         self.layout.uses_arena() && self.arena.used_bytes() > 0
     }
 
-    /// Whether it may be joint. What rows of other leaders refer to stays here when they are sealed: then it is better
-    /// not to go on until the table is cleared.
-    pub fn may_be_joint(&self) -> bool {
-        self.wasted_rows == 0
-    }
-
     /// Closes what is held for other leaders into segments, if there is anything. Where there is one other leader and
-    /// no row refers to an arena they are handed out as they stand; otherwise they are copied, parted by leader.
+    /// no row refers to an arena they are handed out as they stand; otherwise they are copied, parted by leader. What they
+    /// referred to here goes at once, or when it has become more.
     pub fn seal_others(
         &mut self,
         leaders: &Leaders,
@@ -201,7 +202,7 @@ impl Table {
             self.index.keep_from(self.log.base(), own);
         }
         let refers = self.refers();
-        if refers || ids_left < OTHER_IDS_MIN {
+        if ids_left < OTHER_IDS_MIN {
             // Numbers start over when it is joint the next time.
             self.others = None;
         }
@@ -209,10 +210,21 @@ impl Table {
             let hash = sealed.first_hash(&self.layout, scratch);
             return vec![(leaders.of(hash), sealed)];
         }
-        self.wasted_rows += if refers { rows } else { 0 };
         let parts = split::part(&sealed, &self.arena, &self.layout, leaders, pool, scratch);
         sealed.recycle(pool);
+        if refers {
+            self.wasted_rows += rows;
+            self.tidy();
+        }
         parts
+    }
+
+    /// Leaves behind what the arena holds in vain, if it is worth copying what the table's own rows refer to.
+    fn tidy(&mut self) {
+        if self.wasted_rows * WASTED_MAX >= self.live_rows {
+            compact(&mut self.log, &mut self.arena, &self.layout);
+            self.wasted_rows = 0;
+        }
     }
 
     /// Appends a row for every key of the block without looking any of them up (*pass-through*): all
@@ -262,6 +274,7 @@ impl Table {
     pub fn seal(&mut self) -> Segment {
         let rows = std::mem::take(&mut self.live_rows);
         let segment = Segment { chunks: self.log.seal(), arena: self.arena.seal(), rows };
+        self.wasted_rows = 0;
         self.empty_index();
         segment
     }
