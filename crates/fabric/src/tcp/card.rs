@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::epoll::{Epoll, Watched};
 use super::frame::{FrameKind, GREETING_BYTES, Greeting, answer};
 use super::incoming::{Incoming, status_of};
 use super::pair::Shared;
 use super::reader::{Arriving, Brought, Memory, Reader};
 use super::{CLOSING, Device, PATIENCE};
+use crate::error::Result;
 use crate::queue::lock;
 
 /// Most connections that have not said who they are.
@@ -29,11 +31,14 @@ const STEP_BACK: Duration = Duration::from_millis(1);
 
 /// All sockets of a device.
 pub(super) struct Card {
+    epoll: Epoll,
     listener: TcpListener,
+    listening: Watched,
     strangers: Vec<Stranger>,
     incoming: Vec<Incoming>,
     outgoing: Vec<Outgoing>,
-    polls: Vec<libc::pollfd>,
+    /// Somebody waits for something that no socket tells.
+    waits: bool,
     ticked: Instant,
     /// A connection could not be taken, for want of a descriptor perhaps: not again before the next tick.
     deaf: bool,
@@ -47,6 +52,7 @@ struct Stranger {
     known: Option<Greeting>,
     since: Instant,
     gone: bool,
+    watched: Watched,
 }
 
 /// Our own connection: answers come here.
@@ -57,11 +63,13 @@ pub(super) struct Outgoing {
     /// The request whose bytes arrive.
     answers: u64,
     gone: bool,
+    watched: Watched,
 }
 
 impl Outgoing {
     pub(super) fn new(socket: Arc<TcpStream>, pair: Arc<Shared>) -> Outgoing {
-        Outgoing { socket, pair, reader: Reader::new(), answers: 0, gone: false }
+        let watched = Watched::default();
+        Outgoing { socket, pair, reader: Reader::new(), answers: 0, gone: false, watched }
     }
 
     fn turn(&mut self) {
@@ -128,16 +136,18 @@ impl Outgoing {
 }
 
 impl Card {
-    pub(super) fn new(listener: TcpListener) -> Card {
-        Card {
+    pub(super) fn new(listener: TcpListener) -> Result<Card> {
+        Ok(Card {
+            epoll: Epoll::new()?,
             listener,
+            listening: Watched::default(),
             strangers: Vec::new(),
             incoming: Vec::new(),
             outgoing: Vec::new(),
-            polls: Vec::new(),
+            waits: false,
             ticked: Instant::now(),
             deaf: false,
-        }
+        })
     }
 
     /// Closes all connections.
@@ -147,43 +157,45 @@ impl Card {
         self.outgoing.clear();
     }
 
-    /// Lists all sockets and what to poll them for, in the order: listener, strangers, incoming,
-    /// outgoing.
-    fn list(&mut self, device: &Device) {
+    /// Tells the system what each socket should be watched for, where that has changed.
+    fn watch(&mut self, device: &Device) {
         self.outgoing.append(&mut lock(&device.fresh));
-        self.polls.clear();
-        let polls = &mut self.polls;
-        let mut add = |fd, events| polls.push(libc::pollfd { fd, events, revents: 0 });
-        let unknown = self.strangers.iter().filter(|stranger| stranger.known.is_none()).count();
+        let Card { epoll, strangers, incoming, outgoing, .. } = self;
+        let unknown = strangers.iter().filter(|stranger| stranger.known.is_none()).count();
         let accepts = if unknown < STRANGERS_MAX && !self.deaf { libc::POLLIN } else { 0 };
-        add(self.listener.as_raw_fd(), accepts);
-        for stranger in &self.strangers {
+        epoll.watch(self.listener.as_raw_fd(), &mut self.listening, accepts);
+        self.waits = false;
+        // Whom the system does not watch, for want of memory, would never be heard.
+        for stranger in strangers {
             let reads = if stranger.known.is_none() { libc::POLLIN } else { libc::POLLRDHUP };
-            add(stranger.socket.as_raw_fd(), reads);
+            let socket = stranger.socket.as_raw_fd();
+            stranger.gone |= !epoll.watch(socket, &mut stranger.watched, reads);
+            self.waits |= stranger.known.is_some() || stranger.gone;
         }
-        for incoming in &self.incoming {
-            add(incoming.socket.as_raw_fd(), incoming.events());
+        for incoming in incoming {
+            let (events, socket) = (incoming.events(), incoming.socket.as_raw_fd());
+            incoming.gone |= !epoll.watch(socket, &mut incoming.watched, events);
+            self.waits |= events & libc::POLLIN == 0 || incoming.gone;
         }
-        for outgoing in &self.outgoing {
+        for outgoing in outgoing {
             let writes = if outgoing.pair.is_congested() { libc::POLLOUT } else { 0 };
-            add(outgoing.socket.as_raw_fd(), libc::POLLIN | writes);
+            let socket = outgoing.socket.as_raw_fd();
+            outgoing.gone |= !epoll.watch(socket, &mut outgoing.watched, libc::POLLIN | writes);
+            self.waits |= outgoing.gone;
         }
     }
 
     /// Does all that can be done now. Never waits.
     pub(super) fn turn(&mut self, device: &Arc<Device>) {
-        self.list(device);
-        let count = self.polls.len() as libc::nfds_t;
-        // SAFETY: the array has as many entries as are named.
-        let ready = unsafe { libc::poll(self.polls.as_mut_ptr(), count, 0) };
-        if ready > 0 {
+        if device.changed.swap(false, Ordering::AcqRel) {
+            self.watch(device);
+        }
+        if self.epoll.look() {
             self.serve(device);
         }
         let now = Instant::now();
-        let waits = self.strangers.iter().any(|stranger| stranger.known.is_some())
-            || self.incoming.iter().any(|incoming| incoming.events() & libc::POLLIN == 0);
         let unheard = now.saturating_duration_since(self.ticked);
-        if unheard >= CLOSING || waits {
+        if unheard >= CLOSING || self.waits {
             self.ticked = now;
             if unheard >= PAUSED {
                 self.outgoing.iter().for_each(|outgoing| outgoing.pair.excuse(unheard));
@@ -199,12 +211,9 @@ impl Card {
     }
 
     fn serve(&mut self, device: &Arc<Device>) {
-        let (strangers, incoming) = (self.strangers.len(), self.incoming.len());
-        let ready = |index: usize| self.polls[index].revents;
-        let first_outgoing = 1 + strangers + incoming;
         // Answers first: a refusal explains why a peer then closes its own connection.
-        for (i, outgoing) in self.outgoing.iter_mut().enumerate() {
-            let events = ready(first_outgoing + i);
+        for outgoing in &mut self.outgoing {
+            let events = self.epoll.ready(&outgoing.watched);
             if events & libc::POLLOUT != 0 {
                 outgoing.pair.room();
             }
@@ -212,17 +221,17 @@ impl Card {
                 outgoing.turn();
             }
         }
-        for (i, incoming) in self.incoming.iter_mut().enumerate() {
-            if ready(1 + strangers + i) != 0 {
+        for incoming in &mut self.incoming {
+            if self.epoll.ready(&incoming.watched) != 0 {
                 incoming.turn(&device.keys);
             }
         }
-        for (i, stranger) in self.strangers.iter_mut().enumerate() {
-            if ready(1 + i) != 0 {
+        for stranger in &mut self.strangers {
+            if self.epoll.ready(&stranger.watched) != 0 {
                 stranger.turn(device);
             }
         }
-        if ready(0) != 0 {
+        if self.epoll.ready(&self.listening) != 0 {
             match self.listener.accept() {
                 Ok((socket, _)) => self.meet(socket),
                 Err(_) => self.deaf = true,
@@ -245,6 +254,7 @@ impl Card {
             known: None,
             since: Instant::now(),
             gone: false,
+            watched: Watched::default(),
         });
     }
 
@@ -252,8 +262,9 @@ impl Card {
         self.deaf = false;
         for incoming in &mut self.incoming {
             incoming.tick(now);
-            // A receive may have been posted.
-            incoming.turn(&device.keys);
+            if incoming.has_work() {
+                incoming.turn(&device.keys);
+            }
         }
         for outgoing in &self.outgoing {
             outgoing.pair.tick(now);
@@ -266,7 +277,7 @@ impl Card {
         self.settle(device);
     }
 
-    /// Joins connections to their pairs, and drops those that are done.
+    /// Joins connections to their pairs, drops those that are done, and watches what is left.
     fn settle(&mut self, device: &Device) {
         for incoming in &mut self.incoming {
             if incoming.gone && incoming.draining.is_none() {
@@ -275,20 +286,28 @@ impl Card {
             let drained = incoming.draining.is_some_and(|since| since.elapsed() >= PATIENCE);
             incoming.gone |= drained || (incoming.draining.is_none() && incoming.pair.is_failed());
         }
-        self.incoming.retain(|incoming| !incoming.gone);
+        let stays = |epoll: &Epoll, gone, socket| {
+            if gone {
+                epoll.forget(socket);
+            }
+            !gone
+        };
+        let epoll = &self.epoll;
+        self.incoming.retain(|incoming| stays(epoll, incoming.gone, incoming.socket.as_raw_fd()));
         for outgoing in &mut self.outgoing {
             if outgoing.gone {
                 outgoing.pair.lost();
             }
             outgoing.gone |= outgoing.pair.is_failed();
         }
-        self.outgoing.retain(|outgoing| !outgoing.gone);
+        // A pair may keep its socket.
+        self.outgoing.retain(|outgoing| stays(epoll, outgoing.gone, outgoing.socket.as_raw_fd()));
         let mut i = 0;
         while i < self.strangers.len() {
             match self.strangers[i].pair(device) {
                 Some(pair) => {
-                    let Stranger { socket, .. } = self.strangers.swap_remove(i);
-                    let mut incoming = Incoming::new(socket, pair);
+                    let Stranger { socket, watched, .. } = self.strangers.swap_remove(i);
+                    let mut incoming = Incoming::new(socket, pair, watched);
                     incoming.turn(&device.keys);
                     self.incoming.push(incoming);
                 }
@@ -298,6 +317,7 @@ impl Card {
                 None => i += 1,
             }
         }
+        self.watch(device);
     }
 }
 
@@ -345,20 +365,19 @@ impl Stranger {
 
 /// The device's thread.
 pub(super) fn run(device: &Arc<Device>) {
-    let mut polls = Vec::new();
+    let sockets = lock(&device.card).epoll.as_raw_fd();
+    let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polls = [poll(device.wake.as_raw_fd()), poll(sockets)];
     while !device.stop.load(Ordering::Acquire) {
-        polls.clear();
-        polls.push(libc::pollfd { fd: device.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        let wait = if device.is_driven(STEP_BACK) {
-            STEP_BACK
+        let (count, wait) = if device.is_driven(STEP_BACK) {
+            (1, STEP_BACK)
         } else {
             let mut card = lock(&device.card);
-            card.list(device);
-            polls.extend_from_slice(&card.polls);
-            card.patience()
+            card.watch(device);
+            (2, card.patience())
         };
-        let (count, wait_ms) = (polls.len() as libc::nfds_t, wait.as_millis() as i32);
-        // SAFETY: the array has as many entries as are named.
+        let wait_ms = wait.as_millis() as i32;
+        // SAFETY: the array has at least as many entries as are named.
         unsafe { libc::poll(polls.as_mut_ptr(), count, wait_ms) };
         if polls[0].revents != 0 {
             device.hear();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use super::epoll::Watched;
 use super::frame::{Frame, FrameKind};
 use super::pair::Shared;
 use super::reader::{Arriving, Brought, Memory, Reader};
@@ -42,10 +43,11 @@ pub(super) struct Incoming {
     /// sends is thrown away.
     pub(super) draining: Option<Instant>,
     pub(super) gone: bool,
+    pub(super) watched: Watched,
 }
 
 impl Incoming {
-    pub(super) fn new(socket: TcpStream, pair: Arc<Shared>) -> Incoming {
+    pub(super) fn new(socket: TcpStream, pair: Arc<Shared>, watched: Watched) -> Incoming {
         Incoming {
             socket,
             pair,
@@ -61,6 +63,7 @@ impl Incoming {
             replied: 0,
             draining: None,
             gone: false,
+            watched,
         }
     }
 
@@ -70,6 +73,11 @@ impl Incoming {
             self.waiting.is_none() && self.replies.len() < REPLIES_MAX && !self.reader.has_header();
         let writes = self.replied < self.replies.len();
         (if reads { libc::POLLIN } else { 0 }) | (if writes { libc::POLLOUT } else { 0 })
+    }
+
+    /// Whether there is something to do though nothing has come: it waits, for a receive perhaps, or has an answer to give.
+    pub(super) fn has_work(&self) -> bool {
+        self.owes || self.events() & libc::POLLIN == 0
     }
 
     /// Executes what has come and answers.

@@ -11,6 +11,7 @@
 //! on the wire is secret. Datagrams go over UDP and carry the token.
 
 mod card;
+mod epoll;
 mod frame;
 mod incoming;
 mod pair;
@@ -96,6 +97,8 @@ struct Device {
     /// Connections that the card has not seen yet.
     fresh: Mutex<Vec<Outgoing>>,
     stop: AtomicBool,
+    /// Since the card last asked for it, something has come up that sockets are to be watched for.
+    changed: AtomicBool,
     wake: EventFile,
     start: Instant,
     /// When a worker last did the card's work, in microseconds since `start`; 0 for long ago.
@@ -105,6 +108,7 @@ struct Device {
 impl Device {
     /// Lets the thread look again.
     fn wake(&self) {
+        self.changed.store(true, Ordering::Release);
         self.wake.signal();
     }
 
@@ -233,9 +237,10 @@ impl TcpDevice {
             keys: Arc::default(),
             last_pair: AtomicU32::new(0),
             pairs: Mutex::default(),
-            card: Mutex::new(Card::new(listener)),
+            card: Mutex::new(Card::new(listener)?),
             fresh: Mutex::default(),
             stop: AtomicBool::new(false),
+            changed: AtomicBool::new(true),
             wake: EventFile::new()?,
             start: Instant::now(),
             driven: AtomicU64::new(0),
