@@ -6,11 +6,11 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
-use crate::memory::{HUGE_PAGE_BYTES, Lines, advise_small, give_back};
+use crate::memory::{self, HUGE_PAGE_BYTES, Lines, advise_small, give_back};
 use crate::runs::Runs;
 
 /// What memory is counted in: a page.
@@ -93,15 +93,19 @@ pub struct HeapUse {
 impl Heap {
     /// A range of so many bytes, in whole pages, of fresh memory, or of 16 TiB if that is less: it takes none before
     /// it is used, and is on huge pages where they are to be had, but for its beginning.
-    pub fn map(bytes: usize, idle: Idle) -> Arc<Heap> {
+    ///
+    /// # Errors
+    /// What the system says if it does not give so many addresses (`ulimit -v`).
+    pub fn map(bytes: usize, idle: Idle) -> io::Result<Arc<Heap>> {
         let bytes = run_bytes(bytes.min(UNITS_MAX as usize * UNIT_BYTES));
+        memory::check_addresses(bytes)?;
         let mut lines = Lines::empty();
         // From two huge pages on it is a mapping of its own.
         lines.grow(bytes.max(2 * HUGE_PAGE_BYTES) / 64);
         advise_small(lines.start_mut().cast(), SMALL_PAGE_BYTES.min(bytes));
         let start = NonNull::new(lines.start_mut().cast()).unwrap_or(NonNull::dangling());
         // SAFETY: the lines are so long, belong to nobody else, and live as long as the heap.
-        unsafe { Heap::new(start, bytes, idle, lines) }
+        Ok(unsafe { Heap::new(start, bytes, idle, lines) })
     }
 
     /// A given range, which begins at a multiple of 2 MiB or loses what comes before one.
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn what_is_idle_goes_back_to_the_system() {
         const MIB: usize = 1 << 20;
-        let heap = Heap::map(64 * MIB, Idle::GivenBack);
+        let heap = Heap::map(64 * MIB, Idle::GivenBack).unwrap();
         let mut runs: Vec<Run> = (0..60).map(|_| heap.take(MIB).unwrap()).collect();
         runs.iter().for_each(|run| fill(run, 7));
         assert!(resident(&heap) >= 60 * MIB);
@@ -364,7 +368,7 @@ mod tests {
     #[test]
     fn pinned_memory_does_not_go_back() {
         const BYTES: usize = 32 << 20;
-        let inner = Heap::map(BYTES, Idle::GivenBack);
+        let inner = Heap::map(BYTES, Idle::GivenBack).unwrap();
         // It need not begin at a huge page, nor end at one.
         let start = inner.start().as_ptr().wrapping_add(4096 + 64);
         let (start, bytes) = (NonNull::new(start).unwrap(), BYTES - 4096 - 64 - 10_000);
@@ -392,7 +396,7 @@ mod tests {
 
     #[test]
     fn places_are_told_of_what_stands_inside() {
-        let heap = Heap::map(4 << 20, Idle::Kept);
+        let heap = Heap::map(4 << 20, Idle::Kept).unwrap();
         let run = heap.take(8192).unwrap();
         fill(&run, 3);
         // SAFETY: filled just now.
@@ -407,7 +411,7 @@ mod tests {
 
     #[test]
     fn many_threads_take_and_give() {
-        let heap = Heap::map(32 << 20, Idle::GivenBack);
+        let heap = Heap::map(32 << 20, Idle::GivenBack).unwrap();
         std::thread::scope(|scope| {
             for thread in 1..=4_u64 {
                 let heap = &heap;

@@ -157,6 +157,15 @@ pub(crate) fn advise_small(start: *mut u8, bytes: usize) {
     let _ = (start, bytes);
 }
 
+/// Whether the system gives a range of so many bytes, which what is allocated without asking would end the program for.
+pub(crate) fn check_addresses(bytes: usize) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    map::check(bytes)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = bytes;
+    Ok(())
+}
+
 /// Gives the pages of a range back to the system, which has zeroes for it when it is used again.
 ///
 /// # Safety
@@ -180,6 +189,20 @@ mod map {
     use super::{HUGE_PAGE_BYTES, advise_huge, allocated, layout};
 
     const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
+    /// Reserves so many and lets them go again.
+    pub(super) fn check(bytes: usize) -> std::io::Result<()> {
+        let length = allocated(bytes) + HUGE_PAGE_BYTES;
+        // SAFETY: as below.
+        unsafe {
+            let start = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, FLAGS, -1, 0);
+            if start == libc::MAP_FAILED {
+                return Err(std::io::Error::last_os_error());
+            }
+            libc::munmap(start, length);
+        }
+        Ok(())
+    }
 
     /// A range of addresses, aligned to a huge page, with nothing behind it yet.
     fn reserve(bytes: usize) -> *mut u8 {

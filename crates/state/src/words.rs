@@ -170,7 +170,7 @@ mod tests {
     /// The words stay what they are, wherever they go.
     #[test]
     fn words_move_between_allocator_and_heap() {
-        let heap = Heap::map(4 << 20, crate::heap::Idle::GivenBack);
+        let heap = Heap::map(4 << 20, crate::heap::Idle::GivenBack).unwrap();
         let mut words = Words::from(vec![1, 2, 3]);
         let mut expected = vec![1, 2, 3];
         let mut grow = |words: &mut Words, capacity, heap| {

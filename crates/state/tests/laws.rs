@@ -136,7 +136,7 @@ fn state_is_that_of_a_sequential_run() {
         let row_words = layout(shape).row_words();
         // Rows stand in the allocator's memory, in a heap, or in one that is too small for all of them.
         let heap = [None, Some(64 << 20), Some(400 << 10)][(seed / 4 % 3) as usize]
-            .map(|bytes| Heap::map(bytes, Idle::GivenBack));
+            .map(|bytes| Heap::map(bytes, Idle::GivenBack).unwrap());
         let mut pool = ChunkPool::new(row_words, 1 << 20, heap.clone());
         let mut scratch = Scratch::default();
         let mut leader = Table::new(layout(shape));
@@ -634,7 +634,7 @@ fn growth_is_foretold() {
     const ROWS: u64 = 300;
     let cases = [Shape::Word, Shape::Text].map(|shape| [(shape, false), (shape, true)]);
     for (shape, in_heap) in cases.into_iter().flatten() {
-        let heap = in_heap.then(|| Heap::map(64 << 20, Idle::GivenBack));
+        let heap = in_heap.then(|| Heap::map(64 << 20, Idle::GivenBack).unwrap());
         let mut pool = ChunkPool::new(layout(shape).row_words(), 0, heap);
         pool.release();
         let mut scratch = Scratch::default();
@@ -664,7 +664,7 @@ fn growth_is_foretold() {
 fn a_trimmed_table_keeps_its_rows() {
     let cases = [Shape::Word, Shape::Text].map(|shape| [(shape, false), (shape, true)]);
     for (shape, in_heap) in cases.into_iter().flatten() {
-        let heap = in_heap.then(|| Heap::map(64 << 20, Idle::GivenBack));
+        let heap = in_heap.then(|| Heap::map(64 << 20, Idle::GivenBack).unwrap());
         let mut pool = ChunkPool::new(layout(shape).row_words(), 1 << 20, heap);
         let mut scratch = Scratch::default();
         let mut random = Random(3);
@@ -687,7 +687,7 @@ fn a_trimmed_table_keeps_its_rows() {
 #[test]
 fn a_sealed_segment_stands_in_the_heap() {
     for (shape, keys) in [(Shape::Word, 50_000), (Shape::Text, 5_000), (Shape::Word, 3)] {
-        let heap = Heap::map(32 << 20, Idle::GivenBack);
+        let heap = Heap::map(32 << 20, Idle::GivenBack).unwrap();
         let layout = layout(shape);
         let mut pool = ChunkPool::new(layout.row_words(), 0, Some(heap.clone()));
         let mut scratch = Scratch::default();
@@ -735,7 +735,7 @@ fn a_sealed_segment_stands_in_the_heap() {
 /// Memory that is scarce goes back to the system from the heap, too.
 #[test]
 fn a_pool_that_is_released_leaves_nothing_in_the_heap() {
-    let (layout, heap) = (layout(Shape::Word), Heap::map(64 << 20, Idle::GivenBack));
+    let (layout, heap) = (layout(Shape::Word), Heap::map(64 << 20, Idle::GivenBack).unwrap());
     let mut pool = ChunkPool::new(layout.row_words(), 32 << 20, Some(heap.clone()));
     let mut table = Table::new(layout.clone());
     let words: Vec<u64> = (0..200_000).collect();

@@ -111,7 +111,8 @@ pub(super) mod tests {
     #[test]
     fn copies_of_a_key_become_one_as_long_as_that_pays() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let mut combiner = Combiner::new(layout.clone(), Heap::map(4 << 20, Idle::GivenBack), 1);
+        let mut combiner =
+            Combiner::new(layout.clone(), Heap::map(4 << 20, Idle::GivenBack).unwrap(), 1);
         let all = |second: std::ops::Range<u64>| {
             vec![
                 (20, segment(&layout, 0..10)),

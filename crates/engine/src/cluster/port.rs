@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use millstream_fabric::{Access, Events, Fabric, Provider, Region};
+use millstream_fabric::{self as fabric, Access, Events, Fabric, Provider, Region};
 use millstream_flow::{Error, Received, Receiver, Result, Sender};
 use millstream_state::{Heap, Idle};
 
@@ -73,7 +73,8 @@ impl Arena {
     pub(crate) fn new<F: Fabric>(fabric: &F, bytes: usize) -> Result<Arena> {
         // What a card reads is pinned, and its pages stay the same.
         let pinned = fabric.provider() == Provider::Verbs;
-        let heap = Heap::map(bytes, if pinned { Idle::Kept } else { Idle::GivenBack });
+        let heap = Heap::map(bytes, if pinned { Idle::Kept } else { Idle::GivenBack })
+            .map_err(|source| fabric::Error::Os { call: "mmap", source })?;
         // SAFETY: whoever sends from it keeps the heap, and what stands there as it is until the leader has
         // merged it.
         let region = unsafe { fabric.register(heap.start(), heap.bytes(), Access::LOCAL) }?;

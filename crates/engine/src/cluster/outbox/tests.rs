@@ -71,7 +71,7 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
     let sent = Arc::new(Mutex::new(Sent::default()));
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
     let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack);
+    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
     let outlet = Heads::new(&sent);
     let mut outbox = Outbox::new(outlet, layout.clone(), (place, 1), &heap, 1 << 20);
     // Whether each delta that has been sent has rows.
@@ -131,7 +131,7 @@ fn rows_passed_through_belong_to_the_next_delta() {
     let sent = Arc::new(Mutex::new(Sent::default()));
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
     let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack);
+    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
     let mut of_two = Outbox::new(Heads::new(&sent), layout.clone(), (place, 2), &heap, 1 << 20);
     assert_eq!(pass(&mut of_two, 10), 10);
     // A row of state has two words, and a quarter of a fragment is passed through at a time.
@@ -203,7 +203,7 @@ fn a_row_longer_than_a_slot_is_kept() {
     let sent = Arc::new(Mutex::new(Sent::default()));
     let layout = Arc::new(RowLayout::new(2, vec![1], &[(ValueKind::Count, false)]));
     let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack);
+    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
     let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
     assert_eq!(outbox.pass(&format, &rows, 1, &mut Vec::new()).unwrap(), 2);
     assert!(!outbox.has_more());
@@ -215,7 +215,7 @@ fn what_waits_behind_a_long_delta_is_bounded() {
     let sent = Arc::new(Mutex::new(Sent { credit: Some(1), ..Sent::default() }));
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
     let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack);
+    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
     let bytes = segment(&layout, 0..5).bytes();
     let mut outbox = Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, 3 * bytes);
     for watermark in 1..=4 {
