@@ -46,6 +46,19 @@ def test_a_file_is_shared_by_processes(script):
     assert together.stats["records"] == 30_000
 
 
+def test_a_file_as_standard_input_is_read_by_process_0(script):
+    script.data("events.csv", "ts,k,v\n" + "".join(f"2024-01-01 00:00:{i % 60:02},{i % 7},{i}\n" for i in range(5_000)))
+    sql = script.write(events(path="/dev/stdin", delay=" - INTERVAL '1' MINUTE") + WINDOW)
+    outputs = []
+    for processes in (1, 3):
+        with open(script.folder / "events.csv", "rb") as file:
+            done = subprocess.run([str(harness.program()), "run", str(sql), "--format", "csv", "--processes", str(processes)],
+                                  stdin=file, capture_output=True, timeout=PATIENCE_SECONDS)
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1] and len(outputs[0].splitlines()) > 30
+
+
 def test_every_statement_is_executed_in_every_process(script):
     sql = (generated(rows=1_000, step="100 ms") + "SET 'workers' = '2';\n"
            "CREATE VIEW few AS SELECT * FROM events WHERE k < 3;\n"

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import json
 import os
 import random
 import re
@@ -110,18 +111,66 @@ def test_a_process_0_that_is_stopped_is_named_by_all(job, fabric):
     assert "error: process 0 has not answered for 2 s\n" in stderr, stderr
 
 
-def test_a_short_pause_of_process_0_is_no_failure(job):
-    running = job(ENDLESS, 3, "shm")
-    for _ in range(3):
-        running.main.send_signal(signal.SIGSTOP)
-        time.sleep(0.7)
-        running.main.send_signal(signal.SIGCONT)
+@pytest.mark.parametrize("fabric", FABRICS)
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_short_pause_is_no_failure(job, fabric, process):
+    running = job(ENDLESS, 3, fabric)
+    paused = [running.main.pid, *running.others][process]
+    for seconds in (0.7, 1.3):
+        os.kill(paused, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(paused, signal.SIGCONT)
         # Longer than from one sign of life to the next: pauses that follow each other at once are one long one.
         time.sleep(0.7)
     assert running.main.stdout.readline()
     running.main.send_signal(signal.SIGINT)
     code, stderr = running.end()
     assert code == 130 and "error" not in stderr, stderr
+
+
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_a_process_that_is_stopped_is_named_with_how_long_it_was_silent(job, fabric):
+    running = job(ENDLESS, 3, fabric)
+    os.kill(running.others[1], signal.SIGSTOP)
+    code, stderr = running.end()
+    assert code == 1 and "error: process 2 has not answered for 2 s\n" in stderr, stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_closing_line_of_a_job_that_is_stopped_counts_all_processes(job, script, number):
+    path = script.folder.parent / f"{script.folder.name}.json"
+    running = job(ENDLESS.replace("'connector' = 'datagen'", "'connector' = 'datagen', 'splits' = '4'"), 4, "shm",
+                  "--stats-json", path)
+    counted = 0
+    for _ in range(30):
+        counted += int(running.main.stdout.readline().split(b",")[2])
+    # Twice at once, as programs do that signal a process and its group.
+    running.main.send_signal(number)
+    running.main.send_signal(number)
+    code, stderr = running.end()
+    assert code == 130, stderr
+    records = json.loads(path.read_text())["records"]
+    path.unlink()
+    # Each of the four has read about a fourth, and three windows that have fired are among it.
+    assert records >= counted > 0, (records, counted)
+    assert f"{records:,} records, " in stderr and "without those of" not in stderr, stderr
+
+
+def test_the_closing_line_names_whose_counters_are_missing(job):
+    running = job(ENDLESS, 3, "shm")
+    os.kill(running.others[1], signal.SIGKILL)
+    code, stderr = running.end()
+    assert code == 1 and re.search(r"^[\d,]+ records, .*, without those of process 2$", stderr, re.M), stderr
+
+
+def test_an_address_space_that_is_too_small_is_told_with_the_setting(script):
+    done = subprocess.run([str(harness.program()), "run", str(script.write(FEW)), "--processes", "2", "--set", "memory=8GB"],
+                          capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+    assert done.returncode == 1, done.stderr
+    assert "mmap failed: Cannot allocate memory" in done.stderr, done.stderr
+    assert "ulimit -v" in done.stderr and "lower the setting 'memory'" in done.stderr, done.stderr
+    assert harness.sound(done) == [], done.stderr
 
 
 def with_open_files(soft: int, hard: int, *words: object) -> subprocess.CompletedProcess:

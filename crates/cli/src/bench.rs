@@ -195,6 +195,7 @@ impl Bench {
         if let Some(question) = question {
             return self.project(&spec, &settings, &question);
         }
+        self.processes.check_fabric();
         if self.processes.count() > 1 {
             let task = BenchTask {
                 workload: self.workload.clone(),

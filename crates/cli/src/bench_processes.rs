@@ -125,9 +125,11 @@ impl Member for BenchMember {
         self.part.connect(&hellos)
     }
 
-    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stats, result) = self.part.run(stops);
-        result.map_err(millstream::cluster::fault)?;
+        if let Err(error) = result {
+            return (Value::Null, Err(millstream::cluster::fault(error)));
+        }
         let peak_rss_bytes = report::peak_rss_bytes();
         let mut all = Verifier::new(&self.spec);
         for verifier in &self.sink.0 {
@@ -136,7 +138,7 @@ impl Member for BenchMember {
         let Answer { result_rows, checksum, mix, avg_sum } = all.answer();
         let answer = Told { result_rows, checksum, mix, avg_sum_bits: avg_sum.map(f64::to_bits) };
         let end = End { answer, peak_rss_bytes, input_bytes: self.input_bytes };
-        Ok(json!({ "stats": stats, "end": end }))
+        (json!({ "stats": stats, "end": end }), Ok(()))
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -202,7 +204,7 @@ pub(crate) fn run(task: &BenchTask, processes: &ProcessArguments) -> Result<(Run
     let mut run = None;
     let lead = |cluster: &Cluster| drive(cluster, task, processes, &mut run);
     let (cluster, done) = start(processes.count(), lead)?;
-    finish(cluster, done, |reason| Err(tell(reason)))?;
+    finish(cluster, done, |reason, _| Err(tell(reason)))?;
     run.ok_or(Failure::Run)
 }
 

@@ -111,6 +111,15 @@ impl ProcessArguments {
     fn fabric(&self) -> FabricName {
         self.fabric.unwrap_or(FabricName::Shm)
     }
+
+    /// Who names a fabric should not believe that one process uses it.
+    fn check_fabric(&self) {
+        if self.count() == 1 && self.fabric.is_some() {
+            run::note(
+                &"--fabric has no effect: it connects processes, and there is one (--processes)",
+            );
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -168,6 +177,7 @@ fn main() -> ExitCode {
     let result = catch_unwind(|| match &arguments.command {
         Command::Run { script, format, stats_json, processes, settings } => {
             let path = stats_json.as_deref();
+            processes.check_fabric();
             match processes.count() {
                 1 => run::run(script, *format, path, settings),
                 _ => processes::run(script, *format, path, processes, settings),

@@ -142,14 +142,11 @@ impl Member for Script {
         self.part.connect(&hellos)
     }
 
-    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stats, result) = self.part.run(stops);
         let told = json!({ "stats": stats });
         self.stats = Some(stats);
-        match result {
-            Ok(()) => Ok(told),
-            Err(error) => Err(self.note(millstream::Failure::Run(error))),
-        }
+        (told, result.map_err(|error| self.note(millstream::Failure::Run(error))))
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -200,11 +197,22 @@ pub(crate) fn run(
         })
     };
     let (cluster, done) = start(processes.count(), lead)?;
-    finish(cluster, done, |reason| {
+    finish(cluster, done, |reason, others| {
         let own = own.as_mut();
-        if let Some(stats) = own.as_ref().and_then(|own| own.stats.clone()) {
-            // As far as it got, and as far as this process knows.
-            note(&report::closing_line(&stats, false));
+        if let Some(mut stats) = own.as_ref().and_then(|own| own.stats.clone()) {
+            // As far as it got. Who was killed has told nothing.
+            let mut silent = Vec::new();
+            for (told, process) in others.iter().zip(1..) {
+                match told.as_ref().map(|end| stats_of(process, end)) {
+                    Some(Ok(theirs)) => stats.add_process(&theirs),
+                    _ => silent.push(process.to_string()),
+                }
+            }
+            let mut line = report::closing_line(&stats, false);
+            if !silent.is_empty() {
+                line += &format!(", without those of process {}", silent.join(", "));
+            }
+            note(&line);
             all.push(stats);
             write_stats(stats_json, &all)?;
         }
@@ -315,15 +323,19 @@ pub(crate) fn start(
     Ok((cluster, done))
 }
 
-/// Ends all processes, and tells with `why` if the job has ended early.
+/// Ends all processes, and tells with `why` if the job has ended early: given are the reason, and what each of the other
+/// processes told of how far it got.
 pub(crate) fn finish(
     cluster: Cluster,
     done: Result<(), Early>,
-    why: impl FnOnce(&Reason) -> Result<(), Failure>,
+    why: impl FnOnce(&Reason, &[Option<Value>]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     match done {
         Ok(()) => cluster.end().map_err(|reason| tell(&reason)),
-        Err(Early::Reason(reason)) => why(&cluster.give_up(reason)),
+        Err(Early::Reason(reason)) => {
+            let (reason, others) = cluster.give_up(reason);
+            why(&reason, &others)
+        }
         Err(Early::Told(failure)) => {
             let _ = cluster.end();
             Err(failure)

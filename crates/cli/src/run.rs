@@ -15,6 +15,7 @@ use millstream::{
 };
 use serde_json::Value;
 
+use crate::watch::{Signal, Signals};
 use crate::{Failure, Format, Script, SettingArguments, report};
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
@@ -325,8 +326,10 @@ pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Ctrl-C (and SIGTERM) stops the running job cleanly; a second one, or one between jobs, at once.
 /// A job that waits for the reader of its output cannot stop cleanly: it ends after a short time.
 fn stop_on_signals(stopper: Arc<Mutex<Option<Stopper>>>) -> Result<(), Failure> {
+    let signals = Signals::default();
     let handler = move || match stopper.lock().unwrap_or_else(PoisonError::into_inner).take() {
         Some(stopper) => {
+            signals.next();
             stopper.stop();
             let force = || {
                 std::thread::sleep(STOP_TIMEOUT);
@@ -337,6 +340,7 @@ fn stop_on_signals(stopper: Arc<Mutex<Option<Stopper>>>) -> Result<(), Failure> 
                 std::process::exit(130);
             }
         }
+        None if matches!(signals.next(), Signal::Echo) => {}
         None => std::process::exit(130),
     };
     ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))

@@ -4,7 +4,7 @@
 use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream::cluster::{Failure as Reason, Interrupt};
 
@@ -78,14 +78,49 @@ impl Drop for Guard {
     }
 }
 
+/// What a signal to stop means.
+pub(crate) enum Signal {
+    First,
+    /// The first once more: some programs signal a process and then the group that it is in.
+    Echo,
+    /// Somebody is impatient.
+    Second,
+}
+
+/// Signals to stop that have come.
+#[derive(Default)]
+pub(crate) struct Signals(Mutex<Option<Instant>>);
+
+impl Signals {
+    /// One more has come.
+    pub(crate) fn next(&self) -> Signal {
+        let mut first = lock(&self.0);
+        match *first {
+            None => {
+                *first = Some(Instant::now());
+                Signal::First
+            }
+            Some(first) if first.elapsed() < ECHO_MAX => Signal::Echo,
+            Some(_) => Signal::Second,
+        }
+    }
+}
+
+/// An impatient person takes longer.
+const ECHO_MAX: Duration = Duration::from_millis(150);
+
 /// Ctrl-C (and SIGTERM) stops the job in all processes cleanly; a second one at once. A job that cannot stop
 /// is ended after a short time.
 pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
-    let signalled = Mutex::new(false);
+    let signals = Signals::default();
     let handler = move || {
-        if std::mem::replace(&mut *lock(&signalled), true) {
-            interrupt.kill();
-            exit(130);
+        match signals.next() {
+            Signal::First => {}
+            Signal::Echo => return,
+            Signal::Second => {
+                interrupt.kill();
+                exit(130);
+            }
         }
         interrupt.stop();
         let forced = interrupt.clone();

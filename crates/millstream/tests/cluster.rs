@@ -70,21 +70,22 @@ impl Member for Stub {
         Ok(Parts::new().with("splits", "one"))
     }
 
-    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stop, stopped) = channel();
         stops.set(move |failure| drop(stop.send(failure.clone())));
         if let Some(running) = &self.running {
             running.send(self.process).unwrap();
         }
-        match self.role {
-            Role::Quick => Ok(json!({"rows": self.process})),
+        let result = match self.role {
+            Role::Quick => Ok(()),
             Role::Failing => Err(Fault::run("cannot write out.csv: No space left on device")),
             Role::Endless | Role::Losing => match stopped.recv_timeout(PATIENCE) {
                 Ok(_) if self.role == Role::Losing => Err(Fault::consequence("lost a peer")),
                 Ok(failure) => Err(Fault::consequence(failure)),
                 Err(_) => Err(Fault::run("nobody stopped it")),
             },
-        }
+        };
+        (json!({"rows": self.process}), result)
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -170,7 +171,7 @@ impl Job {
             }
         });
         if let Err(failure) = started {
-            return Err(cluster.give_up(failure));
+            return Err(cluster.give_up(failure).0);
         }
         let own = make(0, roles[0].unwrap());
         Ok(Job { cluster: Some(cluster), own, others, lines, invitations: kept, running })
@@ -192,7 +193,7 @@ impl Job {
     /// Runs to a failure; how everybody ended.
     fn fail(mut self) -> (Failure, Vec<End>) {
         let failure = self.run_all(2).unwrap_err();
-        let failure = self.cluster.take().unwrap().give_up(failure);
+        let (failure, _) = self.cluster.take().unwrap().give_up(failure);
         (failure, self.others.into_iter().map(|other| other.join().unwrap()).collect())
     }
 
@@ -295,10 +296,15 @@ fn nobody_commits_if_one_fails() {
     for failing in 0..3 {
         let mut roles = [Some(Role::Quick); 3];
         roles[failing] = Some(Role::Failing);
-        let job = Job::start(&roles);
-        let commits = job.own.commits.clone();
-        let (failure, _) = job.fail();
-        assert_eq!((failure.process, commits.load(Ordering::SeqCst)), (failing, 0));
+        let mut job = Job::start(&roles);
+        let failure = job.run_all(2).unwrap_err();
+        let (failure, told) = job.cluster.take().unwrap().give_up(failure);
+        assert_eq!((failure.process, job.own.commits.load(Ordering::SeqCst)), (failing, 0));
+        // The one that failed has told how far it got; others only if they were not stopped before they began.
+        for (process, told) in (1..).zip(told) {
+            let told = told.or((process != failing).then(|| json!({"rows": process})));
+            assert_eq!(told, Some(json!({"rows": process})));
+        }
     }
 }
 
@@ -330,7 +336,7 @@ fn a_closed_connection_stops_all_at_once() {
     let job = job.as_mut().unwrap();
     let failure = job.run_all(2).unwrap_err();
     assert_eq!(failure.process, 2, "{failure}");
-    let failure = job.cluster.take().unwrap().give_up(failure);
+    let (failure, _) = job.cluster.take().unwrap().give_up(failure);
     assert_eq!(failure.process, 2, "{failure}");
 }
 
@@ -417,7 +423,7 @@ fn whom_the_others_have_not_heard_has_failed_itself() {
     .unwrap();
     stream.take().unwrap().write_all(&encode(&Reply::Unheard(2000)).unwrap()).unwrap();
     let failure = job.run_all(2).unwrap_err();
-    let failure = job.cluster.take().unwrap().give_up(failure);
+    let (failure, _) = job.cluster.take().unwrap().give_up(failure);
     assert_eq!(failure.to_string(), "process 0 has not answered for 2 s");
 }
 

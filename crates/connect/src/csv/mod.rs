@@ -258,7 +258,7 @@ impl Split for CsvSplit {
     }
 
     fn extent(&self) -> Option<u64> {
-        self.length
+        self.length.filter(|_| self.sharing == Sharing::ByChunk)
     }
 
     fn sharing(&self) -> Sharing {

@@ -201,12 +201,17 @@ impl Cluster {
     /// have to tell of it, by process.
     pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
         self.send_to_all(&Request::Start)?;
-        let ours = own.run(&Stops(self.crew.board.clone()));
+        self.crew.forget_ends();
+        let (ours, result) = own.run(&Stops(self.crew.board.clone()));
         self.crew.board.clear_hook();
-        let mut ends = vec![self.own(ours)?];
+        self.own(result)?;
+        let mut ends = vec![ours];
         for process in 1..self.processes {
             match self.reply(process)? {
-                Reply::Done(end) => ends.push(end),
+                Reply::Done(end) => {
+                    self.crew.note_end(process, end.clone());
+                    ends.push(end);
+                }
                 other => return Err(self.unexpected(process, &other)),
             }
         }
@@ -229,9 +234,11 @@ impl Cluster {
         told
     }
 
-    /// After a failure: ends all processes and returns the reason that tells most. None is left then.
-    pub fn give_up(self, failure: Failure) -> Failure {
-        self.crew.give_up(failure)
+    /// After a failure: ends all processes. None is left then. Returns the reason that tells most, and how far the others
+    /// got with the last query, by process, as far as they could tell: process 0 itself is not among them.
+    pub fn give_up(self, failure: Failure) -> (Failure, Vec<Option<Value>>) {
+        let reason = self.crew.give_up(failure);
+        (reason, self.crew.ends())
     }
 
     fn refuse_difference(&self, process: usize, what: Option<String>) -> Result<(), Failure> {

@@ -85,6 +85,11 @@ impl<M> Board<M> {
         self.lock().failure.clone()
     }
 
+    /// The next message of `process`, if it has come, whatever has failed.
+    pub(super) fn unread(&self, process: usize) -> Option<M> {
+        self.lock().inboxes[process].pop_front()
+    }
+
     /// Waits for the next message of `process`, or a failure of anybody; `None` when `patience` is over.
     pub(super) fn next(
         &self,

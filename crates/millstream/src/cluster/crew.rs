@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::board::Board;
 use super::children::Children;
 use super::failure::{Cause, Failure, Fault, guarded};
@@ -24,6 +26,8 @@ pub(super) struct Crew {
     pub(super) board: Arc<Board<Reply>>,
     pub(super) children: Children,
     links: Mutex<Vec<Option<Arc<Link>>>>,
+    /// How far processes got with the last query, by process.
+    ends: Mutex<Vec<Option<Value>>>,
     /// Connections that somebody reads from.
     open: AtomicUsize,
     /// Whether the others have been told of a failure.
@@ -38,6 +42,7 @@ impl Crew {
             board: Arc::new(Board::new(processes)),
             children: Children::default(),
             links: Mutex::new((0..processes).map(|_| None).collect()),
+            ends: Mutex::new(vec![None; processes]),
             open: AtomicUsize::new(0),
             told: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -51,6 +56,31 @@ impl Crew {
     /// The connection to a process, if it has joined.
     pub(super) fn link(&self, process: usize) -> Option<Arc<Link>> {
         self.links()[process].clone()
+    }
+
+    /// A process has told how far it got.
+    pub(super) fn note_end(&self, process: usize, end: Value) {
+        self.all_ends()[process] = Some(end);
+    }
+
+    /// A query begins.
+    pub(super) fn forget_ends(&self) {
+        self.all_ends().fill(None);
+    }
+
+    fn all_ends(&self) -> MutexGuard<'_, Vec<Option<Value>>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far the others got with the last query, when all have ended.
+    pub(super) fn ends(&self) -> Vec<Option<Value>> {
+        for process in 1..self.links().len() {
+            // Nobody has read it, since the job has failed.
+            if let Some(Reply::Done(end)) = self.board.unread(process) {
+                self.note_end(process, end);
+            }
+        }
+        self.all_ends().drain(..).skip(1).collect()
     }
 
     /// The first process that has not joined.
@@ -89,6 +119,7 @@ impl Crew {
     fn read(&self, process: usize, link: &Link, stream: &TcpStream) {
         let mut cause = read_all(stream, link, &Request::Heartbeat, |reply| match reply {
             Reply::Heartbeat => {}
+            Reply::Stopped(end) => self.note_end(process, end),
             Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
             // This process was stopped, or did not get to run.
             Reply::Unheard(ms) => self.fail(Failure::new(0, Cause::Silent(ms))),

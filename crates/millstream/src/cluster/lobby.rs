@@ -22,7 +22,7 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Callers that are listened to at once; more are turned away unheard.
 const CALLERS_MAX: usize = preamble::CALLERS_MAX;
 /// Refusals that are told one by one.
-const TOLD_MAX: usize = 20;
+const TOLD_MAX: usize = 19;
 /// Pause after an error of the listening socket (too many open files).
 const PAUSE: Duration = Duration::from_millis(50);
 

@@ -23,9 +23,9 @@ pub trait Member {
     /// the same in all processes.
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault>;
 
-    /// Runs the query to its end; returns what process 0 has to know of it. `stops` says how it is stopped
-    /// from outside.
-    fn run(&mut self, stops: &Stops) -> Result<Value, Fault>;
+    /// Runs the query to its end; returns what process 0 has to know of it, also if it stopped before. `stops` says how
+    /// it is stopped from outside.
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>);
 
     /// Shows the result that this process has written as complete.
     fn commit(&mut self) -> Result<(), Fault>;
@@ -41,7 +41,7 @@ impl<M: Member + ?Sized> Member for Box<M> {
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
         (**self).connect(hellos)
     }
-    fn run(&mut self, stops: &Stops) -> Result<Value, Fault> {
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         (**self).run(stops)
     }
     fn commit(&mut self) -> Result<(), Fault> {

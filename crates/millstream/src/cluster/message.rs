@@ -2,7 +2,7 @@
 //!
 //! A job's life: *Setup* → *Ready*; then for each statement *Execute* → *Planned*; if it is a query
 //! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*; at last *End*. *Failed* may come in
-//! place of any reply, *Stop* at any time.
+//! place of any reply, and *Stopped* before it, *Stop* at any time.
 
 use std::fmt::{self, Debug};
 
@@ -60,6 +60,8 @@ pub enum Reply {
     Done(Value),
     /// Its part of the result can be seen to be complete.
     Committed,
+    /// The query has stopped before its end; how far it got.
+    Stopped(Value),
     /// It cannot go on.
     Failed(Fault),
     /// It has not heard of process 0 for so many milliseconds, and ends. Process 0 reads it if it was only stopped.
@@ -223,6 +225,7 @@ mod tests {
             Reply::Connected(Parts::new()),
             Reply::Done(json!({"rows": 17})),
             Reply::Committed,
+            Reply::Stopped(json!({"rows": 3})),
             Reply::Failed(Fault::usage("no")),
             Reply::Failed(Fault::consequence("process 2 is gone")),
             Reply::Unheard(2000),

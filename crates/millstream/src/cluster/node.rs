@@ -138,9 +138,13 @@ impl Node {
                     Reply::Connected(self.own(member.connect(hellos))?)
                 }
                 Request::Start => {
-                    let end = member.run(&Stops(self.shared.board.clone()));
+                    let (end, result) = member.run(&Stops(self.shared.board.clone()));
                     self.shared.board.clear_hook();
-                    Reply::Done(self.own(end)?)
+                    if result.is_err() {
+                        let _ = self.shared.link.send(&Reply::Stopped(end.clone()));
+                    }
+                    self.own(result)?;
+                    Reply::Done(end)
                 }
                 Request::Commit => {
                     self.own(member.commit())?;

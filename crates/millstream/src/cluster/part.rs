@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::settings::machine_memory_bytes;
@@ -17,9 +18,14 @@ use millstream_flow as flow;
 
 use super::failure::{Cause, Failure, Fault};
 use super::limits;
+use super::link::SILENCE_MAX;
 use super::member::Stops;
 use super::parts::Parts;
 use crate::session::Planned;
+
+/// A process that is silent is found silent by its control connection, which knows who it is; this is for a connection that
+/// fails alone. A device that rounds (verbs) keeps to less.
+const CHANNEL_SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(250));
 
 /// What the processes of a job are connected by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +93,11 @@ impl Device {
             settings: &Settings,
         ) -> flow::Result<Box<dyn Channels>> {
             let sizes = (settings.workers, settings.memory_bytes);
-            let (channels, exchange) = (flow::Settings::default(), settings.exchange);
+            let mut channels = flow::Settings::default();
+            if fabric.provider() == Provider::Tcp {
+                channels.timing.silence = CHANNEL_SILENCE;
+            }
+            let exchange = settings.exchange;
             Ok(Box::new(MeshSetup::exchanging(fabric, place, sizes, channels, exchange)?))
         }
         match self {
@@ -186,12 +196,17 @@ impl QueryPart {
         let channels = self.device.channels(self.place, &ready.settings);
         let channels = channels.map_err(|e| {
             let mut fault = self.channels_failed(&e);
-            if let flow::Error::Fabric(fabric::Error::Os { call: "ibv_reg_mr", .. }) = e {
-                fault.message += &format!(
-                    "\n  help: each process pins its budget, here {} MB: raise the limit, or lower the setting 'memory'",
-                    ready.settings.memory_bytes >> 20
-                );
-            }
+            let takes = match e {
+                flow::Error::Fabric(fabric::Error::Os { call: "ibv_reg_mr", .. }) => "pins its budget",
+                flow::Error::Fabric(fabric::Error::Os { call: "mmap", .. }) => {
+                    "reserves addresses for its budget (ulimit -v)"
+                }
+                _ => return fault,
+            };
+            fault.message += &format!(
+                "\n  help: each process {takes}, here {} MB: raise the limit, or lower the setting 'memory'",
+                ready.settings.memory_bytes >> 20
+            );
             fault
         })?;
         let hellos = (0..self.place.processes).map(|peer| channels.hellos(peer)).collect();
