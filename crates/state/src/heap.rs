@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io};
 
-use crate::memory::{self, HUGE_PAGE_BYTES, Lines, advise_small, give_back};
+use crate::memory::{HUGE_PAGE_BYTES, Lines, advise_small, give_back};
 use crate::runs::Runs;
 
 /// What memory is counted in: a page.
@@ -98,10 +98,8 @@ impl Heap {
     /// What the system says if it does not give so many addresses (`ulimit -v`).
     pub fn map(bytes: usize, idle: Idle) -> io::Result<Arc<Heap>> {
         let bytes = run_bytes(bytes.min(UNITS_MAX as usize * UNIT_BYTES));
-        memory::check_addresses(bytes)?;
-        let mut lines = Lines::empty();
         // From two huge pages on it is a mapping of its own.
-        lines.grow(bytes.max(2 * HUGE_PAGE_BYTES) / 64);
+        let mut lines = Lines::map(bytes.max(2 * HUGE_PAGE_BYTES) / 64)?;
         advise_small(lines.start_mut().cast(), SMALL_PAGE_BYTES.min(bytes));
         let start = NonNull::new(lines.start_mut().cast()).unwrap_or(NonNull::dangling());
         // SAFETY: the lines are so long, belong to nobody else, and live as long as the heap.

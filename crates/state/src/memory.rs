@@ -6,7 +6,7 @@
 //! costs.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr;
+use std::{io, ptr};
 
 /// A cache line of eight words.
 pub(crate) type Line = [u64; 8];
@@ -37,6 +37,18 @@ impl Lines {
     /// No memory.
     pub(crate) fn empty() -> Lines {
         Lines { start: ptr::dangling_mut(), count: 0 }
+    }
+
+    /// So many lines, zero, in a mapping of their own if they are enough for one. The system's refusal is an error
+    /// then, where other memory ends the program.
+    pub(crate) fn map(count: usize) -> io::Result<Lines> {
+        let bytes = bytes_of(count);
+        if bytes >= MAP_BYTES_MIN {
+            return Ok(Lines { start: map::try_new(bytes)?.cast(), count });
+        }
+        let mut lines = Lines::empty();
+        lines.grow(count);
+        Ok(lines)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -157,15 +169,6 @@ pub(crate) fn advise_small(start: *mut u8, bytes: usize) {
     let _ = (start, bytes);
 }
 
-/// Whether the system gives a range of so many bytes, which what is allocated without asking would end the program for.
-pub(crate) fn check_addresses(bytes: usize) -> std::io::Result<()> {
-    #[cfg(target_os = "linux")]
-    map::check(bytes)?;
-    #[cfg(not(target_os = "linux"))]
-    let _ = bytes;
-    Ok(())
-}
-
 /// Gives the pages of a range back to the system, which has zeroes for it when it is used again.
 ///
 /// # Safety
@@ -184,35 +187,21 @@ pub(crate) unsafe fn give_back(start: *mut u8, bytes: usize) {
 #[cfg(target_os = "linux")]
 mod map {
     use std::alloc::handle_alloc_error;
-    use std::ptr;
+    use std::{io, ptr};
 
     use super::{HUGE_PAGE_BYTES, advise_huge, allocated, layout};
 
     const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
-    /// Reserves so many and lets them go again.
-    pub(super) fn check(bytes: usize) -> std::io::Result<()> {
-        let length = allocated(bytes) + HUGE_PAGE_BYTES;
-        // SAFETY: as below.
-        unsafe {
-            let start = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, FLAGS, -1, 0);
-            if start == libc::MAP_FAILED {
-                return Err(std::io::Error::last_os_error());
-            }
-            libc::munmap(start, length);
-        }
-        Ok(())
-    }
-
     /// A range of addresses, aligned to a huge page, with nothing behind it yet.
-    fn reserve(bytes: usize) -> *mut u8 {
+    fn reserve(bytes: usize) -> io::Result<*mut u8> {
         let length = bytes + HUGE_PAGE_BYTES;
         // SAFETY: a new mapping at an address of the system's choice touches nothing of ours; what is
         // unmapped again is its two ends.
         unsafe {
             let start = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, FLAGS, -1, 0);
             if start == libc::MAP_FAILED {
-                handle_alloc_error(layout(bytes));
+                return Err(io::Error::last_os_error());
             }
             let start = start.cast::<u8>();
             let before = start.align_offset(HUGE_PAGE_BYTES);
@@ -221,19 +210,23 @@ mod map {
             }
             let aligned = start.wrapping_add(before);
             libc::munmap(aligned.wrapping_add(bytes).cast(), length - before - bytes);
-            aligned
+            Ok(aligned)
         }
     }
 
     pub(super) fn new(bytes: usize) -> *mut u8 {
+        try_new(bytes).unwrap_or_else(|_| handle_alloc_error(layout(bytes)))
+    }
+
+    pub(super) fn try_new(bytes: usize) -> io::Result<*mut u8> {
         let (bytes, access) = (allocated(bytes), libc::PROT_READ | libc::PROT_WRITE);
-        let start = reserve(bytes);
+        let start = reserve(bytes)?;
         // SAFETY: the range was reserved for this just now, and nothing uses it.
         if unsafe { libc::mprotect(start.cast(), bytes, access) } != 0 {
-            handle_alloc_error(layout(bytes));
+            return Err(io::Error::last_os_error());
         }
         advise_huge(start, bytes);
-        start
+        Ok(start)
     }
 
     pub(super) fn grow(start: *mut u8, old: usize, new: usize) -> *mut u8 {
@@ -241,7 +234,7 @@ mod map {
         if old == new {
             return start;
         }
-        let to = reserve(new);
+        let to = reserve(new).unwrap_or_else(|_| handle_alloc_error(layout(new)));
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: `start` is a mapping of `old` bytes that its owner gives up; `to` was reserved for this
         // just now, and nothing uses it. Pages that are added are zero.
@@ -263,6 +256,9 @@ mod map {
 #[cfg(not(target_os = "linux"))]
 mod map {
     pub(super) fn new(_: usize) -> *mut u8 {
+        unreachable!("memory is not mapped on this system")
+    }
+    pub(super) fn try_new(_: usize) -> std::io::Result<*mut u8> {
         unreachable!("memory is not mapped on this system")
     }
     pub(super) fn grow(_: *mut u8, _: usize, _: usize) -> *mut u8 {

@@ -163,8 +163,8 @@ impl Table {
         if self.other_rows() == 0 || leaders == 2 && !self.refers() {
             return 0;
         }
-        // Their copies, and some room that these leave; what the table's own rows refer to.
-        2 * self.other_bytes() + self.live_rows * self.arena_bytes_of_row()
+        // Their copies, and some room that these leave; what the table's own rows refer to, in an arena that grows.
+        2 * self.other_bytes() + self.live_rows * self.arena_bytes_of_row() * 5 / 2
     }
 
     /// What a row refers to in the arena, on average.

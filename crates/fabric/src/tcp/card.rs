@@ -17,7 +17,7 @@ use super::incoming::{Incoming, status_of};
 use super::pair::Shared;
 use super::reader::{Arriving, Brought, Memory, Reader};
 use super::{CLOSING, Device, PATIENCE};
-use crate::error::Result;
+use crate::error::{Result, last_os_error};
 use crate::queue::lock;
 
 /// Most connections that have not said who they are.
@@ -137,10 +137,14 @@ impl Outgoing {
 
 impl Card {
     pub(super) fn new(listener: TcpListener) -> Result<Card> {
+        let (mut epoll, mut listening) = (Epoll::new()?, Watched::default());
+        if !epoll.watch(listener.as_raw_fd(), &mut listening, libc::POLLIN) {
+            return Err(last_os_error("epoll_ctl"));
+        }
         Ok(Card {
-            epoll: Epoll::new()?,
+            epoll,
             listener,
-            listening: Watched::default(),
+            listening,
             strangers: Vec::new(),
             incoming: Vec::new(),
             outgoing: Vec::new(),
