@@ -62,8 +62,10 @@ def test_rows_as_json_and_what_has_been_written_can_be_read(script):
     ("SELECT COUNT(*) FROM events WHERE k < 0", ["n", "0"]),
     ("SELECT 7 FROM events LIMIT 3", ["n", "7", "7", "7"]),
 ])
-def test_what_all_processes_have_to_agree_on_is_one_file(script, query, expected):
-    done = script.run(SOURCE + into(columns="n BIGINT") + f"INSERT INTO results {query};", "--processes", 3, workers=2)
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_all_workers_have_to_agree_on_is_one_file(script, query, expected, processes):
+    sql = SOURCE + into(columns="n BIGINT") + f"INSERT INTO results {query};"
+    done = script.run(sql, "--processes", processes, workers=2)
     assert done.code == 0, done.stderr
     assert parts(script.folder / "out") == {"part-0-0": expected}
 

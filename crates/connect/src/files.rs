@@ -6,9 +6,10 @@
 //! one file.
 //!
 //! While a job runs its files are called `.part-<process>-<worker>.inprogress`. Only when all processes have written and
-//! synced theirs do they get their names: a file that is called `part-…` is whole. What a failed job has written
-//! stays where it is until the next one starts, which begins it anew. Files that are whole are never written to: a directory
-//! with such files is refused.
+//! synced theirs do they get their names: a file that is called `part-…` is whole, and if the job ended well there is one of each
+//! worker. What a failed job has written stays where it is; the next one begins anew those files that it has, too. Files that
+//! are whole are never written to: a directory with such files is refused. (Names are given one after the other: a process
+//! that is killed just then leaves a part of them, and the job ends with an error.)
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -18,7 +19,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -156,6 +157,8 @@ impl Sink for FileSink {
         let name = |worker| format!("{PART}{}-{worker}", writers.process);
         let parts: Vec<Part> =
             (0..writers.workers).map(|worker| self.part(name(worker))).collect::<Result<_>>()?;
+        // Another job may have ended just before its files were free.
+        self.check_free()?;
         for part in &parts {
             part.rows.open(schema, Writers { process: writers.process, workers: 1 })?;
         }
@@ -197,11 +200,12 @@ impl Sink for FileSink {
             fs::rename(self.directory.join(in_progress(name)), &path)
                 .map_err(|error| write_error(&path.display().to_string(), &error))?;
         }
-        sync_directory(&self.directory).map_err(|error| self.failed(&error))
+        // So that the new names outlast a crash; the directory itself may be new, too.
+        let parent = self.directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+        [Some(&*self.directory), parent]
+            .into_iter()
+            .flatten()
+            .try_for_each(|directory| File::open(directory)?.sync_all())
+            .map_err(|error| self.failed(&error))
     }
-}
-
-/// New names outlast a crash.
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
 }

@@ -32,6 +32,8 @@ pub(crate) struct Gather {
     rows: AtomicU64,
     budget: Arc<Budget>,
     role: Role,
+    /// Whoever brings rows, the sink takes them as if from worker 0.
+    one_writer: bool,
 }
 
 /// Where rows go when a job has several processes.
@@ -82,7 +84,7 @@ impl Gather {
         fires_after_us: i64,
         (offset, limit): (u64, Option<u64>),
         budget: Arc<Budget>,
-        role: Role,
+        (role, one_writer): (Role, bool),
     ) -> Gather {
         // Which rows a LIMIT lets through must not depend on who is first.
         let ordered = sink.order() == RowOrder::Deterministic || limit.is_some() || offset > 0;
@@ -106,6 +108,7 @@ impl Gather {
             rows: AtomicU64::new(0),
             budget,
             role,
+            one_writer,
         }
     }
 
@@ -191,8 +194,7 @@ impl Gather {
 
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
-        // What other processes' workers send is written here as if by one.
-        let worker = if matches!(self.role, Role::Asker(_)) { 0 } else { worker };
+        let worker = if self.one_writer { 0 } else { worker };
         self.sink.write(worker, rows, flush)
     }
 

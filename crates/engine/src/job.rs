@@ -210,15 +210,11 @@ impl Job {
         let global = aggregation
             .as_ref()
             .is_some_and(|(grouping, _)| grouping.window.is_none() && grouping.codec.words() == 0);
+        // LIMIT counts the rows of all.
+        let one_result = global || limits != (0, None);
         let role = match &net {
             None => Role::Alone,
-            // LIMIT counts the rows of all.
-            Some(_)
-                if sink.is_local()
-                    && sink.order() == RowOrder::Any
-                    && !global
-                    && limits == (0, None) =>
-            {
+            Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => {
                 Role::Alone
             }
             Some(net) if net.is_asker() => Role::Asker(net.clone()),
@@ -227,12 +223,11 @@ impl Job {
                 Role::Helper { net: net.clone(), ahead_bytes_max }
             }
         };
-        let (gathered, writing) = match role {
-            Role::Alone => (workers, Some(workers)),
-            Role::Asker(_) => (leaders, Some(1)),
-            Role::Helper { .. } => (workers, None),
-        };
-        if let Some(workers) = writing {
+        let gathered = if matches!(role, Role::Asker(_)) { leaders } else { workers };
+        // What comes together anyway is written as if by one.
+        let one_writer = one_result || matches!(role, Role::Asker(_));
+        if !matches!(role, Role::Helper { .. }) {
+            let workers = if one_writer { 1 } else { workers };
             sink.open(&query.output, Writers { process: place.process, workers })?;
         }
         // Without a window everything fires at the end of the input.
@@ -264,7 +259,7 @@ impl Job {
                 fires_after_us,
                 limits,
                 budget_of_rows,
-                role,
+                (role, one_writer),
             ),
             net,
             roles,
