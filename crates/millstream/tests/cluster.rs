@@ -30,6 +30,8 @@ enum Role {
     Endless,
     /// Fails.
     Failing,
+    /// Ends at once, and cannot commit.
+    Uncommitted,
     /// Runs until it is stopped, and then says that it has lost somebody.
     Losing,
 }
@@ -77,7 +79,7 @@ impl Member for Stub {
             running.send(self.process).unwrap();
         }
         let result = match self.role {
-            Role::Quick => Ok(()),
+            Role::Quick | Role::Uncommitted => Ok(()),
             Role::Failing => Err(Fault::run("cannot write out.csv: No space left on device")),
             Role::Endless | Role::Losing => match stopped.recv_timeout(PATIENCE) {
                 Ok(_) if self.role == Role::Losing => Err(Fault::consequence("lost a peer")),
@@ -89,6 +91,9 @@ impl Member for Stub {
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
+        if self.role == Role::Uncommitted {
+            return Err(Fault::run("cannot rename out.csv"));
+        }
         self.commits.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -305,6 +310,17 @@ fn nobody_commits_if_one_fails() {
             let told = told.or((process != failing).then(|| json!({"rows": process})));
             assert_eq!(told, Some(json!({"rows": process})));
         }
+    }
+}
+
+#[test]
+fn who_cannot_commit_is_named() {
+    for failing in 0..3 {
+        let mut roles = [Some(Role::Quick); 3];
+        roles[failing] = Some(Role::Uncommitted);
+        let (failure, ends) = Job::start(&roles).fail();
+        assert_eq!(failure.to_string(), format!("process {failing}: cannot rename out.csv"));
+        assert!(ends.iter().all(|end| end.is_err()));
     }
 }
 

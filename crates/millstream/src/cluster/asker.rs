@@ -200,8 +200,8 @@ impl Cluster {
     /// Starts the query everywhere, waits for its end, and commits its result where all went well; what the processes
     /// have to tell of it, by process.
     pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
-        self.send_to_all(&Request::Start)?;
         self.crew.forget_ends();
+        self.send_to_all(&Request::Start)?;
         let (ours, result) = own.run(&Stops(self.crew.board.clone()));
         self.crew.board.clear_hook();
         self.own(result)?;
@@ -215,7 +215,11 @@ impl Cluster {
                 other => return Err(self.unexpected(process, &other)),
             }
         }
-        self.send_to_all(&Request::Commit)?;
+        // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
+        match self.crew.board.failure() {
+            Some(failure) => return Err(failure),
+            None => self.send_to_all(&Request::Commit)?,
+        }
         self.own(own.commit())?;
         for process in 1..self.processes {
             match self.reply(process)? {

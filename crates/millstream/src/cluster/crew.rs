@@ -80,7 +80,8 @@ impl Crew {
                 self.note_end(process, end);
             }
         }
-        self.all_ends().drain(..).skip(1).collect()
+        // Whoever could not be waited for may tell his still.
+        self.all_ends().iter().skip(1).cloned().collect()
     }
 
     /// The first process that has not joined.

@@ -22,7 +22,7 @@ pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Callers that are listened to at once; more are turned away unheard.
 const CALLERS_MAX: usize = preamble::CALLERS_MAX;
 /// Refusals that are told one by one.
-const TOLD_MAX: usize = 19;
+const TOLD_MAX: usize = 20;
 /// Pause after an error of the listening socket (too many open files).
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -85,8 +85,8 @@ impl Drop for Lobby {
             let _ = thread.join();
         }
         let refused = self.shared.refused.load(Ordering::SeqCst);
-        if refused > TOLD_MAX + 1 {
-            let more = refused - TOLD_MAX - 1;
+        if refused > TOLD_MAX {
+            let more = refused - TOLD_MAX;
             (self.shared.log)(&format!("refused {more} more connections"));
         }
     }
@@ -191,10 +191,10 @@ impl Shared {
             return;
         }
         let before = self.refused.fetch_add(1, Ordering::SeqCst);
-        let more = match before {
-            TOLD_MAX => "; further ones are counted only",
-            _ if before > TOLD_MAX => return,
-            _ => "",
+        let more = match TOLD_MAX.checked_sub(before + 1) {
+            None => return,
+            Some(0) => "; further ones are counted only",
+            Some(_) => "",
         };
         (self.log)(&format!("refused a connection from {from}: {refusal}{more}"));
     }
@@ -270,9 +270,9 @@ mod tests {
         (0..TOLD_MAX + 5).for_each(|_| shared.refuse(from, &Refusal::Token));
         let told = std::mem::take(&mut *lines.lock().unwrap());
         assert_eq!(told[0], "refused a connection from 127.0.0.1:4242: it said nothing");
-        assert_eq!(told.len(), TOLD_MAX + 1);
-        assert!(told[TOLD_MAX].ends_with("token; further ones are counted only"), "{told:?}");
+        assert_eq!(told.len(), TOLD_MAX);
+        assert!(told[TOLD_MAX - 1].ends_with("token; further ones are counted only"), "{told:?}");
         drop(Lobby { address: from, shared, thread: None });
-        assert_eq!(*lines.lock().unwrap(), ["refused 5 more connections"]);
+        assert_eq!(*lines.lock().unwrap(), ["refused 6 more connections"]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A job's life: *Setup* → *Ready*; then for each statement *Execute* → *Planned*; if it is a query
 //! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*; at last *End*. *Failed* may come in
-//! place of any reply, and *Stopped* before it, *Stop* at any time.
+//! place of any reply, *Stopped* in place of *Done* (before *Failed*, if this
+//! process is the one that failed), *Stop* at any time.
 
 use std::fmt::{self, Debug};
 

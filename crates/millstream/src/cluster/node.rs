@@ -140,11 +140,13 @@ impl Node {
                 Request::Start => {
                     let (end, result) = member.run(&Stops(self.shared.board.clone()));
                     self.shared.board.clear_hook();
-                    if result.is_err() {
-                        let _ = self.shared.link.send(&Reply::Stopped(end.clone()));
+                    match result {
+                        Ok(()) => Reply::Done(end),
+                        Err(fault) => {
+                            let _ = self.shared.link.send(&Reply::Stopped(end));
+                            return self.own(Err(fault));
+                        }
                     }
-                    self.own(result)?;
-                    Reply::Done(end)
                 }
                 Request::Commit => {
                     self.own(member.commit())?;
