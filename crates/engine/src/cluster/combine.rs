@@ -65,11 +65,9 @@ impl Combiner {
                 combined.push((start, first));
                 continue;
             }
-            before += first.rows();
-            self.table.take_in(first, &mut self.pool, &mut self.scratch);
+            before += self.merge(first);
             while let Some((_, segment)) = rest.next_if(|(next, _)| *next == start) {
-                before += segment.rows();
-                self.table.take_in(segment, &mut self.pool, &mut self.scratch);
+                before += self.merge(segment);
             }
             let all = self.table.seal();
             after += all.rows();
@@ -83,6 +81,15 @@ impl Combiner {
         }
         combined
     }
+
+    /// Merges a segment; returns how many rows it had. It is not adopted: what is shipped from where it stands should have no
+    /// holes, between which each run of rows would be a message.
+    fn merge(&mut self, segment: Segment) -> usize {
+        self.table.merge(&segment, &mut self.pool, &mut self.scratch);
+        let rows = segment.rows();
+        segment.recycle(&mut self.pool);
+        rows
+    }
 }
 
 #[cfg(test)]
@@ -92,11 +99,11 @@ pub(super) mod tests {
     use super::*;
 
     /// A row for each of these keys.
-    pub(crate) fn segment(layout: &Arc<RowLayout>, keys: std::ops::Range<u64>) -> Segment {
+    pub(crate) fn segment(layout: &Arc<RowLayout>, keys: impl IntoIterator<Item = u64>) -> Segment {
         let (mut pool, mut scratch) =
             (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
         let mut table = Table::new(layout.clone());
-        for words in keys.collect::<Vec<_>>().chunks(256) {
+        for words in keys.into_iter().collect::<Vec<_>>().chunks(256) {
             let hashes: Vec<u64> = words.iter().map(|w| hash_words(&[*w])).collect();
             let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
             table.update(&keys, &mut pool, &mut scratch).count(layout.values()[0], None);
@@ -106,6 +113,24 @@ pub(super) mod tests {
 
     fn rows(segments: &[(i64, Segment)]) -> Vec<(i64, usize)> {
         segments.iter().map(|(start, segment)| (*start, segment.rows())).collect()
+    }
+
+    /// Half of the second worker's keys are the first's, between others: what is left stands close together.
+    #[test]
+    fn what_is_merged_has_no_holes() {
+        const ROWS: usize = 30_000;
+        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+        let heap = Heap::map(64 << 20, Idle::GivenBack).unwrap();
+        let mut combiner = Combiner::new(layout.clone(), heap, 1);
+        let of = |step: usize| {
+            let keys = (0..ROWS as u64 * step as u64).step_by(step);
+            (7, segment(&layout, keys))
+        };
+        let merged = combiner.combine(vec![of(2), of(1)]);
+        let [(7, all)] = &merged[..] else { panic!("{} segments", merged.len()) };
+        assert_eq!(all.rows(), ROWS + ROWS / 2);
+        // A run for each chunk.
+        assert_eq!(all.runs(&layout, usize::MAX).count(), all.rows().div_ceil(4096));
     }
 
     #[test]
