@@ -26,7 +26,8 @@ use crate::{Failure, ProcessArguments, SettingArguments, provenance, report};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream; or `channel`, between two threads
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream; or `channel`, between
+    /// two threads
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -45,7 +46,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=u32::MAX as u64))]
     pub(crate) keys: Option<u64>,
-    /// Draw keys from a Zipf distribution with this exponent, 0 (uniform) to 3, instead of the workload's own
+    /// Draw keys from a Zipf distribution with this exponent, 0 (uniform) to 3, instead of the
+    /// workload's own
     #[arg(long, value_name = "Z", allow_negative_numbers = true)]
     pub(crate) zipf: Option<Zipf>,
     /// `latency`: events per second [default: 100000]
@@ -61,10 +63,12 @@ pub(crate) struct Bench {
     /// How workers bring together what belongs to a key [default: late-merge]
     #[arg(long, value_enum)]
     pub(crate) exchange: Option<ExchangeName>,
-    /// Compute what it would take on so many nodes with so many workers each, connected by 100 Gbit/s
+    /// Compute what it would take on so many nodes with so many workers each, connected by 100
+    /// Gbit/s
     #[arg(long, value_name = "NODESxWORKERS", conflicts_with_all = ["predict", "processes", "fabric", "workers"])]
     project: Option<Layout>,
-    /// Compute what it would take in so many real processes here, over shared memory, to judge the model
+    /// Compute what it would take in so many real processes here, over shared memory, to judge the
+    /// model
     #[arg(long, value_name = "PROCESSESxWORKERS", conflicts_with_all = ["processes", "fabric", "workers"])]
     predict: Option<Layout>,
     #[command(flatten)]
@@ -425,8 +429,8 @@ pub(crate) struct Run {
     pub(crate) stats: Option<Stats>,
 }
 
-/// Runs the ceiling: one loop, or one for each split, which merge nothing. Each is held against the answer for
-/// its own records; rows and sums are those of all loops together.
+/// Runs the ceiling: one loop, or one for each split, which merge nothing. Each is held against the
+/// answer for its own records; rows and sums are those of all loops together.
 fn run_handwritten(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Run, Failure> {
     let started = Instant::now();
     let loops = match splits {

@@ -1,5 +1,5 @@
-//! `millstream bench WORKLOAD --processes P`: every process generates only its share of the data, runs the
-//! workload's SQL and checks its own rows; process 0 adds up.
+//! `millstream bench WORKLOAD --processes P`: every process generates only its share of the data,
+//! runs the workload's SQL and checks its own rows; process 0 adds up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -65,8 +65,8 @@ pub(crate) struct BenchMember {
 }
 
 impl BenchMember {
-    /// Generates this process's share of the data, of as many shares as the job has workers: those of the
-    /// splits that it reads.
+    /// Generates this process's share of the data, of as many shares as the job has workers: those
+    /// of the splits that it reads.
     pub(crate) fn new(
         task: &BenchTask,
         fabric: FabricName,

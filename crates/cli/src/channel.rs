@@ -1,5 +1,6 @@
-//! `millstream bench channel`: channels over a fabric beside the fabric's own limit, in one run. Every word
-//! of what arrives is summed and checked, except over `verbs`, where the limit touches nothing either.
+//! `millstream bench channel`: channels over a fabric beside the fabric's own limit, in one run.
+//! Every word of what arrives is summed and checked, except over `verbs`, where the limit touches
+//! nothing either.
 
 use std::time::Duration;
 

@@ -59,7 +59,8 @@ enum Command {
     },
     /// Run a benchmark workload on data generated in memory, and check the answer
     Bench(bench::Bench),
-    /// Write DIR/report.html: plots of the lines that `bench --json` wrote into the folder's *.jsonl files
+    /// Write DIR/report.html: plots of the lines that `bench --json` wrote into the folder's
+    /// *.jsonl files
     Report {
         /// A folder of *.jsonl or *.json files, a JSON object a line
         #[arg(value_name = "DIR")]
@@ -78,7 +79,8 @@ struct ProcessArguments {
     #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=PROCESSES_MAX as u64))]
     processes: u64,
-    /// What processes are connected by, if there are several; `channel`: what it runs over [default: shm]
+    /// What processes are connected by, if there are several; `channel`: what it runs over
+    /// [default: shm]
     #[arg(long, value_enum)]
     fabric: Option<FabricName>,
 }

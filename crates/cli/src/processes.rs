@@ -302,8 +302,8 @@ pub(crate) fn default_settings(processes: usize) -> Vec<(String, String)> {
     vec![("workers".into(), workers.to_string()), ("memory".into(), memory.to_string())]
 }
 
-/// Starts the other processes of a job, and lets `lead` lead them through it. Whatever it waits for, a failure and
-/// Ctrl-C end it.
+/// Starts the other processes of a job, and lets `lead` lead them through it. Whatever it waits
+/// for, a failure and Ctrl-C end it.
 pub(crate) fn start(
     processes: usize,
     lead: impl FnOnce(&Cluster) -> Result<(), Early>,
@@ -323,8 +323,8 @@ pub(crate) fn start(
     Ok((cluster, done))
 }
 
-/// Ends all processes, and tells with `why` if the job has ended early: given are the reason, and what each of the other
-/// processes told of how far it got.
+/// Ends all processes, and tells with `why` if the job has ended early: given are the reason, and
+/// what each of the other processes told of how far it got.
 pub(crate) fn finish(
     cluster: Cluster,
     done: Result<(), Early>,

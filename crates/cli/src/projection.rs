@@ -1,6 +1,6 @@
-//! `millstream bench WORKLOAD --project 16x10`, `--predict 2x1`: what a job would take on other machines, or would
-//! really take here, from the measured cost of the engine's own code and stated models of the rest
-//! (docs/measuring.md, *Projections*).
+//! `millstream bench WORKLOAD --project 16x10`, `--predict 2x1`: what a job would take on other
+//! machines, or would really take here, from the measured cost of the engine's own code and stated
+//! models of the rest (docs/measuring.md, *Projections*).
 
 use std::fmt;
 use std::process::Command;
@@ -71,8 +71,8 @@ impl Question {
         }
     }
 
-    /// Workers that run at the same time on this machine while the costs are measured, this one included: as many
-    /// as would in reality.
+    /// Workers that run at the same time on this machine while the costs are measured, this one
+    /// included: as many as would in reality.
     fn at_once(&self) -> usize {
         let Layout { processes, workers } = self.layout();
         (processes * workers).min(processors())
@@ -100,8 +100,8 @@ impl Messages {
         Ok(Messages { costs, wake })
     }
 
-    /// Over shared memory a processor carries every byte. A card reads by itself what is sent; what has been received
-    /// has to be brought near in any case.
+    /// Over shared memory a processor carries every byte. A card reads by itself what is sent; what
+    /// has been received has to be brought near in any case.
     fn charge(&self, costs: Costs, question: &Question) -> Costs {
         let carried = matches!(question, Question::Predict(_));
         let price = |cost: channels::Cost, carried: bool| Price {
@@ -123,7 +123,8 @@ impl Messages {
 fn machine(question: &Question, wake: Duration) -> Machine {
     match question {
         Question::Project(_) => Machine { processors: None, network: Model::default(), wake },
-        // What a processor writes the other sees, as fast as caches are; its time is charged to the processor.
+        // What a processor writes the other sees, as fast as caches are; its time is charged to the
+        // processor.
         Question::Predict(_) => Machine {
             processors: Some(processors()),
             network: Model {
@@ -170,7 +171,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Runs the same jobs of one worker, over and over, until it is told to stop: what the neighbours do.
+/// Runs the same jobs of one worker, over and over, until it is told to stop: what the neighbours
+/// do.
 fn neighbour(work: &Prepared<'_>, stop: &AtomicBool) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         let [sink] = &work.sinks(1)[..] else { return Ok(()) };
@@ -212,7 +214,8 @@ fn measure(work: &Prepared<'_>, question: &Question) -> Result<Costs, Failure> {
     })
 }
 
-/// What it takes to start a job of real processes and to end it: the median of jobs with one record.
+/// What it takes to start a job of real processes and to end it: the median of jobs with one
+/// record.
 fn start_and_end(spec: &Spec, layout: Layout, exchange: Exchange) -> Result<Duration, Failure> {
     const RUNS: usize = 5;
     let program = std::env::current_exe().map_err(|e| fail(&e))?;

@@ -1,4 +1,5 @@
-//! Where a measured number comes from: command, date and machine, which every line of `bench --json` carries.
+//! Where a measured number comes from: command, date and machine, which every line of `bench
+//! --json` carries.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -42,8 +43,8 @@ fn date(seconds: u64) -> String {
     time.map_or(String::new(), |time| format!("{}Z", time.format("%Y-%m-%dT%H:%M:%S")))
 }
 
-/// Processor model, cores that this process may use, memory and kernel; `unknown` or 0 where the system
-/// does not say.
+/// Processor model, cores that this process may use, memory and kernel; `unknown` or 0 where the
+/// system does not say.
 fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let text = |value: Option<&str>| value.map_or("unknown".to_string(), |v| v.trim().to_string());

@@ -25,8 +25,8 @@ pub(crate) fn note(line: &dyn Display) {
     let _ = stderr().write_all(line.as_bytes());
 }
 
-/// A text, in which data and SQL are quoted, without what would move a terminal's cursor, colour what
-/// follows or turn the writing direction: that stands there as `\u{1b}`.
+/// A text, in which data and SQL are quoted, without what would move a terminal's cursor, colour
+/// what follows or turn the writing direction: that stands there as `\u{1b}`.
 pub(crate) fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -276,8 +276,8 @@ pub(crate) fn check_stats_path(path: &Path) -> Result<(), Failure> {
     check_writable(path).map_err(|e| usage(&not_written(path, &e)))
 }
 
-/// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves what is
-/// there as it is, and nothing where nothing is.
+/// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves
+/// what is there as it is, and nothing where nothing is.
 fn check_writable(path: &Path) -> std::io::Result<()> {
     let mut open = OpenOptions::new();
     open.append(true);

@@ -1,5 +1,5 @@
-//! Ends the program if it does not end by itself in time: it may wait for somebody who opens a pipe, or reads its
-//! output.
+//! Ends the program if it does not end by itself in time: it may wait for somebody who opens a
+//! pipe, or reads its output.
 
 use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use crate::processes::tell;
 use crate::run::{STOP_TIMEOUT, fail, note};
 use crate::{Failure, code};
 
-/// How long a process may take to stop, once there is a reason to: all have to have stopped two seconds after that.
+/// How long a process may take to stop, once there is a reason to: all have to have stopped two
+/// seconds after that.
 const GRACE: Duration = Duration::from_millis(1500);
 /// How often it is looked for a reason.
 const LOOK: Duration = Duration::from_millis(50);
@@ -109,8 +110,8 @@ impl Signals {
 /// An impatient person takes longer.
 const ECHO_MAX: Duration = Duration::from_millis(150);
 
-/// Ctrl-C (and SIGTERM) stops the job in all processes cleanly; a second one at once. A job that cannot stop
-/// is ended after a short time.
+/// Ctrl-C (and SIGTERM) stops the job in all processes cleanly; a second one at once. A job that
+/// cannot stop is ended after a short time.
 pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
     let signals = Signals::default();
     let handler = move || {

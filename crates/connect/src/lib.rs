@@ -3,13 +3,14 @@
 //! **Sources** ([`Table`](millstream_engine::table::Table)): CSV files ([`CsvTable`]), made-up
 //! records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
 //! ([`channel`]). **Sinks** ([`Sink`](millstream_engine::sink::Sink)): text as a table, CSV or JSON
-//! ([`TextSink`]), files of that ([`FileSink`]), batches for the program ([`CollectSink`]), nothing ([`BlackholeSink`]).
-//! [`Registry`] finds them by the option `connector`.
+//! ([`TextSink`]), files of that ([`FileSink`]), batches for the program ([`CollectSink`]), nothing
+//! ([`BlackholeSink`]). [`Registry`] finds them by the option `connector`.
 //!
 //! What it promises: a split gives the same records in the same order however it is cut into chunks
 //! and whoever decodes them; a record that cannot be read is reported with file, line and column;
 //! no input makes it panic. What it does not: a source reads from the beginning each time it is
-//! opened, and a sink that failed half-way has written what it has written (of files one can see that they are not whole).
+//! opened, and a sink that failed half-way has written what it has written (of files one can see
+//! that they are not whole).
 
 mod channel;
 mod csv;

@@ -6,8 +6,9 @@
 //!     target/release/examples/exchange max 100 2
 //! ```
 //!
-//! The instructions collected, divided by the rows printed. For the receiver collect `'*exchange*Receiver*take*'` and
-//! give `receive` as the last word. Valgrind knows no AVX-512, so it counts the AVX2 path.
+//! The instructions collected, divided by the rows printed. For the receiver collect
+//! `'*exchange*Receiver*take*'` and give `receive` as the last word. Valgrind knows no AVX-512, so
+//! it counts the AVX2 path.
 
 use millstream_engine::exchange::bench::{Shape, run};
 

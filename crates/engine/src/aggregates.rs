@@ -1,7 +1,7 @@
 //! Aggregates: from SQL's functions to mergeable values, and from merged values to result columns.
 //!
-//! Calls share values: `AVG(x)`, `SUM(x)` and `COUNT(x)` over the same argument keep one sum and one
-//! count between them.
+//! Calls share values: `AVG(x)`, `SUM(x)` and `COUNT(x)` over the same argument keep one sum and
+//! one count between them.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ pub(crate) struct Aggregates {
 }
 
 impl Aggregates {
-    /// `empty_group`: whether a group may exist without any record (a global aggregate over nothing).
+    /// `empty_group`: whether a group may exist without any record (a global aggregate over
+    /// nothing).
     pub(crate) fn new(calls: &[AggregateCall], empty_group: bool) -> Result<Aggregates> {
         let mut aggregates = Aggregates::default();
         for call in calls {
@@ -126,7 +127,8 @@ impl Aggregates {
         self.values.iter().map(|value| Input::new(value, batch)).collect()
     }
 
-    /// Updates the rows of a block; `rows[k]` is the position in the inputs of the block's `k`-th key.
+    /// Updates the rows of a block; `rows[k]` is the position in the inputs of the block's `k`-th
+    /// key.
     pub(crate) fn update<F: Feed>(
         &self,
         layout: &RowLayout,

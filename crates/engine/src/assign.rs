@@ -1,4 +1,5 @@
-//! Window assignment: to which window each record of a batch belongs, and whether it is too late for it.
+//! Window assignment: to which window each record of a batch belongs, and whether it is too late
+//! for it.
 //!
 //! A record is late if its window has fired by the watermark just before the record, so the answer
 //! depends on the order of records, but not on how they are cut into batches.
@@ -49,14 +50,15 @@ struct Assigner<'a> {
     /// Where each window stands in `by_slice`.
     places: BTreeMap<i64, usize>,
     dropped: Dropped,
-    /// The window of the record before, and its place in `by_slice`: neighbours mostly share theirs.
+    /// The window of the record before, and its place in `by_slice`: neighbours mostly share
+    /// theirs.
     slice: usize,
     start: i64,
     end: i64,
 }
 
-/// Assigns those records of a batch that stand at `selected` (ascending) to their windows. All records
-/// move the watermark on, which is at `stamp` before the first.
+/// Assigns those records of a batch that stand at `selected` (ascending) to their windows. All
+/// records move the watermark on, which is at `stamp` before the first.
 pub(crate) fn assign(
     window: &Tumble,
     lateness_us: i64,
@@ -95,7 +97,8 @@ pub(crate) fn assign(
 }
 
 impl Assigner<'_> {
-    /// Assigns a block of records that share a window for which none can be late; false if they do not.
+    /// Assigns a block of records that share a window for which none can be late; false if they do
+    /// not.
     fn together(&mut self, block: Range<usize>, selected: &[u32]) -> bool {
         let Some((min, max)) = self.times.bounds_of(block) else { return false };
         let Some(watermark) = self.times.watermark_at(max) else { return false };
@@ -182,8 +185,8 @@ mod tests {
         batch_times(&event_time, &batch.unwrap(), i64::MAX - 1).unwrap()
     }
 
-    /// However many records are looked at together, each is judged by the watermark just before it, which
-    /// those move on too that a filter has taken out.
+    /// However many records are looked at together, each is judged by the watermark just before it,
+    /// which those move on too that a filter has taken out.
     #[test]
     fn every_record_is_judged_by_the_watermark_before_it() {
         let mut state = 7u64;

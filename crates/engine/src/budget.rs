@@ -1,12 +1,13 @@
 //! The memory budget of a job: who holds how many bytes, and what follows.
 //!
-//! Everything whose size depends on the input is counted. A worker reports its state after each step
-//! ([`Budget::note_usage`]); whatever passes between steps is counted by a [`Held`] that lives as long
-//! as the memory: input that waits, sealed segments on their way, rows that wait for their order.
+//! Everything whose size depends on the input is counted. A worker reports its state after each
+//! step ([`Budget::note_usage`]); whatever passes between steps is counted by a [`Held`] that lives
+//! as long as the memory: input that waits, sealed segments on their way, rows that wait for their
+//! order.
 //!
 //! Above three quarters of the budget the job is *tight*: what is kept for later is given back, and
-//! only splits that hold the low watermark go on. It ends with [`Error::Memory`] before a step whose
-//! growth would not fit, unless other workers still have something to give back.
+//! only splits that hold the low watermark go on. It ends with [`Error::Memory`] before a step
+//! whose growth would not fit, unless other workers still have something to give back.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -149,8 +150,8 @@ impl Budget {
         }
     }
 
-    /// A leader's window is complete and about to fire. If no segment is on its way, all state is *at
-    /// rest*: nothing grows, nothing is in two places. The largest such moment is kept.
+    /// A leader's window is complete and about to fire. If no segment is on its way, all state is
+    /// *at rest*: nothing grows, nothing is in two places. The largest such moment is kept.
     pub(crate) fn note_rest(&self) {
         let mut ledger = self.ledger();
         let bytes = ledger.sum(|w| w.bytes);
@@ -209,14 +210,14 @@ impl Budget {
         self.held(Kind::Output) >= self.limit_bytes / 4
     }
 
-    /// What rows that are being merged may take beside themselves, to be compared: a 32nd of the budget. Nothing asks
-    /// whether that fits, since it will be free at once.
+    /// What rows that are being merged may take beside themselves, to be compared: a 32nd of the
+    /// budget. Nothing asks whether that fits, since it will be free at once.
     pub(crate) fn ahead_bytes(&self) -> usize {
         (self.limit_bytes / 32) as usize
     }
 
-    /// Whether what is needed fits. If it does once other workers have given back what they keep for
-    /// later, `false`: wait for them. Otherwise the error that ends the job.
+    /// Whether what is needed fits. If it does once other workers have given back what they keep
+    /// for later, `false`: wait for them. Otherwise the error that ends the job.
     pub(crate) fn check(&self) -> Result<bool> {
         let needed = self.needed();
         if needed <= self.limit_bytes {
@@ -238,8 +239,8 @@ impl Budget {
     }
 }
 
-/// Bytes that a batch takes. Columns may be slices of something larger that belongs to others: these
-/// count twice their own values at the most, which is as far as builders over-allocate.
+/// Bytes that a batch takes. Columns may be slices of something larger that belongs to others:
+/// these count twice their own values at the most, which is as far as builders over-allocate.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     let bytes = |column: &ArrayRef| {
         let values = column.to_data().get_slice_memory_size().unwrap_or(0);

@@ -12,8 +12,8 @@ pub(crate) fn wide(words: [u64; 3]) -> i256 {
     i256::from_parts(low, i128::from(words[2] as i64))
 }
 
-/// `sum * 10^digits / count`, rounded half away from zero. With at most 16 more digits and a count of
-/// 64 bits nothing overflows.
+/// `sum * 10^digits / count`, rounded half away from zero. With at most 16 more digits and a count
+/// of 64 bits nothing overflows.
 pub(crate) fn average(sum: i256, digits: u32, count: u64) -> i256 {
     let scaled = sum.wrapping_mul(i256::from_i128(10i128.pow(digits)));
     let count = i256::from_i128(i128::from(count));

@@ -18,7 +18,8 @@ pub(crate) trait Env: Send + Sync + fmt::Debug {
     fn wait(&self, worker: usize, until_us: Option<i64>);
     /// Wakes `worker`, or lets its next `wait` return at once.
     fn wake(&self, worker: usize);
-    /// In simulation: a number below `bound`, from the seed. Otherwise `None`: take the usual course.
+    /// In simulation: a number below `bound`, from the seed. Otherwise `None`: take the usual
+    /// course.
     fn choose(&self, bound: u64) -> Option<u64>;
     /// In simulation: lets virtual time pass. Real time passes by itself.
     fn pass_time(&self, until_us: i64);
@@ -91,7 +92,8 @@ impl Env for Threads {
     fn pass_time(&self, _until_us: i64) {}
 }
 
-/// One thread, and a clock that is set from outside, to whatever time it is for the worker that runs.
+/// One thread, and a clock that is set from outside, to whatever time it is for the worker that
+/// runs.
 #[derive(Debug)]
 pub(crate) struct Clocked(AtomicI64);
 

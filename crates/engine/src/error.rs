@@ -90,8 +90,8 @@ pub enum Error {
         /// What to do about it, or empty.
         help: String,
     },
-    /// Another process of the job is gone, or its end of a channel has failed. Why, that process or whoever
-    /// started it knows.
+    /// Another process of the job is gone, or its end of a channel has failed. Why, that process or
+    /// whoever started it knows.
     #[error("process {process} is gone: {message}")]
     PeerLost {
         /// Its number.

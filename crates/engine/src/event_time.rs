@@ -1,7 +1,7 @@
 //! Event time: reading it from a column, watermarks as running maxima, windows, lateness.
 //!
-//! All arithmetic is in microseconds since the epoch (years ±292,000). Finer input is floored, which
-//! changes neither a window nor a lateness, since both have bounds in whole microseconds.
+//! All arithmetic is in microseconds since the epoch (years ±292,000). Finer input is floored,
+//! which changes neither a window nor a lateness, since both have bounds in whole microseconds.
 
 use std::ops::Range;
 

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::pipeline::Grouping;
 use crate::plan::{Body, Query};
 
-/// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between five
-/// sixteenths, when it has just doubled, and five eighths.
+/// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between
+/// five sixteenths, when it has just doubled, and five eighths.
 const INDEX_BYTES: (usize, usize) = (10, 26);
 
 /// The layout of a query's state as text, one part per line; empty for a query without state.

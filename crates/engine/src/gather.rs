@@ -1,9 +1,9 @@
 //! Gather: result rows from all workers into the order that the sink wants.
 //!
 //! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
-//! fired it, and written in order of event time; rows of a stateless query are put back into the order
-//! of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held count
-//! against the job's budget.
+//! fired it, and written in order of event time; rows of a stateless query are put back into the
+//! order of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held
+//! count against the job's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -251,8 +251,8 @@ impl Gather {
         if rows.num_rows() > 0 || last { self.write(worker, &rows, last) } else { Ok(()) }
     }
 
-    /// `worker` has fired everything that a watermark completes. Windows that every worker has fired
-    /// are written out; returns their starts.
+    /// `worker` has fired everything that a watermark completes. Windows that every worker has
+    /// fired are written out; returns their starts.
     pub(crate) fn advance(&self, worker: usize, watermark: i64) -> Result<Vec<i64>> {
         let mut state = self.lock();
         state.frontiers[worker] = state.frontiers[worker].max(watermark);
@@ -330,8 +330,8 @@ impl Gather {
         self.write_waiting(&mut state, worker, ended)
     }
 
-    /// Writes the stateless rows whose turn it is, and returns the batch that the others wait for, if
-    /// any rows wait: its number and its split.
+    /// Writes the stateless rows whose turn it is, and returns the batch that the others wait for,
+    /// if any rows wait: its number and its split.
     pub(crate) fn awaited_batch(
         &self,
         worker: usize,

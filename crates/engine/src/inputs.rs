@@ -49,7 +49,8 @@ impl Input {
     }
 }
 
-/// What feeds one value, wherever it stands: in a batch ([`Input`]) or in what another worker has sent.
+/// What feeds one value, wherever it stands: in a batch ([`Input`]) or in what another worker has
+/// sent.
 pub(crate) trait Feed {
     /// Whether every row takes part.
     fn takes_all(&self) -> bool;

@@ -5,9 +5,9 @@
 //! decided by the split alone. Stamped batches wait in order until a worker takes them; a worker
 //! prefers the splits that it reads.
 //!
-//! The *low watermark* is the least stamp of anything not yet taken or not yet finished. Every worker
-//! announces it at the end of its epochs, and not only its own part of it: a worker may take a batch
-//! with any stamp at or above the low watermark, so a higher announcement would not hold.
+//! The *low watermark* is the least stamp of anything not yet taken or not yet finished. Every
+//! worker announces it at the end of its epochs, and not only its own part of it: a worker may take
+//! a batch with any stamp at or above the low watermark, so a higher announcement would not hold.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -282,7 +282,8 @@ impl Intake {
         }
     }
 
-    /// What processes have to agree on before they start: the splits, and how much there is in them.
+    /// What processes have to agree on before they start: the splits, and how much there is in
+    /// them.
     pub(crate) fn described(&self) -> Vec<String> {
         let described = |(name, extent): (&String, &Option<u64>)| match extent {
             Some(extent) => format!("{name} ({extent} bytes)"),
@@ -302,7 +303,8 @@ impl Intake {
 
     /// Finds the next thing to do for `worker`, of the splits that may go on.
     pub(crate) fn take(&self, worker: usize, only: Only) -> Result<Taken> {
-        // In simulation, sometimes read on although batches are ready, so that they can be shuffled.
+        // In simulation, sometimes read on although batches are ready, so that they can be
+        // shuffled.
         let read_first = self.env.choose(2) == Some(1);
         if !read_first && let Some(batch) = self.take_ready(worker, only) {
             return Ok(Taken::Batch(batch));
@@ -400,8 +402,9 @@ impl Intake {
         }
     }
 
-    /// Reads on, over chunks of other processes, in a split that all processes read: only so is it known that it has
-    /// ended before chunk `sequence`, which is another's. Whether there was anything to read.
+    /// Reads on, over chunks of other processes, in a split that all processes read: only so is it
+    /// known that it has ended before chunk `sequence`, which is another's. Whether there was
+    /// anything to read.
     pub(crate) fn look_for_end(&self, split: usize, sequence: u64) -> Result<bool> {
         let now = self.env.now_us();
         {
@@ -444,7 +447,8 @@ impl Intake {
     pub(crate) fn put_back(&self, worker: usize, batch: Box<Stamped>) {
         let mut state = self.lock();
         state.current[worker] = None;
-        // It may have been taken for idle while its last batch was away: it holds the low watermark again.
+        // It may have been taken for idle while its last batch was away: it holds the low watermark
+        // again.
         state.splits[batch.split].idle = false;
         let ready = &mut state.splits[batch.split].ready;
         let place = |b: &Stamped| (b.sequence, b.first_row);
@@ -579,7 +583,8 @@ impl Intake {
         }
     }
 
-    /// The clock when the watermark of what was read passed `end_us` (less lateness), if it is known.
+    /// The clock when the watermark of what was read passed `end_us` (less lateness), if it is
+    /// known.
     pub(crate) fn reached_at(&self, end_us: i64) -> Option<i64> {
         let state = self.lock();
         let at = state.reached.partition_point(|(watermark, _)| *watermark < end_us);
@@ -596,8 +601,8 @@ impl Intake {
             if state.splits.iter().all(SplitState::exhausted) {
                 return END;
             }
-            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on, unless
-            // other processes do.
+            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on,
+            // unless other processes do.
             let own = state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING);
             let others = self.net.as_ref().and_then(|net| net.others_low());
             own.max(others.unwrap_or(BEGINNING))
@@ -606,8 +611,8 @@ impl Intake {
         low.max(state.low)
     }
 
-    /// Notes that `worker` has finished the batch it had taken, and returns the low watermark. If it
-    /// has passed the end of a window, all workers are woken to announce it.
+    /// Notes that `worker` has finished the batch it had taken, and returns the low watermark. If
+    /// it has passed the end of a window, all workers are woken to announce it.
     pub(crate) fn finish(&self, worker: usize) -> i64 {
         let mut state = self.lock();
         state.current[worker] = None;

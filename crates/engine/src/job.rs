@@ -86,11 +86,12 @@ impl fmt::Debug for Job {
     }
 }
 
-/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains nothing by
-/// waiting, and is merged while it lies in a cache.
+/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
+/// nothing by waiting, and is merged while it lies in a cache.
 pub(crate) const PASSED_SHARE: u64 = 4;
 
-/// All fragments and the deltas on their way, at most two per worker and leader, take a quarter of the budget.
+/// All fragments and the deltas on their way, at most two per worker and leader, take a quarter of
+/// the budget.
 fn fragment_bytes(settings: &Settings, leaders: usize) -> u64 {
     settings.fragment_bytes.min(settings.memory_bytes / 12 / (settings.workers * leaders) as u64)
 }
@@ -135,9 +136,10 @@ impl Job {
         Job::distributed(query, settings, sink, mesh, start_us)
     }
 
-    /// Prepares one process's part of a job of several: `mesh` connects it with the others, which run the same
-    /// query with the same settings and the same start time (microseconds since the epoch). Rows come to process
-    /// 0, unless the sink is local ([`Sink::is_local`]); the other processes' sinks are not used then.
+    /// Prepares one process's part of a job of several: `mesh` connects it with the others, which
+    /// run the same query with the same settings and the same start time (microseconds since the
+    /// epoch). Rows come to process 0, unless the sink is local ([`Sink::is_local`]); the other
+    /// processes' sinks are not used then.
     pub fn distributed(
         query: &Query,
         settings: &Settings,
@@ -295,8 +297,9 @@ impl Job {
         (stats, result.and_then(|()| sink.commit()))
     }
 
-    /// As [`Job::run`], for a job of several processes: keep what remains until all of them have ended, since one
-    /// that has not would take the end of a channel for a failure. Whoever knows that all have ended well commits the sinks.
+    /// As [`Job::run`], for a job of several processes: keep what remains until all of them have
+    /// ended, since one that has not would take the end of a channel for a failure. Whoever knows
+    /// that all have ended well commits the sinks.
     pub fn run_and_keep(mut self) -> (Stats, Result<()>, Remains) {
         if self.shared.settings.simulate.is_some() {
             let (stats, result) = simulation::alone(self);
@@ -342,8 +345,8 @@ impl Job {
         (0..self.shared.settings.workers).map(worker).collect()
     }
 
-    /// When all workers are done: takes in what other processes still have for this one and ends all streams in
-    /// order, a step at a time. Returns whether that is done.
+    /// When all workers are done: takes in what other processes still have for this one and ends
+    /// all streams in order, a step at a time. Returns whether that is done.
     pub(crate) fn end_streams(&self, workers: &mut [Worker]) -> Result<bool> {
         let shared = &self.shared;
         let Some(net) = &shared.net else { return Ok(true) };
@@ -421,8 +424,8 @@ impl Job {
     }
 }
 
-/// How many tables of windows may be opened before state is counted again: those that all workers open then
-/// take a 32nd of the budget at the most.
+/// How many tables of windows may be opened before state is counted again: those that all workers
+/// open then take a 32nd of the budget at the most.
 fn tables_max(
     memory_bytes: u64,
     (workers, leaders): (usize, usize),
@@ -463,7 +466,8 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
     finisher.finish(grouping, &[], &table.scan(0, &mut places))
 }
 
-/// Runs a worker so that neither an error nor a panic leaves the others waiting; `None` if there was one.
+/// Runs a worker so that neither an error nor a panic leaves the others waiting; `None` if there
+/// was one.
 pub(crate) fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => return Some(value),
@@ -703,8 +707,8 @@ impl Shared {
         Ok(starts.len() as u64)
     }
 
-    /// Whether everything that the low watermark lets go has been merged, fired and freed: if state is
-    /// still at its budget then, waiting does not help.
+    /// Whether everything that the low watermark lets go has been merged, fired and freed: if state
+    /// is still at its budget then, waiting does not help.
     pub(crate) fn settled(&self, low: i64) -> bool {
         let fired = self.gather.fired();
         self.budget.held(Kind::Segments) == 0

@@ -1,9 +1,11 @@
-//! Joint tables: where keys repeat, what a worker has of a window stands in one table, whoever leads it: rows of other
-//! leaders beside its own ([`millstream_state::Table::update_joint`]), with one index over both.
+//! Joint tables: where keys repeat, what a worker has of a window stands in one table, whoever
+//! leads it: rows of other leaders beside its own ([`millstream_state::Table::update_joint`]), with
+//! one index over both.
 //!
-//! Otherwise every record's leader must be found before its key is looked up, in one of several tables, which costs a tenth
-//! to a third of all there is to do. Where keys hardly repeat it is better to pass rows through, which fragments do. Which it is
-//! follows from the last epoch, like a fragment's mode ([`millstream_state::Mode`]); the first is joint.
+//! Otherwise every record's leader must be found before its key is looked up, in one of several
+//! tables, which costs a tenth to a third of all there is to do. Where keys hardly repeat it is
+//! better to pass rows through, which fragments do. Which it is follows from the last epoch, like a
+//! fragment's mode ([`millstream_state::Mode`]); the first is joint.
 
 use millstream_state::{Fragment, Table};
 
@@ -11,9 +13,11 @@ use millstream_state::{Fragment, Table};
 const DECIDE_ROWS: usize = 4096;
 /// Tables become joint where at most one row in so many is distinct, and stay so up to twice that.
 const REPEATS: usize = 4;
-/// A table of more keys does not lie in a near cache: finding it costs more than finding the leader.
+/// A table of more keys does not lie in a near cache: finding it costs more than finding the
+/// leader.
 const KEYS_MAX: usize = 1 << 16;
-/// Nor does one whose rows refer to more, as to long texts. Besides, sealing others' rows copies what either refer to.
+/// Nor does one whose rows refer to more, as to long texts. Besides, sealing others' rows copies
+/// what either refer to.
 const ARENA_BYTES_MAX: usize = 4 << 20;
 
 /// Whether a worker's tables are joint.
@@ -22,11 +26,12 @@ pub(crate) struct Joining {
     on: bool,
     may_change: bool,
     leaders: usize,
-    /// Rows of epochs since the last decision, and how many of them were distinct: small ones tell nothing by themselves.
+    /// Rows of epochs since the last decision, and how many of them were distinct: small ones tell
+    /// nothing by themselves.
     seen: usize,
     distinct: usize,
-    /// Rows that the last decision was taken on. The end of a window may come after a few more, of which many
-    /// are distinct, and says little.
+    /// Rows that the last decision was taken on. The end of a window may come after a few more, of
+    /// which many are distinct, and says little.
     decided_on: usize,
 }
 
@@ -47,8 +52,8 @@ impl Joining {
         self.on && rows <= KEYS_MAX && are_few(table.keys_max(), table)
     }
 
-    /// Takes note that a joint table has taken rows in. False if it has become too large: then it is better sealed before it
-    /// has grown farther.
+    /// Takes note that a joint table has taken rows in. False if it has become too large: then it
+    /// is better sealed before it has grown farther.
     pub(crate) fn note(&mut self, table: &Table) -> bool {
         let small = are_few(table.keys_max(), table);
         if !small {
@@ -57,8 +62,8 @@ impl Joining {
         small
     }
 
-    /// Decides at the end of an epoch in which a joint table has `seen` so many rows; what it holds for other leaders is about
-    /// to be sealed.
+    /// Decides at the end of an epoch in which a joint table has `seen` so many rows; what it holds
+    /// for other leaders is about to be sealed.
     pub(crate) fn decide(&mut self, table: &Table, seen: usize) {
         self.seen += seen;
         self.distinct += self.distinct_of(table);
@@ -68,7 +73,8 @@ impl Joining {
         }
     }
 
-    /// About how many of an epoch's rows were distinct: its own rows were there before, perhaps, those of other leaders not.
+    /// About how many of an epoch's rows were distinct: its own rows were there before, perhaps,
+    /// those of other leaders not.
     fn distinct_of(&self, table: &Table) -> usize {
         table.other_rows() * self.leaders / (self.leaders - 1).max(1)
     }
@@ -78,8 +84,8 @@ impl Joining {
         (self.seen, self.distinct) = (0, 0);
     }
 
-    /// Looks at what an epoch has brought to a slice whose table is not joint: the fragments that are about to be sealed,
-    /// beside that table.
+    /// Looks at what an epoch has brought to a slice whose table is not joint: the fragments that
+    /// are about to be sealed, beside that table.
     pub(crate) fn consider<'f>(
         &mut self,
         fragments: impl Iterator<Item = &'f Fragment>,

@@ -1,8 +1,8 @@
 //! Group keys: from Arrow columns to a row's key words, and back.
 //!
-//! Layout: one word of NULL bits if any key can be NULL, then per key one word for anything of up to
-//! 64 bits, two for decimals, two for strings and binary (content hash, length and place). NULL, NaN
-//! and -0.0 are normalised here, before hashing and comparing.
+//! Layout: one word of NULL bits if any key can be NULL, then per key one word for anything of up
+//! to 64 bits, two for decimals, two for strings and binary (content hash, length and place). NULL,
+//! NaN and -0.0 are normalised here, before hashing and comparing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ impl KeyCodec {
         var.map(|(_, w)| w + 1).collect()
     }
 
-    /// Encodes the keys of `rows` (ascending positions in the columns), with their hashes or without. What does
-    /// not stand in the columns like that goes to `block`.
+    /// Encodes the keys of `rows` (ascending positions in the columns), with their hashes or
+    /// without. What does not stand in the columns like that goes to `block`.
     pub(crate) fn encode<'a>(
         &self,
         columns: &'a [ArrayRef],
@@ -123,7 +123,8 @@ impl KeyCodec {
         }
     }
 
-    /// The encoded keys of `rows` (ascending positions in the columns), if they stand just so in the columns.
+    /// The encoded keys of `rows` (ascending positions in the columns), if they stand just so in
+    /// the columns.
     pub(crate) fn words_in_place<'a>(
         &self,
         columns: &'a [ArrayRef],
@@ -132,7 +133,8 @@ impl KeyCodec {
         self.plain_words(columns)?.get(range_of(rows)?)
     }
 
-    /// Encodes the keys of `rows` (ascending positions in the columns) into as many times the words of a key.
+    /// Encodes the keys of `rows` (ascending positions in the columns) into as many times the words
+    /// of a key.
     pub(crate) fn encode_words(&self, columns: &[ArrayRef], rows: &[u32], words: &mut [u64]) {
         let width = self.words;
         debug_assert_eq!(words.len(), rows.len() * width);

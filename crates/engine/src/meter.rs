@@ -1,8 +1,10 @@
-//! What the parts of a step cost: spans of work, whose time is measured, or charged at a known price.
+//! What the parts of a step cost: spans of work, whose time is measured, or charged at a known
+//! price.
 //!
-//! Both are for projections ([`crate::projection`]), which run whole jobs on one thread; so the meter belongs to the
-//! thread. Otherwise no meter runs, and a span is one look at a thread-local variable, once for a batch, a segment or
-//! a message. Spans may be nested: the time of one does not count for those around it.
+//! Both are for projections ([`crate::projection`]), which run whole jobs on one thread; so the
+//! meter belongs to the thread. Otherwise no meter runs, and a span is one look at a thread-local
+//! variable, once for a batch, a segment or a message. Spans may be nested: the time of one does
+//! not count for those around it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
@@ -29,8 +31,8 @@ pub enum Kind {
     Combine,
     /// Firing a chunk of a window, up to the sink: rows.
     Fire,
-    /// The end of a job that has no other processes: it gives its memory back. (Otherwise it does so when all
-    /// have ended.)
+    /// The end of a job that has no other processes: it gives its memory back. (Otherwise it does
+    /// so when all have ended.)
     End,
     /// Sending from where rows stand: bytes.
     Post,
@@ -99,7 +101,8 @@ pub struct Price {
 /// By [`Kind`].
 pub(crate) type Prices = [Price; Kind::ALL.len()];
 
-/// What the spans of a kind came to: their number, units and nanoseconds, and what a line through them takes.
+/// What the spans of a kind came to: their number, units and nanoseconds, and what a line through
+/// them takes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) spans: f64,
@@ -129,7 +132,8 @@ impl Tally {
         self.units_ns += other.units_ns;
     }
 
-    /// The line of least squares through time by units, neither part of it negative. The sum of all times is kept.
+    /// The line of least squares through time by units, neither part of it negative. The sum of all
+    /// times is kept.
     pub(crate) fn price(&self) -> Price {
         let Tally { spans, units, ns, units_squared, units_ns } = *self;
         if spans == 0.0 {
@@ -309,7 +313,8 @@ fn overhead(meter: &Meter) -> Overhead {
         drop(outer);
         let tallies = meter.tallies();
         let within = tallies[Kind::Look as usize].ns / SPANS as f64;
-        // What the spans themselves do not account for fell to the outer one, which is a span itself.
+        // What the spans themselves do not account for fell to the outer one, which is a span
+        // itself.
         let all = within + (tallies[Kind::Step as usize].ns - within) / SPANS as f64;
         least.within_ns = least.within_ns.min(within);
         least.all_ns = least.all_ns.min(all);
@@ -331,7 +336,8 @@ mod tests {
     fn prices_are_a_line_through_the_spans() {
         let price = tally(&[(1.0, 130.0), (2.0, 160.0), (10.0, 400.0)]).price();
         assert!((price.span_ns - 100.0).abs() < 1e-6 && (price.unit_ns - 30.0).abs() < 1e-6);
-        // Whatever the line would be, nothing takes less than no time, and all of it together as long as it took.
+        // Whatever the line would be, nothing takes less than no time, and all of it together as
+        // long as it took.
         for points in [
             &[(1.0, 100.0), (10.0, 10.0)][..],
             &[(1.0, 1.0), (10.0, 1000.0)],

@@ -17,8 +17,8 @@ use crate::error::Result;
 
 /// Rows of a merged block at most.
 const BLOCK_ROWS: usize = 4096;
-/// A merged block ends when its rows have as many bytes in comparable form, so that blocks are the same
-/// whatever the runs.
+/// A merged block ends when its rows have as many bytes in comparable form, so that blocks are the
+/// same whatever the runs.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Over all runs, about as many rows are looked at ahead of being written, if memory lasts.
 const AHEAD_ROWS: usize = 16 << 10;
@@ -33,8 +33,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether merging it with nothing else yields its own rows as a single block. Says no where it is not
-    /// plain from its bytes.
+    /// Whether merging it with nothing else yields its own rows as a single block. Says no where it
+    /// is not plain from its bytes.
     pub(crate) fn is_one_block(&self) -> bool {
         // More than a value takes in comparable form, besides twice its own bytes.
         const VALUE_BYTES: usize = 16;
@@ -108,7 +108,8 @@ impl Cursor {
 }
 
 impl Merge<'_> {
-    /// Runs, each sorted by [`Order::sorted`]; rows that are looked at ahead take about `ahead_bytes` at the most.
+    /// Runs, each sorted by [`Order::sorted`]; rows that are looked at ahead take about
+    /// `ahead_bytes` at the most.
     pub(crate) fn new(order: &Order, runs: Vec<Run>, ahead_bytes: usize) -> Result<Merge<'_>> {
         let mut merge = Merge {
             converter: &order.0,

@@ -84,8 +84,8 @@ impl Grouping {
         })
     }
 
-    /// Runs a batch through the pipeline into `slices`, or through `net` to leaders in other processes; returns what was
-    /// dropped and how many rows were not the worker's own.
+    /// Runs a batch through the pipeline into `slices`, or through `net` to leaders in other
+    /// processes; returns what was dropped and how many rows were not the worker's own.
     pub(crate) fn run(
         &self,
         batch: &Stamped,
@@ -142,8 +142,8 @@ impl Grouping {
         (start == window.start_of(max) && fires_at > batch.after).then_some(start)
     }
 
-    /// Keys and arguments for the rows of a batch that count, which stand at the positions in `by_slice` then;
-    /// `None` if there are none.
+    /// Keys and arguments for the rows of a batch that count, which stand at the positions in
+    /// `by_slice` then; `None` if there are none.
     pub(crate) fn evaluate(
         &self,
         records: &RecordBatch,

@@ -91,12 +91,13 @@ pub struct Aggregate {
     pub project: Vec<Expr>,
 }
 
-/// Values of aggregates that can be NULL: the state of a key has a bit for each. Calls share values, and AVG has
-/// two.
+/// Values of aggregates that can be NULL: the state of a key has a bit for each. Calls share
+/// values, and AVG has two.
 pub const NULLABLE_VALUES_MAX: usize = 64;
 
 impl Aggregate {
-    /// The first of [`Aggregate::aggregates`] that goes beyond [`NULLABLE_VALUES_MAX`]. No job runs such a plan.
+    /// The first of [`Aggregate::aggregates`] that goes beyond [`NULLABLE_VALUES_MAX`]. No job runs
+    /// such a plan.
     pub fn first_without_bit(&self) -> Option<usize> {
         Aggregates::first_without_bit(&self.aggregates, self.has_empty_group())
     }
@@ -107,7 +108,8 @@ impl Aggregate {
     }
 }
 
-/// `TUMBLE(TABLE t, DESCRIPTOR(ts), size [, offset])`: windows `[k·size + offset, (k+1)·size + offset)`.
+/// `TUMBLE(TABLE t, DESCRIPTOR(ts), size [, offset])`: windows `[k·size + offset, (k+1)·size +
+/// offset)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tumble {
     /// Microseconds, a positive multiple of 1000.

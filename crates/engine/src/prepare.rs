@@ -3,8 +3,8 @@
 //! A pure function of the chunk, run by any worker, several at a time; what depends on the order of
 //! chunks is left to stamping ([`crate::intake`]).
 //!
-//! A batch whose records are spread over very many windows is cut into several: state is counted after
-//! each, and what one opens must be little beside the budget.
+//! A batch whose records are spread over very many windows is cut into several: state is counted
+//! after each, and what one opens must be little beside the budget.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -80,14 +80,15 @@ impl Prepared {
         batch_bytes(&self.batch) + places_bytes + self.cuts.len() * part_bytes
     }
 
-    /// What stamping later batches of its split takes: the greatest watermark, and how many records it has.
+    /// What stamping later batches of its split takes: the greatest watermark, and how many records
+    /// it has.
     pub(crate) fn summary(&self) -> (i64, u64) {
         let greatest = self.times.as_ref().map_or(BEGINNING, |times| times.greatest);
         (greatest, self.batch.num_rows() as u64)
     }
 
-    /// The batches that it is to be cut into, in order, each with the number of its first row in this one.
-    /// They share its memory.
+    /// The batches that it is to be cut into, in order, each with the number of its first row in
+    /// this one. They share its memory.
     pub(crate) fn cut(mut self) -> Vec<(usize, Prepared)> {
         let ends = std::mem::take(&mut self.cuts);
         if ends.is_empty() {
@@ -117,8 +118,8 @@ impl Prepared {
 }
 
 impl Spread {
-    /// Before which rows to cut a batch, so that each part opens `tables_max` tables at the most. A window
-    /// needs one for each of its records, but no more than there are leaders.
+    /// Before which rows to cut a batch, so that each part opens `tables_max` tables at the most. A
+    /// window needs one for each of its records, but no more than there are leaders.
     fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
         let (rows, windows) = (times.times.len(), times.bounds.map(|bounds| self.windows(bounds)));
         let few =
@@ -331,7 +332,8 @@ mod tests {
         }
     }
 
-    /// Parts have the records of the whole, with the same watermarks, and none opens more tables than it may.
+    /// Parts have the records of the whole, with the same watermarks, and none opens more tables
+    /// than it may.
     #[test]
     fn what_is_cut_amounts_to_the_whole() {
         let mut random = 1u64;

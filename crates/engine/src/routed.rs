@@ -1,5 +1,5 @@
-//! Rows with their keys, sorted by leader: those of one leader follow each other, in the order in which
-//! they come.
+//! Rows with their keys, sorted by leader: those of one leader follow each other, in the order in
+//! which they come.
 
 use millstream_state::{Leaders, PARTITIONS};
 
@@ -94,8 +94,8 @@ impl Routed {
             let to_hashes = self.hashes.as_mut_ptr();
             for ((row, hash), word) in rows.iter().zip(keys.hashes).zip(keys.words) {
                 let end = &mut ends[leaders.of(*hash)];
-                // SAFETY: each row is counted once above and takes one place here, of as many as there
-                // are rows in each of the three.
+                // SAFETY: each row is counted once above and takes one place here, of as many as
+                // there are rows in each of the three.
                 unsafe {
                     to_rows.add(*end).write(*row);
                     to_words.add(*end).write(*word);
@@ -145,8 +145,9 @@ impl Routed {
     /// Eight rows at a time, of which each of `N` leaders picks its own.
     ///
     /// # Safety
-    /// The processor must have the features, and there must be `N` leaders. The outputs must have places for all rows
-    /// and `SLACK` more for each leader, that of the hashes if they are `HASHED`.
+    /// The processor must have the features, and there must be `N` leaders. The outputs must have
+    /// places for all rows and `SLACK` more for each leader, that of the hashes if they are
+    /// `HASHED`.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vl,popcnt")]
     unsafe fn sort_words_avx512<const N: usize, const HASHED: bool>(
@@ -168,8 +169,9 @@ impl Routed {
         let (to_rows, to_words) = (self.rows.as_mut_ptr(), self.words.as_mut_ptr());
         let to_hashes = self.hashes.as_mut_ptr();
         for ((rows, hashes), words) in row_eights.iter().zip(hash_eights).zip(word_eights) {
-            // SAFETY: eight of each are read, and eight written for each leader, of which those count that belong
-            // to it: no more than have been read, and room for eight more follows.
+            // SAFETY: eight of each are read, and eight written for each leader, of which those
+            // count that belong to it: no more than have been read, and room for eight more
+            // follows.
             unsafe {
                 let hashes = _mm512_loadu_epi64(hashes.as_ptr().cast());
                 let words = _mm512_loadu_epi64(words.as_ptr().cast());

@@ -13,8 +13,8 @@ pub struct Settings {
     pub epoch_bytes: u64,
     /// `epoch.max_idle_ms`: an epoch with changes ends after this long without input.
     pub epoch_max_idle_ms: u64,
-    /// `fragment.bytes`: bytes of rows in one fragment after which an epoch ends. Rows that are passed through
-    /// are shipped when there is a quarter of that.
+    /// `fragment.bytes`: bytes of rows in one fragment after which an epoch ends. Rows that are
+    /// passed through are shipped when there is a quarter of that.
     pub fragment_bytes: u64,
     /// `fragment.mode`: whether fragments aggregate or pass rows through.
     pub fragment_mode: FragmentMode,
@@ -28,7 +28,8 @@ pub struct Settings {
     pub allowed_lateness_us: i64,
     /// `exchange`: how the workers' parts come together.
     pub exchange: Exchange,
-    /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this seed.
+    /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this
+    /// seed.
     pub simulate: Option<u64>,
 }
 
@@ -38,8 +39,8 @@ pub enum Exchange {
     /// Every worker aggregates what it reads, and partial state is merged.
     #[default]
     LateMerge,
-    /// Half of the workers read and partition records, the others aggregate them: the traditional way, to compare
-    /// with.
+    /// Half of the workers read and partition records, the others aggregate them: the traditional
+    /// way, to compare with.
     Repartition,
     /// Every worker reads, partitions and aggregates.
     Interleaved,

@@ -1,9 +1,10 @@
-//! Deterministic simulation: a whole job, of one process or of several, on one thread, in virtual time, with
-//! every choice drawn from a seed.
+//! Deterministic simulation: a whole job, of one process or of several, on one thread, in virtual
+//! time, with every choice drawn from a seed.
 //!
-//! A random worker of a random process runs one step at a time. Between processes is the fabric `sim`, with
-//! slow and cut links and nodes that stop. What control connections do in a real job is done here after a
-//! random time: when a process has failed or is gone, the others are told to stop.
+//! A random worker of a random process runs one step at a time. Between processes is the fabric
+//! `sim`, with slow and cut links and nodes that stop. What control connections do in a real job is
+//! done here after a random time: when a process has failed or is gone, the others are told to
+//! stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,8 +33,8 @@ pub struct Scenario {
     pub channels: Channels,
     /// One-way latency of the links.
     pub latency: Duration,
-    /// Per process: it runs a step where one that is not slow runs so many. There are as many processes as
-    /// entries.
+    /// Per process: it runs a step where one that is not slow runs so many. There are as many
+    /// processes as entries.
     pub slowness: Vec<u32>,
     /// What goes wrong, and after how many steps of all workers.
     pub faults: Vec<(u64, Fault)>,
@@ -51,8 +52,8 @@ pub enum Fault {
 }
 
 impl Scenario {
-    /// So many processes, of which nothing is known but the seed: rings, latency and who is slow follow from it,
-    /// and nothing goes wrong.
+    /// So many processes, of which nothing is known but the seed: rings, latency and who is slow
+    /// follow from it, and nothing goes wrong.
     pub fn from_seed(seed: u64, processes: usize) -> Scenario {
         let chance = Simulated::new(seed, 0);
         let pick = |from: &[u32]| from[chance.choose(from.len() as u64).unwrap_or(0) as usize];
@@ -158,8 +159,8 @@ impl Process {
         if self.job.is_some() { self.running.len().max(1) } else { 0 }
     }
 
-    /// Runs one step, of the running worker that is chosen, or towards the end of the streams if there is none;
-    /// what it waits for, if it does.
+    /// Runs one step, of the running worker that is chosen, or towards the end of the streams if
+    /// there is none; what it waits for, if it does.
     pub(crate) fn step(&mut self, choice: usize) -> Step {
         let Some(job) = &self.job else { return Step::Done };
         if let Some(id) = self.running.get(choice).copied() {
@@ -245,12 +246,13 @@ impl Network {
     }
 }
 
-/// Times that everybody waits, with no step in between that did something, after which nobody will ever go on. Who
-/// waits for memory looks again every millisecond, so this is a minute at least.
+/// Times that everybody waits, with no step in between that did something, after which nobody will
+/// ever go on. Who waits for memory looks again every millisecond, so this is a minute at least.
 const WAITS_MAX: u32 = 60_000;
 
-/// Steps of a job of several processes, not counting those for which a slow one stands still, after which it is
-/// taken to go round in circles: the longest of some thousand seeds (memory, 446) takes a sixth of them.
+/// Steps of a job of several processes, not counting those for which a slow one stands still, after
+/// which it is taken to go round in circles: the longest of some thousand seeds (memory, 446) takes
+/// a sixth of them.
 const STEPS_MAX: u64 = 100_000_000;
 
 /// Runs processes to their ends.
@@ -330,7 +332,8 @@ fn pass(env: &dyn Env, network: &Option<Network>, us: i64) {
     }
 }
 
-/// Nothing is left to happen. Where a link is cut, peers notice by their silence; otherwise it is a deadlock.
+/// Nothing is left to happen. Where a link is cut, peers notice by their silence; otherwise it is a
+/// deadlock.
 fn give_up(network: &mut Option<Network>, processes: &[Process]) {
     for (at, process) in processes.iter().enumerate() {
         let Some(job) = &process.job else { continue };

@@ -34,21 +34,22 @@ pub trait Sink: Send + Sync + Debug {
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;
     /// The order this sink needs.
     fn order(&self) -> RowOrder;
-    /// Takes rows from the worker with this number, below [`Writers::workers`]. When it returns, rows of
-    /// a fired window are on their way: a sink that buffers must flush before it returns if `flush` is
-    /// set (the last batch of a window).
-    /// [`crate::Error::OutputClosed`] ends the job quietly.
+    /// Takes rows from the worker with this number, below [`Writers::workers`]. When it returns,
+    /// rows of a fired window are on their way: a sink that buffers must flush before it returns if
+    /// `flush` is set (the last batch of a window). [`crate::Error::OutputClosed`] ends the job
+    /// quietly.
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()>;
-    /// Whether each process of a job writes its own rows to a sink of its own; otherwise all rows come to the
-    /// sink of the process that was asked. Only sinks of [`RowOrder::Any`] can.
+    /// Whether each process of a job writes its own rows to a sink of its own; otherwise all rows
+    /// come to the sink of the process that was asked. Only sinks of [`RowOrder::Any`] can.
     fn is_local(&self) -> bool {
         false
     }
-    /// Called once after the last row, on success only. What was written should outlast a crash from
-    /// now on.
+    /// Called once after the last row, on success only. What was written should outlast a crash
+    /// from now on.
     fn finish(&self) -> Result<()>;
-    /// Called once after all processes of the job have finished their sinks, also of a sink that was not
-    /// opened since another process's took its rows: the result is complete, and may be shown as such.
+    /// Called once after all processes of the job have finished their sinks, also of a sink that
+    /// was not opened since another process's took its rows: the result is complete, and may be
+    /// shown as such.
     fn commit(&self) -> Result<()> {
         Ok(())
     }

@@ -26,8 +26,8 @@ struct Slice {
     fragments: Vec<Option<Fragment>>,
     /// Rows that its table has taken in for all leaders since the epoch began.
     joint_rows: usize,
-    /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or when it became too large to be
-    /// joint.
+    /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or
+    /// when it became too large to be joint.
     sealed: Vec<(usize, Segment)>,
     /// What it amounted to when it was counted last; `None` if it has changed.
     counted: Option<Usage>,
@@ -117,14 +117,14 @@ pub(crate) enum SealSlice {
 /// Windows of fewer keys each have their own index: they are small.
 const TAKE_OVER_KEYS_MIN: usize = 1 << 16;
 
-/// Tables and fragments that are kept for later windows: one of any size, a few that a near cache holds, and
-/// many that are small, where windows of few keys come and go by the thousand.
+/// Tables and fragments that are kept for later windows: one of any size, a few that a near cache
+/// holds, and many that are small, where windows of few keys come and go by the thousand.
 const SPARE_NEAR_MAX: usize = 4;
 const SPARE_SMALL_MAX: usize = 1 << 12;
 const SMALL_BYTES: usize = 2 << 10;
 
-/// Blocks of rows encoded at a time, for each leader: enough to keep memory busy, few enough for the
-/// second-level cache; or, where the table is in that, for the first.
+/// Blocks of rows encoded at a time, for each leader: enough to keep memory busy, few enough for
+/// the second-level cache; or, where the table is in that, for the first.
 const GROUP_BLOCKS: usize = 16;
 const GROUP_BLOCKS_NEAR: usize = 6;
 const GROUP_ROWS_MAX: usize = 1 << 15;
@@ -188,8 +188,8 @@ impl Slices {
         if self.slices.contains_key(&start) {
             return;
         }
-        // It will hold, most likely, about as many keys as the last one. A large one starts small all the same
-        // where it may take over the index of another that is about to fire.
+        // It will hold, most likely, about as many keys as the last one. A large one starts small
+        // all the same where it may take over the index of another that is about to fire.
         let expected = self.expected_keys();
         let small = self.frugal || self.takes_over(expected) && !self.slices.is_empty();
         let keys = if small { 0 } else { expected };
@@ -204,7 +204,8 @@ impl Slices {
         self.opened += 1;
     }
 
-    /// How many keys the next window may have, as the last complete one and the latest that is open tell.
+    /// How many keys the next window may have, as the last complete one and the latest that is open
+    /// tell.
     fn expected_keys(&self) -> usize {
         let open = self.slices.values().next_back().map_or(0, |slice| {
             // What others pass through for this leader is about as much as the other way round.
@@ -215,7 +216,8 @@ impl Slices {
         open.max(self.last_keys)
     }
 
-    /// How many keys a table like this one may come to have: if it is to be joint, those of all leaders.
+    /// How many keys a table like this one may come to have: if it is to be joint, those of all
+    /// leaders.
     fn keys_of(&self, table: &Table) -> usize {
         match self.joining.is_on() {
             true => table.keys_max(),
@@ -223,16 +225,16 @@ impl Slices {
         }
     }
 
-    /// Whether windows of so many keys share one large index between them, the next going on in that of
-    /// the one that has fired. With a single worker they hardly overlap; with several, a window waits for
-    /// what the others hold of it, and the next would have grown its own by then.
+    /// Whether windows of so many keys share one large index between them, the next going on in
+    /// that of the one that has fired. With a single worker they hardly overlap; with several, a
+    /// window waits for what the others hold of it, and the next would have grown its own by then.
     fn takes_over(&self, keys: usize) -> bool {
         self.leaders.count() == 1 && keys > TAKE_OVER_KEYS_MIN
     }
 
-    /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed through goes to
-    /// leaders in other processes by `net`, where there is room. Returns how many rows went to other leaders,
-    /// now or through fragments.
+    /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
+    /// through goes to leaders in other processes by `net`, where there is room. Returns how many
+    /// rows went to other leaders, now or through fragments.
     pub(crate) fn update(
         &mut self,
         start: i64,
@@ -297,8 +299,9 @@ impl Slices {
         Ok(fragment_rows)
     }
 
-    /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads; `vars` gives the
-    /// variable-length parts of those from a position on, and inputs are in the keys' order.
+    /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads;
+    /// `vars` gives the variable-length parts of those from a position on, and inputs are in the
+    /// keys' order.
     pub(crate) fn update_own<V: VarKeys, F: Feed>(
         &mut self,
         start: i64,
@@ -340,8 +343,9 @@ impl Slices {
         }
     }
 
-    /// Seals what is held for other leaders: per leader, its segments by slice. `how` tells for each slice, by
-    /// its start. What is empty then is kept for what the slice has yet to get, unless memory is `scarce`.
+    /// Seals what is held for other leaders: per leader, its segments by slice. `how` tells for
+    /// each slice, by its start. What is empty then is kept for what the slice has yet to get,
+    /// unless memory is `scarce`.
     pub(crate) fn seal(
         &mut self,
         how: impl Fn(i64) -> SealSlice,
@@ -375,7 +379,8 @@ impl Slices {
                     SealSlice::PassedThrough | SealSlice::Nothing => None,
                 };
                 deltas[leader].extend(sealed.map(|segment| (*start, segment)));
-                // One that passes rows through has hardly anything but what it knows about its keys.
+                // One that passes rows through has hardly anything but what it knows about its
+                // keys.
                 let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
                 if let Some(fragment) = place.take_if(goes) {
                     retired.add_fragment(&fragment);
@@ -434,8 +439,8 @@ impl Slices {
         Some(slice.primary)
     }
 
-    /// Takes the memory of a fired slice back. The next window may go on in its table, if that is the
-    /// larger one: so there is one large index, not one for every window.
+    /// Takes the memory of a fired slice back. The next window may go on in its table, if that is
+    /// the larger one: so there is one large index, not one for every window.
     pub(crate) fn recycle(&mut self, mut table: Table) {
         if std::mem::take(&mut self.frugal) {
             // The budget is nearly used up: nothing is kept for later.
@@ -475,7 +480,8 @@ impl Slices {
         self.joining.may_change()
     }
 
-    /// In simulation: makes tables joint from now on, or not, or takes them for too large, as chance has it.
+    /// In simulation: makes tables joint from now on, or not, or takes them for too large, as
+    /// chance has it.
     pub(crate) fn join(&mut self, choice: u64) {
         match choice {
             0 => self.joining.force(true),
@@ -499,8 +505,8 @@ impl Slices {
         self.pool.release();
     }
 
-    /// Sizes, summed over all slices; growth by up to `batch_rows` more keys. Only slices that have changed
-    /// since the last time are looked into: many may be open.
+    /// Sizes, summed over all slices; growth by up to `batch_rows` more keys. Only slices that have
+    /// changed since the last time are looked into: many may be open.
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
         let spare_fragments = self.spare_fragments.iter().flatten();
         let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()

@@ -46,8 +46,8 @@ pub struct Stats {
     pub rows_shipped: u64,
     /// Sealed segments shipped.
     pub segments_shipped: u64,
-    /// Of these, rows shipped to leaders in other processes, after what several workers of a process held
-    /// for the same leader was merged.
+    /// Of these, rows shipped to leaders in other processes, after what several workers of a
+    /// process held for the same leader was merged.
     pub rows_sent: u64,
     /// Of these, rows that were passed through as they came, without being kept first.
     pub rows_passed: u64,
@@ -78,8 +78,9 @@ pub struct Stats {
     pub state_bytes_peak: u64,
     /// Live keys and values at that time, in bytes.
     pub state_live_bytes_at_peak: u64,
-    /// Largest number of bytes of state *at rest*: a window is complete and about to fire, so all that
-    /// belongs to it has been merged, and no segment is on its way. What is kept for later counts.
+    /// Largest number of bytes of state *at rest*: a window is complete and about to fire, so all
+    /// that belongs to it has been merged, and no segment is on its way. What is kept for later
+    /// counts.
     pub state_bytes_rest: u64,
     /// Live keys and values at that time, in bytes.
     pub state_live_bytes_rest: u64,
@@ -94,8 +95,9 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds what another process of the same job did: counts and bytes add up; windows are those of the
-    /// process that saw the most, which is all of them where rows come to one; time is the longest.
+    /// Adds what another process of the same job did: counts and bytes add up; windows are those of
+    /// the process that saw the most, which is all of them where rows come to one; time is the
+    /// longest.
     pub fn add_process(&mut self, other: &Stats) {
         self.add(other);
         self.rows += other.rows;

@@ -37,7 +37,8 @@ pub struct OpenOptions {
     pub batch_rows: usize,
     /// The job's start time, microseconds since the epoch, the same for every split.
     pub start_time_us: i64,
-    /// Number of workers, of all processes: a hint for how finely to cut chunks, never for the number of splits.
+    /// Number of workers, of all processes: a hint for how finely to cut chunks, never for the
+    /// number of splits.
     pub workers: usize,
     /// Which of the job's processes opens the table.
     pub process: usize,
@@ -57,8 +58,8 @@ impl OpenOptions {
 pub enum Sharing {
     /// Split `i` is read by process `i % P`. The other processes open it and never ask for a chunk.
     Whole,
-    /// All processes read it and find the same chunks; chunk `n` is decoded by process `n % P`. For what can be
-    /// read several times, where cutting is cheap beside decoding.
+    /// All processes read it and find the same chunks; chunk `n` is decoded by process `n % P`. For
+    /// what can be read several times, where cutting is cheap beside decoding.
     ByChunk,
     /// Only the process that was asked can read it (a pipe).
     Asker,
@@ -151,14 +152,15 @@ pub struct TableOptions {
     pub base_dir: PathBuf,
 }
 
-/// Makes tables and sinks from options: implemented by the connector crate, called by the SQL crate.
+/// Makes tables and sinks from options: implemented by the connector crate, called by the SQL
+/// crate.
 pub trait Connectors: Send + Sync {
     /// A table to read from. Errors are [`crate::Error::Option`] with the option at fault.
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>>;
     /// A sink to `INSERT INTO`.
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn crate::sink::Sink>>;
-    /// Looks at the options when a table is declared, without opening anything: a table may be declared
-    /// and never used. Errors are those of [`Connectors::table`].
+    /// Looks at the options when a table is declared, without opening anything: a table may be
+    /// declared and never used. Errors are those of [`Connectors::table`].
     fn check(&self, _options: &TableOptions) -> Result<()> {
         Ok(())
     }

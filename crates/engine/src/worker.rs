@@ -1,8 +1,8 @@
 //! A worker: one thread's scheduler over its coroutines (paper, section 5.3).
 //!
-//! Each step runs one coroutine for a bounded time, in this order: receive and merge what others have
-//! sealed; end the epoch if it is time; fire complete windows; process a batch. A step never waits
-//! for another worker, so a whole job also runs on one thread, a step at a time.
+//! Each step runs one coroutine for a bounded time, in this order: receive and merge what others
+//! have sealed; end the epoch if it is time; fire complete windows; process a batch. A step never
+//! waits for another worker, so a whole job also runs on one thread, a step at a time.
 
 mod epoch;
 mod pressure;
@@ -78,7 +78,8 @@ pub(crate) struct Worker {
     pub(crate) stats: Stats,
 }
 
-// SAFETY: `places` holds pointers only during a step; between steps it is an empty buffer in effect.
+// SAFETY: `places` holds pointers only during a step; between steps it is an empty buffer in
+// effect.
 unsafe impl Send for Worker {}
 
 /// What a worker of a stateful job has besides.
@@ -88,16 +89,16 @@ struct State {
     firing: Option<Fire>,
     epoch: u64,
     epoch_input_bytes: u64,
-    /// The watermark of the last epoch's end, and whether other processes were told then that this one waits
-    /// for idle sources.
+    /// The watermark of the last epoch's end, and whether other processes were told then that this
+    /// one waits for idle sources.
     announced: i64,
     told_idle: bool,
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
     /// Per leader of this process: deltas sent, for which credit has not come back.
     in_flight: Vec<u32>,
-    /// Helpers (workers of this process, then processes) whose deltas have been merged and to which credit is
-    /// to be returned.
+    /// Helpers (workers of this process, then processes) whose deltas have been merged and to which
+    /// credit is to be returned.
     owed: Vec<usize>,
     /// Per helper: the epoch that must come next.
     expected: Vec<u64>,
@@ -281,7 +282,8 @@ impl Worker {
             return Ok(Step::Busy);
         }
         self.return_credit(state)?;
-        // Before firing, however much there is to fire: the others wait for this worker's watermark.
+        // Before firing, however much there is to fire: the others wait for this worker's
+        // watermark.
         let low = shared.intake.finish(self.id);
         if let Some(seal) = self.epoch_is_over(state, low) {
             self.end_epoch(state, low, seal)?;
@@ -319,8 +321,9 @@ impl Worker {
         match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
             Taken::Batch(batch) => {
                 if tight && let Err(error) = shared.budget.check() {
-                    // Nothing more can be merged, fired and freed, and the slowest split goes on; unless the
-                    // low watermark, which is that of this batch, has risen since it was looked at.
+                    // Nothing more can be merged, fired and freed, and the slowest split goes on;
+                    // unless the low watermark, which is that of this batch, has risen since it was
+                    // looked at.
                     if shared.settled(batch.stamp) {
                         return Err(error);
                     }
@@ -338,7 +341,8 @@ impl Worker {
         }
     }
 
-    /// Goes on with the window that is firing, or starts with one that is complete; `None` if there is none.
+    /// Goes on with the window that is firing, or starts with one that is complete; `None` if there
+    /// is none.
     fn fire(
         &mut self,
         state: &mut State,

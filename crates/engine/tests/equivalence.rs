@@ -133,7 +133,8 @@ fn fragments_change_their_mode() {
     assert!(stats.mode_switches >= 2, "{stats:?}");
 }
 
-/// Few keys with texts, and the greatest texts, are counted in joint tables to the end, however often these are sealed.
+/// Few keys with texts, and the greatest texts, are counted in joint tables to the end, however
+/// often these are sealed.
 #[test]
 fn texts_that_come_often_are_counted_in_joint_tables() {
     let mut random = Random::new(9);
@@ -151,8 +152,8 @@ fn texts_that_come_often_are_counted_in_joint_tables() {
     }
 }
 
-/// A query by `key` alone, since keys of variable length are not adopted, and what it must return if all
-/// names are the same: window_start (if any), key, COUNT(*), SUM(amount), MIN(amount).
+/// A query by `key` alone, since keys of variable length are not adopted, and what it must return
+/// if all names are the same: window_start (if any), key, COUNT(*), SUM(amount), MIN(amount).
 fn by_key(
     data: &[Vec<Record>],
     random: &mut Random,
@@ -190,8 +191,8 @@ fn unnamed(random: &mut Random, splits: usize, per_split: usize, keys: u64) -> V
     data
 }
 
-/// Large segments of mostly new keys are indexed where they stand; keys that the leader knows already
-/// are merged, and their rows left behind.
+/// Large segments of mostly new keys are indexed where they stand; keys that the leader knows
+/// already are merged, and their rows left behind.
 #[test]
 fn segments_are_adopted() {
     let mut random = Random::new(6);
@@ -212,13 +213,13 @@ fn segments_are_adopted() {
     }
 }
 
-/// Several large windows are open at a time, and tables go from fired windows to later ones: also tables
-/// that have adopted segments, and ones into which rows of the next window are taken over.
+/// Several large windows are open at a time, and tables go from fired windows to later ones: also
+/// tables that have adopted segments, and ones into which rows of the next window are taken over.
 #[test]
 fn tables_go_from_window_to_window() {
     const WINDOWS: usize = 3;
-    // A record every 7 ms in each split, 120,000 in a window of both; the next window has begun by the
-    // time that one fires.
+    // A record every 7 ms in each split, 120,000 in a window of both; the next window has begun by
+    // the time that one fires.
     let (per_window, window_ms) = (60_000, 420_000);
     let mut random = Random::new(8);
     let data = unnamed(&mut random, 2, WINDOWS * per_window, 1 << 30);
@@ -234,8 +235,8 @@ fn tables_go_from_window_to_window() {
         similar_asserts(&rows.unwrap(), &expected, &format!("{workers} workers"));
         assert!(stats.windows_fired_early > 1, "{workers} workers: {stats:?}");
         assert_eq!(stats.adoptions > 0, workers > 1, "{workers} workers: {stats:?}");
-        // Growing to full size takes nine steps. With one worker only the first window takes all of them; the
-        // others are small until they go on in its index.
+        // Growing to full size takes nine steps. With one worker only the first window takes all of
+        // them; the others are small until they go on in its index.
         assert!(workers > 1 || stats.index_growths < 4 * 9 - 6, "{stats:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The memory rule: what a job holds stays within its budget; at the budget splits that are ahead wait
-//! and the slowest goes on; only if that does not help does the job end, and says why.
+//! The memory rule: what a job holds stays within its budget; at the budget splits that are ahead
+//! wait and the slowest goes on; only if that does not help does the job end, and says why.
 
 mod support;
 
@@ -99,8 +99,8 @@ fn run_within(query: &Query, settings: &Settings, expected: &[String]) -> Stats 
     stats
 }
 
-/// Split 1 could be read at once, but the watermark moves with split 0, which is slow. State for all
-/// windows of split 1 would be many times the budget.
+/// Split 1 could be read at once, but the watermark moves with split 0, which is slow. State for
+/// all windows of split 1 would be many times the budget.
 #[test]
 fn splits_that_are_ahead_wait_for_the_slowest() {
     let data = [unique(60_000, 0), unique(60_000, 1_000_000)];
@@ -172,8 +172,8 @@ fn rows_that_wait_count() {
     assert_eq!(stats.rows, 0);
 }
 
-/// Without state: rows are written in the order of batches and splits, so those of a fast split wait
-/// for a slow one; but only as many as there is room for.
+/// Without state: rows are written in the order of batches and splits, so those of a fast split
+/// wait for a slow one; but only as many as there is room for.
 #[test]
 fn rows_of_a_fast_split_do_not_pile_up() {
     let data = [unique(2_000, 0), unique(60_000, 1_000_000)];
@@ -197,8 +197,8 @@ fn rows_of_a_fast_split_do_not_pile_up() {
     }
 }
 
-/// A busy window that has fired makes nobody expect that the many small ones after it, open all at once, will
-/// be as large.
+/// A busy window that has fired makes nobody expect that the many small ones after it, open all at
+/// once, will be as large.
 #[test]
 fn small_windows_after_a_large_one_stay_small() {
     let mut records = unique(60_000, 0);
@@ -227,8 +227,8 @@ fn small_windows_after_a_large_one_stay_small() {
     }
 }
 
-/// Records that are all in windows of their own, thousands to a batch: a batch would open as many windows
-/// before anything is counted or can fire.
+/// Records that are all in windows of their own, thousands to a batch: a batch would open as many
+/// windows before anything is counted or can fire.
 #[test]
 fn a_batch_spread_over_many_windows_keeps_to_the_budget() {
     let spread = |first: i64| -> Vec<Record> {

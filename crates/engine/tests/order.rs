@@ -1,5 +1,6 @@
-//! Chunks that are decoded out of order, on real threads: a split's watermark must follow the order of its
-//! records all the same. Simulation cannot show this, since there decoding is a part of a step.
+//! Chunks that are decoded out of order, on real threads: a split's watermark must follow the order
+//! of its records all the same. Simulation cannot show this, since there decoding is a part of a
+//! step.
 
 mod support;
 
@@ -23,8 +24,8 @@ struct Begun {
     overtaken: Mutex<u64>,
 }
 
-/// One split, every fourth chunk of which takes until the next but one is being decoded. By then another
-/// worker has done with the one in between.
+/// One split, every fourth chunk of which takes until the next but one is being decoded. By then
+/// another worker has done with the one in between.
 #[derive(Debug)]
 struct Overtaking {
     schema: SchemaRef,
@@ -103,7 +104,8 @@ fn watermarks_follow_the_order_of_records_and_not_of_decoding() {
             begun: begun.clone(),
         };
         let chunks = source.batches.len() as u64;
-        // Few epochs: a worker whose deltas wait to be merged takes nothing more, and would be waited for.
+        // Few epochs: a worker whose deltas wait to be merged takes nothing more, and would be
+        // waited for.
         let settings = Settings { workers, epoch_max_idle_ms: 60_000, ..Settings::default() };
         let (expected, late, null_time) = oracle(&data, Some(5000), 100_000, 0);
         let (stats, rows) = run(&query(Arc::new(source), Some(5000), 100_000), &settings);

@@ -1,5 +1,5 @@
-//! P2 over several processes: the same rows, whatever their number, their workers, the fabric and the rings.
-//! Here each process is a thread with a device of its own.
+//! P2 over several processes: the same rows, whatever their number, their workers, the fabric and
+//! the rings. Here each process is a thread with a device of its own.
 
 mod support;
 

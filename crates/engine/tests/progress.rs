@@ -1,5 +1,5 @@
-//! P1 and progress: nothing fires early, idle splits do not hold the others back, records that are too
-//! far ahead do not carry the watermark away. All in simulation, from many seeds.
+//! P1 and progress: nothing fires early, idle splits do not hold the others back, records that are
+//! too far ahead do not carry the watermark away. All in simulation, from many seeds.
 
 mod support;
 
@@ -68,8 +68,9 @@ fn run(
     (stats, seen)
 }
 
-/// P1. A row of a window must not appear before every split has handed out a record that carries its
-/// watermark past the window's end (or has ended). Splits of different speed, one of which ends early.
+/// P1. A row of a window must not appear before every split has handed out a record that carries
+/// its watermark past the window's end (or has ended). Splits of different speed, one of which ends
+/// early.
 #[test]
 fn no_window_fires_early() {
     let mut early_chances = 0;
@@ -110,8 +111,8 @@ fn no_window_fires_early() {
     assert!(early_chances > 1000, "windows must have fired while splits were open");
 }
 
-/// P1 to the microsecond: a watermark that is just short of a window's end does not complete it, and one
-/// that is exactly there does.
+/// P1 to the microsecond: a watermark that is just short of a window's end does not complete it,
+/// and one that is exactly there does.
 #[test]
 fn a_window_is_complete_at_its_end_and_not_before() {
     let records: Vec<Record> =
@@ -137,8 +138,9 @@ fn a_window_is_complete_at_its_end_and_not_before() {
     }
 }
 
-/// When a window fires, what later windows have so far stays where it is: a worker ships a key's row once a
-/// window, however the epochs, which end whenever a window is complete, fall between the windows.
+/// When a window fires, what later windows have so far stays where it is: a worker ships a key's
+/// row once a window, however the epochs, which end whenever a window is complete, fall between the
+/// windows.
 #[test]
 fn a_key_is_shipped_once_a_window_if_epochs_end_only_for_windows() {
     const KEYS: i64 = 50;
@@ -164,8 +166,8 @@ fn a_key_is_shipped_once_a_window_if_epochs_end_only_for_windows() {
     assert!(fragment_rows > 10 * shipped && shipped > WINDOWS * KEYS as u64, "{shipped}");
 }
 
-/// Rows that are passed through are shipped long before their window is complete, and before the epoch is over;
-/// what is aggregated stays.
+/// Rows that are passed through are shipped long before their window is complete, and before the
+/// epoch is over; what is aggregated stays.
 #[test]
 fn what_is_passed_through_does_not_wait_for_the_end_of_the_epoch() {
     for mode in [FragmentMode::PassThrough, FragmentMode::Aggregate] {
@@ -175,8 +177,9 @@ fn what_is_passed_through_does_not_wait_for_the_end_of_the_epoch() {
         let settings = Settings {
             workers: 2,
             epoch_max_idle_ms: 3_600_000,
-            // A row has 120 bytes with what it refers to. Half of all keys are 420 kB in a fragment; half of all
-            // records are 12 MB, and the 16,384 rows that a leader may adopt are 2 MB.
+            // A row has 120 bytes with what it refers to. Half of all keys are 420 kB in a
+            // fragment; half of all records are 12 MB, and the 16,384 rows that a leader may adopt
+            // are 2 MB.
             fragment_bytes: 4_000_000,
             fragment_mode: mode,
             ..Settings::default()
@@ -192,8 +195,8 @@ fn what_is_passed_through_does_not_wait_for_the_end_of_the_epoch() {
     }
 }
 
-/// Windows are fired about as fast as they come, however many there are and whoever is held up: a worker that
-/// is ahead of the others does not pile up state.
+/// Windows are fired about as fast as they come, however many there are and whoever is held up: a
+/// worker that is ahead of the others does not pile up state.
 #[test]
 fn many_small_windows_do_not_pile_up() {
     const WINDOWS: i64 = 8_000;
@@ -305,8 +308,8 @@ fn an_offset_shifts_all_windows() {
     assert_eq!(starts.len(), 6);
 }
 
-/// A window that ends where the watermark stands has fired, also for a batch that lies in it as a whole;
-/// one that ends a millisecond later has not.
+/// A window that ends where the watermark stands has fired, also for a batch that lies in it as a
+/// whole; one that ends a millisecond later has not.
 #[test]
 fn late_begins_at_the_very_end() {
     let mut random = Random::new(3);

@@ -1,5 +1,6 @@
-//! Projections: the rows are those of a sequential run, and with given prices the time is always the same, no less than
-//! the work takes on the processors there are, and no more than one processor needs for all of it.
+//! Projections: the rows are those of a sequential run, and with given prices the time is always
+//! the same, no less than the work takes on the processors there are, and no more than one
+//! processor needs for all of it.
 
 mod support;
 
@@ -106,7 +107,8 @@ fn a_projection_follows_from_its_prices() {
             let time = once.time.as_secs_f64();
             assert!(time >= work / all, "{exchange:?}: {:?}", once.time);
             assert!(0.0 < once.busy && once.busy <= 1.0, "{}", once.busy);
-            // On one processor it takes at least what the work takes, and that is all that one is busy with.
+            // On one processor it takes at least what the work takes, and that is all that one is
+            // busy with.
             let shared = case.project(processes, &machine(Some(1)), &costs());
             let (shared_time, busy) = (shared.time.as_secs_f64(), shared.busy * all);
             assert!(shared_time >= work && busy <= 1.0 + 1e-9, "{exchange:?}: {shared:?}");

@@ -51,8 +51,8 @@ fn settings(random: &mut Random, seed: u64, lateness_ms: i64) -> Settings {
     }
 }
 
-/// Splits that start at different event times, are of different length (none at all, one record) and
-/// of different speed, some of which end long before the others.
+/// Splits that start at different event times, are of different length (none at all, one record)
+/// and of different speed, some of which end long before the others.
 #[test]
 fn every_split_judges_its_own_records() {
     let (mut sum, mut own_judgement) = (Stats::default(), 0);
@@ -103,8 +103,8 @@ fn every_split_judges_its_own_records() {
     assert!(sum.windows_fired_early > 1000 && sum.batches_stolen > 1000, "{sum:?}");
 }
 
-/// A split that never brings anything holds nobody back after its timeout, whether or not it ends; and
-/// the result is that of the others alone.
+/// A split that never brings anything holds nobody back after its timeout, whether or not it ends;
+/// and the result is that of the others alone.
 #[test]
 fn a_silent_split_changes_nothing() {
     for seed in 0..100u64 {

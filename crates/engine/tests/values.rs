@@ -1,6 +1,6 @@
-//! Keys and aggregates at their edges, merged late: NULL, NaN and -0.0, integers and decimals whose sums
-//! leave their type on the way, FILTER and WHERE that are NULL, watermarks of the records' own. Simulated
-//! jobs against what a few lines of plain Rust say.
+//! Keys and aggregates at their edges, merged late: NULL, NaN and -0.0, integers and decimals whose
+//! sums leave their type on the way, FILTER and WHERE that are NULL, watermarks of the records'
+//! own. Simulated jobs against what a few lines of plain Rust say.
 
 mod support;
 
@@ -163,7 +163,8 @@ fn settings(random: &mut Random, seed: u64) -> Settings {
     }
 }
 
-/// A cell as the tests' tables print it; floats by their value, so that there is one NaN and one zero.
+/// A cell as the tests' tables print it; floats by their value, so that there is one NaN and one
+/// zero.
 fn show<T: ToString>(value: Option<T>) -> String {
     value.map_or(String::new(), |v| v.to_string())
 }
@@ -255,7 +256,8 @@ fn exact_mean(values: &[i64]) -> Option<f64> {
     if sum.abs() < 1 << 53 {
         return Some(sum as f64 / count as f64);
     }
-    // With so many more bits than a double has, a last one for the rest makes converting round right.
+    // With so many more bits than a double has, a last one for the rest makes converting round
+    // right.
     let scaled = sum.checked_mul(1 << 50).expect("a few hundred 64-bit numbers");
     let quotient = (scaled / count) | i128::from(scaled % count != 0);
     Some(quotient as f64 / 2f64.powi(50))
@@ -313,7 +315,8 @@ fn sums_leave_their_type_and_come_back() {
     });
 }
 
-/// An overflow is judged on the final sum alone, and then it is an error, with any number of workers.
+/// An overflow is judged on the final sum alone, and then it is an error, with any number of
+/// workers.
 #[test]
 fn only_a_final_sum_can_overflow() {
     use AggregateFunction::*;

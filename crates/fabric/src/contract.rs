@@ -45,8 +45,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     fn allocate(&self, bytes: usize, access: Access) -> Result<Region>;
 
     /// Registers memory that exists already, as a source of writes and sends; open to peers only
-    /// where [`Limits::registers_remote`]. It may be unusable as a destination (`shm`): receiving and
-    /// reading into it is then refused when posted.
+    /// where [`Limits::registers_remote`]. It may be unusable as a destination (`shm`): receiving
+    /// and reading into it is then refused when posted.
     ///
     /// # Safety
     /// Until the region and its clones are gone and work that names it has completed, the memory
@@ -78,8 +78,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     fn shared_receives(&self, entries: u32) -> Result<Self::SharedReceives>;
 
     /// A reliable connection that takes its receives from `shared`, as its sends and writes with
-    /// immediate values arrive; `sizes.receive` means nothing, and posting receives at the pair itself is
-    /// refused. If it fails, receives that nobody has taken stay for the others.
+    /// immediate values arrive; `sizes.receive` means nothing, and posting receives at the pair
+    /// itself is refused. If it fails, receives that nobody has taken stay for the others.
     fn queue_pair_sharing(
         &self,
         send: &Self::CompletionQueue,
@@ -106,8 +106,8 @@ pub trait CompletionQueue: Send {
     fn poll(&mut self, out: &mut [Completion]) -> Result<usize>;
 
     /// The next completion that arrives wakes [`Events::wait`], once. Completions that arrived
-    /// before may not: poll again between this call and waiting. A queue that was made without events
-    /// cannot be armed: [`Unsupported`](crate::Error::Unsupported).
+    /// before may not: poll again between this call and waiting. A queue that was made without
+    /// events cannot be armed: [`Unsupported`](crate::Error::Unsupported).
     fn arm(&mut self) -> Result<()>;
 }
 
@@ -117,10 +117,10 @@ pub trait Events: Send {
     /// is over. Returns whether something happened; it may wake for nothing.
     fn wait(&mut self, timeout: Duration) -> Result<bool>;
 
-    /// For other threads, which have something for the sleeper that no completion tells of. To wake it makes
-    /// the present [`wait`](Events::wait) return true, or, if there is none, the next one, at once; several
-    /// wakes may count as one. It may be done from any thread, and does nothing when the sleeper is gone.
-    /// What was written before waking is visible after that wait.
+    /// For other threads, which have something for the sleeper that no completion tells of. To wake
+    /// it makes the present [`wait`](Events::wait) return true, or, if there is none, the next one,
+    /// at once; several wakes may count as one. It may be done from any thread, and does nothing
+    /// when the sleeper is gone. What was written before waking is visible after that wait.
     fn waker(&self) -> Waker;
 }
 
@@ -151,14 +151,14 @@ pub trait QueuePair: Send {
     fn endpoint(&self) -> Endpoint;
 
     /// Connects to the peer's endpoint; the peer does the same with ours. Work may be posted at
-    /// once; if the peer has not connected yet, it is done when it has (where the poster's thread does the
-    /// work, as in `shm`, when it next polls or posts). Post the receives first.
+    /// once; if the peer has not connected yet, it is done when it has (where the poster's thread
+    /// does the work, as in `shm`, when it next polls or posts). Post the receives first.
     fn connect(&mut self, peer: &Endpoint) -> Result<()>;
 
-    /// The peer's region as memory of this process, where there is such a thing (`shm`) and the peer
-    /// allows writing. What is stored there is in place without posting; the peer sees it in order if
-    /// it is followed by an aligned word stored with release ordering, or by a posted write. It does
-    /// not wait for work that was posted before.
+    /// The peer's region as memory of this process, where there is such a thing (`shm`) and the
+    /// peer allows writing. What is stored there is in place without posting; the peer sees it in
+    /// order if it is followed by an aligned word stored with release ordering, or by a posted
+    /// write. It does not wait for work that was posted before.
     fn window(&mut self, peer: &RemoteRegion) -> Result<Option<Region>> {
         let _ = peer;
         Ok(None)
@@ -175,8 +175,8 @@ pub trait QueuePair: Send {
     /// after something was posted.
     fn state(&self) -> State;
 
-    /// Ends the connection: outstanding work is flushed, and the peer's side fails, with `verbs` and `sim`
-    /// when it next waits for an answer.
+    /// Ends the connection: outstanding work is flushed, and the peer's side fails, with `verbs`
+    /// and `sim` when it next waits for an answer.
     fn fail(&mut self);
 }
 
@@ -211,6 +211,7 @@ pub trait Datagram: Send {
         requests: &[Outgoing<'_, Self::Address>],
     ) -> std::result::Result<(), Rejected>;
 
-    /// Posts buffers, each for one datagram and [`DATAGRAM_HEADER_BYTES`](crate::DATAGRAM_HEADER_BYTES).
+    /// Posts buffers, each for one datagram and
+    /// [`DATAGRAM_HEADER_BYTES`](crate::DATAGRAM_HEADER_BYTES).
     fn post_receive(&mut self, receives: &[Receive<'_>]) -> std::result::Result<(), Rejected>;
 }

@@ -1,7 +1,7 @@
 //! Datagrams over the kernel's datagram sockets, of whatever family.
 //!
-//! A queue that anybody may write to at any time is what the kernel is good at. Each datagram carries the
-//! job's token, since any process can find the socket.
+//! A queue that anybody may write to at any time is what the kernel is good at. Each datagram
+//! carries the job's token, since any process can find the socket.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,8 +19,8 @@ use crate::work::{
     check_source,
 };
 
-/// In front of every datagram on the wire: token, sender's number, immediate value and whether it is
-/// one.
+/// In front of every datagram on the wire: token, sender's number, immediate value and whether it
+/// is one.
 const WIRE_HEADER_BYTES: usize = 32 + 12;
 
 /// A datagram queue pair, known to its owner and its completion queues.
@@ -142,7 +142,8 @@ impl<P: Member> SharedDatagram<P> {
         message.msg_iov = parts.as_mut_ptr();
         message.msg_iovlen = parts.len();
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        // SAFETY: all pointers are alive; the kernel only reads the parts, and the source was checked.
+        // SAFETY: all pointers are alive; the kernel only reads the parts, and the source was
+        // checked.
         unsafe {
             libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags);
         }

@@ -1,8 +1,9 @@
 //! Registered memory: what peers and network cards may read and write.
 //!
-//! A peer writes whenever it likes, so registered memory is not ordinary Rust memory. Three ways lead
-//! to it: copies ([`Region::read`], [`Region::write`]), aligned atomic words ([`Region::word`]), and
-//! slices, which are `unsafe` because only a protocol can know that nobody else writes there.
+//! A peer writes whenever it likes, so registered memory is not ordinary Rust memory. Three ways
+//! lead to it: copies ([`Region::read`], [`Region::write`]), aligned atomic words
+//! ([`Region::word`]), and slices, which are `unsafe` because only a protocol can know that nobody
+//! else writes there.
 
 use std::any::Any;
 use std::fmt;

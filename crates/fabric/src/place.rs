@@ -3,8 +3,8 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Copies so that the last 8 bytes, if they end at a multiple of 8, become visible last and at once:
-/// whoever reads them with acquire ordering sees all others.
+/// Copies so that the last 8 bytes, if they end at a multiple of 8, become visible last and at
+/// once: whoever reads them with acquire ordering sees all others.
 ///
 /// # Safety
 /// `bytes` bytes can be read at `from` and written at `to`, and the ranges do not overlap. Others

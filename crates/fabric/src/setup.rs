@@ -206,7 +206,8 @@ impl Fields<'_> {
     }
 }
 
-/// The calling side: sends `ours` and returns the peer's answer. Set time-outs on the stream before.
+/// The calling side: sends `ours` and returns the peer's answer. Set time-outs on the stream
+/// before.
 pub fn call<S: Read + Write>(
     stream: &mut S,
     token: &Token,

@@ -1,4 +1,5 @@
-//! Handles that are the same for all providers that play the network card in software (`shm`, `tcp`).
+//! Handles that are the same for all providers that play the network card in software (`shm`,
+//! `tcp`).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Words that processes share, and a bell made of two of them, by which one wakes another (a futex).
+//! Words that processes share, and a bell made of two of them, by which one wakes another (a
+//! futex).
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,7 +23,8 @@ impl Words {
     #[inline]
     pub(crate) fn at(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= self.bytes && offset.is_multiple_of(8), "a word outside");
-        // SAFETY: inside the mapping, aligned since mappings begin at pages, alive as long as `self`.
+        // SAFETY: inside the mapping, aligned since mappings begin at pages, alive as long as
+        // `self`.
         unsafe { AtomicU64::from_ptr(self.mapping.start().as_ptr().add(offset).cast()) }
     }
 }

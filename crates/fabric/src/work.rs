@@ -17,8 +17,8 @@ pub enum Source<'a> {
         bytes: usize,
     },
     /// Bytes that are copied when the work is posted, at most
-    /// [`Limits::inline_bytes`](crate::Limits::inline_bytes); they need no registration and are free
-    /// again when the call returns.
+    /// [`Limits::inline_bytes`](crate::Limits::inline_bytes); they need no registration and are
+    /// free again when the call returns.
     Inline(&'a [u8]),
 }
 
@@ -246,7 +246,8 @@ pub struct Outgoing<'a, A> {
 }
 
 /// Bytes in front of a datagram in the receive's buffer (a global route header). A receive's buffer
-/// has to have room for them, [`Completion::bytes`] counts them, and their content is the provider's.
+/// has to have room for them, [`Completion::bytes`] counts them, and their content is the
+/// provider's.
 pub const DATAGRAM_HEADER_BYTES: usize = 40;
 
 /// What completed.
@@ -295,7 +296,8 @@ pub enum Status {
     Other(u32),
 }
 
-/// Work that has ended. If `status` is not success only `id`, `status` and `queue_pair` are defined.
+/// Work that has ended. If `status` is not success only `id`, `status` and `queue_pair` are
+/// defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Completion {
     /// The id given with the work.
@@ -348,8 +350,8 @@ pub struct Limits {
     pub ordered_placement: bool,
     /// Whether [`Fabric::register`](crate::Fabric::register) can open memory to peers.
     pub registers_remote: bool,
-    /// Whether polling a completion queue does a network card's work, so that a thread which waits for
-    /// something to appear in its memory should poll as often as it looks.
+    /// Whether polling a completion queue does a network card's work, so that a thread which waits
+    /// for something to appear in its memory should poll as often as it looks.
     pub progress_by_polling: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The conformance suite over every provider that runs here. The one over `verbs` runs where there is a
-//! device.
+//! The conformance suite over every provider that runs here. The one over `verbs` runs where there
+//! is a device.
 
 use std::time::Duration;
 

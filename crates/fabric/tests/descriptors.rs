@@ -1,5 +1,5 @@
-//! A process that has no descriptor left takes no connection, and does not spin about it. One test, since
-//! it changes the whole process.
+//! A process that has no descriptor left takes no connection, and does not spin about it. One test,
+//! since it changes the whole process.
 
 use std::fs::File;
 use std::mem::zeroed;
@@ -55,7 +55,8 @@ fn connects<F: Fabric>(device: &F) {
     b.connect(&a.endpoint()).unwrap();
 }
 
-/// That too few descriptors, up to `few`, are named as the reason, and are no harm to what there was.
+/// That too few descriptors, up to `few`, are named as the reason, and are no harm to what there
+/// was.
 fn names_the_reason<F: Fabric>(device: &F, few: usize) {
     let events = device.events().unwrap();
     let queue = device.completion_queue(8, Some(&events)).unwrap();

@@ -12,8 +12,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Opens two devices, connects them, writes from one to the other, and drops all of it: the connection
-/// first, or while the devices' users are gone.
+/// Opens two devices, connects them, writes from one to the other, and drops all of it: the
+/// connection first, or while the devices' users are gone.
 fn open_and_drop<F: Fabric>(open: impl Fn() -> F, devices_first: bool) {
     let (a, b) = (open(), open());
     let bed =

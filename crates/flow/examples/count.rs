@@ -1,5 +1,5 @@
-//! Sends and receives messages over shared memory on one thread, for counting instructions and system
-//! calls:
+//! Sends and receives messages over shared memory on one thread, for counting instructions and
+//! system calls:
 //!
 //!     cargo run --release --example count -- MESSAGES [payload bytes [slot bytes]]
 //!

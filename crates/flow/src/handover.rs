@@ -1,5 +1,5 @@
-//! The hand-over between announcing and sleeping, apart from any fabric, so that a model checker can run
-//! it.
+//! The hand-over between announcing and sleeping, apart from any fabric, so that a model checker
+//! can run it.
 
 /// The words of a side's block that the hand-over is about.
 pub(crate) trait Words {
@@ -21,8 +21,8 @@ pub(crate) fn announce(words: &impl Words, count: u64) -> bool {
     words.peer_parked()
 }
 
-/// Whether a side that has raised its flag, and read the announcement behind it, may sleep when it has
-/// seen `seen`: all that was announced is here.
+/// Whether a side that has raised its flag, and read the announcement behind it, may sleep when it
+/// has seen `seen`: all that was announced is here.
 #[inline]
 pub(crate) fn may_sleep(announced: u64, seen: u64) -> bool {
     announced <= seen

@@ -102,8 +102,8 @@ pub enum Received<'a, F: Fabric> {
     End,
 }
 
-/// A message, in the slot that it arrived in. Dropping it releases the slot; an error of that shows at
-/// the next call.
+/// A message, in the slot that it arrived in. Dropping it releases the slot; an error of that shows
+/// at the next call.
 pub struct Message<'a, F: Fabric> {
     receiver: &'a mut Receiver<F>,
     bytes: usize,
@@ -184,8 +184,8 @@ impl<F: Fabric> Receiver<F> {
         Ok(())
     }
 
-    /// The slot that ends the stream was found: it is released like the others, and the end is told when
-    /// the sender is sure to know of it.
+    /// The slot that ends the stream was found: it is released like the others, and the end is told
+    /// when the sender is sure to know of it.
     fn end(&mut self) -> Result<Received<'_, F>> {
         if !self.ended {
             self.ended = true;
@@ -286,8 +286,8 @@ impl<F: Fabric> Receiver<F> {
     }
 
     /// One step towards sleep, for a thread that has nothing to do until a message comes. Returns
-    /// whether it may sleep at its events now, for at most a quarter of a second; a message wakes it.
-    /// Look for a message once more after a `true` and before sleeping.
+    /// whether it may sleep at its events now, for at most a quarter of a second; a message wakes
+    /// it. Look for a message once more after a `true` and before sleeping.
     pub fn park(&mut self) -> Result<bool> {
         self.side.park(self.released)
     }

@@ -167,13 +167,14 @@ impl<F: Fabric> Sender<F> {
         self.side.settings.payload_bytes()
     }
 
-    /// Slots sent since the beginning. Right after sending a slot it is the slot's number, counted from 1.
+    /// Slots sent since the beginning. Right after sending a slot it is the slot's number, counted
+    /// from 1.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Slots that the receiver has processed since the beginning, as far as it has told: those numbered up to
-    /// this. Their writes have been placed, whether or not a completion has told so.
+    /// Slots that the receiver has processed since the beginning, as far as it has told: those
+    /// numbered up to this. Their writes have been placed, whether or not a completion has told so.
     ///
     /// # Errors
     /// The peer claims more than were sent.
@@ -210,8 +211,8 @@ impl<F: Fabric> Sender<F> {
 
     #[inline]
     fn can_send(&mut self) -> Result<bool> {
-        // The peer's count is looked at only when what was seen of it is used up: its cache line is the
-        // peer's most of the time.
+        // The peer's count is looked at only when what was seen of it is used up: its cache line is
+        // the peer's most of the time.
         let slots = self.side.settings.slots as u64;
         if self.sent - self.released >= slots {
             self.released = self.check_count()?;
@@ -277,15 +278,15 @@ impl<F: Fabric> Sender<F> {
     }
 
     /// One step towards sleep, for a thread that has nothing to do until there is credit. Returns
-    /// whether it may sleep at its events now, for at most a quarter of a second; new credit wakes it.
-    /// Look for credit once more after a `true` and before sleeping.
+    /// whether it may sleep at its events now, for at most a quarter of a second; new credit wakes
+    /// it. Look for credit once more after a `true` and before sleeping.
     pub fn park(&mut self) -> Result<bool> {
         let seen = self.side.peer_count();
         self.side.park(seen)
     }
 
-    /// Sends the slot at the position, and moves on. The payload's end stands elsewhere if `body` says so,
-    /// which it does only if the slot is not in place.
+    /// Sends the slot at the position, and moves on. The payload's end stands elsewhere if `body`
+    /// says so, which it does only if the slot is not in place.
     #[inline]
     fn send(&mut self, footer: Footer, body: Option<Source<'_>>, tag: u64) -> Result<()> {
         let settings = &self.side.settings;
@@ -323,8 +324,8 @@ impl<F: Fabric> Sender<F> {
         self.side.post(&mut [last], true)
     }
 
-    /// Writes the slot to the peer's ring: whole; or if it is less than half full, or its payload's end
-    /// stands elsewhere, as chained writes of what is to be written and of the footer.
+    /// Writes the slot to the peer's ring: whole; or if it is less than half full, or its payload's
+    /// end stands elsewhere, as chained writes of what is to be written and of the footer.
     #[inline]
     fn send_copy(
         &mut self,
@@ -366,8 +367,8 @@ impl<F: Fabric> Sender<F> {
         Ok(())
     }
 
-    /// One step of ending the stream in order. Returns whether the receiver has processed everything
-    /// and knows the end; then the sender can be dropped. Never waits.
+    /// One step of ending the stream in order. Returns whether the receiver has processed
+    /// everything and knows the end; then the sender can be dropped. Never waits.
     pub fn try_finish(&mut self) -> Result<bool> {
         if !self.ending {
             if !self.can_send()? {
@@ -409,14 +410,16 @@ impl<'a, F: Fabric> Slot<'a, F> {
     #[inline]
     pub fn payload(&mut self) -> &mut [u8] {
         let bytes = self.sender.payload_bytes();
-        // SAFETY: there is credit for this slot, so the receiver has released its last content, which
-        // means that the write of it has been placed and nobody reads this memory any more; a ring of
-        // our own is closed to peers, and the peer's ring has no other writer; the borrow of the sender excludes other slices.
+        // SAFETY: there is credit for this slot, so the receiver has released its last content,
+        // which means that the write of it has been placed and nobody reads this memory any more; a
+        // ring of our own is closed to peers, and the peer's ring has no other writer; the borrow
+        // of the sender excludes other slices.
         unsafe { self.sender.ring.slice_mut(self.sender.position.offset, bytes) }
     }
 
-    /// The payload, for as long as the sender is borrowed. [`Sender::try_acquire`] gives the same slot, with what was
-    /// written into it, until it is sent: a slot may be filled little by little.
+    /// The payload, for as long as the sender is borrowed. [`Sender::try_acquire`] gives the same
+    /// slot, with what was written into it, until it is sent: a slot may be filled little by
+    /// little.
     #[inline]
     pub fn into_payload(self) -> &'a mut [u8] {
         let bytes = self.sender.payload_bytes();
@@ -433,16 +436,17 @@ impl<'a, F: Fabric> Slot<'a, F> {
         self.sender.send(Footer { bytes: length, end: false }, None, tag)
     }
 
-    /// Sends the first `head_bytes` bytes of the payload, and behind them `bytes` bytes that stand at `offset`
-    /// in a region of the same fabric; and a tag. There is no copy on this side: the fabric reads them where
-    /// they stand. (In a ring that this process can reach, they are copied there.)
+    /// Sends the first `head_bytes` bytes of the payload, and behind them `bytes` bytes that stand
+    /// at `offset` in a region of the same fabric; and a tag. There is no copy on this side: the
+    /// fabric reads them where they stand. (In a ring that this process can reach, they are copied
+    /// there.)
     ///
-    /// It may read them late, so they have to stay as they are until the receiver has released the slot:
-    /// remember [`Sender::sent`] right after this, and wait until [`Sender::released`] is not below it. Only what
-    /// was placed can have been processed; should the fabric read and send bytes again after that, since an
-    /// acknowledgement was lost, the receiver's side drops them. Where credit never comes, since the channel has
-    /// failed or is given up, wait until the sender is dropped. The region, as opposed to what stands in it, has
-    /// to live as long as the sender.
+    /// It may read them late, so they have to stay as they are until the receiver has released the
+    /// slot: remember [`Sender::sent`] right after this, and wait until [`Sender::released`] is not
+    /// below it. Only what was placed can have been processed; should the fabric read and send
+    /// bytes again after that, since an acknowledgement was lost, the receiver's side drops them.
+    /// Where credit never comes, since the channel has failed or is given up, wait until the sender
+    /// is dropped. The region, as opposed to what stands in it, has to live as long as the sender.
     #[inline]
     pub fn send_from(
         mut self,

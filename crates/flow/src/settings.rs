@@ -10,8 +10,8 @@ use crate::footer::FOOTER_BYTES;
 /// How the consumer learns that a slot is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification {
-    /// It polls the slot's footer in its own memory. Needs a fabric that places bytes in address order
-    /// ([`Limits::ordered_placement`](millstream_fabric::Limits::ordered_placement)).
+    /// It polls the slot's footer in its own memory. Needs a fabric that places bytes in address
+    /// order ([`Limits::ordered_placement`](millstream_fabric::Limits::ordered_placement)).
     Footer,
     /// Every slot's last write has an immediate value, and the consumer polls completions.
     Immediate,
@@ -26,8 +26,8 @@ pub struct Settings {
     pub slot_bytes: usize,
     /// How the consumer learns of slots.
     pub notification: Notification,
-    /// How long a blocking call looks again and again before it sleeps; ten times as long where that
-    /// does the network card's work
+    /// How long a blocking call looks again and again before it sleeps; ten times as long where
+    /// that does the network card's work
     /// ([`Limits::progress_by_polling`](millstream_fabric::Limits::progress_by_polling)).
     pub spin: Duration,
     /// Patience of the connection.
@@ -53,7 +53,8 @@ pub const SLOTS_MAX: usize = 1 << 12;
 pub const SLOT_BYTES_MAX: usize = 1 << 28;
 const SLOT_BYTES_MIN: usize = 64;
 const SIGNAL_BATCH_MIN: u64 = 16;
-/// With [`SLOTS_MAX`] slots the send queue then has 15,368 entries; all providers in software have 16,384.
+/// With [`SLOTS_MAX`] slots the send queue then has 15,368 entries; all providers in software have
+/// 16,384.
 const SIGNAL_BATCH_MAX: u64 = 1024;
 
 /// Writes that a slot may take: what was written into it, what stands elsewhere, and the footer.
@@ -77,8 +78,8 @@ impl Settings {
         (self.slots as u64 / 2).max(1)
     }
 
-    /// Slots after which a write is signalled, to free the send queue's entries: an acknowledgement is
-    /// a message of its own over TCP.
+    /// Slots after which a write is signalled, to free the send queue's entries: an acknowledgement
+    /// is a message of its own over TCP.
     #[inline]
     pub(crate) fn signal_batch(&self) -> u64 {
         (self.slots as u64 / 2).clamp(SIGNAL_BATCH_MIN, SIGNAL_BATCH_MAX)
@@ -97,11 +98,11 @@ impl Settings {
         Ok(())
     }
 
-    /// Send queue: every slot may take [`WRITES_PER_SLOT`], w, and its entries are free only when a later
-    /// signalled one has been polled, of which there is one per signal batch b: w (c + b). Raising and lowering the
-    /// flag of a sleeper and asking for the peer's count, one of each in flight and one unpolled: 8.
-    /// Receive queue: an immediate value per slot or credit under way, c, and as many that arrived
-    /// while we were slow to poll.
+    /// Send queue: every slot may take [`WRITES_PER_SLOT`], w, and its entries are free only when a
+    /// later signalled one has been polled, of which there is one per signal batch b: w (c + b).
+    /// Raising and lowering the flag of a sleeper and asking for the peer's count, one of each in
+    /// flight and one unpolled: 8. Receive queue: an immediate value per slot or credit under way,
+    /// c, and as many that arrived while we were slow to poll.
     #[inline]
     pub(crate) fn queue_sizes(&self) -> QueueSizes {
         let slots = self.slots as u32;

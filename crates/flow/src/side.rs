@@ -1,14 +1,15 @@
-//! What both sides of a channel have: a connection, and a block of words that the peer writes and reads.
+//! What both sides of a channel have: a connection, and a block of words that the peer writes and
+//! reads.
 //!
 //! # Sleeping
 //!
-//! A side that wants to sleep raises a flag in its peer's memory; a peer that sees the flag writes with
-//! an immediate value, which wakes. That alone would lose wake-ups: a slot may be on its way, posted
-//! before the flag arrived, when the sleeper looks for the last time. So each side *announces* how much
-//! it has sent in its own memory, before it looks at the flag, and the sleeper reads that
-//! announcement with a one-sided read behind its flag. The flag is placed before the read is done,
-//! so either the peer sees the flag, or the read sees the announcement, and then the sleeper stays
-//! awake for what is on its way.
+//! A side that wants to sleep raises a flag in its peer's memory; a peer that sees the flag writes
+//! with an immediate value, which wakes. That alone would lose wake-ups: a slot may be on its way,
+//! posted before the flag arrived, when the sleeper looks for the last time. So each side
+//! *announces* how much it has sent in its own memory, before it looks at the flag, and the sleeper
+//! reads that announcement with a one-sided read behind its flag. The flag is placed before the
+//! read is done, so either the peer sees the flag, or the read sees the announcement, and then the
+//! sleeper stays awake for what is on its way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,8 +36,8 @@ pub(crate) const CONTROL_BYTES: usize = 4 * LINE;
 /// Marks the id of the read that asks for the peer's count.
 const ASKING: u64 = 1 << 63;
 
-/// A parked side proves so often that its peer still answers: a sleeper posts nothing otherwise, and
-/// a network card notices a peer's end only when it waits for an answer.
+/// A parked side proves so often that its peer still answers: a sleeper posts nothing otherwise,
+/// and a network card notices a peer's end only when it waits for an answer.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// Where polling does the card's work a side spins so many times as long.
@@ -174,8 +175,8 @@ impl<F: Fabric> Side<F> {
         self.control.word(PEER_COUNT)
     }
 
-    /// Puts our counter into the peer's block; a peer that is asleep is woken. With `confirm` its completion
-    /// will tell that it is there.
+    /// Puts our counter into the peer's block; a peer that is asleep is woken. With `confirm` its
+    /// completion will tell that it is there.
     pub(crate) fn tell_count(&mut self, count: u64, asleep: bool, confirm: bool) -> Result<()> {
         if self.window.is_some() && !asleep && self.may_store()? {
             if let Some(window) = &self.window {
@@ -192,7 +193,8 @@ impl<F: Fabric> Side<F> {
         self.post(&mut [write], confirm || asleep || self.window.is_some())
     }
 
-    /// Whether a store through a window comes in order: nothing that was posted is still to be done.
+    /// Whether a store through a window comes in order: nothing that was posted is still to be
+    /// done.
     #[inline]
     pub(crate) fn may_store(&mut self) -> Result<bool> {
         if !self.is_quiet() {
@@ -363,8 +365,8 @@ impl<F: Fabric> Side<F> {
         Ok(())
     }
 
-    /// How long to look again and again before sleeping. Where polling does the card's work, going to
-    /// sleep means to wait for a thread that does it.
+    /// How long to look again and again before sleeping. Where polling does the card's work, going
+    /// to sleep means to wait for a thread that does it.
     pub(crate) fn spin(&self) -> Duration {
         let by_polling = self.fabric.limits().progress_by_polling;
         self.settings.spin * if by_polling { SPIN_BY_POLLING } else { 1 }
@@ -375,8 +377,8 @@ impl<F: Fabric> Side<F> {
         if self.fabric.limits().progress_by_polling { 1 } else { usual }
     }
 
-    /// Between two looks. Where polling does the card's work other threads go first: with fewer cores
-    /// than threads the peer's may be among them.
+    /// Between two looks. Where polling does the card's work other threads go first: with fewer
+    /// cores than threads the peer's may be among them.
     #[inline]
     pub(crate) fn pause(&self) {
         if self.fabric.limits().progress_by_polling {

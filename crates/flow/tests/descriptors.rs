@@ -23,8 +23,8 @@ fn wait_for(descriptors: usize) {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// That channels with both sides in this process take so many each, not counting what the first takes
-/// for all, and their events.
+/// That channels with both sides in this process take so many each, not counting what the first
+/// takes for all, and their events.
 fn takes<F: Fabric>(device: &F, each: usize) {
     let (there, here) = (device.events().unwrap(), device.events().unwrap());
     let channel = || {

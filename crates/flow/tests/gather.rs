@@ -37,7 +37,8 @@ fn text(number: u64, bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends every message from a block of `region`, and writes over the block when its message is released.
+/// Sends every message from a block of `region`, and writes over the block when its message is
+/// released.
 fn send_all<F: Fabric>(mut sender: Sender<F>, mut events: F::Events, region: &Region) -> Stats {
     let max = sender.payload_bytes();
     let mut used = VecDeque::new();
@@ -81,7 +82,8 @@ fn pass<F: Fabric>(devices: [&F; 2], settings: Settings) -> Stats {
     // Memory of the program itself, as an arena of state is.
     let mut memory = vec![0_u8; BLOCKS * max];
     let start = std::ptr::NonNull::new(memory.as_mut_ptr()).unwrap();
-    // SAFETY: `memory` lives longer than the region and the sender, and is used through the region only.
+    // SAFETY: `memory` lives longer than the region and the sender, and is used through the region
+    // only.
     let region = unsafe { devices[0].register(start, memory.len(), Access::LOCAL) }.unwrap();
     let stats = std::thread::scope(|scope| {
         let producer = scope.spawn(|| send_all(sender, there, &region));

@@ -1,5 +1,5 @@
-//! Messages cost no allocation, over shared memory and over TCP. One test, since it counts the whole
-//! process.
+//! Messages cost no allocation, over shared memory and over TCP. One test, since it counts the
+//! whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +70,8 @@ fn messages_allocate_nothing() {
         assert_eq!(allocations([&device, &device], settings, 1000), 0, "shm, {notification:?}");
         let open = || TcpDevice::open(token, "127.0.0.1:0".parse().unwrap()).unwrap();
         let (a, b) = (open(), open());
-        // Lists of the card may still grow a little, when a heartbeat falls together with much work.
+        // Lists of the card may still grow a little, when a heartbeat falls together with much
+        // work.
         let count = allocations([&a, &b], settings, 1000);
         assert!(count < 10, "tcp, {notification:?}: {count} allocations");
     }

@@ -23,8 +23,8 @@ impl GeneratorTable {
         GeneratorTable { spec, splits: splits.max(1) }
     }
 
-    /// From the options `workload`, `number-of-rows`, `keys` and `splits`. Columns may be left out of
-    /// the declaration, but those that are declared must be the workload's.
+    /// From the options `workload`, `number-of-rows`, `keys` and `splits`. Columns may be left out
+    /// of the declaration, but those that are declared must be the workload's.
     pub(crate) fn from_options(options: &TableOptions) -> Result<GeneratorTable> {
         let error = |option: &str, message: String, help: String| Error::Option {
             table: options.name.clone(),

@@ -1,7 +1,7 @@
 //! Millstream as a library: continuous SQL over event streams, embedded, on one machine.
 //!
-//! A [`Session`] holds tables, views and settings. SQL goes in; rows come out through a [`Sink`] while
-//! the query runs, or as Arrow batches when it has ended.
+//! A [`Session`] holds tables, views and settings. SQL goes in; rows come out through a [`Sink`]
+//! while the query runs, or as Arrow batches when it has ended.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -79,20 +79,20 @@ impl Session {
         self.planner.settings_mut()
     }
 
-    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which a query is
-    /// planned.
+    /// Fixes what `NOW()` means, in microseconds since the epoch; otherwise it is the time at which
+    /// a query is planned.
     pub fn set_start_time_us(&mut self, start_time_us: i64) {
         self.planner.set_start_time_us(start_time_us);
     }
 
-    /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of plain
-    /// queries go.
+    /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of
+    /// plain queries go.
     pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {
         self.registry.print_to(sink);
     }
 
-    /// Declares a table of the program's own, with its event-time column and how far the watermark is
-    /// behind the greatest event time (microseconds).
+    /// Declares a table of the program's own, with its event-time column and how far the watermark
+    /// is behind the greatest event time (microseconds).
     pub fn register_table(
         &mut self,
         name: &str,

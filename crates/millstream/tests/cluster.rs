@@ -305,7 +305,8 @@ fn nobody_commits_if_one_fails() {
         let failure = job.run_all(2).unwrap_err();
         let (failure, told) = job.cluster.take().unwrap().give_up(failure);
         assert_eq!((failure.process, job.own.commits.load(Ordering::SeqCst)), (failing, 0));
-        // The one that failed has told how far it got; others only if they were not stopped before they began.
+        // The one that failed has told how far it got; others only if they were not stopped before
+        // they began.
         for (process, told) in (1..).zip(told) {
             let told = told.or((process != failing).then(|| json!({"rows": process})));
             assert_eq!(told, Some(json!({"rows": process})));
@@ -409,7 +410,8 @@ fn a_process_whose_asker_is_silent_or_gone_stops() {
     }
 }
 
-/// The channels of a process may be lost to process 0 before its silence on the control connection counts.
+/// The channels of a process may be lost to process 0 before its silence on the control connection
+/// counts.
 #[test]
 fn who_has_lost_a_silent_process_0_says_that_it_is_silent() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -551,7 +553,8 @@ fn strangers_who_call_before_the_processes_join_change_nothing() {
             let Invitation { address, token, .. } = invitations[0];
             assert_eq!(answer_to(address, &preamble::call(&Token::new([1; 32]), 1)), b"");
             assert_eq!(answer_to(address, &preamble::call(&token, 0)), b"");
-            // More of them than are listened to, all silent. Those that hold a place leave it after a while.
+            // More of them than are listened to, all silent. Those that hold a place leave it after
+            // a while.
             let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
             drop(silent);
         },

@@ -1,6 +1,6 @@
-//! Fuzz targets for all that arrives at the control plane: preambles, messages, invitations. Good ones, mutated: a
-//! fixed number of each, or with `MILLSTREAM_FUZZ_SECONDS` for so long (`make fuzz`). A failure prints the input;
-//! `MILLSTREAM_SEED` begins elsewhere.
+//! Fuzz targets for all that arrives at the control plane: preambles, messages, invitations. Good
+//! ones, mutated: a fixed number of each, or with `MILLSTREAM_FUZZ_SECONDS` for so long (`make
+//! fuzz`). A failure prints the input; `MILLSTREAM_SEED` begins elsewhere.
 
 use std::time::{Duration, Instant};
 

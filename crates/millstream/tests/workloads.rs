@@ -1,5 +1,5 @@
-//! The benchmark's queries through SQL, perturbed so that no answer can be known by heart, against an
-//! oracle that shares no code with the engine; and several splits that are late each by itself.
+//! The benchmark's queries through SQL, perturbed so that no answer can be known by heart, against
+//! an oracle that shares no code with the engine; and several splits that are late each by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -142,8 +142,8 @@ fn hot_keys_do_not_share_a_partition() {
     }
 }
 
-/// Three splits of different length: one ends early, one begins where the first has long been. Their
-/// records are out of order by more than the watermark allows for.
+/// Three splits of different length: one ends early, one begins where the first has long been.
+/// Their records are out of order by more than the watermark allows for.
 #[test]
 fn splits_are_late_each_by_itself_through_sql() {
     let (delay_ms, window_ms) = (500, 700);

@@ -280,8 +280,8 @@ impl Blame<'_> {
         Ok(self.plan(sql, schema)?.get_type(schema)?)
     }
 
-    /// The error's message, if planning or simplifying `sql` gives it; otherwise whether there is any
-    /// error.
+    /// The error's message, if planning or simplifying `sql` gives it; otherwise whether there is
+    /// any error.
     fn same_error(&self, sql: &SqlExpr, schema: &DFSchema) -> Option<bool> {
         let expr = match self.plan(sql, schema) {
             Ok(expr) => expr,

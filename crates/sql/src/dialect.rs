@@ -48,8 +48,8 @@ impl Dialect for MillstreamDialect {
         true
     }
 
-    /// An expression that fails to parse is not tried as a name instead: CASE nested too deeply is no
-    /// column "case", nor is a CASE without END.
+    /// An expression that fails to parse is not tried as a name instead: CASE nested too deeply is
+    /// no column "case", nor is a CASE without END.
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
         keyword == Keyword::CASE || RESERVED_FOR_IDENTIFIER.contains(&keyword)
     }

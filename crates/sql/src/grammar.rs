@@ -1,5 +1,5 @@
-//! What was probably meant where a statement is no SQL: the parser's errors in our words, with hints
-//! from the tokens around the place.
+//! What was probably meant where a statement is no SQL: the parser's errors in our words, with
+//! hints from the tokens around the place.
 
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError, Word};
@@ -117,8 +117,8 @@ fn in_select_list(tokens: &[&TokenWithSpan]) -> bool {
     last.is_some_and(|t| is_keyword(t, Keyword::SELECT))
 }
 
-/// A query goes on after what looks like its end: a clause's word is misspelled, which then reads as
-/// an alias, or incomplete.
+/// A query goes on after what looks like its end: a clause's word is misspelled, which then reads
+/// as an alias, or incomplete.
 fn misspelled_clause(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> Option<SqlError> {
     if !error.message.starts_with("expected the end of the statement") {
         return None;

@@ -8,9 +8,10 @@
 //! `tumble`); the logical plan becomes one stage without projections and views (`lower`); the stage
 //! becomes the engine's query, with only the columns it needs (`assemble`, `evaluate`).
 //!
-//! Messages: what the parser and DataFusion say is put in our words (`grammar`, `wording`, `convert`) and
-//! placed at the smallest part of the text that is at fault (`syntax`, `texts`, `blame`); parts that may fail on a
-//! value are marked with their place, so that errors while a query runs show it, too (`located`).
+//! Messages: what the parser and DataFusion say is put in our words (`grammar`, `wording`,
+//! `convert`) and placed at the smallest part of the text that is at fault (`syntax`, `texts`,
+//! `blame`); parts that may fail on a value are marked with their place, so that errors while a
+//! query runs show it, too (`located`).
 //!
 //! What it promises: an error names the place in the text, says what is wrong and what to write
 //! instead; nothing that a statement says is silently ignored; names keep their case; arithmetic on

@@ -31,8 +31,8 @@ pub(crate) fn rewrite_expr(mut expr: Expr) -> Result<Expr> {
     }
 }
 
-/// Gives every CAST a name of its own: DataFusion calls `CAST(x AS INT)` `x`, so that it could not be
-/// told from `x` among the keys and aggregates of a grouping.
+/// Gives every CAST a name of its own: DataFusion calls `CAST(x AS INT)` `x`, so that it could not
+/// be told from `x` among the keys and aggregates of a grouping.
 pub(crate) fn name_casts(mut query: Query) -> Query {
     struct Casts;
     impl VisitorMut for Casts {
@@ -128,8 +128,8 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// A pattern of LIKE whose wildcards are escaped by `escape`, with backslashes instead, which is all that
-/// DataFusion knows.
+/// A pattern of LIKE whose wildcards are escaped by `escape`, with backslashes instead, which is
+/// all that DataFusion knows.
 fn backslashed(pattern: &Expr, escape: &Value) -> Result<Expr> {
     let refused = |message: &str, help: &str| {
         Err(SqlError::unsupported(message).at(Span::new(pattern.span())).help(help))

@@ -242,8 +242,8 @@ fn compare_column(column: &Column, sql: &SqlExpr) -> Option<u32> {
     Some(if span.is_some() && span == Span::new(sql.span()) { 16 } else { 1 })
 }
 
-/// Whether a planned call's name says what was written, apart from brackets, quotes, the names of tables and
-/// the types of constants: `sum(t.i + Int64(1))` and `SUM(i + 1)`.
+/// Whether a planned call's name says what was written, apart from brackets, quotes, the names of
+/// tables and the types of constants: `sum(t.i + Int64(1))` and `SUM(i + 1)`.
 fn same_words(name: &str, written: &str) -> bool {
     let (name, written) = (words(name), words(written));
     // For a star, the planner counts a constant.

@@ -20,8 +20,8 @@ pub(crate) struct Widest {
 }
 
 impl Widest {
-    /// `None` if `inner`, of type `data_type`, cannot have too many digits: its type has room for all
-    /// that the operation may come to.
+    /// `None` if `inner`, of type `data_type`, cannot have too many digits: its type has room for
+    /// all that the operation may come to.
     pub(crate) fn when_needed(
         inner: &Arc<dyn PhysicalExpr>,
         data_type: &DataType,

@@ -72,7 +72,8 @@ impl Arena {
 
     fn write_bytes(&mut self, offset: u32, bytes: &[u8]) {
         let room = &mut self.words[offset as usize..offset as usize + bytes.len().div_ceil(8)];
-        // SAFETY: `room` is at least `bytes.len()` bytes of initialised, exclusively borrowed memory.
+        // SAFETY: `room` is at least `bytes.len()` bytes of initialised, exclusively borrowed
+        // memory.
         let room =
             unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), bytes.len()) };
         room.copy_from_slice(bytes);

@@ -8,7 +8,8 @@ use crate::value::{NO_BYTES, ValueKind};
 
 /// Gives the rows of a log, which refer to `arena`, a fresh one. They stay where they are.
 pub(crate) fn compact(log: &mut Log, arena: &mut Arena, layout: &RowLayout) {
-    // It grows like any other, so that it takes what it would have taken without what is left behind.
+    // It grows like any other, so that it takes what it would have taken without what is left
+    // behind.
     let old = arena.seal();
     let values: Vec<_> =
         layout.values().iter().copied().filter(|slot| slot.kind.uses_arena()).collect();

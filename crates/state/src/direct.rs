@@ -1,10 +1,10 @@
-//! Direct addressing: where keys are whole numbers close together, an index has a slot for each number of a
-//! span, which holds the row's number; nothing is hashed and nothing compared (in databases: *perfect hash
-//! aggregation*).
+//! Direct addressing: where keys are whole numbers close together, an index has a slot for each
+//! number of a span, which holds the row's number; nothing is hashed and nothing compared (in
+//! databases: *perfect hash aggregation*).
 //!
-//! An index changes to it when it has to grow and the slots take no more memory than buckets would, and
-//! back when a key comes that lies too far off. A slot of a row number below the log's base is *absent*, as
-//! with buckets.
+//! An index changes to it when it has to grow and the slots take no more memory than buckets would,
+//! and back when a key comes that lies too far off. A slot of a row number below the log's base is
+//! *absent*, as with buckets.
 
 use crate::log::RowId;
 use crate::memory::{Line, Lines};
@@ -56,8 +56,9 @@ impl Bounds {
         (slots <= slots_max).then_some(slots)
     }
 
-    /// A span of so many slots, a power of two and enough for all keys between them. Most of the room that is left lies
-    /// on the side on which `held`, some of these keys, have been exceeded: more will come there.
+    /// A span of so many slots, a power of two and enough for all keys between them. Most of the
+    /// room that is left lies on the side on which `held`, some of these keys, have been exceeded:
+    /// more will come there.
     pub(crate) fn span(self, slots: usize, held: Option<Bounds>) -> Span {
         debug_assert!(slots.is_power_of_two() && self.width() < slots as u64);
         let spare = slots as i64 - 1 - self.width() as i64;
@@ -126,7 +127,8 @@ impl Span {
 mod tests {
     use super::*;
 
-    /// Every key between the bounds has a slot of its own, wherever they lie, and none beyond is covered.
+    /// Every key between the bounds has a slot of its own, wherever they lie, and none beyond is
+    /// covered.
     #[test]
     fn a_span_has_a_slot_for_each_key() {
         let ends = [(0, 99), (3, 9_990), (-5, 10), (1 << 40, (1 << 40) + 77), (100, 8_292), (7, 7)];

@@ -1,5 +1,5 @@
-//! Filling the buckets of an index that grows: on the side, and written once, whole. What bounds growing
-//! is memory traffic.
+//! Filling the buckets of an index that grows: on the side, and written once, whole. What bounds
+//! growing is memory traffic.
 
 use crate::index::BUCKET;
 use crate::memory::Line;
@@ -85,7 +85,8 @@ impl Drop for Filling {
 /// Writes a whole line past the caches, which would have to read it first.
 ///
 /// # Safety
-/// `place` must be a line to be written. Nobody, not even this thread, may look at it before a fence.
+/// `place` must be a line to be written. Nobody, not even this thread, may look at it before a
+/// fence.
 #[inline(always)]
 unsafe fn write_line(place: *mut Line, line: &Line) {
     #[cfg(target_arch = "x86_64")]

@@ -108,7 +108,8 @@ fn find_words_in<const N: usize, K: Kind>(
     }
 }
 
-/// As [`find_words`], for buckets that lie near, where the key at `often` comes often: it is looked up once.
+/// As [`find_words`], for buckets that lie near, where the key at `often` comes often: it is looked
+/// up once.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 fn find_often<const N: usize, K: Kind>(
@@ -123,8 +124,8 @@ fn find_often<const N: usize, K: Kind>(
     let (mut others, mut found) = (Others::new(), Found::new());
     // SAFETY: the caller has asked whether the processor has what it takes.
     unsafe { others.take(often, words, hashes) };
-    // It is among the keys, with a hash that it has there: there are no more than before for either log, for which room has
-    // been reserved.
+    // It is among the keys, with a hash that it has there: there are no more than before for either
+    // log, for which room has been reserved.
     assert!(others.words().len() <= words.len());
     let base = logs.shared().base();
     let out = found.start();
@@ -142,13 +143,15 @@ fn find_often<const N: usize, K: Kind>(
     }
 }
 
-/// Keys of a block that have met a row whose hash is alike, and have not been compared with its key.
+/// Keys of a block that have met a row whose hash is alike, and have not been compared with its
+/// key.
 struct Met {
     keys: [u16; BLOCK_ROWS],
     count: usize,
 }
 
-/// Two keys share the upper half of their hashes, and the first row met was the other's: searches again.
+/// Two keys share the upper half of their hashes, and the first row met was the other's: searches
+/// again.
 #[cold]
 #[inline(never)]
 fn find_another<const N: usize, K: Kind>(
@@ -172,9 +175,9 @@ fn find_another<const N: usize, K: Kind>(
     place
 }
 
-/// When the key of a row that the index names is compared with the one that is looked for: at once; or by the
-/// caller, when the lines of the rows have arrived, for tables that no near cache holds; or never, since the
-/// index is sure.
+/// When the key of a row that the index names is compared with the one that is looked for: at once;
+/// or by the caller, when the lines of the rows have arrived, for tables that no near cache holds;
+/// or never, since the index is sure.
 const AT_ONCE: u8 = 0;
 const LATER: u8 = 1;
 const NEVER: u8 = 2;
@@ -196,8 +199,8 @@ impl<const N: usize, const COMPARED: u8, R: Rows> Entrants for WordKeys<'_, N, C
 
     #[inline(always)]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
-        // SAFETY: the index names rows of these logs that are not absent; `i` is one of the keys, for
-        // each of which there is room in `out`, and in `met`, where it comes once at the most.
+        // SAFETY: the index names rows of these logs that are not absent; `i` is one of the keys,
+        // for each of which there is room in `out`, and in `met`, where it comes once at the most.
         unsafe {
             let place = self.rows.row(id, 1 + N);
             self.out.add(i).write(place);
@@ -217,8 +220,8 @@ impl<const N: usize, const COMPARED: u8, R: Rows> Entrants for WordKeys<'_, N, C
 
     #[inline(always)]
     fn enters(&mut self, i: usize) -> RowId {
-        // SAFETY: room for a row per key was reserved, and the whole row, `1 + N` words, is written; the
-        // caller commits. `i` as above.
+        // SAFETY: room for a row per key was reserved, and the whole row, `1 + N` words, is
+        // written; the caller commits. `i` as above.
         unsafe {
             let (id, place) = self.rows.append(i, 1 + N);
             place.write(*self.words.get_unchecked(i));
@@ -277,8 +280,8 @@ fn find_any_in<V: VarKeys, K: Kind>(
     }
 }
 
-/// Looks for the rows of the keys and appends those that are new. With `DEFER`, it returns the keys that
-/// have yet to be compared.
+/// Looks for the rows of the keys and appends those that are new. With `DEFER`, it returns the keys
+/// that have yet to be compared.
 fn enter_any<V: VarKeys, K: Kind, const DEFER: bool>(
     keys: &Keys<'_, V>,
     layout: &RowLayout,
@@ -356,7 +359,8 @@ impl<V: VarKeys, R: Rows, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, R, 
     #[inline]
     fn meets(&mut self, i: usize, id: RowId) -> bool {
         let row_words = self.layout.row_words();
-        // SAFETY: the index names written rows of these logs that are not absent, and of this layout.
+        // SAFETY: the index names written rows of these logs that are not absent, and of this
+        // layout.
         unsafe {
             let place = self.rows.row(id, row_words);
             if DEFER {
@@ -374,7 +378,8 @@ impl<V: VarKeys, R: Rows, const DEFER: bool> Entrants for AnyKeys<'_, '_, V, R, 
 
     #[inline]
     fn enters(&mut self, i: usize) -> RowId {
-        // SAFETY: room for a row per key was reserved, and the whole row is written; the caller commits.
+        // SAFETY: room for a row per key was reserved, and the whole row is written; the caller
+        // commits.
         unsafe {
             let (id, place) = self.rows.append(i, self.layout.row_words());
             self.keys.write_row(i, place, self.layout, self.arena);

@@ -1,11 +1,11 @@
 //! Exact sums of doubles.
 //!
 //! A sum that rounds depends on the order of its terms; one that does not round is a CRDT like an
-//! integer's. Values are kept as a 128-bit integer times a power of two (chosen by the first input),
-//! which holds most real data without loss. A sum whose terms span more bits moves to a 2,240-bit
-//! fixed-point number in the arena, which holds any double (a *superaccumulator*; the idea is
-//! Kulisch's). Rounding happens once, to nearest even, when the result is read: the result is the
-//! correctly rounded true sum, whatever the order of updates and merges.
+//! integer's. Values are kept as a 128-bit integer times a power of two (chosen by the first
+//! input), which holds most real data without loss. A sum whose terms span more bits moves to a
+//! 2,240-bit fixed-point number in the arena, which holds any double (a *superaccumulator*; the
+//! idea is Kulisch's). Rounding happens once, to nearest even, when the result is read: the result
+//! is the correctly rounded true sum, whatever the order of updates and merges.
 
 mod rounding;
 mod wide;
@@ -64,9 +64,9 @@ pub(crate) fn add(sum: &mut [u64; 3], arena: &mut Arena, value: f64) {
     let mantissa = (magnitude ^ sign) - sign;
     let meta = sum[2];
     if meta & 0xFFFF == SCALED {
-        // The common case: narrow, and the input finite, normal and above the scale. Then the term is the
-        // mantissa shifted left by `exponent - 1075 - scale`. What is not finite would be shifted farther,
-        // since scales are kept low enough for that.
+        // The common case: narrow, and the input finite, normal and above the scale. Then the term
+        // is the mantissa shifted left by `exponent - 1075 - scale`. What is not finite would be
+        // shifted farther, since scales are kept low enough for that.
         let raw_scale = (meta >> SCALE_SHIFT) as u32 & 0xFFFF;
         let shift = exponent.wrapping_sub(1).wrapping_sub(raw_scale);
         if shift.wrapping_sub(1) < 63 {
@@ -169,7 +169,8 @@ fn widen(sum: &mut [u64; 3], arena: &mut Arena) {
     *sum = [0, 0, sum[2] & SPECIAL | WIDE | u64::from(offset) << OFFSET_SHIFT];
 }
 
-/// Copies what a sum, whose third word this is, refers to in `from`, if it is wide: from then on it refers to `to`.
+/// Copies what a sum, whose third word this is, refers to in `from`, if it is wide: from then on it
+/// refers to `to`.
 pub(crate) fn relocate(meta: &mut u64, from: &Arena, to: &mut Arena) {
     if *meta & WIDE != 0 {
         let offset = to.alloc_words(WIDE_WORDS);
@@ -203,7 +204,8 @@ pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], oth
     wide::merge(own, source);
 }
 
-/// Whether these words are a sum, whoever wrote them: its scale is possible, and its wide form in the arena.
+/// Whether these words are a sum, whoever wrote them: its scale is possible, and its wide form in
+/// the arena.
 pub(crate) fn is_sum(sum: [u64; 3], arena: &Arena) -> bool {
     let meta = sum[2];
     let flags = meta & 0xFFFF;
@@ -222,8 +224,8 @@ pub(crate) fn is_sum(sum: [u64; 3], arena: &Arena) -> bool {
     }
 }
 
-/// The common case: the sum is empty, or both are narrow and their scales not far apart. False if it is
-/// not that.
+/// The common case: the sum is empty, or both are narrow and their scales not far apart. False if
+/// it is not that.
 #[inline(always)]
 fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
     if sum[2] == 0 && other[2] & WIDE == 0 {
@@ -233,7 +235,8 @@ fn merge_narrow(sum: &mut [u64; 3], other: &[u64; 3]) -> bool {
     if sum[2] & 0xFFFF != SCALED || other[2] & 0xFFFF != SCALED {
         return false;
     }
-    // Flags are the same, so that the lesser word has the lower scale. Which it is nobody could predict: no jumps.
+    // Flags are the same, so that the lesser word has the lower scale. Which it is nobody could
+    // predict: no jumps.
     let meta = sum[2].min(other[2]);
     let raise = |number: &[u64; 3]| {
         let (value, left) = (narrow(number), (number[2] - meta) >> SCALE_SHIFT);
@@ -271,8 +274,8 @@ pub fn finish(sum: [u64; 3], arena: &Arena) -> f64 {
     times_power_of_two(narrow(&sum) as f64, scale_of(sum[2]))
 }
 
-/// The mean of `count` (at least one) inputs: the exact sum divided and then rounded once, so that the
-/// mean of equal numbers is that number.
+/// The mean of `count` (at least one) inputs: the exact sum divided and then rounded once, so that
+/// the mean of equal numbers is that number.
 pub fn mean(sum: [u64; 3], arena: &Arena, count: u64) -> f64 {
     if sum[2] & SPECIAL != 0 || sum[2] & (SCALED | WIDE) == 0 {
         return finish(sum, arena);

@@ -1,5 +1,5 @@
-//! Rows of state between processes: out of a sealed segment as they stand, and into their leader's table
-//! from wherever they arrived (paper, section 7.2.2, steps 3 and 4).
+//! Rows of state between processes: out of a sealed segment as they stand, and into their leader's
+//! table from wherever they arrived (paper, section 7.2.2, steps 3 and 4).
 
 use crate::arena::{Arena, packed_len};
 use crate::float_sum;
@@ -29,8 +29,8 @@ impl Segment {
                 let starts = run.clone().step_by(rows_max.max(1));
                 starts.map(move |start| {
                     let rows = (start + rows_max.max(1)).min(run.end) - start;
-                    // SAFETY: a chunk's rows are written and stand one after the other; a sealed segment
-                    // does not change.
+                    // SAFETY: a chunk's rows are written and stand one after the other; a sealed
+                    // segment does not change.
                     unsafe {
                         std::slice::from_raw_parts(chunk.row(start, row_words), rows * row_words)
                     }
@@ -46,8 +46,8 @@ impl Segment {
 }
 
 impl RowLayout {
-    /// That `words` are whole rows of this layout, whatever a peer has written there, which refer to nothing
-    /// outside of `arena`: after that, merging them does no harm.
+    /// That `words` are whole rows of this layout, whatever a peer has written there, which refer
+    /// to nothing outside of `arena`: after that, merging them does no harm.
     fn check(&self, words: &[u64], arena: &Arena) -> Result<(), Malformed> {
         if !words.len().is_multiple_of(self.row_words()) {
             return Err(Malformed { what: "a part of a row" });
@@ -82,8 +82,9 @@ impl RowLayout {
 }
 
 impl Table {
-    /// Merges rows of another process's segment from where they arrived; `arena` is what they refer to. The
-    /// rows are checked first, so that nothing is changed if they are not rows of this layout.
+    /// Merges rows of another process's segment from where they arrived; `arena` is what they refer
+    /// to. The rows are checked first, so that nothing is changed if they are not rows of this
+    /// layout.
     pub fn merge_words(
         &mut self,
         words: &[u64],

@@ -3,14 +3,15 @@
 //! With few keys, aggregating shrinks a fragment to almost nothing. With mostly unique keys it
 //! shrinks nothing, and the look-up is wasted: then rows are appended as they come and the leader
 //! does all the merging. A fragment finds out which by looking at how many of an epoch's rows are
-//! distinct: while it aggregates, it knows; while it passes rows through, it estimates it from those keys
-//! whose hashes fall into a small part of their range.
+//! distinct: while it aggregates, it knows; while it passes rows through, it estimates it from
+//! those keys whose hashes fall into a small part of their range.
 //!
-//! Where to draw the line follows from what the two cost. To aggregate takes a look-up for every row, and
-//! for every distinct one what it takes to move a row to the leader: writing it, reading it, looking it up
-//! there and merging it. To pass through takes the latter for every row. With `L` for a look-up, `M` for
-//! moving apart from the leader's look-up and `d` for the share of distinct rows, aggregating costs
-//! `L + d(M + L)` and passing through `M + L`: they are equal where `d = M / (M + L)`.
+//! Where to draw the line follows from what the two cost. To aggregate takes a look-up for every
+//! row, and for every distinct one what it takes to move a row to the leader: writing it, reading
+//! it, looking it up there and merging it. To pass through takes the latter for every row. With `L`
+//! for a look-up, `M` for moving apart from the leader's look-up and `d` for the share of distinct
+//! rows, aggregating costs `L + d(M + L)` and passing through `M + L`: they are equal where `d = M
+//! / (M + L)`.
 
 use std::sync::Arc;
 
@@ -97,12 +98,14 @@ impl Fragment {
         }
         let (seen, distinct) = (self.seen, self.distinct);
         match self.mode {
-            // The share of distinct rows only falls as an epoch goes on, unless the keys change: before one
-            // has ended, only a large share counts, and only if it costs little to be wrong.
+            // The share of distinct rows only falls as an epoch goes on, unless the keys change:
+            // before one has ended, only a large share counts, and only if it costs little to be
+            // wrong.
             Mode::Aggregate if self.fresh && self.move_cost <= CHEAP && distinct * 4 > seen * 3 => {
                 self.switch(Mode::PassThrough);
             }
-            // What has been passed through will not be found: in the middle of an epoch, only a small one.
+            // What has been passed through will not be found: in the middle of an epoch, only a
+            // small one.
             Mode::PassThrough if 2.0 * self.share() < self.break_even() => {
                 self.switch(Mode::Aggregate);
             }
@@ -161,8 +164,8 @@ impl Fragment {
         self.mode == Mode::Aggregate && self.table.is_direct()
     }
 
-    /// Takes in a block of keys and returns their rows for updating. There may be no hashes where keys have one word
-    /// each: they are hashed if need be ([`Fragment::is_direct`]).
+    /// Takes in a block of keys and returns their rows for updating. There may be no hashes where
+    /// keys have one word each: they are hashed if need be ([`Fragment::is_direct`]).
     pub fn update<'t, V: VarKeys>(
         &'t mut self,
         keys: &Keys<'_, V>,
@@ -196,8 +199,8 @@ impl Fragment {
         }
     }
 
-    /// Counts rows that are passed through, and those that are distinct. When the sample is full, only every
-    /// now and then, for keys may change within a long epoch.
+    /// Counts rows that are passed through, and those that are distinct. When the sample is full,
+    /// only every now and then, for keys may change within a long epoch.
     fn estimate(&mut self, hashes: &[u64]) {
         if !self.sample.is_full() {
             self.seen += hashes.len();
@@ -210,13 +213,14 @@ impl Fragment {
         }
     }
 
-    /// Ends an epoch: seals what has changed since the last time, if anything has; the fragment starts again
-    /// from empty.
+    /// Ends an epoch: seals what has changed since the last time, if anything has; the fragment
+    /// starts again from empty.
     pub fn seal(&mut self) -> Option<Segment> {
         if !self.fixed && self.seen >= DECIDE_ROWS {
             self.decide();
         } else if self.changed && self.mode == Mode::Aggregate {
-            // What little came after the change is no epoch to judge by, nor a part of the next one.
+            // What little came after the change is no epoch to judge by, nor a part of the next
+            // one.
             self.forget();
         }
         self.changed = false;
@@ -224,13 +228,14 @@ impl Fragment {
         self.flush()
     }
 
-    /// Seals what there is, if there is anything, without an end of the epoch: what is passed through
-    /// may go in parts.
+    /// Seals what there is, if there is anything, without an end of the epoch: what is passed
+    /// through may go in parts.
     pub fn flush(&mut self) -> Option<Segment> {
         (self.rows() > 0).then(|| self.table.seal())
     }
 
-    /// Bytes of rows that have been passed through, if they are so many that their leader may adopt them.
+    /// Bytes of rows that have been passed through, if they are so many that their leader may adopt
+    /// them.
     pub fn passed_bytes(&self) -> usize {
         let passed = self.mode == Mode::PassThrough && self.rows() >= ADOPT_ROWS_MIN;
         if passed { self.table.live_bytes() } else { 0 }
@@ -256,8 +261,8 @@ impl Fragment {
         self.switches
     }
 
-    /// Rows looked up since the last decision, and how many of them were distinct; `None` where it passes rows
-    /// through.
+    /// Rows looked up since the last decision, and how many of them were distinct; `None` where it
+    /// passes rows through.
     pub fn looked_up(&self) -> Option<(usize, usize)> {
         (self.mode == Mode::Aggregate).then_some((self.seen, self.distinct))
     }
@@ -275,8 +280,8 @@ impl Fragment {
     }
 }
 
-/// Which keys there have been of those whose hashes fall into one of [`SAMPLED`] parts of their range: a
-/// bit for each, which few share.
+/// Which keys there have been of those whose hashes fall into one of [`SAMPLED`] parts of their
+/// range: a bit for each, which few share.
 #[derive(Debug, Default)]
 struct Sample {
     bits: Vec<u64>,
@@ -293,8 +298,8 @@ impl Sample {
         self.set >= SAMPLE_BITS / 4
     }
 
-    /// About how many of these are the first with their key. It looks at bits that neither partitions nor
-    /// the index go by.
+    /// About how many of these are the first with their key. It looks at bits that neither
+    /// partitions nor the index go by.
     fn estimate(&mut self, hashes: &[u64]) -> usize {
         self.bits.resize(SAMPLE_BITS / 64, 0);
         let before = self.set;

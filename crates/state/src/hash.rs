@@ -1,12 +1,13 @@
 //! The key hash: XXH3-64 with seed 0, over a key's words in little-endian order.
 //!
-//! It is part of the state's contract, not an implementation detail: partitions, leaders and (later)
-//! checkpoints depend on it, so it is the same on every processor and in every version. The golden
-//! vectors below come from the reference implementation.
+//! It is part of the state's contract, not an implementation detail: partitions, leaders and
+//! (later) checkpoints depend on it, so it is the same on every processor and in every version. The
+//! golden vectors below come from the reference implementation.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// `secret[8..16] ^ secret[16..24]` of XXH3's default secret: what 4 to 8 byte inputs are keyed with.
+/// `secret[8..16] ^ secret[16..24]` of XXH3's default secret: what 4 to 8 byte inputs are keyed
+/// with.
 const SHORT_KEY: u64 = 0x1cad_21f7_2c81_017c ^ 0xdb97_9083_e96d_d4de;
 const RRMXMX: u64 = 0x9FB2_1C65_1E98_DF25;
 

@@ -1,8 +1,10 @@
-//! Memory for state out of one range of addresses, so that a network card can read state where it stands.
+//! Memory for state out of one range of addresses, so that a network card can read state where it
+//! stands.
 //!
-//! A process registers the range once. Chunks of rows and arenas of [`RUN_BYTES_MIN`] and more are runs of
-//! it; smaller ones, of which there may be many, stay with the allocator, as does what finds no place any more
-//! ([`HeapUse::refused_bytes`]). How far it can be fragmented is said in `runs`.
+//! A process registers the range once. Chunks of rows and arenas of [`RUN_BYTES_MIN`] and more are
+//! runs of it; smaller ones, of which there may be many, stay with the allocator, as does what
+//! finds no place any more ([`HeapUse::refused_bytes`]). How far it can be fragmented is said in
+//! `runs`.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -28,15 +30,16 @@ pub(crate) fn run_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT_BYTES)
 }
 
-/// Free huge pages that were in use stay with the process, for the next run, if they are at most so many and
-/// at most this part of what is in use, whichever is more. If they are more, some go back at once: so many at
-/// most, since others wait meanwhile, until half of what may stay is left.
+/// Free huge pages that were in use stay with the process, for the next run, if they are at most so
+/// many and at most this part of what is in use, whichever is more. If they are more, some go back
+/// at once: so many at most, since others wait meanwhile, until half of what may stay is left.
 const IDLE_BLOCKS: usize = 4;
 const IDLE_SHARE: usize = 16;
 const GIVEN_AT_ONCE: usize = 16;
 
-/// The first bytes of a range that is mapped are on small pages: a job of little state would wait for all of a huge
-/// page to be zeroed, which the system may take milliseconds for, and use a tenth of it.
+/// The first bytes of a range that is mapped are on small pages: a job of little state would wait
+/// for all of a huge page to be zeroed, which the system may take milliseconds for, and use a tenth
+/// of it.
 const SMALL_PAGE_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 
 /// What becomes of free memory.
@@ -44,8 +47,8 @@ const SMALL_PAGE_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 pub enum Idle {
     /// Much of it goes back to the system. Its pages are others when it is used again.
     GivenBack,
-    /// It stays, since the range is pinned for a network card (`verbs`), which would go on reading the pages
-    /// that it knows, or since it is a file's.
+    /// It stays, since the range is pinned for a network card (`verbs`), which would go on reading
+    /// the pages that it knows, or since it is a file's.
     Kept,
 }
 
@@ -67,7 +70,8 @@ unsafe impl Sync for Heap {}
 
 struct State {
     runs: Runs,
-    /// Blocks that are free as a whole and may have memory behind them, since they have been in use.
+    /// Blocks that are free as a whole and may have memory behind them, since they have been in
+    /// use.
     idle: BTreeSet<u32>,
     used_units: usize,
     refused: u64,
@@ -91,8 +95,9 @@ pub struct HeapUse {
 }
 
 impl Heap {
-    /// A range of so many bytes, in whole pages, of fresh memory, or of 16 TiB if that is less: it takes none before
-    /// it is used, and is on huge pages where they are to be had, but for its beginning.
+    /// A range of so many bytes, in whole pages, of fresh memory, or of 16 TiB if that is less: it
+    /// takes none before it is used, and is on huge pages where they are to be had, but for its
+    /// beginning.
     ///
     /// # Errors
     /// What the system says if it does not give so many addresses (`ulimit -v`).
@@ -109,8 +114,8 @@ impl Heap {
     /// A given range, which begins at a multiple of 2 MiB or loses what comes before one.
     ///
     /// # Safety
-    /// The range is readable and writable as long as `owner` lives, and used by nobody else, but for reading what
-    /// [`Heap::offset_of`] has told the place of.
+    /// The range is readable and writable as long as `owner` lives, and used by nobody else, but
+    /// for reading what [`Heap::offset_of`] has told the place of.
     pub unsafe fn new(
         start: NonNull<u8>,
         bytes: usize,
@@ -142,7 +147,8 @@ impl Heap {
         self.bytes
     }
 
-    /// Where these words stand in the range, in bytes from its start; `None` if they stand elsewhere.
+    /// Where these words stand in the range, in bytes from its start; `None` if they stand
+    /// elsewhere.
     pub fn offset_of<T>(&self, words: &[T]) -> Option<usize> {
         let offset = (words.as_ptr() as usize).checked_sub(self.start.as_ptr() as usize)?;
         let end = offset.checked_add(size_of_val(words))?;
@@ -206,8 +212,8 @@ impl Heap {
         }
     }
 
-    /// Gives some idle blocks that stand side by side back, the last ones, if there are more than `kept`; false
-    /// if there are not.
+    /// Gives some idle blocks that stand side by side back, the last ones, if there are more than
+    /// `kept`; false if there are not.
     fn give_some_back(&self, state: &mut State, kept: usize) -> bool {
         if state.idle.len() <= kept {
             return false;

@@ -1,15 +1,16 @@
 //! Rows that many of a block's records go to, as where keys are drawn with skew.
 //!
-//! An addition to such a row waits for the one before it, whose result is on its way through memory. So what
-//! goes to one row is added up on the side, in several places by turns. And a key that comes often is looked up
-//! once for the block.
+//! An addition to such a row waits for the one before it, whose result is on its way through
+//! memory. So what goes to one row is added up on the side, in several places by turns. And a key
+//! that comes often is looked up once for the block.
 
 /// Blocks of fewer are not worth a look.
 const ROWS_MIN: usize = 64;
 /// How many are looked at.
 const SAMPLES: usize = 8;
 
-/// Where something stands that many of a block have in common, most likely: two in a row of a few that stand apart.
+/// Where something stands that many of a block have in common, most likely: two in a row of a few
+/// that stand apart.
 #[inline(always)]
 pub(crate) fn frequent<T: PartialEq>(block: &[T]) -> Option<usize> {
     if block.len() < ROWS_MIN {
@@ -35,7 +36,8 @@ impl<const N: usize> Aside<N> {
         Aside { place, parts: [[0; N]; TURNS] }
     }
 
-    /// Where to add what is the `k`-th of its block and goes to `place`: there, unless that is this one.
+    /// Where to add what is the `k`-th of its block and goes to `place`: there, unless that is this
+    /// one.
     #[inline(always)]
     pub(crate) fn instead_of(&mut self, place: *mut u64, k: usize) -> *mut u64 {
         let part = self.parts[k % TURNS].as_mut_ptr();
@@ -107,8 +109,8 @@ mod others {
             Others { words: unknown, hashes: unknown, count: 0, differ, rows: 0 }
         }
 
-        /// Takes the keys of a block: the one that stands at `often`, with the hash that it has there, and those that are
-        /// not like it.
+        /// Takes the keys of a block: the one that stands at `often`, with the hash that it has
+        /// there, and those that are not like it.
         #[target_feature(enable = "avx512f,popcnt")]
         pub(crate) fn take(&mut self, often: usize, words: &[u64], hashes: &[u64]) {
             assert!(words.len() <= BLOCK_ROWS && hashes.len() == words.len());
@@ -120,8 +122,9 @@ mod others {
             let eights = words.chunks(LANES).zip(hashes.chunks(LANES));
             for ((words, hashes), differ) in eights.zip(&mut self.differ) {
                 let present = (!0u32 >> (32 - words.len())) as u8;
-                // SAFETY: as many are read as there are. Eight are written behind as many as have been kept before,
-                // which is at most one more than have been read: there is room for eight more than a block has.
+                // SAFETY: as many are read as there are. Eight are written behind as many as have
+                // been kept before, which is at most one more than have been read: there is room
+                // for eight more than a block has.
                 unsafe {
                     let words = _mm512_maskz_loadu_epi64(present, words.as_ptr().cast());
                     let hashes = _mm512_maskz_loadu_epi64(present, hashes.as_ptr().cast());
@@ -161,8 +164,9 @@ mod others {
             let mut at = 1;
             for (places, differ) in places[..self.rows].chunks_mut(LANES).zip(self.differ) {
                 let present = (!0u32 >> (32 - places.len())) as u8;
-                // SAFETY: as many are read as differ, each after the one before and behind the first, so that there
-                // are at most as many as have been kept; and as many are written as there is room for.
+                // SAFETY: as many are read as differ, each after the one before and behind the
+                // first, so that there are at most as many as have been kept; and as many are
+                // written as there is room for.
                 unsafe {
                     let found = found.as_ptr().add(at).cast();
                     let all = _mm512_mask_expandloadu_epi64(often, differ, found);
@@ -178,7 +182,8 @@ mod others {
         use super::*;
         use crate::hash::{hash_each_word, hash_word};
 
-        /// Wherever and however often a key comes: it is left out but once, and every key gets its place.
+        /// Wherever and however often a key comes: it is left out but once, and every key gets its
+        /// place.
         #[test]
         fn places_come_back_in_order() {
             if !Others::are_supported() {

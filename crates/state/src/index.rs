@@ -1,11 +1,11 @@
 //! Index of a table: from a key's hash, or from the key itself, to its row's number.
 //!
-//! Buckets of eight 8-byte entries, a cache line each: the upper half of the key's hash above, the row
-//! number below. A key's entry stands in its home bucket or, if that is full, in the next that is not; a
-//! bucket is looked at as a whole ([`Lanes`]). An entry whose row number is below the log's base is
-//! *absent*, which is how sealing a log empties its index in constant time. The home follows from the
-//! high bits of the hash, so an index grows where it stands, in one pass from its last bucket to its
-//! first that puts every entry at or behind where it was.
+//! Buckets of eight 8-byte entries, a cache line each: the upper half of the key's hash above, the
+//! row number below. A key's entry stands in its home bucket or, if that is full, in the next that
+//! is not; a bucket is looked at as a whole ([`Lanes`]). An entry whose row number is below the
+//! log's base is *absent*, which is how sealing a log empties its index in constant time. The home
+//! follows from the high bits of the hash, so an index grows where it stands, in one pass from its
+//! last bucket to its first that puts every entry at or behind where it was.
 //!
 //! Where keys are numbers close together it has slots in place of buckets: [`crate::direct`].
 
@@ -23,11 +23,12 @@ use crate::table::BLOCK_ROWS;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET: usize = 8;
-/// Buckets at the start: a quarter of a KiB, for windows of a few keys. A block of new keys goes beyond at once.
+/// Buckets at the start: a quarter of a KiB, for windows of a few keys. A block of new keys goes
+/// beyond at once.
 const FIRST_BUCKETS: usize = 4;
-/// Up to this many buckets (512 KiB) the index doubles when it is more than 5/8 full, which costs little memory
-/// and finds most keys in their home. Above, it grows by two thirds when 27 of 32 are taken, so that it
-/// is always half full: 16 bytes per key at the most.
+/// Up to this many buckets (512 KiB) the index doubles when it is more than 5/8 full, which costs
+/// little memory and finds most keys in their home. Above, it grows by two thirds when 27 of 32 are
+/// taken, so that it is always half full: 16 bytes per key at the most.
 const SMALL_BUCKETS: usize = 1 << 13;
 
 /// An index up to this size, with its rows, is taken to fit the second-level cache.
@@ -51,7 +52,8 @@ pub(crate) struct Index {
     /// Entries of the present generation.
     len: usize,
     grow_at: usize,
-    /// Keys to make room for at once, as soon as an eighth of them has come: what is expected need not.
+    /// Keys to make room for at once, as soon as an eighth of them has come: what is expected need
+    /// not.
     expected: usize,
     pub(crate) growths: u64,
     /// The keys that slots stand for, if it has slots.
@@ -60,8 +62,8 @@ pub(crate) struct Index {
     sparse: bool,
 }
 
-/// What [`Index::enter`] asks about the keys of a block. It is handed over for good, so that a loop can
-/// keep it in registers.
+/// What [`Index::enter`] asks about the keys of a block. It is handed over for good, so that a loop
+/// can keep it in registers.
 pub(crate) trait Entrants {
     /// Whether the index may lie so far away that lines are to be asked for ahead.
     const FAR: bool;
@@ -108,7 +110,8 @@ impl Index {
         self.span.is_some()
     }
 
-    /// Makes room for `count` more keys of rows of `logs`; `words` are these keys, if they have one word each.
+    /// Makes room for `count` more keys of rows of `logs`; `words` are these keys, if they have one
+    /// word each.
     pub(crate) fn reserve(&mut self, count: usize, words: Option<&[u64]>, logs: Logs<'_>) {
         match (self.span, words) {
             (Some(span), Some(words)) => {
@@ -184,8 +187,8 @@ impl Index {
     fn spread(&mut self, old: usize, base: RowId) {
         let count = self.lines.count();
         let mut filling = Filling::new(self.lines.start_mut(), count);
-        // Those that find no place there: they stood far from home, or in the first buckets although
-        // their home is among the last.
+        // Those that find no place there: they stood far from home, or in the first buckets
+        // although their home is among the last.
         let mut left = Vec::new();
         // How far apart homes come to stand, a fraction with 32 bits below the point, rounded up.
         let apart = ((count as u64) << 32) / old as u64 + 1;
@@ -227,8 +230,9 @@ impl Index {
         self.len = 0;
     }
 
-    /// Rows below `base` are absent for good, whatever is present from now on; `count` are not below it. A key may
-    /// stand behind a bucket that was full and is not any more: then it is put there.
+    /// Rows below `base` are absent for good, whatever is present from now on; `count` are not
+    /// below it. A key may stand behind a bucket that was full and is not any more: then it is put
+    /// there.
     pub(crate) fn keep_from(&mut self, base: RowId, count: usize) {
         self.len = count;
         let direct = self.is_direct();
@@ -260,8 +264,9 @@ impl Index {
         *self = Index { growths: self.growths, ..Index::new(0) };
     }
 
-    /// Finds or enters a block of keys, for which room has been reserved; `base` tells which entries are
-    /// present. Meanwhile it asks for the cache lines of the keys that come next, `ahead`.
+    /// Finds or enters a block of keys, for which room has been reserved; `base` tells which
+    /// entries are present. Meanwhile it asks for the cache lines of the keys that come next,
+    /// `ahead`.
     pub(crate) fn enter<E: Entrants>(
         &mut self,
         hashes: &[u64],
@@ -328,7 +333,8 @@ impl Index {
         let end = start.wrapping_add(buckets);
         let count = hashes.len().min(BLOCK_ROWS);
         let ahead = &ahead[..ahead.len().min(count)];
-        // Where the keys' homes stand, and those of the keys ahead (if there are fewer, the first bucket).
+        // Where the keys' homes stand, and those of the keys ahead (if there are fewer, the first
+        // bucket).
         let (mut homes, mut next_homes) = (UNKNOWN, UNKNOWN);
         offsets(&hashes[..count], buckets, &mut homes);
         if E::FAR {
@@ -336,8 +342,8 @@ impl Index {
             next_homes[ahead.len()..count].fill(MaybeUninit::new(0));
         }
         let (mut full, mut full_count) = ([0u16; BLOCK_ROWS], 0);
-        // In most cases a key's home settles it. Where the home is full the next bucket is asked for, and
-        // looked at when it has come.
+        // In most cases a key's home settles it. Where the home is full the next bucket is asked
+        // for, and looked at when it has come.
         for i in 0..count {
             if E::FAR {
                 // SAFETY: the first `count` have been written.
@@ -345,8 +351,8 @@ impl Index {
             }
             // SAFETY: as above.
             let home = start.wrapping_byte_add(unsafe { homes[i].assume_init() });
-            // SAFETY: `home` is one of the buckets, a fraction of their count; the caller vouches for the
-            // processor.
+            // SAFETY: `home` is one of the buckets, a fraction of their count; the caller vouches
+            // for the processor.
             match unsafe { settle::<L>(home, &hashes[i], base, i, &mut keys) } {
                 Settled::Done => {}
                 Settled::Full => {
@@ -516,7 +522,8 @@ mod tests {
         found
     }
 
-    /// Whatever the hashes and however it grows, an index finds each key once entered, and only that.
+    /// Whatever the hashes and however it grows, an index finds each key once entered, and only
+    /// that.
     #[test]
     fn every_key_is_found_again_over_growth_and_generations() {
         let spread = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
@@ -531,7 +538,8 @@ mod tests {
                 let mut expected = std::collections::HashMap::new();
                 for block in 0..400u64 {
                     let numbers = (0..256).map(|i| key_of(block * 256 + i));
-                    // In the third shape all hashes stand near the start, in the fourth near the end.
+                    // In the third shape all hashes stand near the start, in the fourth near the
+                    // end.
                     let highs: Vec<u32> = match shape {
                         0 | 1 => numbers.map(spread).collect(),
                         _ => numbers.map(|n| n as u32).collect(),

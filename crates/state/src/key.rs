@@ -25,10 +25,12 @@ impl VarKeys for NoVarKeys {
 /// half of the second, whose lower half is 0; `hash_words` over the row's words is the key's hash.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a, V> {
-    /// One hash per row. For [`Table::update`](crate::Table::update) there may be none where keys have one word each:
-    /// they are hashed if need be ([`Table::is_direct`](crate::Table::is_direct)).
+    /// One hash per row. For [`Table::update`](crate::Table::update) there may be none where keys
+    /// have one word each: they are hashed if need be
+    /// ([`Table::is_direct`](crate::Table::is_direct)).
     pub hashes: &'a [u64],
-    /// Hashes of the block that comes next, if it is known: their cache lines are asked for meanwhile.
+    /// Hashes of the block that comes next, if it is known: their cache lines are asked for
+    /// meanwhile.
     pub ahead: &'a [u64],
     /// `key_words` words per row.
     pub words: &'a [u64],
@@ -84,7 +86,8 @@ impl<V: VarKeys> Keys<'_, V> {
     /// Whether the row at `place` has the key of row `row` of the block.
     ///
     /// # Safety
-    /// `place` must be a written row of this layout that refers to `arena`, and that nobody changes.
+    /// `place` must be a written row of this layout that refers to `arena`, and that nobody
+    /// changes.
     #[inline]
     pub(crate) unsafe fn is_at(
         &self,

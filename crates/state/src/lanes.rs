@@ -1,4 +1,5 @@
-//! Looking at the eight entries of a bucket at once. Marks are a bit for each entry, the first lowest.
+//! Looking at the eight entries of a bucket at once. Marks are a bit for each entry, the first
+//! lowest.
 
 use crate::log::RowId;
 use crate::memory::Line;

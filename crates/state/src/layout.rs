@@ -1,8 +1,8 @@
 //! Row layout: what stands where in a row of state.
 //!
-//! A row is a whole number of 8-byte words: the key's words, then, if any value needs it, one word of
-//! *seen* bits (has this value met a non-NULL input?), then the values. It is decided once, when a
-//! job is planned, and is the same in every worker.
+//! A row is a whole number of 8-byte words: the key's words, then, if any value needs it, one word
+//! of *seen* bits (has this value met a non-NULL input?), then the values. It is decided once, when
+//! a job is planned, and is the same in every worker.
 
 use crate::value::ValueKind;
 

@@ -1,4 +1,5 @@
-//! Log-structured store (paper, section 7.2.1): dense rows in the order in which their keys arrived.
+//! Log-structured store (paper, section 7.2.1): dense rows in the order in which their keys
+//! arrived.
 //!
 //! A log is a list of chunks of equal capacity. Row numbers only grow, also over seals, so that a
 //! number below the log's first row means "not here any more": that is how an index is emptied
@@ -20,8 +21,8 @@ const CHUNK_MASK: u32 = CHUNK_ROWS as u32 - 1;
 /// Rows in the first chunk of a small log.
 const FIRST_ROWS: usize = 4;
 
-/// What a chunk takes besides its rows: its entries in the log's lists, its slab, and what the allocator adds.
-/// That of a few rows is little more.
+/// What a chunk takes besides its rows: its entries in the log's lists, its slab, and what the
+/// allocator adds. That of a few rows is little more.
 const OVERHEAD_BYTES: usize = size_of::<Chunk>() + size_of::<Arc<Slab>>() + 96;
 
 /// A log of this many chunks takes further ones from slabs.
@@ -30,8 +31,8 @@ const SLAB_CHUNKS: usize = 4;
 /// Number of a row in its log, for the log's whole life. 0 is never a row.
 pub(crate) type RowId = u32;
 
-/// A table's own rows are numbered from here on. What it holds for other leaders has the numbers below, so that
-/// one index names both and what is not in the first log is in the second.
+/// A table's own rows are numbered from here on. What it holds for other leaders has the numbers
+/// below, so that one index names both and what is not in the first log is in the second.
 pub(crate) const OWN_ROWS: RowId = 1 << 28;
 
 /// Memory for rows: word-aligned, of which `rows` are written.
@@ -58,8 +59,8 @@ unsafe impl Send for Memory {}
 /// pages each costs an address translation besides its cache line.
 const SLAB_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// What a slab is made of. A vector's length stays 0, since rows are written through pointers and words need
-/// no destructor.
+/// What a slab is made of. A vector's length stays 0, since rows are written through pointers and
+/// words need no destructor.
 #[derive(Debug)]
 enum Slab {
     Allocated(#[expect(dead_code, reason = "only held, to be freed")] Vec<u64>),
@@ -70,7 +71,8 @@ enum Slab {
 unsafe impl Sync for Slab {}
 
 impl Memory {
-    /// `words` words or some more, by themselves: from the heap, if there is one and they are not few.
+    /// `words` words or some more, by themselves: from the heap, if there is one and they are not
+    /// few.
     fn alone(words: usize, heap: Option<&Arc<Heap>>) -> Memory {
         if let Some(run) = heap.and_then(|heap| heap.take(words * 8)) {
             let (start, words) = (run.start(), run.words());
@@ -93,8 +95,8 @@ impl Memory {
             None => {
                 let slack = SLAB_BYTES / 8;
                 let mut all: Vec<u64> = Vec::with_capacity(2 * slack);
-                // From a huge page's boundary on; what lies before and behind is never touched. The advice is for
-                // the whole page, or the system could not give one.
+                // From a huge page's boundary on; what lies before and behind is never touched. The
+                // advice is for the whole page, or the system could not give one.
                 let start = all.as_mut_ptr();
                 let start = start.wrapping_add(start.align_offset(SLAB_BYTES).min(slack));
                 advise_huge(start.cast(), SLAB_BYTES);
@@ -174,8 +176,9 @@ pub struct ChunkPool {
 }
 
 impl ChunkPool {
-    /// A pool for rows of `row_words` words that keeps at most `limit_bytes`. With a heap the tables that use
-    /// this pool have their rows there, and what rows refer to, but for what is small or finds no place.
+    /// A pool for rows of `row_words` words that keeps at most `limit_bytes`. With a heap the
+    /// tables that use this pool have their rows there, and what rows refer to, but for what is
+    /// small or finds no place.
     pub fn new(row_words: usize, limit_bytes: usize, heap: Option<Arc<Heap>>) -> ChunkPool {
         let limit = limit_bytes / (CHUNK_ROWS * row_words * 8).max(1);
         ChunkPool { free: Vec::new(), row_words, limit, scarce: false, heap }
@@ -205,8 +208,8 @@ impl ChunkPool {
         }
     }
 
-    /// Gives all of it back to the system, since memory is scarce: until [`ChunkPool::relax`] it takes no
-    /// more at once than is needed.
+    /// Gives all of it back to the system, since memory is scarce: until [`ChunkPool::relax`] it
+    /// takes no more at once than is needed.
     pub fn release(&mut self) {
         self.free = Vec::new();
         self.scarce = true;
@@ -310,13 +313,14 @@ impl Cursor<'_> {
 unsafe impl Send for Log {}
 
 impl Log {
-    /// An empty log for a table's own rows. Their numbers stay below 2^31, for comparing them as signed.
+    /// An empty log for a table's own rows. Their numbers stay below 2^31, for comparing them as
+    /// signed.
     pub(crate) fn new(row_words: usize) -> Log {
         Log::numbered(OWN_ROWS..i32::MAX as u32, row_words)
     }
 
-    /// One for rows that a table holds for other leaders. Their numbers begin with the second chunk's, so that
-    /// 0 is none of them.
+    /// One for rows that a table holds for other leaders. Their numbers begin with the second
+    /// chunk's, so that 0 is none of them.
     pub(crate) fn of_others(row_words: usize) -> Log {
         Log::numbered(CHUNK_ROWS as u32..OWN_ROWS, row_words)
     }
@@ -351,7 +355,8 @@ impl Log {
     /// Makes room for `rows` more rows, so that appending them neither allocates nor moves any.
     ///
     /// # Panics
-    /// If the log would have more rows than there are numbers: some 2^30, or 2^27 of one for other leaders.
+    /// If the log would have more rows than there are numbers: some 2^30, or 2^27 of one for other
+    /// leaders.
     pub(crate) fn reserve(&mut self, rows: usize, pool: &mut ChunkPool) {
         self.check_ids(rows);
         if self.has_room(rows) {
@@ -430,8 +435,8 @@ impl Log {
         Cursor { log: self, starts, next: self.next, place: self.place_of_next(self.next) }
     }
 
-    /// Where row `next` will stand, if room for it has been reserved. It is `extern` because such functions
-    /// do not unwind, so that a loop that calls it can keep a cursor in registers.
+    /// Where row `next` will stand, if room for it has been reserved. It is `extern` because such
+    /// functions do not unwind, so that a loop that calls it can keep a cursor in registers.
     #[cold]
     #[inline(never)]
     extern "C" fn place_of_next(&self, next: RowId) -> *mut u64 {
@@ -449,8 +454,8 @@ impl Log {
         } else {
             Memory::alone(rows * self.row_words, pool.heap())
         };
-        // SAFETY: the old memory holds `chunk.rows` written rows, the new one has room for more, and
-        // they are different allocations.
+        // SAFETY: the old memory holds `chunk.rows` written rows, the new one has room for more,
+        // and they are different allocations.
         unsafe {
             ptr::copy_nonoverlapping(
                 chunk.memory.as_ptr(),
@@ -513,8 +518,8 @@ impl Log {
         (&mut self.chunks[index], (id & CHUNK_MASK) as usize)
     }
 
-    /// Forgets all rows and goes on, empty, with higher row numbers. Chunks go to the pool; that of a small log
-    /// stays.
+    /// Forgets all rows and goes on, empty, with higher row numbers. Chunks go to the pool; that of
+    /// a small log stays.
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
         if !self.partial() {
             self.seal().into_iter().for_each(|chunk| pool.give(chunk));
@@ -548,7 +553,8 @@ impl Log {
         let row_words = self.row_words;
         self.chunks.iter_mut().flat_map(move |chunk| {
             let (first, count) = (chunk.memory.as_ptr(), chunk.rows());
-            // SAFETY: so many rows are written, one after the other, and the log that owns them is borrowed.
+            // SAFETY: so many rows are written, one after the other, and the log that owns them is
+            // borrowed.
             let rows = unsafe { slice::from_raw_parts_mut(first, count * row_words) };
             rows.chunks_exact_mut(row_words)
         })

@@ -1,4 +1,5 @@
-//! The logs of a table that its index names: its own, and in a joint table that of what it holds for other leaders.
+//! The logs of a table that its index names: its own, and in a joint table that of what it holds
+//! for other leaders.
 
 use crate::hash::hash_word;
 use crate::key::Keys;
@@ -46,8 +47,8 @@ impl LogsMut<'_> {
         Logs { own: self.own, others: self.others.as_deref() }
     }
 
-    /// Makes room for the rows of so many keys: in each log for those that may come to stand there or, before one grows, for
-    /// those that will if all keys are new.
+    /// Makes room for the rows of so many keys: in each log for those that may come to stand there
+    /// or, before one grows, for those that will if all keys are new.
     pub(crate) fn reserve<V>(&mut self, keys: &Keys<'_, V>, rows: usize, pool: &mut ChunkPool) {
         let Some((others, own_keys)) = self.others.as_deref_mut().zip(self.own_keys) else {
             return self.own.reserve(rows, pool);
@@ -112,7 +113,8 @@ pub(crate) trait Rows {
 pub(crate) trait Kind {
     type Rows<'a>: Rows;
 
-    /// Rows, of which new ones are those of these keys. There may be no hashes where keys have one word each.
+    /// Rows, of which new ones are those of these keys. There may be no hashes where keys have one
+    /// word each.
     fn rows<'a>(logs: &'a LogsMut<'_>, hashes: &'a [u64], words: &'a [u64]) -> Self::Rows<'a>;
 }
 

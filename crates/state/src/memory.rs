@@ -1,9 +1,9 @@
 //! Zeroed memory in cache lines, which can grow where it stands.
 //!
-//! Small memory comes from the allocator. Large memory is mapped, on huge pages where they are to be
-//! had, and grows by moving its pages to a longer range of addresses: nothing is copied, and only what
-//! is new has to be cleared. That clearing, a page at a time when first touched, is what fresh memory
-//! costs.
+//! Small memory comes from the allocator. Large memory is mapped, on huge pages where they are to
+//! be had, and grows by moving its pages to a longer range of addresses: nothing is copied, and
+//! only what is new has to be cleared. That clearing, a page at a time when first touched, is what
+//! fresh memory costs.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::{io, ptr};
@@ -17,8 +17,8 @@ const MAP_BYTES_MIN: usize = 4 << 20;
 #[cfg(not(target_os = "linux"))]
 const MAP_BYTES_MIN: usize = usize::MAX;
 
-/// Size and alignment of a huge page. Mapped memory is whole huge pages: the rest of the last one could not
-/// be used otherwise.
+/// Size and alignment of a huge page. Mapped memory is whole huge pages: the rest of the last one
+/// could not be used otherwise.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Zeroed cache lines, owned.
@@ -39,8 +39,8 @@ impl Lines {
         Lines { start: ptr::dangling_mut(), count: 0 }
     }
 
-    /// So many lines, zero, in a mapping of their own if they are enough for one. The system's refusal is an error
-    /// then, where other memory ends the program.
+    /// So many lines, zero, in a mapping of their own if they are enough for one. The system's
+    /// refusal is an error then, where other memory ends the program.
     pub(crate) fn map(count: usize) -> io::Result<Lines> {
         let bytes = bytes_of(count);
         if bytes >= MAP_BYTES_MIN {
@@ -146,8 +146,8 @@ fn free(start: *mut Line, count: usize) {
     }
 }
 
-/// Asks for huge pages in a range of memory of the caller's. The advice changes no contents, and that it
-/// fails where they are not to be had is all right.
+/// Asks for huge pages in a range of memory of the caller's. The advice changes no contents, and
+/// that it fails where they are not to be had is all right.
 pub(crate) fn advise_huge(start: *mut u8, bytes: usize) {
     #[cfg(target_os = "linux")]
     // SAFETY: advice about pages has no effect on what they hold.
@@ -196,8 +196,8 @@ mod map {
     /// A range of addresses, aligned to a huge page, with nothing behind it yet.
     fn reserve(bytes: usize) -> io::Result<*mut u8> {
         let length = bytes + HUGE_PAGE_BYTES;
-        // SAFETY: a new mapping at an address of the system's choice touches nothing of ours; what is
-        // unmapped again is its two ends.
+        // SAFETY: a new mapping at an address of the system's choice touches nothing of ours; what
+        // is unmapped again is its two ends.
         unsafe {
             let start = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, FLAGS, -1, 0);
             if start == libc::MAP_FAILED {
@@ -236,8 +236,8 @@ mod map {
         }
         let to = reserve(new).unwrap_or_else(|_| handle_alloc_error(layout(new)));
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: `start` is a mapping of `old` bytes that its owner gives up; `to` was reserved for this
-        // just now, and nothing uses it. Pages that are added are zero.
+        // SAFETY: `start` is a mapping of `old` bytes that its owner gives up; `to` was reserved
+        // for this just now, and nothing uses it. Pages that are added are zero.
         let moved = unsafe { libc::mremap(start.cast(), old, new, flags, to) };
         if moved == libc::MAP_FAILED {
             handle_alloc_error(layout(new));
@@ -291,7 +291,8 @@ mod tests {
         }
     }
 
-    /// Small memory is copied when it grows, so that for a moment both are held; mapped memory is not.
+    /// Small memory is copied when it grows, so that for a moment both are held; mapped memory is
+    /// not.
     #[test]
     fn growth_counts_what_is_held_meanwhile() {
         let (mut lines, line) = (Lines::empty(), size_of::<Line>());

@@ -1,9 +1,9 @@
 //! Which parts of a range are free, in units; knows no memory.
 //!
-//! A run is cut from the start of the shortest free stretch that holds it, the first of several, and what is
-//! given back joins the free stretches beside it at once. So a run of n units is refused only if no n free units
-//! stand side by side, and what is fragmented is bounded: between k runs in use there are at most k + 1
-//! stretches, so that fewer than (k + 1) n units are free then.
+//! A run is cut from the start of the shortest free stretch that holds it, the first of several,
+//! and what is given back joins the free stretches beside it at once. So a run of n units is
+//! refused only if no n free units stand side by side, and what is fragmented is bounded: between k
+//! runs in use there are at most k + 1 stretches, so that fewer than (k + 1) n units are free then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -135,7 +135,8 @@ mod tests {
         }
     }
 
-    /// Whatever comes and goes, runs are apart, all else is free, and a run is refused only without a place.
+    /// Whatever comes and goes, runs are apart, all else is free, and a run is refused only without
+    /// a place.
     #[test]
     fn runs_are_apart_and_refused_only_without_a_place() {
         let (mut refused, mut extended) = (0, 0);

@@ -47,9 +47,9 @@ impl Segment {
 }
 
 impl Table {
-    /// Takes a segment in, in the way that costs least, and gives what memory it can to the pool; true if
-    /// some of it was adopted. That is worth it where nearly all keys are new, which the first chunk of a window
-    /// is merged to find out: rows with known keys become holes.
+    /// Takes a segment in, in the way that costs least, and gives what memory it can to the pool;
+    /// true if some of it was adopted. That is worth it where nearly all keys are new, which the
+    /// first chunk of a window is merged to find out: rows with known keys become holes.
     pub fn take_in(
         &mut self,
         segment: Segment,
@@ -122,8 +122,8 @@ impl Table {
             let (hashes, ahead) = with_ahead(hashes, &block);
             self.find_or_append(&Keys { hashes, ahead, words, vars }, pool, places);
             let mut block = Block::new(&layout, &mut self.arena, places, 0);
-            // SAFETY: the sources are rows of a segment, which has this layout and which nobody changes;
-            // they do not overlap this table's rows.
+            // SAFETY: the sources are rows of a segment, which has this layout and which nobody
+            // changes; they do not overlap this table's rows.
             unsafe { block.merge_rows(|k| rows.place(k), arena) };
         }
     }
@@ -144,13 +144,14 @@ impl Table {
         unsafe { block.merge_rows(|k| rows.place(k), arena) };
     }
 
-    /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a hole.
+    /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a
+    /// hole.
     fn can_adopt(&self, segment: &Segment) -> bool {
         !self.layout.uses_arena() && !segment.chunks.iter().any(Chunk::has_dead)
     }
 
-    /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key is
-    /// already known are merged, and left behind as holes (paper, section 7.2.1: one index over
+    /// Takes the segment's memory over and indexes its rows where they stand; only rows whose key
+    /// is already known are merged, and left behind as holes (paper, section 7.2.1: one index over
     /// several logs). Refused, giving the segment back, when rows refer to an arena or have holes.
     pub fn adopt(&mut self, segment: Segment, scratch: &mut Scratch) -> Result<usize, Segment> {
         if !self.can_adopt(&segment) {
@@ -177,8 +178,8 @@ impl Table {
         self.note_merged(rows, self.keys() - before);
     }
 
-    /// Enters a block of rows of the chunk that begins at row `first`, and whose `sources` begin there, into
-    /// the index.
+    /// Enters a block of rows of the chunk that begins at row `first`, and whose `sources` begin
+    /// there, into the index.
     fn index_adopted(
         &mut self,
         first: RowId,
@@ -262,8 +263,8 @@ impl Adopted<'_> {
     }
 }
 
-/// Enters them. Those whose hash is like that of a row that is known already are listed with that row's
-/// place; the keys are compared when its line has arrived.
+/// Enters them. Those whose hash is like that of a row that is known already are listed with that
+/// row's place; the keys are compared when its line has arrived.
 struct Adopting<'a> {
     rows: Adopted<'a>,
     count: usize,

@@ -1,7 +1,8 @@
 //! A table of state: an index over a log (paper, section 7.2.1), with rows as [`RowLayout`] says.
 //!
-//! A *joint* table has a second log, for what it holds for other leaders: one index over both finds a key without
-//! asking who leads it, which is asked once for every key, when it is new. Its second log is sealed like a fragment.
+//! A *joint* table has a second log, for what it holds for other leaders: one index over both finds
+//! a key without asking who leads it, which is asked once for every key, when it is new. Its second
+//! log is sealed like a fragment.
 //!
 //! All access is by block: hash a few hundred keys, ask for their index lines, find or append all
 //! rows, then update one value column after the other through the rows' places. That hides memory
@@ -23,13 +24,16 @@ use crate::segment::Segment;
 use crate::split;
 use crate::value::Block;
 
-/// A joint table whose other rows have fewer numbers left is not joint any more, once they are sealed.
+/// A joint table whose other rows have fewer numbers left is not joint any more, once they are
+/// sealed.
 const OTHER_IDS_MIN: u32 = 1 << 27;
 
-/// What an arena holds in vain is left behind once it is that of one row for so many of the table's own.
+/// What an arena holds in vain is left behind once it is that of one row for so many of the table's
+/// own.
 const WASTED_MAX: usize = 4;
 
-/// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked for.
+/// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked
+/// for.
 pub const BLOCK_ROWS: usize = 256;
 
 /// Rows of one partition set and window slice, private to one thread.
@@ -38,7 +42,8 @@ pub struct Table {
     pub(crate) layout: Arc<RowLayout>,
     pub(crate) index: Index,
     pub(crate) log: Log,
-    /// Rows of other leaders, if it is joint. Boxed, since there are thousands of small tables that are not.
+    /// Rows of other leaders, if it is joint. Boxed, since there are thousands of small tables that
+    /// are not.
     pub(crate) others: Option<Box<Log>>,
     /// Rows of other leaders that have been sealed while what they referred to stayed in the arena.
     wasted_rows: usize,
@@ -48,7 +53,8 @@ pub struct Table {
     /// Rows that came in segments, and how many of them had new keys.
     merged: usize,
     merged_new: usize,
-    /// The most keys that the index has held since the table was cleared, but for those it holds now.
+    /// The most keys that the index has held since the table was cleared, but for those it holds
+    /// now.
     keys_max: usize,
 }
 
@@ -81,7 +87,8 @@ impl Table {
         }
     }
 
-    /// Expects so many keys from now on: when it has an eighth of them, its index makes room for all.
+    /// Expects so many keys from now on: when it has an eighth of them, its index makes room for
+    /// all.
     pub fn expect(&mut self, keys: usize) {
         self.index.expect(keys);
     }
@@ -91,13 +98,14 @@ impl Table {
         self.index.is_direct()
     }
 
-    /// Asks for the cache lines in which a block of keys will be looked for, if that goes by their hashes.
+    /// Asks for the cache lines in which a block of keys will be looked for, if that goes by their
+    /// hashes.
     pub fn prefetch(&self, hashes: &[u64]) {
         self.index.prefetch(hashes);
     }
 
-    /// Finds the rows of a block of keys, appending those that are new, and returns their places for
-    /// updating. `new_rows` of the block tells how many were new.
+    /// Finds the rows of a block of keys, appending those that are new, and returns their places
+    /// for updating. `new_rows` of the block tells how many were new.
     ///
     /// # Panics
     /// If the block has more than [`BLOCK_ROWS`] keys.
@@ -114,8 +122,8 @@ impl Table {
         Block::new(&self.layout, &mut self.arena, &scratch.places, new_rows)
     }
 
-    /// As [`Table::update`], for keys of any leader: rows of those that are not `own` stand apart, and leave with
-    /// [`Table::seal_others`].
+    /// As [`Table::update`], for keys of any leader: rows of those that are not `own` stand apart,
+    /// and leave with [`Table::seal_others`].
     ///
     /// # Panics
     /// If the block has more than [`BLOCK_ROWS`] keys.
@@ -163,7 +171,8 @@ impl Table {
         if self.other_rows() == 0 || leaders == 2 && !self.refers() {
             return 0;
         }
-        // Their copies, and some room that these leave; what the table's own rows refer to, in an arena that grows.
+        // Their copies, and some room that these leave; what the table's own rows refer to, in an
+        // arena that grows.
         2 * self.other_bytes() + self.live_rows * self.arena_bytes_of_row() * 5 / 2
     }
 
@@ -181,9 +190,10 @@ impl Table {
         self.layout.uses_arena() && self.arena.used_bytes() > 0
     }
 
-    /// Closes what is held for other leaders into segments, if there is anything. Where there is one other leader and
-    /// no row refers to an arena they are handed out as they stand; otherwise they are copied, parted by leader. What they
-    /// referred to here goes at once, or when it has become more.
+    /// Closes what is held for other leaders into segments, if there is anything. Where there is
+    /// one other leader and no row refers to an arena they are handed out as they stand; otherwise
+    /// they are copied, parted by leader. What they referred to here goes at once, or when it has
+    /// become more.
     pub fn seal_others(
         &mut self,
         leaders: &Leaders,
@@ -219,7 +229,8 @@ impl Table {
         parts
     }
 
-    /// Leaves behind what the arena holds in vain, if it is worth copying what the table's own rows refer to.
+    /// Leaves behind what the arena holds in vain, if it is worth copying what the table's own rows
+    /// refer to.
     fn tidy(&mut self) {
         if self.wasted_rows * WASTED_MAX >= self.live_rows {
             compact(&mut self.log, &mut self.arena, &self.layout);
@@ -227,8 +238,8 @@ impl Table {
         }
     }
 
-    /// Appends a row for every key of the block without looking any of them up (*pass-through*): all
-    /// merging is left to the leader.
+    /// Appends a row for every key of the block without looking any of them up (*pass-through*):
+    /// all merging is left to the leader.
     pub fn append<'t, V: VarKeys>(
         &'t mut self,
         keys: &Keys<'_, V>,
@@ -291,8 +302,9 @@ impl Table {
         }
     }
 
-    /// Empties the table for another window, keeping the index's memory, and that of few rows: windows are much
-    /// alike, so the next one need not grow step by step. An index far too large for what was in it goes.
+    /// Empties the table for another window, keeping the index's memory, and that of few rows:
+    /// windows are much alike, so the next one need not grow step by step. An index far too large
+    /// for what was in it goes.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.log.clear(pool);
         self.arena.clear();
@@ -325,7 +337,8 @@ impl Table {
         self.merged_new += new;
     }
 
-    /// Whether at most one in eight of the rows merged so far had a known key, as far as one can tell.
+    /// Whether at most one in eight of the rows merged so far had a known key, as far as one can
+    /// tell.
     pub(crate) fn merges_mostly_new(&self) -> bool {
         self.merged >= CHUNK_ROWS && self.merged_new * 8 >= self.merged * 7
     }
@@ -341,8 +354,8 @@ impl Table {
         self.index.bytes() + self.log.bytes() + others + self.arena.allocated_bytes()
     }
 
-    /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room for
-    /// rows, and what the index and the arena grow by, if keys are as long as before.
+    /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room
+    /// for rows, and what the index and the arena grow by, if keys are as long as before.
     pub fn growth_bytes(&self, rows: usize) -> usize {
         // Two logs share these rows; as with fragments, one that holds nothing yet does not count.
         let others = self.others.as_ref().filter(|others| others.len() > 0);
@@ -386,8 +399,8 @@ impl Table {
         if self.live_rows == 0 { 0 } else { self.log.chunks().len() }
     }
 
-    /// All rows of one scan block (up to [`CHUNK_ROWS`](crate::CHUNK_ROWS)), in log order. A scan goes
-    /// over blocks `0..scan_blocks()`; the table must not change in between.
+    /// All rows of one scan block (up to [`CHUNK_ROWS`](crate::CHUNK_ROWS)), in log order. A scan
+    /// goes over blocks `0..scan_blocks()`; the table must not change in between.
     pub fn scan<'t>(&'t self, block: usize, buffer: &'t mut Vec<*const u64>) -> RowsRef<'t> {
         RowsRef::of_chunk(&self.log.chunks()[block], &self.arena, &self.layout, buffer)
     }

@@ -2,7 +2,8 @@
 //!
 //! Each has an empty value, an update by one input, and a merge that is associative and commutative
 //! with the empty value neutral. All are exact, so results do not depend on the order of merging:
-//! integers accumulate in 128 bits, decimals in 192, floats without rounding ([`crate::float_sum`]).
+//! integers accumulate in 128 bits, decimals in 192, floats without rounding
+//! ([`crate::float_sum`]).
 
 use crate::arena::Arena;
 use crate::float_sum;
@@ -144,8 +145,8 @@ impl<'t> Block<'t> {
         self.mark_seen(slot, picks);
     }
 
-    /// As [`Block::each`], for a sum of `N` words: `add` adds what is at a position, `add_part` a sum. What goes to
-    /// a row that comes often is added up on the side.
+    /// As [`Block::each`], for a sum of `N` words: `add` adds what is at a position, `add_part` a
+    /// sum. What goes to a row that comes often is added up on the side.
     #[inline(always)]
     fn each_sum<const N: usize>(
         &mut self,
@@ -182,10 +183,10 @@ impl<'t> Block<'t> {
     /// Counts one input per position.
     #[inline]
     pub fn count(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
-        // What holds for all closures passed to `each` and `each_sum` here: they are given the place of the
-        // slot's first word in a row that the block has to itself, and it has been checked that the slot lies
-        // within it; or that of as many words that stand for it.
-        // SAFETY: so this is a word to be written.
+        // What holds for all closures passed to `each` and `each_sum` here: they are given the
+        // place of the slot's first word in a row that the block has to itself, and it has been
+        // checked that the slot lies within it; or that of as many words that stand for it. SAFETY:
+        // so this is a word to be written.
         let add = |place: *mut u64, _: usize| unsafe { *place += 1 };
         // SAFETY: as above.
         self.each_sum(slot, picks, add, |place, [part]| unsafe { *place += part });

@@ -49,8 +49,8 @@ impl Words {
         self.capacity
     }
 
-    /// Bytes that room for so many bytes in all, more than there is, takes in a heap beside what there is: all
-    /// of it where the words have to be copied.
+    /// Bytes that room for so many bytes in all, more than there is, takes in a heap beside what
+    /// there is: all of it where the words have to be copied.
     pub(crate) fn growth_in_heap(&self, bytes: usize) -> usize {
         let had = self.capacity * 8;
         let stays = match &self.run {
@@ -60,7 +60,8 @@ impl Words {
         run_bytes(bytes) - if stays { had } else { 0 }
     }
 
-    /// Makes room for at least so many words in all: in the heap, if there is one and they are not few.
+    /// Makes room for at least so many words in all: in the heap, if there is one and they are not
+    /// few.
     pub(crate) fn reserve(&mut self, capacity: usize, heap: Option<&Arc<Heap>>) {
         if capacity <= self.capacity {
             return;

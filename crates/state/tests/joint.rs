@@ -1,5 +1,5 @@
-//! Joint tables against a plain map: whatever comes for any leader, is sealed, and is merged from others, each leader ends
-//! up with the rows of a sequential run.
+//! Joint tables against a plain map: whatever comes for any leader, is sealed, and is merged from
+//! others, each leader ends up with the rows of a sequential run.
 
 mod support;
 
@@ -247,7 +247,8 @@ fn large_segments_are_adopted_by_joint_tables() {
         let row = |key: u64| (key, 1.0);
         let is_own = |key: &u64| leaders.of(shape.hash(*key)) == 1;
         let (mut table, mut helper) = (Table::new(layout.clone()), Table::new(layout.clone()));
-        // Of all leaders, a tenth of the keys; then what another worker has for this one; then all again.
+        // Of all leaders, a tenth of the keys; then what another worker has for this one; then all
+        // again.
         let tenth: Vec<_> = (0..keys).step_by(10).map(row).collect();
         let own: Vec<_> = (0..keys).filter(is_own).filter(|key| key % 10 > 0).map(row).collect();
         let all: Vec<_> = (0..keys).map(row).collect();
@@ -340,8 +341,8 @@ fn small_tables_take_room_for_their_own_rows() {
     assert!(rows_of(&table) < rows_of(&plain) + 200, "{} {}", rows_of(&table), rows_of(&plain));
 }
 
-/// What the rows of other leaders refer to, texts and sums that are wide, leaves with them: a table that is sealed again and
-/// again has what a sequential run has, and takes little more.
+/// What the rows of other leaders refer to, texts and sums that are wide, leaves with them: a table
+/// that is sealed again and again has what a sequential run has, and takes little more.
 #[test]
 fn what_sealed_rows_refer_to_does_not_stay() {
     for (shape, count) in [(Shape::Text, 2), (Shape::Text, 4), (Shape::Long, 2)] {

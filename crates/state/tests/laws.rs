@@ -1,5 +1,5 @@
-//! Tables against a plain map: whatever is updated, appended, sealed, merged and adopted, in whatever
-//! order, the state is that of a sequential run.
+//! Tables against a plain map: whatever is updated, appended, sealed, merged and adopted, in
+//! whatever order, the state is that of a sequential run.
 
 mod support;
 
@@ -134,7 +134,8 @@ fn state_is_that_of_a_sequential_run() {
         let shape = shapes[(seed % 4) as usize];
         let keys = [3, 200, 30_000][random.below(3) as usize];
         let row_words = layout(shape).row_words();
-        // Rows stand in the allocator's memory, in a heap, or in one that is too small for all of them.
+        // Rows stand in the allocator's memory, in a heap, or in one that is too small for all of
+        // them.
         let heap = [None, Some(64 << 20), Some(400 << 10)][(seed / 4 % 3) as usize]
             .map(|bytes| Heap::map(bytes, Idle::GivenBack).unwrap());
         let mut pool = ChunkPool::new(row_words, 1 << 20, heap.clone());
@@ -282,8 +283,8 @@ fn fragments_judge_every_epoch_by_itself() {
     assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 3));
 }
 
-/// A change of mode near the end of an epoch is a matter of that epoch: the next is judged as a whole, by its own
-/// rows.
+/// A change of mode near the end of an epoch is a matter of that epoch: the next is judged as a
+/// whole, by its own rows.
 #[test]
 fn fragments_forget_a_change_of_mode_with_its_epoch() {
     let layout = layout(Shape::Word);
@@ -305,8 +306,9 @@ fn fragments_forget_a_change_of_mode_with_its_epoch() {
     }
 }
 
-/// The same share of distinct rows is passed through where moving rows is cheap, and aggregated where it is not;
-/// and where look-ups are cheap because there are few keys, more is aggregated than where there are many.
+/// The same share of distinct rows is passed through where moving rows is cheap, and aggregated
+/// where it is not; and where look-ups are cheap because there are few keys, more is aggregated
+/// than where there are many.
 #[test]
 fn what_rows_and_look_ups_cost_decides_the_mode() {
     let wide = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::SumFloat, false); 2]));
@@ -351,7 +353,8 @@ fn a_flush_does_not_end_the_epoch() {
     assert_eq!((fragment.mode(), leader.rows()), (Mode::Aggregate, 20_000));
 }
 
-/// In an epoch that does not end, more different keys than can be estimated do not hide that there are few later.
+/// In an epoch that does not end, more different keys than can be estimated do not hide that there
+/// are few later.
 #[test]
 fn keys_that_change_within_a_long_epoch_are_noticed() {
     let layout = narrow();
@@ -417,8 +420,8 @@ fn row_numbers_start_over() {
     }
 }
 
-/// Blocks in which one row is met again and again, however often and in whichever index: sums are what one
-/// addition after the other makes them, whether all records take part in them or a few.
+/// Blocks in which one row is met again and again, however often and in whichever index: sums are
+/// what one addition after the other makes them, whether all records take part in them or a few.
 #[test]
 fn rows_that_come_often_add_up() {
     let values = [(ValueKind::SumInt, true), (ValueKind::Count, false), (ValueKind::Count, false)];
@@ -503,9 +506,9 @@ fn count(table: &mut Table, words: &[u64], slot: ValueSlot, pool: &mut ChunkPool
     }
 }
 
-/// Keys that share the upper half of their hashes, which may be all that an index holds of them: among
-/// many others in a table beyond any near cache, and by themselves in a small one; in rows of every
-/// width that has a loop of its own; updated, merged and adopted.
+/// Keys that share the upper half of their hashes, which may be all that an index holds of them:
+/// among many others in a table beyond any near cache, and by themselves in a small one; in rows of
+/// every width that has a loop of its own; updated, merged and adopted.
 #[test]
 fn keys_whose_hashes_collide_keep_apart() {
     // Far apart, so that they are looked up by their hashes.
@@ -537,8 +540,8 @@ fn keys_whose_hashes_collide_keep_apart() {
     }
 }
 
-/// Keys that are numbers close together are found without their hashes, others by them; a table changes between
-/// the two as keys come, and holds each once, whichever it is.
+/// Keys that are numbers close together are found without their hashes, others by them; a table
+/// changes between the two as keys come, and holds each once, whichever it is.
 #[test]
 fn keys_close_together_and_far_apart() {
     let far = |i: i64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64);
@@ -595,7 +598,8 @@ fn keys_close_together_and_far_apart() {
     }
 }
 
-/// In whatever order they come, keys close together make an index grow now and then, not for every block.
+/// In whatever order they come, keys close together make an index grow now and then, not for every
+/// block.
 #[test]
 fn an_index_of_keys_close_together_grows_seldom() {
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
@@ -682,8 +686,8 @@ fn a_trimmed_table_keeps_its_rows() {
     }
 }
 
-/// A segment's rows, and what they refer to, stand in the heap from the first page on, until it is dropped, whoever
-/// does that.
+/// A segment's rows, and what they refer to, stand in the heap from the first page on, until it is
+/// dropped, whoever does that.
 #[test]
 fn a_sealed_segment_stands_in_the_heap() {
     for (shape, keys) in [(Shape::Word, 50_000), (Shape::Text, 5_000), (Shape::Word, 3)] {
@@ -749,7 +753,8 @@ fn a_pool_that_is_released_leaves_nothing_in_the_heap() {
     assert!(given_back_bytes > 0 || !cfg!(target_os = "linux"));
 }
 
-/// Rows that an adopted segment leaves behind as holes are nothing that a later merge may count again.
+/// Rows that an adopted segment leaves behind as holes are nothing that a later merge may count
+/// again.
 #[test]
 fn a_table_that_has_adopted_can_itself_be_sealed_and_merged() {
     let layout = layout(Shape::Word);

@@ -1,6 +1,6 @@
 //! The right answer at any size, by the shortest way from the definitions: draw the records, put
-//! them into a hash map, sum up. Shares no code with the generator, the verifier or the loops, but for the power
-//! that defines a Zipf distribution's weights.
+//! them into a hash map, sum up. Shares no code with the generator, the verifier or the loops, but
+//! for the power that defines a Zipf distribution's weights.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -48,8 +48,8 @@ impl BuildHasher for BuildFold {
     }
 }
 
-/// The groups among those records of `spec` that are `dealt` to a split, as their numbers tell, by window start
-/// (ms, 0 where there are no windows) and numeric key.
+/// The groups among those records of `spec` that are `dealt` to a split, as their numbers tell, by
+/// window start (ms, 0 where there are no windows) and numeric key.
 fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group, BuildFold> {
     let mut groups = HashMap::with_hasher(BuildFold(RandomState::new().hash_one(1u64) | 1));
     let mut s: u64 = 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed);
@@ -108,8 +108,8 @@ pub fn oracle(spec: &Spec) -> Answer {
     answer(spec, |_| true)
 }
 
-/// The answer to `spec` over the records of each of `splits` splits alone: record `i` is in split `i % splits`.
-/// A key that appears in several of them has a row in each.
+/// The answer to `spec` over the records of each of `splits` splits alone: record `i` is in split
+/// `i % splits`. A key that appears in several of them has a row in each.
 pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
     let splits = splits.max(1) as u64;
     (0..splits).map(|split| answer(spec, |i| i % splits == split)).collect()

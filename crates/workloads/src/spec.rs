@@ -124,8 +124,9 @@ pub struct Spec {
     /// Modulus of the key's draw instead of the workload's own, at most 2^32. For `nb7` the long
     /// tail is reduced modulo it. For `ysb_str` at most 10^11, so that 11 digits suffice.
     pub keys: Option<u64>,
-    /// Keys with a Zipf distribution over the workload's key range ([`Spec::key_range`], then at most
-    /// [`crate::ZIPF_KEYS_MAX`]) instead of its own. The key's draw is the same, and so are all others.
+    /// Keys with a Zipf distribution over the workload's key range ([`Spec::key_range`], then at
+    /// most [`crate::ZIPF_KEYS_MAX`]) instead of its own. The key's draw is the same, and so are
+    /// all others.
     pub zipf: Option<Zipf>,
     /// Event time that the records span, milliseconds (`ro` ignores it).
     pub span_ms: u64,

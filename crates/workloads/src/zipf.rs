@@ -1,14 +1,16 @@
 //! Keys with a Zipf distribution: exactly the same draws on every machine.
 //!
-//! Rank `r` (from 1) of `n` has the weight `r^-z`, as an integer of about 2^62 for all ranks together. A draw
-//! is inverted through the table of cumulative weights, so that frequencies are right to 2^-60 of all draws.
-//! Nothing here calls a function of a mathematics library, whose last digits differ between machines: the
-//! power is computed from additions, multiplications and divisions, which IEEE 754 rounds alike everywhere.
+//! Rank `r` (from 1) of `n` has the weight `r^-z`, as an integer of about 2^62 for all ranks
+//! together. A draw is inverted through the table of cumulative weights, so that frequencies are
+//! right to 2^-60 of all draws. Nothing here calls a function of a mathematics library, whose last
+//! digits differ between machines: the power is computed from additions, multiplications and
+//! divisions, which IEEE 754 rounds alike everywhere.
 //!
-//! Weights, from `z` and `n`: with `H = Σ r^-z` (doubles, added from `r = 1` on), `s` is the greatest integer with
-//! `2^s H ≤ 2^62`, and the weight of rank `r` is `⌊2^s r^-z⌋`. A draw `u` of 64 bits means the first rank whose
-//! cumulative weight exceeds `⌊u W / 2^64⌋`, `W` being the sum of all. Rank `r` is then the key
-//! `((r - 1) * 2654435761 + 2654435769) mod n`: neighbours in rank are far apart as keys.
+//! Weights, from `z` and `n`: with `H = Σ r^-z` (doubles, added from `r = 1` on), `s` is the
+//! greatest integer with `2^s H ≤ 2^62`, and the weight of rank `r` is `⌊2^s r^-z⌋`. A draw `u` of
+//! 64 bits means the first rank whose cumulative weight exceeds `⌊u W / 2^64⌋`, `W` being the sum
+//! of all. Rank `r` is then the key `((r - 1) * 2654435761 + 2654435769) mod n`: neighbours in rank
+//! are far apart as keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -110,7 +112,8 @@ impl Keys {
     }
 }
 
-/// Ranks to keys, one to one: 2654435761 is a prime above [`ZIPF_KEYS_MAX`], so it divides no number of keys.
+/// Ranks to keys, one to one: 2654435761 is a prime above [`ZIPF_KEYS_MAX`], so it divides no
+/// number of keys.
 #[inline]
 pub(crate) fn scatter(rank: u64, keys: u64) -> u64 {
     (rank * 2_654_435_761 + 2_654_435_769) % keys
@@ -143,7 +146,8 @@ pub(crate) fn inverse_power(rank: u64, z: f64) -> f64 {
     exp(-z * ln(rank))
 }
 
-/// The natural logarithm: of `m` in [0.7, 1.4] by the series of the inverse hyperbolic tangent, where `rank = m 2^k`.
+/// The natural logarithm: of `m` in [0.7, 1.4] by the series of the inverse hyperbolic tangent,
+/// where `rank = m 2^k`.
 fn ln(rank: u64) -> f64 {
     let mut k = f64::from(rank.ilog2());
     let mut m = rank as f64 / (1u64 << rank.ilog2()) as f64;
@@ -275,7 +279,8 @@ mod tests {
         }
     }
 
-    /// Pearson's statistic over the first ranks, each with at least 50 draws expected, and all others together.
+    /// Pearson's statistic over the first ranks, each with at least 50 draws expected, and all
+    /// others together.
     #[test]
     fn frequencies_fit_the_theory() {
         const DRAWS: usize = 400_000;

@@ -1,4 +1,5 @@
-//! A measured line: what `bench --json` wrote, or what was counted under cachegrind, checked field by field.
+//! A measured line: what `bench --json` wrote, or what was counted under cachegrind, checked field
+//! by field.
 
 use std::fmt::{self, Display};
 
@@ -131,8 +132,8 @@ impl Display for Setup {
 pub(super) enum Finding {
     /// Million records a second, measured.
     Rate(f64),
-    /// The same, but computed: for machines that were not there, or, to judge the model, for what was also measured
-    /// over the fabric that is named.
+    /// The same, but computed: for machines that were not there, or, to judge the model, for what
+    /// was also measured over the fabric that is named.
     Projected { mrec_per_s: f64, predicts: Option<Fabric> },
     /// Per input record, by [`Role`].
     Counts { role: Role, instructions: f64, d1_misses: f64, ll_misses: f64 },

@@ -1,5 +1,6 @@
-//! What a model of the cluster computed, in a section of its own. It is shown only where the same model was right about
-//! what could be measured: 1, 2 and 4 processes on this machine, within a tenth.
+//! What a model of the cluster computed, in a section of its own. It is shown only where the same
+//! model was right about what could be measured: 1, 2 and 4 processes on this machine, within a
+//! tenth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +24,8 @@ struct Model {
     predicted: BTreeMap<(Data, Setup), Vec<f64>>,
 }
 
-/// The workload and the exponent of its keys. The number of records grows with the number of nodes, so it does not
-/// tell models apart.
+/// The workload and the exponent of its keys. The number of records grows with the number of nodes,
+/// so it does not tell models apart.
 type Kind = (String, Option<u64>);
 
 fn kind(data: &Data) -> Kind {

@@ -3,8 +3,8 @@
 //! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
 //! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
 //! worker, and only the projected columns of it. A pipe is read as it is written: records count as
-//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe is read by the one
-//! that was asked.
+//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe is read
+//! by the one that was asked.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -151,8 +151,8 @@ impl CsvTable {
         }
     }
 
-    /// Whether every process of a job finds the same file, and may read it again and again. What a process has
-    /// open itself, as its standard input, is not that.
+    /// Whether every process of a job finds the same file, and may read it again and again. What a
+    /// process has open itself, as its standard input, is not that.
     fn sharing(&self) -> Sharing {
         let again = match &self.source {
             Source::Memory(_) => true,

@@ -12,8 +12,8 @@ const READ_BYTES: usize = 64 << 10;
 /// Bytes that wait to be taken in at most, give or take one read; then the writer has to.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// What has come through a pipe. Its thread ends with the pipe, or at the first read after this has been
-/// dropped.
+/// What has come through a pipe. Its thread ends with the pipe, or at the first read after this has
+/// been dropped.
 #[derive(Debug)]
 pub(super) struct Pipe(Arc<Shared>);
 
@@ -86,7 +86,8 @@ impl Pipe {
         Pipe(shared)
     }
 
-    /// Whether a read would not have to wait. If it would, `waker` is called as soon as it would not.
+    /// Whether a read would not have to wait. If it would, `waker` is called as soon as it would
+    /// not.
     pub(super) fn ready(&self, waker: &Waker) -> bool {
         let mut state = self.0.lock();
         let ready = state.ended || !state.bytes.is_empty();

@@ -49,8 +49,8 @@ enum Input {
 }
 
 impl Reader {
-    /// `fill`: whether reads may wait for as many bytes as a chunk should have (a file), or must take
-    /// what comes (a pipe).
+    /// `fill`: whether reads may wait for as many bytes as a chunk should have (a file), or must
+    /// take what comes (a pipe).
     pub(crate) fn new(
         input: Box<dyn Read + Send>,
         path: Arc<str>,
@@ -96,8 +96,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether `next` would return without waiting. If it would wait, `waker` is called when there is
-    /// more to read.
+    /// Whether `next` would return without waiting. If it would wait, `waker` is called when there
+    /// is more to read.
     pub(crate) fn ready(&mut self, bytes: usize, waker: &Waker) -> Result<bool> {
         let mut want = bytes.max(1);
         loop {
@@ -119,8 +119,8 @@ impl Reader {
         }
     }
 
-    /// The next block: about `bytes` bytes, at most `records_max` records, at least one. From a pipe,
-    /// the records that have come.
+    /// The next block: about `bytes` bytes, at most `records_max` records, at least one. From a
+    /// pipe, the records that have come.
     pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
         let fill = matches!(self.input, Input::File(_));
         let mut want = bytes.max(1);

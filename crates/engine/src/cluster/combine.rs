@@ -1,8 +1,9 @@
-//! Merging within a process what its workers hold for the same leader elsewhere, before it is shipped: one
-//! delta per process and leader crosses the network.
+//! Merging within a process what its workers hold for the same leader elsewhere, before it is
+//! shipped: one delta per process and leader crosses the network.
 //!
-//! That saves bytes where the workers have met the same keys, and costs a look-up for each row. So it is done as
-//! long as it is seen to save a quarter of the rows, and tried again now and then otherwise.
+//! That saves bytes where the workers have met the same keys, and costs a look-up for each row. So
+//! it is done as long as it is seen to save a quarter of the rows, and tried again now and then
+//! otherwise.
 
 use std::sync::Arc;
 
@@ -82,8 +83,8 @@ impl Combiner {
         combined
     }
 
-    /// Merges a segment; returns how many rows it had. It is not adopted: what is shipped from where it stands should have no
-    /// holes, between which each run of rows would be a message.
+    /// Merges a segment; returns how many rows it had. It is not adopted: what is shipped from
+    /// where it stands should have no holes, between which each run of rows would be a message.
     fn merge(&mut self, segment: Segment) -> usize {
         self.table.merge(&segment, &mut self.pool, &mut self.scratch);
         let rows = segment.rows();
@@ -115,7 +116,8 @@ pub(super) mod tests {
         segments.iter().map(|(start, segment)| (*start, segment.rows())).collect()
     }
 
-    /// Half of the second worker's keys are the first's, between others: what is left stands close together.
+    /// Half of the second worker's keys are the first's, between others: what is left stands close
+    /// together.
     #[test]
     fn what_is_merged_has_no_holes() {
         const ROWS: usize = 30_000;

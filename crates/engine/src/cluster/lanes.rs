@@ -1,5 +1,5 @@
-//! Lanes: the channels of an exchange, one from each sending worker to each receiving one, whichever processes
-//! they are in.
+//! Lanes: the channels of an exchange, one from each sending worker to each receiving one,
+//! whichever processes they are in.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,8 @@ use crate::meter;
 
 /// The sending end of a lane.
 pub(crate) trait Lane: Send {
-    /// The payload of the slot that is being filled, with what was written into it; `None` without credit.
+    /// The payload of the slot that is being filled, with what was written into it; `None` without
+    /// credit.
     fn slot(&mut self) -> Result<Option<&mut [u8]>>;
     /// Sends the first bytes of it.
     fn send(&mut self, bytes: usize) -> Result<()>;
@@ -91,7 +92,8 @@ impl<F: Fabric> LaneSetups<F> {
         worker / self.workers
     }
 
-    /// What `peer` has to be told: our senders to it, then our receivers from it; each by sender and receiver.
+    /// What `peer` has to be told: our senders to it, then our receivers from it; each by sender
+    /// and receiver.
     pub(super) fn hellos(&self, peer: usize) -> Vec<Hello> {
         let to = self.senders.iter().filter(|((_, r), _)| self.process(*r) == peer);
         let from = self.receivers.iter().filter(|((s, _), _)| self.process(*s) == peer);

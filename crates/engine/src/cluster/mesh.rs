@@ -1,8 +1,9 @@
 //! The channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
 //!
-//! From each process to each leader of another one there is a channel for deltas, which the leader's worker
-//! polls itself; and from each process to each other one a channel for all else. Both ends are made before
-//! they are connected; what peers have to be told goes over the job's control connections.
+//! From each process to each leader of another one there is a channel for deltas, which the
+//! leader's worker polls itself; and from each process to each other one a channel for all else.
+//! Both ends are made before they are connected; what peers have to be told goes over the job's
+//! control connections.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -83,9 +84,9 @@ impl Mesh {
 }
 
 impl<F: Fabric> MeshSetup<F> {
-    /// Makes all channels of the process at `place`, and memory for its state, which is registered: of
-    /// `memory_bytes`, the job's budget in this process. Every process has so many `workers`. Consumers are
-    /// notified by footers only where the fabric places bytes in order.
+    /// Makes all channels of the process at `place`, and memory for its state, which is registered:
+    /// of `memory_bytes`, the job's budget in this process. Every process has so many `workers`.
+    /// Consumers are notified by footers only where the fabric places bytes in order.
     pub fn new(
         fabric: &F,
         place: Place,
@@ -139,7 +140,8 @@ impl<F: Fabric> MeshSetup<F> {
         all.chain(self.lanes.hellos(number)).collect()
     }
 
-    /// Connects to all; `from` has, by process, what that one's [`MeshSetup::hellos`] are for this one.
+    /// Connects to all; `from` has, by process, what that one's [`MeshSetup::hellos`] are for this
+    /// one.
     pub fn connect(self, from: &[Vec<Hello>]) -> Result<Mesh> {
         let workers = self.events.len();
         let mut mesh = Mesh {

@@ -1,14 +1,16 @@
 //! One job on several processes (paper, sections 4, 5 and 7).
 //!
-//! Every process plans the same query and runs its own workers over its part of the splits; no record is
-//! exchanged. All workers of all processes are leaders. What a worker holds for a leader of its own process
-//! is handed over as ever; what it holds for one elsewhere goes into that leader's outbox, and from there
-//! over a channel into the memory of the leader's process, where its worker finds it when it resumes its
-//! network coroutine. Result rows come to the asking process, number 0.
+//! Every process plans the same query and runs its own workers over its part of the splits; no
+//! record is exchanged. All workers of all processes are leaders. What a worker holds for a leader
+//! of its own process is handed over as ever; what it holds for one elsewhere goes into that
+//! leader's outbox, and from there over a channel into the memory of the leader's process, where
+//! its worker finds it when it resumes its network coroutine. Result rows come to the asking
+//! process, number 0.
 //!
-//! What this promises: the same rows as one process gives (P2), whatever the number of processes; a delta is
-//! merged once, in order; a lost peer is an error that names it, and nothing waits for it. What it does not:
-//! it starts no processes and opens no control connections, and a lost process is not replaced.
+//! What this promises: the same rows as one process gives (P2), whatever the number of processes; a
+//! delta is merged once, in order; a lost peer is an error that names it, and nothing waits for it.
+//! What it does not: it starts no processes and opens no control connections, and a lost process is
+//! not replaced.
 
 mod combine;
 mod lanes;

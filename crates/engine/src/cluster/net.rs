@@ -1,7 +1,7 @@
 //! What the workers of one process share to talk to the other processes.
 //!
-//! Whoever has time moves it on: a worker pumps what is to be sent and takes in what has come whenever it
-//! resumes a coroutine, if no other worker is at it already. Nothing here waits.
+//! Whoever has time moves it on: a worker pumps what is to be sent and takes in what has come
+//! whenever it resumes a coroutine, if no other worker is at it already. Nothing here waits.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
@@ -86,8 +86,8 @@ pub(crate) fn peer_error(process: usize, error: FlowError) -> Error {
 }
 
 impl Net {
-    /// The network of a job with this state, if any, and what its workers poll themselves. An epoch ends when a fragment
-    /// has `fragment_bytes`.
+    /// The network of a job with this state, if any, and what its workers poll themselves. An epoch
+    /// ends when a fragment has `fragment_bytes`.
     pub(crate) fn new(
         mesh: Mesh,
         grouping: Option<&Grouping>,
@@ -162,8 +162,8 @@ impl Net {
         self.place.process == 0
     }
 
-    /// `worker` of this process ships segments to a leader elsewhere, with the watermark that this brings it up
-    /// to.
+    /// `worker` of this process ships segments to a leader elsewhere, with the watermark that this
+    /// brings it up to.
     pub(crate) fn ship(
         &self,
         (worker, leader): (usize, usize),
@@ -184,8 +184,8 @@ impl Net {
         Ok(())
     }
 
-    /// Passes rows for `leader` straight into its channel, from the first on, as far as there is room and nothing waits
-    /// there; returns how many.
+    /// Passes rows for `leader` straight into its channel, from the first on, as far as there is
+    /// room and nothing waits there; returns how many.
     pub(crate) fn pass(
         &self,
         leader: usize,
@@ -361,8 +361,8 @@ impl Net {
         self.peers[process].idle.store(idle, Relaxed);
     }
 
-    /// How far the other processes have got, but for those that are idle; if all are, the farthest of them, as
-    /// among splits of one process.
+    /// How far the other processes have got, but for those that are idle; if all are, the farthest
+    /// of them, as among splits of one process.
     pub(crate) fn others_low(&self) -> Option<i64> {
         let others = self.peers.iter().enumerate().filter(|(p, _)| *p != self.place.process);
         let active = others.clone().filter(|(_, peer)| !peer.idle.load(Relaxed));
@@ -396,8 +396,8 @@ impl Net {
         self.wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// One step towards sleep for what all workers share. Returns whether the first worker may sleep; whatever
-    /// comes wakes it.
+    /// One step towards sleep for what all workers share. Returns whether the first worker may
+    /// sleep; whatever comes wakes it.
     pub(crate) fn park(&self) -> Result<bool> {
         let mut may_sleep = true;
         for (process, inlet) in self.inlets.iter().enumerate() {
@@ -445,8 +445,8 @@ impl Net {
         self.postboxes[process].as_ref().is_none_or(|postbox| lock(postbox).is_empty())
     }
 
-    /// One step of ending all streams in order, when all workers are done. Returns whether all have ended, on
-    /// both sides.
+    /// One step of ending all streams in order, when all workers are done. Returns whether all have
+    /// ended, on both sides.
     pub(crate) fn finish(&self) -> Result<bool> {
         if !self.is_drained() {
             return Ok(false);

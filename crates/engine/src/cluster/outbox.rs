@@ -1,12 +1,14 @@
 //! What a process has for one leader in another process (paper, section 7.2.2, steps 2 and 3).
 //!
-//! The workers of a process seal their fragments one after the other; what they hold for the same leader
-//! meets here and leaves as one delta, with the watermark that all of them have reached. Its rows are sent from
-//! where they stand, slot after slot as there is credit, and the segments stay as they are until the leader
-//! has merged them. At most two deltas with rows are on their way to a leader.
+//! The workers of a process seal their fragments one after the other; what they hold for the same
+//! leader meets here and leaves as one delta, with the watermark that all of them have reached. Its
+//! rows are sent from where they stand, slot after slot as there is credit, and the segments stay
+//! as they are until the leader has merged them. At most two deltas with rows are on their way to a
+//! leader.
 //!
-//! Rows that a worker passes through need not be kept: as long as nothing waits here, they are written straight into
-//! the open slot, as keys and arguments, like exchanged rows. They belong to the delta that ends behind them.
+//! Rows that a worker passes through need not be kept: as long as nothing waits here, they are
+//! written straight into the open slot, as keys and arguments, like exchanged rows. They belong to
+//! the delta that ends behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +53,8 @@ pub(crate) struct Outbox {
     in_flight: VecDeque<Sent>,
     /// Words of the open slot that rows passed through have taken.
     open_words: usize,
-    /// What the rows of state amount to that have been passed through since the last delta, and may at most.
+    /// What the rows of state amount to that have been passed through since the last delta, and may
+    /// at most.
     passed_bytes: usize,
     passed_bytes_max: usize,
     /// An epoch ends when a fragment has so many.
@@ -168,7 +171,8 @@ impl Outbox {
         }
     }
 
-    /// `worker` (of this process) has sealed these segments, and nothing of it is left below `watermark`.
+    /// `worker` (of this process) has sealed these segments, and nothing of it is left below
+    /// `watermark`.
     pub(crate) fn put(
         &mut self,
         worker: usize,
@@ -184,9 +188,9 @@ impl Outbox {
         self.idle = idle;
     }
 
-    /// Passes rows for this leader, in `process`, straight into its channel, from the first on; returns how many. The
-    /// others have to be kept and sealed: there is no credit, what was sealed before waits, or a row is longer than a
-    /// slot.
+    /// Passes rows for this leader, in `process`, straight into its channel, from the first on;
+    /// returns how many. The others have to be kept and sealed: there is no credit, what was sealed
+    /// before waits, or a row is longer than a slot.
     pub(crate) fn pass(
         &mut self,
         format: &Format,
@@ -295,7 +299,8 @@ impl Outbox {
         }
     }
 
-    /// Sends the open slot, if there is anything in it. Returns whether there is nothing in it any more.
+    /// Sends the open slot, if there is anything in it. Returns whether there is nothing in it any
+    /// more.
     fn send_open(&mut self) -> Result<bool> {
         if self.open_words > 0 && send_open(&mut *self.outlet, &mut self.counters, self.open_words)?
         {
@@ -304,7 +309,8 @@ impl Outbox {
         Ok(self.open_words == 0)
     }
 
-    /// Sends segments of the present delta. Returns whether anything was sent, and whether all has been.
+    /// Sends segments of the present delta. Returns whether anything was sent, and whether all has
+    /// been.
     fn send_rows(&mut self) -> Result<(bool, bool)> {
         let Some(delta) = &mut self.sending else { return Ok((false, true)) };
         let words_max = self.outlet.body_bytes() / 8;
@@ -373,8 +379,8 @@ impl Outbox {
         Ok(true)
     }
 
-    /// The leader has merged the oldest delta that had rows: its segments, to be used again. `None` if there is
-    /// none: the peer has broken the protocol.
+    /// The leader has merged the oldest delta that had rows: its segments, to be used again. `None`
+    /// if there is none: the peer has broken the protocol.
     pub(crate) fn credit(&mut self) -> Option<Vec<(i64, Segment)>> {
         self.in_flight.pop_front().map(|sent| sent.segments)
     }

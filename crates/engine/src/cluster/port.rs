@@ -1,7 +1,7 @@
 //! Ports: the two ends of a channel as a job sees them, whatever the fabric.
 //!
-//! A message takes a slot of tens of kilobytes, so a virtual call for each costs nothing that counts; below
-//! it everything is generic (see `flow`).
+//! A message takes a slot of tens of kilobytes, so a virtual call for each costs nothing that
+//! counts; below it everything is generic (see `flow`).
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -20,8 +20,8 @@ pub(crate) trait Outlet: Send {
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool>;
     /// Bytes that a body may have.
     fn body_bytes(&self) -> usize;
-    /// The body of the next message, which is the open slot's, with what has been written into it; `None` without
-    /// credit. No other message may be sent before this one.
+    /// The body of the next message, which is the open slot's, with what has been written into it;
+    /// `None` without credit. No other message may be sent before this one.
     fn slot(&mut self) -> Result<Option<&mut [u64]>>;
     /// Sends the first `words` words of that body; false if there is no room for that now.
     fn send(&mut self, head: &Head, words: usize) -> Result<bool>;
@@ -75,8 +75,8 @@ impl Arena {
         let pinned = fabric.provider() == Provider::Verbs;
         let heap = Heap::map(bytes, if pinned { Idle::Kept } else { Idle::GivenBack })
             .map_err(|source| fabric::Error::Os { call: "mmap", source })?;
-        // SAFETY: whoever sends from it keeps the heap, and what stands there as it is until the leader has
-        // merged it.
+        // SAFETY: whoever sends from it keeps the heap, and what stands there as it is until the
+        // leader has merged it.
         let region = unsafe { fabric.register(heap.start(), heap.bytes(), Access::LOCAL) }?;
         Ok(Arena { region, heap })
     }

@@ -1,8 +1,9 @@
 //! Messages between the processes of a job: a head of fixed length, and a body.
 //!
-//! Deltas go from a process to a leader: rows that are passed through as they come; for every segment its arena, if
-//! it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`]. Everything else goes from process to process. Peers hold the job's
-//! token and keep the channel's protocol; what they write is nevertheless checked before it is used.
+//! Deltas go from a process to a leader: rows that are passed through as they come; for every
+//! segment its arena, if it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`].
+//! Everything else goes from process to process. Peers hold the job's token and keep the channel's
+//! protocol; what they write is nevertheless checked before it is used.
 
 use crate::error::{Error, Result};
 
@@ -13,18 +14,21 @@ pub(crate) const HEAD_BYTES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// Words of the arena that the next rows refer to; `count` of all, of which `number` came before.
+    /// Words of the arena that the next rows refer to; `count` of all, of which `number` came
+    /// before.
     Arena = 1,
     /// Rows of the slice that begins at `start`.
     Rows,
-    /// Rows that are passed through: keys and arguments as they are exchanged ([`crate::exchange`]), section after
-    /// section. They are part of the next delta.
+    /// Rows that are passed through: keys and arguments as they are exchanged
+    /// ([`crate::exchange`]), section after section. They are part of the next delta.
     Passed,
-    /// The end of epoch `number`, whose rows came before, and the watermark that the process has reached.
+    /// The end of epoch `number`, whose rows came before, and the watermark that the process has
+    /// reached.
     Delta,
     /// Leader `id` has merged a delta with rows and is not behind with firing.
     Credit,
-    /// Chunk `number` of split `id` has been prepared: its greatest event time (`watermark`) and records.
+    /// Chunk `number` of split `id` has been prepared: its greatest event time (`watermark`) and
+    /// records.
     Stamp,
     /// Split `id` has ended after `count` chunks.
     Ended,
@@ -32,7 +36,8 @@ pub(crate) enum Kind {
     WindowRows,
     /// Result rows of batch `number` of split `id` of a stateless query.
     BatchRows,
-    /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders have.
+    /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders
+    /// have.
     Fired,
     /// From the asking process: rows up to those of batch `number` of split `id` have been written.
     Written,

@@ -1,5 +1,5 @@
-//! The sender's and the receiver's part of an exchange by themselves, without channels: for counting their
-//! instructions. `crates/engine/examples/exchange.rs` is the program.
+//! The sender's and the receiver's part of an exchange by themselves, without channels: for
+//! counting their instructions. `crates/engine/examples/exchange.rs` is the program.
 
 use std::sync::Arc;
 
@@ -130,8 +130,8 @@ impl Outlet for Loop<'_> {
 const SLOT_WORDS: usize = (64 * 1024 - 16) / 8;
 const BATCH_ROWS: usize = 16 * 1024;
 
-/// Exchanges `batches` batches of 16,384 records, of `keys` keys, with so many receivers; `receive`: whether
-/// these take them in.
+/// Exchanges `batches` batches of 16,384 records, of `keys` keys, with so many receivers;
+/// `receive`: whether these take them in.
 pub fn run(
     shape: Shape,
     batches: usize,

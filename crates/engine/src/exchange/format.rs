@@ -1,8 +1,8 @@
 //! How records stand in an exchanged slot: words of 8 bytes in this machine's order.
 //!
-//! A slot holds sections, one behind the other. A section starts with two words: a subject, and a count in
-//! the lower half of a word whose upper half is the section's kind. Rows of one window slice (the subject is
-//! its start, the count the rows):
+//! A slot holds sections, one behind the other. A section starts with two words: a subject, and a
+//! count in the lower half of a word whose upper half is the section's kind. Rows of one window
+//! slice (the subject is its start, the count the rows):
 //!
 //! | what | words |
 //! |---|---|
@@ -11,8 +11,9 @@
 //! | one argument after the other; of byte strings their lengths | rows, or twice as many for 128 bits |
 //! | the bytes of variable-length keys, then of arguments, column by column | as many as that takes |
 //!
-//! A mark (the subject is a watermark) promises that no row of an earlier time follows. A section that is
-//! longer than a slot comes in parts (the subject is the section's length in words, the count those that follow).
+//! A mark (the subject is a watermark) promises that no row of an earlier time follows. A section
+//! that is longer than a slot comes in parts (the subject is the section's length in words, the
+//! count those that follow).
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -159,8 +160,8 @@ impl Outgoing<'_> {
 }
 
 impl Format {
-    /// How many of the rows, taken from the first, fit into so many words with their head; and how many
-    /// words these take.
+    /// How many of the rows, taken from the first, fit into so many words with their head; and how
+    /// many words these take.
     pub(crate) fn fit(&self, rows: &Outgoing<'_>, room: usize) -> (usize, usize) {
         let row_words = self.words + usize::from(self.is_masked(rows.arguments));
         let room = room.saturating_sub(HEAD_WORDS);
@@ -169,7 +170,8 @@ impl Format {
             let count = room.checked_div(row_words).unwrap_or(usize::MAX).min(rows.picked.len());
             return (count, HEAD_WORDS + count * row_words);
         }
-        // As many as fit if all are alike, and fewer until they do: the caller goes on with the rest.
+        // As many as fit if all are alike, and fewer until they do: the caller goes on with the
+        // rest.
         let mut count = rows.picked.len();
         loop {
             let words = count * row_words + self.var_bytes(rows, count).div_ceil(8);
@@ -354,8 +356,8 @@ fn damaged(what: &str) -> Error {
 }
 
 impl Format {
-    /// Takes the first section off `words`. What another process wrote is checked here, once: lengths fit, and
-    /// there are as many bytes as the lengths say.
+    /// Takes the first section off `words`. What another process wrote is checked here, once:
+    /// lengths fit, and there are as many bytes as the lengths say.
     pub(crate) fn next<'a>(&self, words: &mut &'a [u64]) -> Result<Section<'a>> {
         let Some(([subject, counted], rest)) = words.split_first_chunk::<HEAD_WORDS>() else {
             return Err(damaged("a section without a head"));
@@ -416,8 +418,8 @@ impl Format {
         Ok((incoming, rest))
     }
 
-    /// Bytes of a variable-length column in a row; `None` if there cannot be as many. At most 2^32, so that a sum
-    /// over what a slot holds does not overflow.
+    /// Bytes of a variable-length column in a row; `None` if there cannot be as many. At most 2^32,
+    /// so that a sum over what a slot holds does not overflow.
     fn length(&self, incoming: &Incoming<'_>, var: usize, row: usize) -> Option<usize> {
         match self.var_keys.get(var) {
             Some(word) => {
@@ -439,7 +441,8 @@ impl Format {
         &incoming.arguments[first..first + rows * argument.form.words()]
     }
 
-    /// Lists where each byte string of the received rows starts, column by column; and where the last one ends.
+    /// Lists where each byte string of the received rows starts, column by column; and where the
+    /// last one ends.
     pub(crate) fn list_offsets(&self, incoming: &Incoming<'_>, offsets: &mut Vec<usize>) {
         offsets.clear();
         if !self.has_vars() {

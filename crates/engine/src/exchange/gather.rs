@@ -5,8 +5,8 @@ use crate::keys::range_of;
 /// Writes the words that stand at `picked` (ascending positions), one behind the other.
 ///
 /// # Panics
-/// If there is another number of places than of positions, or nothing to pick from. A position beyond the last
-/// word, which no caller has, may give any word or panic.
+/// If there is another number of places than of positions, or nothing to pick from. A position
+/// beyond the last word, which no caller has, may give any word or panic.
 pub(crate) fn gather(words: &[u64], picked: &[u32], out: &mut [u64]) {
     assert_eq!(picked.len(), out.len());
     if let Some(range) = range_of(picked) {
@@ -74,8 +74,8 @@ mod x86 {
         let (out_sixteens, out_rest) = out.as_chunks_mut::<16>();
         for (picked, out) in sixteens.iter().zip(out_sixteens) {
             for i in [0, 8] {
-                // SAFETY: twice eight positions are read and as many words written; those in between are at
-                // positions that are not beyond the last word.
+                // SAFETY: twice eight positions are read and as many words written; those in
+                // between are at positions that are not beyond the last word.
                 unsafe {
                     let picked = _mm256_loadu_epi32(picked.as_ptr().add(i).cast());
                     let at = _mm256_min_epu32(picked, last);

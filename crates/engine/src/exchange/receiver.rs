@@ -27,8 +27,8 @@ impl Receiver {
         self.rows
     }
 
-    /// Takes in what a slot holds; returns the last watermark that the sender has put behind its rows. Rows for a
-    /// slice that has fired are an error.
+    /// Takes in what a slot holds; returns the last watermark that the sender has put behind its
+    /// rows. Rows for a slice that has fired are an error.
     pub(crate) fn take(
         &mut self,
         mut words: &[u64],

@@ -4,7 +4,8 @@ use crate::cluster::Place;
 use crate::intake::Reading;
 use crate::settings::Exchange;
 
-/// The senders and receivers of a job, by their numbers among all workers. Both are empty in late merge.
+/// The senders and receivers of a job, by their numbers among all workers. Both are empty in late
+/// merge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Roles {
     pub(crate) senders: Vec<usize>,
@@ -12,9 +13,9 @@ pub(crate) struct Roles {
 }
 
 impl Roles {
-    /// Of so many processes with so many workers each. In the split layout the first half of a process's workers
-    /// send and the others receive; with one worker each, it is every other process that does. A single
-    /// worker does both.
+    /// Of so many processes with so many workers each. In the split layout the first half of a
+    /// process's workers send and the others receive; with one worker each, it is every other
+    /// process that does. A single worker does both.
     pub(crate) fn new(exchange: Exchange, processes: usize, workers: usize) -> Roles {
         let all = 0..processes * workers;
         let sends = |worker: &usize| match workers {
@@ -60,8 +61,9 @@ impl Roles {
     }
 }
 
-/// Where the process at `place` stands among those that read, and how many do; `None` if it does not. Split `i` of a
-/// table whose splits are shared whole ([`Sharing::Whole`](crate::table::Sharing::Whole)) is read by number `i % n` of `n`.
+/// Where the process at `place` stands among those that read, and how many do; `None` if it does
+/// not. Split `i` of a table whose splits are shared whole
+/// ([`Sharing::Whole`](crate::table::Sharing::Whole)) is read by number `i % n` of `n`.
 pub fn reader(exchange: Exchange, place: Place, workers: usize) -> Option<(usize, usize)> {
     let Reading { process, processes, .. } =
         Roles::new(exchange, place.processes, workers).reading(place, workers);

@@ -91,8 +91,9 @@ impl Routes {
             let start = self.positions[receiver * self.stride..].as_mut_ptr();
             let (mut end, mut positions) = (start, lanes);
             for hashes in sixteens {
-                // SAFETY: sixteen hashes are read, and sixteen positions written, of which those count that
-                // are of this receiver's keys: no more than there were hashes, and `SLACK` places follow.
+                // SAFETY: sixteen hashes are read, and sixteen positions written, of which those
+                // count that are of this receiver's keys: no more than there were hashes, and
+                // `SLACK` places follow.
                 unsafe {
                     let eight = _mm512_loadu_epi64(hashes.as_ptr().cast());
                     let next = _mm512_loadu_epi64(hashes.as_ptr().add(8).cast());
@@ -161,8 +162,9 @@ impl Routes {
         let mut base = _mm256_setzero_si256();
         let mask_of = |lanes| _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as usize;
         for hashes in hashes.as_chunks::<8>().0 {
-            // SAFETY: eight hashes are read, and for both receivers eight positions written, of which those
-            // count that are of its keys: no more than there were hashes, and `SLACK` places follow.
+            // SAFETY: eight hashes are read, and for both receivers eight positions written, of
+            // which those count that are of its keys: no more than there were hashes, and `SLACK`
+            // places follow.
             unsafe {
                 // In the order in which the lower halves of two vectors of hashes are put into one.
                 let four = _mm256_loadu_ps(hashes.as_ptr().cast());
@@ -201,8 +203,8 @@ impl Routes {
     }
 }
 
-/// Per mask of eight lanes: the positions of those that are set, ascending. The lanes are in the order in which a
-/// shuffle of two vectors leaves them: 0, 1, 4, 5, 2, 3, 6, 7.
+/// Per mask of eight lanes: the positions of those that are set, ascending. The lanes are in the
+/// order in which a shuffle of two vectors leaves them: 0, 1, 4, 5, 2, 3, 6, 7.
 #[cfg(target_arch = "x86_64")]
 static PICKS: Picks = {
     let mut picks = [[0u32; 8]; 256];

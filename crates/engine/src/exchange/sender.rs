@@ -18,15 +18,15 @@ use super::route::Routes;
 
 /// The way to one receiver: a channel's open slot.
 pub(crate) trait Outlet {
-    /// The words of the slot that is being filled; what was written stays until it is sent. `None` while there
-    /// is no credit.
+    /// The words of the slot that is being filled; what was written stays until it is sent. `None`
+    /// while there is no credit.
     fn slot(&mut self) -> Result<Option<&mut [u64]>>;
     /// Sends the first `words` words of it.
     fn send(&mut self, words: usize) -> Result<()>;
 }
 
-/// Rows encoded at a time, for each receiver: so many that sections have a few blocks, so few that a near
-/// cache holds them.
+/// Rows encoded at a time, for each receiver: so many that sections have a few blocks, so few that
+/// a near cache holds them.
 const GROUP_ROWS: usize = 1024;
 const GROUP_ROWS_MAX: usize = 1 << 14;
 const _: () = assert!(GROUP_ROWS_MAX <= SECTION_ROWS_MAX);
@@ -92,7 +92,8 @@ impl Sender {
         self.lanes[receiver].rows
     }
 
-    /// Begins a batch, when the one before is done: evaluated keys and arguments, and the rows that count.
+    /// Begins a batch, when the one before is done: evaluated keys and arguments, and the rows that
+    /// count.
     pub(crate) fn begin(
         &mut self,
         keys: Vec<ArrayRef>,
@@ -106,8 +107,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Goes on with the batch as far as there is credit; true when all of it has been written. What does not fill
-    /// a slot stays there until [`Sender::mark`] or more rows come.
+    /// Goes on with the batch as far as there is credit; true when all of it has been written. What
+    /// does not fill a slot stays there until [`Sender::mark`] or more rows come.
     pub(crate) fn advance<O: Outlet>(
         &mut self,
         codec: &KeyCodec,
@@ -174,8 +175,8 @@ impl Sender {
         }
     }
 
-    /// Tells every receiver that no row of an earlier time follows, behind all rows written so far, and sends
-    /// what has not been sent; true when all have been told, false if credit is missing.
+    /// Tells every receiver that no row of an earlier time follows, behind all rows written so far,
+    /// and sends what has not been sent; true when all have been told, false if credit is missing.
     pub(crate) fn mark<O: Outlet>(&mut self, watermark: i64, outlets: &mut [O]) -> Result<bool> {
         let mut all = true;
         for (lane, outlet) in self.lanes.iter_mut().zip(outlets) {
@@ -205,8 +206,8 @@ pub(crate) enum Filled {
     TooLong,
 }
 
-/// Writes rows behind the first `used` words of the open slot, and into further ones; sends those that are full.
-/// Returns how many rows have been written.
+/// Writes rows behind the first `used` words of the open slot, and into further ones; sends those
+/// that are full. Returns how many rows have been written.
 pub(crate) fn fill<O: Outlet>(
     format: &Format,
     rows: &Outgoing<'_>,

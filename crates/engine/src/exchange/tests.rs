@@ -326,8 +326,8 @@ fn damaged_slots_do_no_harm() {
     assert!(refused > 100 && taken > 100, "{refused} refused, {taken} taken in");
 }
 
-/// Rows that are passed through come without marks, in whole sections, for windows that have not fired; whatever else
-/// stands in a slot is refused.
+/// Rows that are passed through come without marks, in whole sections, for windows that have not
+/// fired; whatever else stands in a slot is refused.
 #[test]
 fn only_rows_are_passed_through() {
     let (mut taken, mut refused) = (0, 0);

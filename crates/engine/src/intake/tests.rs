@@ -29,7 +29,8 @@ impl Env for Clock {
     }
 }
 
-/// Splits of records with these event times, each a chunk of its own that is there from its moment on.
+/// Splits of records with these event times, each a chunk of its own that is there from its moment
+/// on.
 #[derive(Debug, Clone)]
 struct Timed(Vec<VecDeque<(i64, i64)>>);
 
@@ -103,8 +104,8 @@ fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
     }
 }
 
-/// A split may count as idle while its last batch is away with a worker. If that puts it back, it holds the
-/// low watermark again: else windows would fire without the batch.
+/// A split may count as idle while its last batch is away with a worker. If that puts it back, it
+/// holds the low watermark again: else windows would fire without the batch.
 #[test]
 fn a_batch_that_is_put_back_holds_the_low_watermark() {
     let clock = Arc::new(Clock::default());

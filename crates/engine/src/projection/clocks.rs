@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::meter::Meter;
 use crate::worker::Step;
 
-/// A worker that waits looks again after this time at the least, and then after twice as long each time, up to the
-/// other. (A real one looks again at once; here, every look is a step.)
+/// A worker that waits looks again after this time at the least, and then after twice as long each
+/// time, up to the other. (A real one looks again at once; here, every look is a step.)
 const LOOK_NS: u64 = 1_000;
 const LOOK_NS_MAX: u64 = 16_000;
 /// A real worker goes to sleep after so many looks (see `Worker::wait`).
@@ -125,7 +125,8 @@ pub(super) fn run(
 }
 
 impl Waits {
-    /// There was nothing to do, which has taken `charged_ns` to see: after which time to look again.
+    /// There was nothing to do, which has taken `charged_ns` to see: after which time to look
+    /// again.
     fn look_again(&mut self, worker: Option<usize>, charged_ns: f64) -> u64 {
         if worker.is_none() {
             return END_NS;

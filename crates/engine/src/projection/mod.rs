@@ -1,17 +1,19 @@
 //! Projections: how long a job would take on machines that are not there.
 //!
-//! A whole job, all its processes with the engine's own code, runs on one thread over the fabric `sim`, twice. The
-//! first time ([`measure`]) the parts of its steps are timed: a batch, a merge, firing, by kinds ([`Kind`]), which
-//! gives a price for each kind. The second time ([`project`]) every worker has a virtual clock, the worker whose
-//! clock is lowest runs a step, and its clock goes on by the prices of what the step did. Messages take the time of
-//! a stated network [`Model`]. The time of the latest worker is the projection; as long as the prices are the same,
+//! A whole job, all its processes with the engine's own code, runs on one thread over the fabric
+//! `sim`, twice. The first time ([`measure`]) the parts of its steps are timed: a batch, a merge,
+//! firing, by kinds ([`Kind`]), which gives a price for each kind. The second time ([`project`])
+//! every worker has a virtual clock, the worker whose clock is lowest runs a step, and its clock
+//! goes on by the prices of what the step did. Messages take the time of a stated network
+//! [`Model`]. The time of the latest worker is the projection; as long as the prices are the same,
 //! so is it.
 //!
-//! What messages cost a processor is not measured here: `sim` is no fabric of any machine. It is part of the
-//! machine's description, and measured between two threads by `millstream_flow::bench`.
+//! What messages cost a processor is not measured here: `sim` is no fabric of any machine. It is
+//! part of the machine's description, and measured between two threads by `millstream_flow::bench`.
 //!
-//! What is left out: contention for memory, but for what the measuring itself is exposed to; the operating system,
-//! but for a sleeping worker's waking up; and messages leave when the step that sends them begins.
+//! What is left out: contention for memory, but for what the measuring itself is exposed to; the
+//! operating system, but for a sleeping worker's waking up; and messages leave when the step that
+//! sends them begins.
 
 mod clocks;
 
@@ -82,7 +84,8 @@ impl Costs {
         prices.iter().fold(none, |costs, (kind, price)| costs.with(*kind, *price))
     }
 
-    /// The same with another price for a kind, for example what a message costs over a certain fabric.
+    /// The same with another price for a kind, for example what a message costs over a certain
+    /// fabric.
     pub fn with(mut self, kind: Kind, price: Price) -> Costs {
         self.prices[kind as usize] = price;
         self
@@ -100,12 +103,12 @@ impl Costs {
     }
 }
 
-/// Steps that a worker runs before the next has its turn while they are measured: so many that its data are in its
-/// caches most of the time, as where it has a processor to itself.
+/// Steps that a worker runs before the next has its turn while they are measured: so many that its
+/// data are in its caches most of the time, as where it has a processor to itself.
 const STRETCH: usize = 8;
 
-/// Runs the job on this thread and measures what its steps cost. Kinds of the fabric ([`Kind::of_fabric`]) are free
-/// then: [`Costs::with`] adds them.
+/// Runs the job on this thread and measures what its steps cost. Kinds of the fabric
+/// ([`Kind::of_fabric`]) are free then: [`Costs::with`] adds them.
 ///
 /// # Errors
 /// What the job itself fails with.
@@ -222,7 +225,8 @@ impl Running {
         process.step(choice.unwrap_or(0))
     }
 
-    /// Runs steps of a worker as long as it has something to do, at most [`STRETCH`]; returns whether it had.
+    /// Runs steps of a worker as long as it has something to do, at most [`STRETCH`]; returns
+    /// whether it had.
     fn stretch(
         &mut self,
         process: usize,

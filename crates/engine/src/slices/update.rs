@@ -1,5 +1,5 @@
-//! One slice being updated from one batch: the worker's own table, fragments for other leaders, or straight on to those
-//! in other processes.
+//! One slice being updated from one batch: the worker's own table, fragments for other leaders, or
+//! straight on to those in other processes.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub(super) struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as far as there is room, and
-    /// keeps the others.
+    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as far
+    /// as there is room, and keeps the others.
     pub(super) fn foreign(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<()> {
         self.fragment_rows += rows.len() as u64;
         let passed = self.pass(leader, rows, keys)?;
@@ -162,7 +162,8 @@ pub(super) struct Passage<'a> {
 }
 
 impl<'a> Passage<'a> {
-    /// `None` where there are no other processes, or rows of this input cannot be told by themselves.
+    /// `None` where there are no other processes, or rows of this input cannot be told by
+    /// themselves.
     pub(super) fn of(
         start: i64,
         net: Option<&'a Net>,

@@ -1,5 +1,5 @@
-//! Epochs: when one ends, what is sealed and shipped then, and how a leader merges what it receives (paper,
-//! section 7.2.2).
+//! Epochs: when one ends, what is sealed and shipped then, and how a leader merges what it receives
+//! (paper, section 7.2.2).
 
 use std::collections::VecDeque;
 
@@ -28,11 +28,12 @@ pub(crate) struct Delta {
 pub(super) enum Seal {
     /// All there is.
     Everything,
-    /// Windows that the watermark has passed. What later windows have so far would be shipped in two parts, and
-    /// merged twice, for nothing: it stays until its own window is complete, or the epoch long enough.
+    /// Windows that the watermark has passed. What later windows have so far would be shipped in
+    /// two parts, and merged twice, for nothing: it stays until its own window is complete, or the
+    /// epoch long enough.
     Complete,
-    /// Those, and what later windows have passed through: it gains nothing by waiting, and is merged while
-    /// it lies in a cache.
+    /// Those, and what later windows have passed through: it gains nothing by waiting, and is
+    /// merged while it lies in a cache.
     PassedThrough,
 }
 
@@ -64,8 +65,8 @@ impl Worker {
         (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
     }
 
-    /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that this
-    /// brings the leaders up to. Leaders without changes get the header alone.
+    /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that
+    /// this brings the leaders up to. Leaders without changes get the header alone.
     pub(super) fn end_epoch(
         &mut self,
         state: &mut State,
@@ -174,9 +175,10 @@ impl Worker {
         Ok(true)
     }
 
-    /// Returns credit for what has been merged, unless windows wait to be fired: their state would pile up if
-    /// the others went on. So it would, under scarce memory, if processes did that are windows ahead of the
-    /// slowest one, which alone lets windows fire; that one always gets its credit.
+    /// Returns credit for what has been merged, unless windows wait to be fired: their state would
+    /// pile up if the others went on. So it would, under scarce memory, if processes did that are
+    /// windows ahead of the slowest one, which alone lets windows fire; that one always gets its
+    /// credit.
     pub(super) fn return_credit(&self, state: &mut State) -> Result<()> {
         let fires_at = |start| self.shared.fires_at(start);
         let low = state.clock.min();

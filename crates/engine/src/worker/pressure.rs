@@ -1,5 +1,5 @@
-//! Memory pressure: what a worker reports to the budget, what it gives back, and when it waits for others to
-//! give back theirs (see [`crate::budget`]).
+//! Memory pressure: what a worker reports to the budget, what it gives back, and when it waits for
+//! others to give back theirs (see [`crate::budget`]).
 
 use super::{State, Step, Worker};
 use crate::budget::Kind;
@@ -29,8 +29,9 @@ impl Worker {
         }
     }
 
-    /// Whether the window that is firing may go on: its rows, which may have to wait for their order,
-    /// fit beside its state. Rows that wait for a leader that is behind must leave room for those.
+    /// Whether the window that is firing may go on: its rows, which may have to wait for their
+    /// order, fit beside its state. Rows that wait for a leader that is behind must leave room for
+    /// those.
     pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
         let budget = &self.shared.budget;
         let Some(fire) = &mut state.firing else { return Ok(true) };
@@ -56,8 +57,8 @@ impl Worker {
         budget.check()
     }
 
-    /// Whether the budget is exceeded, but will not be once others have given back what they keep for
-    /// later: then they are told.
+    /// Whether the budget is exceeded, but will not be once others have given back what they keep
+    /// for later: then they are told.
     pub(super) fn others_can_give(&self) -> bool {
         let waits = matches!(self.shared.budget.check(), Ok(false));
         if waits {

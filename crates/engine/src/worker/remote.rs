@@ -1,5 +1,5 @@
-//! The worker's side of other processes: deltas that come for it as a leader, letters that any worker takes in,
-//! and where it sleeps.
+//! The worker's side of other processes: deltas that come for it as a leader, letters that any
+//! worker takes in, and where it sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ const LOOKS_AWAKE: u32 = 200;
 /// State is counted whenever so large a part of the budget has been merged.
 const COUNTED_SHARE: u64 = 128;
 
-/// A sleeper looks again after this time: whatever happens wakes it, and its peers prove that they answer.
+/// A sleeper looks again after this time: whatever happens wakes it, and its peers prove that they
+/// answer.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 
 /// What a worker has of the job's network.
@@ -104,8 +105,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Merges one message of a delta that has come from another process, where it stands; true if there
-    /// was any.
+    /// Merges one message of a delta that has come from another process, where it stands; true if
+    /// there was any.
     pub(super) fn merge_received(&mut self, state: &mut State) -> Result<bool> {
         let Some(mut remote) = self.remote.take() else { return Ok(false) };
         let processes = remote.inlets.len();
@@ -220,7 +221,8 @@ impl Worker {
                     state.owed.push(helper);
                     self.note_usage(state);
                     self.check_received(state)?;
-                    // The next delta may open as many windows as this one, not as all since the last batch.
+                    // The next delta may open as many windows as this one, not as all since the
+                    // last batch.
                     state.slices.begin_batch();
                 }
             }
@@ -229,7 +231,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A message of rows that take so many bytes has been merged. State is counted now and then: a delta may be long.
+    /// A message of rows that take so many bytes has been merged. State is counted now and then: a
+    /// delta may be long.
     fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {
         self.stats.merges += 1;
         state.uncounted += 1;
@@ -246,8 +249,9 @@ impl Worker {
         Ok(())
     }
 
-    /// What others hold of this leader's keys may be more than its process may use, whether or not that has input
-    /// of its own: an error where nothing that can be fired or is on its way makes room.
+    /// What others hold of this leader's keys may be more than its process may use, whether or not
+    /// that has input of its own: an error where nothing that can be fired or is on its way makes
+    /// room.
     fn check_received(&self, state: &State) -> Result<()> {
         let fires_at = |start| self.shared.fires_at(start);
         let fires =
@@ -272,8 +276,8 @@ impl Worker {
         net.ship((self.id, leader), segments, held, (watermark, idle))
     }
 
-    /// Whether this process waits for sources that have been without data for their idle time, which others are
-    /// told, so that they do not wait for it.
+    /// Whether this process waits for sources that have been without data for their idle time,
+    /// which others are told, so that they do not wait for it.
     pub(super) fn is_idle(&self) -> bool {
         self.shared.net.is_some() && self.shared.intake.is_idle()
     }
@@ -284,7 +288,8 @@ impl Worker {
         net.post(process, cluster::credit(self.leader), Vec::new())
     }
 
-    /// Sleeps until something happens, or the clock reaches `until_us`. At first it only looks again.
+    /// Sleeps until something happens, or the clock reaches `until_us`. At first it only looks
+    /// again.
     pub(super) fn wait(&mut self, until_us: Option<i64>) -> Result<()> {
         let Some(remote) = &mut self.remote else {
             self.shared.env.wait(self.id, until_us);

@@ -1,5 +1,6 @@
-//! The worker's roles in a repartitioned job ([`crate::exchange`]): it takes in what has come over its lanes,
-//! writes its batch into the slots of their receivers as far as there is credit, and fires what is complete.
+//! The worker's roles in a repartitioned job ([`crate::exchange`]): it takes in what has come over
+//! its lanes, writes its batch into the slots of their receivers as far as there is credit, and
+//! fires what is complete.
 
 use std::sync::Arc;
 
@@ -331,8 +332,8 @@ impl Worker {
         Ok(false)
     }
 
-    /// Tells receivers how far this sender is, if it may let a window fire, and sends what has waited for too
-    /// long. False if credit is missing.
+    /// Tells receivers how far this sender is, if it may let a window fire, and sends what has
+    /// waited for too long. False if credit is missing.
     fn mark(&mut self, sending: &mut Sending, low: i64) -> Result<bool> {
         let shared = &self.shared;
         if sending.marking == sending.marked {

@@ -144,8 +144,8 @@ fn exchanged_records_agree_with_a_sequential_run_or_end_with_a_fault() {
     );
 }
 
-/// Keys of one word have ways of their own: they are sorted by leader eight at a time, found by slots where they lie
-/// close together, and looked up once for a block where they come often.
+/// Keys of one word have ways of their own: they are sorted by leader eight at a time, found by
+/// slots where they lie close together, and looked up once for a block where they come often.
 #[test]
 fn whole_numbers_agree_with_a_sequential_count() {
     const REGRESSIONS: &[u64] = &[];

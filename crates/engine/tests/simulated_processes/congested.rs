@@ -1,4 +1,5 @@
-//! Result rows that the asking process does not take: whoever has more of them waits, and does not queue them up.
+//! Result rows that the asking process does not take: whoever has more of them waits, and does not
+//! queue them up.
 
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records};
 use crate::{run, stateless};
 
-/// A split of the second process, and none of the first; its rows take several of the megabytes that may wait to be
-/// sent.
+/// A split of the second process, and none of the first; its rows take several of the megabytes
+/// that may wait to be sent.
 fn source(records: &[Record]) -> Vec<Script> {
     let batches = batches_of(records, &mut Random::new(5), 600);
     let batches = batches.into_iter().map(|batch| (0, batch)).collect();

@@ -1,5 +1,5 @@
-//! Sources that have nothing for a while: with an idle timeout they hold nobody back, in whichever process they are;
-//! without one everybody waits. No record is lost either way.
+//! Sources that have nothing for a while: with an idle timeout they hold nobody back, in whichever
+//! process they are; without one everybody waits. No record is lost either way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -58,8 +58,8 @@ fn with_timeout(table: Scripted, idle_timeout_us: Option<i64>) -> Query {
     query
 }
 
-/// Processes whose sources are idle wait neither for each other nor let others wait: their records that come an
-/// hour later are late, and windows fire long before.
+/// Processes whose sources are idle wait neither for each other nor let others wait: their records
+/// that come an hour later are late, and windows fire long before.
 #[test]
 fn idle_processes_hold_nobody_back() {
     for seed in 0..30 {
@@ -150,7 +150,8 @@ fn run_seed(seed: u64) -> (Ran, u64) {
     let counted: u64 = rows.iter().map(|row| row[3].parse::<u64>().unwrap()).sum();
     assert_eq!(counted + stats.late_records, total as u64, "{what}");
     assert!(rows.is_sorted_by(|a, b| a[..2] < b[..2]), "{what}: out of order, or twice");
-    // Late is only who is behind its own split, or comes after a pause in which the others may have gone on.
+    // Late is only who is behind its own split, or comes after a pause in which the others may have
+    // gone on.
     let latest_us = data.iter().flatten().filter_map(|r| r.ts_ms).max().unwrap_or(0) * 1000;
     let resumed = |split: usize, record: usize| {
         let (mut before, mut last_us) = (0, 0);

@@ -1,8 +1,8 @@
-//! Whole jobs of several processes, simulated: slow nodes, tiny rings and budgets, delayed, cut and mended links,
-//! dead nodes. Either every process ends well and the rows are those of a sequential run, or every process
-//! that is left ends with an error that says why. `MILLSTREAM_SEEDS=100000` runs more seeds,
-//! `MILLSTREAM_FIRST_SEED=5000` others, `MILLSTREAM_SEED=7` just the one; a test's `REGRESSIONS` are run always: seeds
-//! that failed once, with the defect that they found.
+//! Whole jobs of several processes, simulated: slow nodes, tiny rings and budgets, delayed, cut and
+//! mended links, dead nodes. Either every process ends well and the rows are those of a sequential
+//! run, or every process that is left ends with an error that says why. `MILLSTREAM_SEEDS=100000`
+//! runs more seeds, `MILLSTREAM_FIRST_SEED=5000` others, `MILLSTREAM_SEED=7` just the one; a test's
+//! `REGRESSIONS` are run always: seeds that failed once, with the defect that they found.
 
 mod aggregates;
 mod congested;
@@ -134,8 +134,8 @@ impl Ran {
         assert_eq!(self.rows.len(), expected.len(), "{what}\n  rows and expected rows");
     }
 
-    /// Not all have ended well, since another process is gone, and what came out before is right. How many
-    /// say so.
+    /// Not all have ended well, since another process is gone, and what came out before is right.
+    /// How many say so.
     fn ends_with_a_fault(&self, expected: &[String], what: &str) -> u64 {
         let errors = self.errors();
         for (process, error) in &errors {

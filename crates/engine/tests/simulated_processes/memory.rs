@@ -1,5 +1,5 @@
-//! Scarce memory: a job of several processes gets through with what it needs at the least, or ends with the budget's
-//! own error; it never waits for ever, and no process holds more than it may.
+//! Scarce memory: a job of several processes gets through with what it needs at the least, or ends
+//! with the budget's own error; it never waits for ever, and no process holds more than it may.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{Ran, counted_by_key, described, happened, run, run_all, seeds};
 
 /// How much of what it takes with plenty each process may use, in eighths.
 const EIGHTHS: [u64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 20];
-/// From so many on the job must get through: less than three quarters of its budget are ever needed, also for
-/// what tables take next.
+/// From so many on the job must get through: less than three quarters of its budget are ever
+/// needed, also for what tables take next.
 const PLENTY: u64 = 20;
 
 #[derive(Default)]
@@ -97,13 +97,15 @@ fn run_seed(seed: u64) -> Came {
     if ran.well() {
         ran.is_all(&expected, &what);
         assert_eq!(stats.late_records, late, "{what}");
-        // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in any case.
+        // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in
+        // any case.
         let may_take = tight.memory_bytes / 32 * 33 + 1024;
         assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
         came.through = 1;
         came.through_with_stalls = u64::from(stats.memory_stalls > 0);
     } else {
-        // A batch of new keys may take more than all that this job ever held: then smaller ones would do.
+        // A batch of new keys may take more than all that this job ever held: then smaller ones
+        // would do.
         let batch = |(_, error): &(usize, &Error)| {
             matches!(error, Error::Memory { batch_rows: Some(_), .. })
         };
@@ -175,8 +177,8 @@ fn state_beyond_one_budget_fits_several() {
     }
 }
 
-/// All keys are led by one process, all records are read by the other: that one holds nothing for long, and the
-/// first has no input with which it could wait.
+/// All keys are led by one process, all records are read by the other: that one holds nothing for
+/// long, and the first has no input with which it could wait.
 #[test]
 fn a_leader_without_input_ends_the_job_at_its_budget() {
     let leaders = Leaders::even(2);
@@ -204,7 +206,8 @@ fn a_leader_without_input_ends_the_job_at_its_budget() {
     plenty.is_all(&expected, "plenty of memory");
     let (leader, _) = plenty.outcomes[1].as_ref().unwrap();
     assert_eq!(leader.records, 0, "it has no input");
-    // Enough for what it has to hold at last but for a part, and for all that the other one ever does.
+    // Enough for what it has to hold at last but for a part, and for all that the other one ever
+    // does.
     let memory_bytes = leader.memory_bytes_peak / 2;
     let (reader, _) = plenty.outcomes[0].as_ref().unwrap();
     assert!(reader.memory_bytes_peak < memory_bytes / 4 * 3, "{reader:?}");

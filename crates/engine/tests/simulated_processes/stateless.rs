@@ -1,5 +1,5 @@
-//! Queries without state: rows of all processes in the order of batches and splits, with and without LIMIT, from
-//! splits of any length, at any pace.
+//! Queries without state: rows of all processes in the order of batches and splits, with and
+//! without LIMIT, from splits of any length, at any pace.
 
 use std::sync::Arc;
 
@@ -162,8 +162,8 @@ fn stateless_jobs_end_with_a_fault_or_change_nothing() {
     happened(&seeds, &[("failed", sum.failed), ("survived", sum.survived)]);
 }
 
-/// Rows that wait for a split whose end comes as the last thing that happens: whoever sent them is full and waits to
-/// hear that they have been written.
+/// Rows that wait for a split whose end comes as the last thing that happens: whoever sent them is
+/// full and waits to hear that they have been written.
 #[test]
 fn rows_that_wait_for_a_split_are_written_when_it_ends() {
     for seed in 0..30 {

@@ -122,8 +122,8 @@ pub(crate) fn meshes<F: Fabric>(
     setups.into_iter().zip(&hellos).map(|(setup, from)| setup.connect(from).unwrap()).collect()
 }
 
-/// Runs a query on several processes, which are threads here, and returns the rows that come to the first and
-/// the counters of each.
+/// Runs a query on several processes, which are threads here, and returns the rows that come to the
+/// first and the counters of each.
 pub(crate) fn run_distributed(
     query: &Query,
     settings: &Settings,

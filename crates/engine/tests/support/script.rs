@@ -1,5 +1,5 @@
-//! A table whose splits hand out their batches at given times: splits of different speed, splits that
-//! end early, splits that fall idle.
+//! A table whose splits hand out their batches at given times: splits of different speed, splits
+//! that end early, splits that fall idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,7 +28,8 @@ pub(crate) struct Script {
 pub(crate) struct Scripted {
     schema: SchemaRef,
     scripts: Vec<Script>,
-    /// Per split: the watermark (ms) of all that it has handed out; the end of time once it has ended.
+    /// Per split: the watermark (ms) of all that it has handed out; the end of time once it has
+    /// ended.
     pub(crate) handed_out: Arc<Vec<AtomicI64>>,
     delay_ms: i64,
     sharing: Sharing,

@@ -1,8 +1,8 @@
 //! One conformance suite for all providers: what the contract says, checked.
 //!
 //! [`run`] takes two devices that can reach each other (they may be the same one) and returns what
-//! passed, failed and was skipped. It is an ordinary function, so that a test, a program in a virtual
-//! machine or a person with new hardware can run it.
+//! passed, failed and was skipped. It is an ordinary function, so that a test, a program in a
+//! virtual machine or a person with new hardware can run it.
 
 mod datagram;
 mod ends;

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::words::{LINE_BYTES, Words, map_words, new_words};
 use crate::work::{Destination, Receive};
 
-/// Which of a device's regions exist: a word per region, holding its key while it lives. A peer that
-/// has a region mapped looks here before every use.
+/// Which of a device's regions exist: a word per region, holding its key while it lives. A peer
+/// that has a region mapped looks here before every use.
 #[derive(Debug)]
 pub(super) struct RegionTable(Words);
 
@@ -60,8 +60,8 @@ pub(super) struct SharedReceive {
 }
 
 impl SharedReceive {
-    /// A receive as peers see it. Its buffer has to belong to device `device`, and to have been allocated
-    /// there: peers map nothing else.
+    /// A receive as peers see it. Its buffer has to belong to device `device`, and to have been
+    /// allocated there: peers map nothing else.
     pub(super) fn new(receive: &Receive<'_>, device: u32) -> Result<SharedReceive> {
         let Some(buffer) = &receive.buffer else {
             return Ok(SharedReceive { key: 0, offset: 0, bytes: 0 });
@@ -93,9 +93,9 @@ pub(super) struct Taken {
     pub(super) immediate: Option<u32>,
 }
 
-/// A queue pair's control block: its state, and the ring of its receives. The owner posts receive number
-/// `n` in entry `n % capacity`; the only peer takes in order and leaves the result in the same entry. Of
-/// a pair that takes shared receives there are only results.
+/// A queue pair's control block: its state, and the ring of its receives. The owner posts receive
+/// number `n` in entry `n % capacity`; the only peer takes in order and leaves the result in the
+/// same entry. Of a pair that takes shared receives there are only results.
 #[derive(Debug)]
 pub(super) struct Control {
     words: Words,

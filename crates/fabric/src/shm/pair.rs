@@ -1,8 +1,8 @@
 //! Reliable connections over shared memory.
 //!
-//! Whoever posts does the work at once, on the peer's mapped memory; the peer's threads have no part in
-//! it. Only what must wait (for the peer to connect, or to post a receive) is kept, and done when
-//! its owner posts or polls.
+//! Whoever posts does the work at once, on the peer's mapped memory; the peer's threads have no
+//! part in it. Only what must wait (for the peer to connect, or to post a receive) is kept, and
+//! done when its owner posts or polls.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -115,8 +115,8 @@ impl Member for Shared {
 }
 
 impl Connection for Shared {
-    /// A mapping of its own of a peer's region. The connection maps it too: what is posted there later does
-    /// not wait for the peer's service, which may be stopped by then.
+    /// A mapping of its own of a peer's region. The connection maps it too: what is posted there
+    /// later does not wait for the peer's service, which may be stopped by then.
     fn window(&self, remote: &RemoteRegion) -> Result<Option<Region>> {
         let mut engine = lock(&self.engine);
         let Some(peer) = &mut engine.peer else { return Err(Error::NotConnected) };
@@ -490,8 +490,8 @@ impl Shared {
         Some(Completion { id, status, kind, bytes, immediate, ..base })
     }
 
-    /// Id and room of a receive that the peer took, `many` with those after it: its oldest, or the shared
-    /// one at this place. `None` if that cannot be.
+    /// Id and room of a receive that the peer took, `many` with those after it: its oldest, or the
+    /// shared one at this place. `None` if that cannot be.
     fn take_receive(&self, engine: &mut Engine, place: u64, many: u64) -> Option<(u64, u64)> {
         match &self.receives {
             Some(shared) => shared.done(place),

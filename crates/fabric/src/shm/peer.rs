@@ -175,7 +175,8 @@ impl Peer {
         change: impl Fn(&AtomicU64) -> u64,
     ) -> Status {
         let Some(start) = self.resolve(at, 8, Need::Atomic) else { return Status::RemoteAccess };
-        // SAFETY: resolved for an atomic: 8 bytes, mapped; the mapping begins at a page as the peer's does.
+        // SAFETY: resolved for an atomic: 8 bytes, mapped; the mapping begins at a page as the
+        // peer's does.
         let old = change(unsafe { AtomicU64::from_ptr(start.cast()) }).to_ne_bytes();
         let to = into.region.as_ptr().wrapping_add(into.offset);
         // SAFETY: the destination was checked and has 8 bytes.

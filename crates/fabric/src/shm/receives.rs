@@ -1,5 +1,6 @@
-//! Shared receive queues: a ring of receives in memory that all their pairs' peers have mapped. A peer
-//! claims the next one for itself, and leaves its place with the result in its pair's own ring.
+//! Shared receive queues: a ring of receives in memory that all their pairs' peers have mapped. A
+//! peer claims the next one for itself, and leaves its place with the result in its pair's own
+//! ring.
 //!
 //! A peer that is killed between the two takes its receive with it: that place of the ring is lost.
 
@@ -15,8 +16,8 @@ use crate::queue::lock;
 use crate::words::{LINE_BYTES, Words, map_words, new_words};
 use crate::work::{Receive, Rejected};
 
-/// The ring, as both sides see it: receives in the order of posting, as places among the entries. Places
-/// are free again in any order, since connections finish in any order.
+/// The ring, as both sides see it: receives in the order of posting, as places among the entries.
+/// Places are free again in any order, since connections finish in any order.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     words: Words,
@@ -54,8 +55,8 @@ impl ReceiveRing {
         entries + (place & (self.capacity - 1)) as usize * Self::ENTRY_BYTES
     }
 
-    /// The owner posts receive `number` at a place that nobody uses. Returns false if the order has no
-    /// room for it.
+    /// The owner posts receive `number` at a place that nobody uses. Returns false if the order has
+    /// no room for it.
     fn post(&self, number: u64, place: u64, receive: SharedReceive) -> bool {
         // With a claim comes that its claimer has read the order.
         let claimed = self.words.at(Self::CLAIMED).load(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! How processes of one host find each other: a Unix socket per device, over which a small thread hands
-//! out descriptors of memory to whoever runs as the same user and presents the job's token.
+//! How processes of one host find each other: a Unix socket per device, over which a small thread
+//! hands out descriptors of memory to whoever runs as the same user and presents the job's token.
 //!
 //! The thread is not on the way of any data: peers ask it once per queue pair and region. It also
 //! watches the connections to other devices, and so notices at once when a process has died.
@@ -28,7 +28,8 @@ pub(super) const QUESTION_BYTES: usize = 8;
 pub(super) const ANSWER_BYTES: usize = 24;
 /// A set-up call may take so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// After a connection could not be taken, for want of a descriptor perhaps, it is tried again so much later.
+/// After a connection could not be taken, for want of a descriptor perhaps, it is tried again so
+/// much later.
 const DEAF_MS: i32 = 50;
 /// Most connections from other devices.
 const CONNECTIONS_MAX: usize = 1024;
@@ -98,8 +99,8 @@ pub(super) fn start(directory: &Arc<Directory>, listener: OwnedFd) -> Result<Joi
         .map_err(|source| Error::Os { call: "starting a thread", source })
 }
 
-/// Ends the thread and waits for it, but where it is the thread itself that had the device's last handle
-/// for a moment, telling a pair of its peer's end.
+/// Ends the thread and waits for it, but where it is the thread itself that had the device's last
+/// handle for a moment, telling a pair of its peer's end.
 pub(super) fn stop(directory: &Directory, thread: JoinHandle<()>) {
     directory.stop.store(true, Ordering::Release);
     directory.wake();
@@ -290,7 +291,8 @@ pub(super) fn check_greeting(message: &[u8], token: &Token) -> std::result::Resu
     Ok(())
 }
 
-/// Fuzz target: any greeting is refused, or is the one that this token makes; any question is answered.
+/// Fuzz target: any greeting is refused, or is the one that this token makes; any question is
+/// answered.
 ///
 /// # Panics
 /// If a greeting is taken that is not the right one.

@@ -41,8 +41,8 @@ impl Events for SimEvents {
     }
 }
 
-/// Wakes without time passing. A thread that waits holds the world, so it is woken by what happens in the
-/// world only, and others' signals are for its next wait.
+/// Wakes without time passing. A thread that waits holds the world, so it is woken by what happens
+/// in the world only, and others' signals are for its next wait.
 struct Signal {
     world: Shared,
     index: usize,

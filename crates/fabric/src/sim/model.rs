@@ -14,8 +14,8 @@ pub enum Placement {
     Shuffled,
 }
 
-/// A node's link. Of two nodes that talk, the sender's figures hold on the way out, the receiver's on
-/// the way in; the latency is the larger one.
+/// A node's link. Of two nodes that talk, the sender's figures hold on the way out, the receiver's
+/// on the way in; the latency is the larger one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
     /// Payload bytes per second, in each direction.
@@ -36,8 +36,8 @@ pub struct Model {
 
 impl Default for Model {
     /// The paper's hardware (section 8.1): one port of 100 Gb/s, of which 11.8 GB/s were measured.
-    /// Latency and message rate are those that its reference [32] gives for such cards, 1 µs one way
-    /// and 35 million a second. Nothing is lost.
+    /// Latency and message rate are those that its reference [32] gives for such cards, 1 µs one
+    /// way and 35 million a second. Nothing is lost.
     fn default() -> Self {
         Model {
             bytes_per_s: 11_800_000_000,

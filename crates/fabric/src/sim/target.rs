@@ -41,7 +41,8 @@ impl World {
         }
     }
 
-    /// Sets the peer's oldest receive aside for the request that begins. Returns whether there is one.
+    /// Sets the peer's oldest receive aside for the request that begins. Returns whether there is
+    /// one.
     fn reserve(&mut self, peer: usize) -> bool {
         let pair = &mut self.pairs[peer];
         let queue = match pair.shared {

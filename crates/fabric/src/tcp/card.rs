@@ -1,4 +1,5 @@
-//! What plays the network card: reads all sockets of the device, executes requests, hands on answers.
+//! What plays the network card: reads all sockets of the device, executes requests, hands on
+//! answers.
 //!
 //! A thread of its own does it, so that the target's workers need not; but a worker that polls a
 //! completion queue does the card's work itself as long as it keeps polling, and the thread steps
@@ -40,7 +41,8 @@ pub(super) struct Card {
     /// Somebody waits for something that no socket tells.
     waits: bool,
     ticked: Instant,
-    /// A connection could not be taken, for want of a descriptor perhaps: not again before the next tick.
+    /// A connection could not be taken, for want of a descriptor perhaps: not again before the next
+    /// tick.
     deaf: bool,
 }
 

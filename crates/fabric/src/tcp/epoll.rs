@@ -1,4 +1,5 @@
-//! Which sockets are ready: epoll, level-triggered. Asking costs by what is ready, not by how many there are.
+//! Which sockets are ready: epoll, level-triggered. Asking costs by what is ready, not by how many
+//! there are.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 

@@ -1,5 +1,5 @@
-//! A connection that a peer opened: its requests are executed here, as a network card would, without the
-//! threads that own the memory.
+//! A connection that a peer opened: its requests are executed here, as a network card would,
+//! without the threads that own the memory.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -16,8 +16,8 @@ use crate::work::Status;
 
 /// A peer that does not take its answers is not read from beyond this.
 const REPLIES_MAX: usize = 8 << 20;
-/// So much is read from one connection before the others have their turn, and before a worker that does
-/// the card's work sees what has come.
+/// So much is read from one connection before the others have their turn, and before a worker that
+/// does the card's work sees what has come.
 const TURN_BYTES: usize = 128 * 1024;
 
 /// A peer's connection, joined to the pair it called.
@@ -39,8 +39,8 @@ pub(super) struct Incoming {
     owes: bool,
     replies: Vec<u8>,
     replied: usize,
-    /// A refused request ends the connection, but the peer has to read why: until it closes, what it
-    /// sends is thrown away.
+    /// A refused request ends the connection, but the peer has to read why: until it closes, what
+    /// it sends is thrown away.
     pub(super) draining: Option<Instant>,
     pub(super) gone: bool,
     pub(super) watched: Watched,
@@ -75,7 +75,8 @@ impl Incoming {
         (if reads { libc::POLLIN } else { 0 }) | (if writes { libc::POLLOUT } else { 0 })
     }
 
-    /// Whether there is something to do though nothing has come: it waits, for a receive perhaps, or has an answer to give.
+    /// Whether there is something to do though nothing has come: it waits, for a receive perhaps,
+    /// or has an answer to give.
     pub(super) fn has_work(&self) -> bool {
         self.owes || self.events() & libc::POLLIN == 0
     }
@@ -111,8 +112,8 @@ impl Incoming {
         self.reply();
     }
 
-    /// Called every few milliseconds: a peer whose request waits, or takes its time to arrive, should know
-    /// that we are there.
+    /// Called every few milliseconds: a peer whose request waits, or takes its time to arrive,
+    /// should know that we are there.
     pub(super) fn tick(&mut self, now: Instant) {
         if now.saturating_duration_since(self.told) < self.pair.timing.silence / 8 {
             return;
@@ -240,8 +241,8 @@ impl Incoming {
         self.replies.extend_from_slice(&header.encode());
         let at = self.replies.len();
         self.replies.reserve(bytes);
-        // SAFETY: resolved for so many bytes, and there is room for them, all of which are written; a
-        // copy may be torn, as the contract says.
+        // SAFETY: resolved for so many bytes, and there is room for them, all of which are written;
+        // a copy may be torn, as the contract says.
         unsafe {
             let to = self.replies.as_mut_ptr().add(at);
             std::ptr::copy_nonoverlapping(target.start(), to, bytes);

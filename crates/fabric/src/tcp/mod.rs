@@ -1,14 +1,14 @@
 //! Provider `tcp`: anywhere.
 //!
 //! For machines without RDMA. A thread plays the network card: it receives straight into the memory
-//! that a request names, holding the last 8 bytes back until all others are there, so that the target's
-//! workers need not make progress. A worker that polls does the card's work itself, and the thread
-//! steps back.
+//! that a request names, holding the last 8 bytes back until all others are there, so that the
+//! target's workers need not make progress. A worker that polls does the card's work itself, and
+//! the thread steps back.
 //!
-//! Either side of a queue pair opens a connection of its own for its requests. A closed connection is an
-//! error at once; a peer that falls silent is noticed within twice [`Timing::silence`], since both
-//! sides ask each other every quarter of it. Keys, ranges and access are checked at the target. Nothing
-//! on the wire is secret. Datagrams go over UDP and carry the token.
+//! Either side of a queue pair opens a connection of its own for its requests. A closed connection
+//! is an error at once; a peer that falls silent is noticed within twice [`Timing::silence`], since
+//! both sides ask each other every quarter of it. Keys, ranges and access are checked at the
+//! target. Nothing on the wire is secret. Datagrams go over UDP and carry the token.
 
 mod card;
 mod epoll;
@@ -207,9 +207,9 @@ fn unspecified(address: SocketAddr) -> String {
 }
 
 impl TcpDevice {
-    /// Listens at `address`, which peers have to be able to reach as it is written (port 0 takes any
-    /// free one), for processes of the job with this token. The unspecified address (`0.0.0.0`, `::`)
-    /// is refused: it is handed to peers, for whom it names their own machine.
+    /// Listens at `address`, which peers have to be able to reach as it is written (port 0 takes
+    /// any free one), for processes of the job with this token. The unspecified address (`0.0.0.0`,
+    /// `::`) is refused: it is handed to peers, for whom it names their own machine.
     pub fn open(token: Token, address: SocketAddr) -> Result<TcpDevice> {
         if address.ip().to_canonical().is_unspecified() {
             return Err(Error::Unavailable { what: "tcp", reason: unspecified(address) });

@@ -273,8 +273,8 @@ impl Shared {
         self.flush(&mut lock(&self.engine));
     }
 
-    /// Sets the oldest receive aside for a request of the peer's that begins: its room, and where it is.
-    /// `None` if there is none.
+    /// Sets the oldest receive aside for a request of the peer's that begins: its room, and where
+    /// it is. `None` if there is none.
     pub(super) fn reserve(&self) -> Option<(usize, Option<(Region, usize)>)> {
         let mut engine = lock(&self.engine);
         if engine.state == State::Failed {
@@ -286,8 +286,8 @@ impl Shared {
         Some(found)
     }
 
-    /// Lets `write` write to a buffer that was posted; the pair does not fail meanwhile. `None` if it
-    /// has failed, and the buffers are their owner's again.
+    /// Lets `write` write to a buffer that was posted; the pair does not fail meanwhile. `None` if
+    /// it has failed, and the buffers are their owner's again.
     pub(super) fn fill<T>(&self, write: impl FnOnce() -> T) -> Option<T> {
         let engine = lock(&self.engine);
         (engine.state != State::Failed).then(write)
@@ -354,8 +354,8 @@ impl Shared {
         let mut engine = lock(&self.engine);
         let Some((region, offset)) = engine.destination(number, 8) else { return false };
         let old = old.to_ne_bytes();
-        // SAFETY: the destination was checked when it was posted, has 8 bytes, and is not handed back
-        // before the lock is.
+        // SAFETY: the destination was checked when it was posted, has 8 bytes, and is not handed
+        // back before the lock is.
         unsafe { place(region.as_ptr().add(offset), old.as_ptr(), 8) };
         self.heard_up_to(&mut engine, number);
         true

@@ -1,5 +1,5 @@
-//! Reading a stream: bytes of messages go straight to where they belong, headers and small messages through
-//! a buffer, many with one call.
+//! Reading a stream: bytes of messages go straight to where they belong, headers and small messages
+//! through a buffer, many with one call.
 
 use std::io;
 use std::net::TcpStream;
@@ -15,8 +15,8 @@ use crate::memory::Region;
 
 /// Bytes that are read ahead.
 const AHEAD_BYTES: usize = 32 * 1024;
-/// After a message of up to this length more is read ahead than a header: copying what follows, if it
-/// is like it, costs less than a call for each.
+/// After a message of up to this length more is read ahead than a header: copying what follows, if
+/// it is like it, costs less than a call for each.
 const SMALL_BYTES: usize = 8 * 1024;
 
 /// Memory that bytes are received into, kept mapped.
@@ -24,7 +24,8 @@ pub(super) enum Memory {
     None,
     /// What a peer's write names.
     Target(Target),
-    /// A posted receive, or where a read goes: memory that is its owner's again when the pair fails.
+    /// A posted receive, or where a read goes: memory that is its owner's again when the pair
+    /// fails.
     Posted(Arc<Shared>, Region, usize),
 }
 
@@ -107,7 +108,8 @@ impl Arriving {
         let last = u64::from_ne_bytes(self.tail);
         let word = self.memory.start().wrapping_add(self.body).cast::<u64>();
         let store = || {
-            // SAFETY: the last 8 of the checked bytes, aligned since their end is, alive with `memory`.
+            // SAFETY: the last 8 of the checked bytes, aligned since their end is, alive with
+            // `memory`.
             unsafe { AtomicU64::from_ptr(word) }.store(last, Ordering::Release);
         };
         self.memory.fill(store).is_some()

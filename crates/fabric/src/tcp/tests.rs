@@ -83,8 +83,8 @@ fn a_receive_that_was_flushed_is_not_written() {
     let queue = device.completion_queue(8, None).unwrap();
     let sizes = QueueSizes { send: 4, receive: 4 };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Before bytes that have come are copied, before the rest of them comes, and before the last 8 are
-    // released; and how many are there by then.
+    // Before bytes that have come are copied, before the rest of them comes, and before the last 8
+    // are released; and how many are there by then.
     for (came, expected_first, written) in
         [(BYTES, false, 0), (BYTES / 2, true, BYTES / 2), (BYTES, true, BYTES - 8)]
     {

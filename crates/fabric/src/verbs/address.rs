@@ -104,8 +104,8 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
     std::array::from_fn(|i| head[i])
 }
 
-/// How often something is tried again when there is no answer. Soft-RoCE takes the largest number, 7,
-/// for ever.
+/// How often something is tried again when there is no answer. Soft-RoCE takes the largest number,
+/// 7, for ever.
 pub(super) const RETRIES: u8 = 6;
 
 /// The code of the time to wait for one answer, 4.096 µs times two to its power, such that all

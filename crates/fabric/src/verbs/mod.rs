@@ -90,8 +90,8 @@ enum Part {
     Pair(u32),
 }
 
-/// Whether parts of a device have failed. Whoever learns of it marks the part, which need not be its
-/// own: a device's events come to whoever asks first.
+/// Whether parts of a device have failed. Whoever learns of it marks the part, which need not be
+/// its own: a device's events come to whoever asks first.
 #[derive(Default)]
 struct Failures {
     next_tag: AtomicUsize,

@@ -1,5 +1,5 @@
-//! Channels and limits in turn, in one run: what is reported are medians of pairs, since machines have
-//! moods.
+//! Channels and limits in turn, in one run: what is reported are medians of pairs, since machines
+//! have moods.
 
 use std::time::Duration;
 use std::{error, fmt, io};

@@ -21,7 +21,8 @@ pub struct Cost {
 pub struct Costs {
     /// Sending from where the payload stands. Over shared memory that is a copy.
     pub posting: Cost,
-    /// Sending a slot that was filled in place, and how much longer filling it takes than memory of one's own.
+    /// Sending a slot that was filled in place, and how much longer filling it takes than memory of
+    /// one's own.
     pub sending: Cost,
     /// Receiving, and how much longer reading takes than memory of one's own.
     pub receiving: Cost,
@@ -36,7 +37,8 @@ const MESSAGES: usize = 4_000;
 /// Bytes to stay away for the head of a message, as users have one.
 const HEAD_BYTES: usize = 64;
 
-/// Measures the costs between two threads with a channel of these settings, whose slots have 64 KiB at least.
+/// Measures the costs between two threads with a channel of these settings, whose slots have 64 KiB
+/// at least.
 ///
 /// # Errors
 /// What the channel fails with.

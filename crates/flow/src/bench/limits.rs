@@ -39,7 +39,8 @@ pub fn memory_limit(slots: usize, bytes: usize, messages: u64) -> Measured {
         scope.spawn(move || {
             for number in 0..messages {
                 summed.wait_for(|summed| number - summed < slots as u64);
-                // SAFETY: the consumer has summed this buffer, and looks again when `filled` says so.
+                // SAFETY: the consumer has summed this buffer, and looks again when `filled` says
+                // so.
                 fill(unsafe { &mut *buffers.0[number as usize % slots].get() }, number);
                 filled.0.store(number + 1, Ordering::Release);
             }
@@ -107,8 +108,8 @@ pub fn line_limit(rounds: u32) -> Duration {
     })
 }
 
-/// The limit of RDMA, in bytes per second: what `ib_write_bw` (of perftest) measures on this device, with
-/// `messages` writes of `bytes` bytes, 8 of them under way.
+/// The limit of RDMA, in bytes per second: what `ib_write_bw` (of perftest) measures on this
+/// device, with `messages` writes of `bytes` bytes, 8 of them under way.
 pub fn write_bandwidth(device: &Verbs, bytes: usize, messages: u64) -> io::Result<f64> {
     // A port that is free now; both processes are told.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();

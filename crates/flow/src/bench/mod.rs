@@ -1,8 +1,10 @@
-//! How fast a channel is, beside what the medium gives, in the same run (paper, figures 10a and 10b).
+//! How fast a channel is, beside what the medium gives, in the same run (paper, figures 10a and
+//! 10b).
 //!
-//! The work is the same on both sides of a comparison: the producer fills every word of a buffer, the
-//! consumer sums every word, and the sum is checked. A limit is as good as we can make it without a
-//! channel's promises. Over `verbs`, where the limit is `ib_write_bw`, neither touches the bytes.
+//! The work is the same on both sides of a comparison: the producer fills every word of a buffer,
+//! the consumer sums every word, and the sum is checked. A limit is as good as we can make it
+//! without a channel's promises. Over `verbs`, where the limit is `ib_write_bw`, neither touches
+//! the bytes.
 
 mod compare;
 mod costs;
@@ -83,7 +85,8 @@ pub fn connect<F: Fabric>(
     Ok((sender.connect(&to_sender)?, receiver.connect(&to_receiver)?))
 }
 
-/// Sends `messages` full slots from one thread to another, which fill and sum them if they `touch` them.
+/// Sends `messages` full slots from one thread to another, which fill and sum them if they `touch`
+/// them.
 pub fn channel<F: Fabric>(
     devices: [&F; 2],
     settings: Settings,

@@ -1,6 +1,6 @@
-//! Fuzz targets for all that a peer sends: set-up messages, frames, footers, addresses. Good messages,
-//! mutated: a fixed number of each, or with `MILLSTREAM_FUZZ_SECONDS` for so long (`make fuzz`). A
-//! failure prints the input; `MILLSTREAM_SEED` begins elsewhere.
+//! Fuzz targets for all that a peer sends: set-up messages, frames, footers, addresses. Good
+//! messages, mutated: a fixed number of each, or with `MILLSTREAM_FUZZ_SECONDS` for so long (`make
+//! fuzz`). A failure prints the input; `MILLSTREAM_SEED` begins elsewhere.
 
 mod stream;
 
@@ -148,8 +148,8 @@ fn footers() {
     run(footer::fuzz, &[word(1), word(255), end, vec![0; 64]]);
 }
 
-/// A channel takes any set-up message: it connects, or says why not, and what it then writes goes nowhere
-/// but to regions that are open.
+/// A channel takes any set-up message: it connects, or says why not, and what it then writes goes
+/// nowhere but to regions that are open.
 #[test]
 fn channels_with_any_peer() {
     let token = Token::new(TOKEN);

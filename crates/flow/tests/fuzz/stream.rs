@@ -48,7 +48,8 @@ fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { provider: Provider::Tcp, detail }
 }
 
-/// The stranger's two connections with a pair of the device: one that it was called on, one that it opened.
+/// The stranger's two connections with a pair of the device: one that it was called on, one that it
+/// opened.
 fn connect(device: &TcpDevice, pair: &mut impl QueuePair) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let here = endpoint(listener.local_addr().unwrap());

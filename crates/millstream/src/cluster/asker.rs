@@ -1,4 +1,5 @@
-//! Process 0's side: it starts the others, leads them through the job, and stops all when one fails.
+//! Process 0's side: it starts the others, leads them through the job, and stops all when one
+//! fails.
 
 use std::sync::Arc;
 use std::thread;
@@ -49,8 +50,8 @@ impl Interrupt {
 }
 
 impl Cluster {
-    /// Listens for processes 1 to `processes - 1`, none of which has been started yet. Strangers who call are
-    /// refused, which `log` is told.
+    /// Listens for processes 1 to `processes - 1`, none of which has been started yet. Strangers
+    /// who call are refused, which `log` is told.
     pub fn open(processes: usize, log: Log) -> Result<Cluster, Failure> {
         let own = |what: &str, e: std::io::Error| {
             Failure::new(0, Cause::Start(format!("cannot {what}: {e}")))
@@ -62,8 +63,8 @@ impl Cluster {
         Ok(Cluster { crew, lobby, processes, token })
     }
 
-    /// Starts the other processes, if there is a program to start, and waits until they have joined. After an
-    /// error, [`Cluster::give_up`] knows why.
+    /// Starts the other processes, if there is a program to start, and waits until they have
+    /// joined. After an error, [`Cluster::give_up`] knows why.
     pub fn start(
         &self,
         program: Option<&Program>,
@@ -114,8 +115,8 @@ impl Cluster {
         }
     }
 
-    /// Tells everybody what the job is, and waits until all are set up, which may take as long as it likes.
-    /// `own` is what this process does meanwhile.
+    /// Tells everybody what the job is, and waits until all are set up, which may take as long as
+    /// it likes. `own` is what this process does meanwhile.
     pub fn set_up(
         &self,
         fabric: &str,
@@ -135,7 +136,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets everybody execute a statement. Returns whether it is a query, which all have planned alike then.
+    /// Lets everybody execute a statement. Returns whether it is a query, which all have planned
+    /// alike then.
     pub fn execute(
         &self,
         own: &mut impl Member,
@@ -162,7 +164,8 @@ impl Cluster {
         Ok(ours.is_some())
     }
 
-    /// Lets everybody prepare and connect the query that was planned last. Returns when all are connected.
+    /// Lets everybody prepare and connect the query that was planned last. Returns when all are
+    /// connected.
     pub fn connect(&self, own: &mut impl Member) -> Result<(), Failure> {
         self.send_to_all(&Request::Prepare)?;
         let ours = self.own(own.prepare())?;
@@ -197,8 +200,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts the query everywhere, waits for its end, and commits its result where all went well; what the processes
-    /// have to tell of it, by process.
+    /// Starts the query everywhere, waits for its end, and commits its result where all went well;
+    /// what the processes have to tell of it, by process.
     pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
         self.crew.forget_ends();
         self.send_to_all(&Request::Start)?;
@@ -238,8 +241,9 @@ impl Cluster {
         told
     }
 
-    /// After a failure: ends all processes. None is left then. Returns the reason that tells most, and how far the others
-    /// got with the last query, by process, as far as they could tell: process 0 itself is not among them.
+    /// After a failure: ends all processes. None is left then. Returns the reason that tells most,
+    /// and how far the others got with the last query, by process, as far as they could tell:
+    /// process 0 itself is not among them.
     pub fn give_up(self, failure: Failure) -> (Failure, Vec<Option<Value>>) {
         let reason = self.crew.give_up(failure);
         (reason, self.crew.ends())

@@ -42,8 +42,8 @@ impl<M> Board<M> {
         self.changed.notify_all();
     }
 
-    /// Notes a failure, unless a better reason is known. Returns whether it is the first. The first calls
-    /// the hook.
+    /// Notes a failure, unless a better reason is known. Returns whether it is the first. The first
+    /// calls the hook.
     pub(super) fn fail(&self, failure: Failure) -> bool {
         let mut state = self.lock();
         if state.over {
@@ -60,8 +60,8 @@ impl<M> Board<M> {
         first
     }
 
-    /// From now on the first failure calls `hook`; at once if there has been one. It is called with the
-    /// board locked: it must not wait, nor look at the board.
+    /// From now on the first failure calls `hook`; at once if there has been one. It is called with
+    /// the board locked: it must not wait, nor look at the board.
     pub(super) fn set_hook(&self, hook: Hook) {
         let mut state = self.lock();
         if let Some(failure) = &state.failure {
@@ -90,7 +90,8 @@ impl<M> Board<M> {
         self.lock().inboxes[process].pop_front()
     }
 
-    /// Waits for the next message of `process`, or a failure of anybody; `None` when `patience` is over.
+    /// Waits for the next message of `process`, or a failure of anybody; `None` when `patience` is
+    /// over.
     pub(super) fn next(
         &self,
         process: usize,

@@ -16,7 +16,8 @@ use super::failure::{Cause, Failure};
 use super::limits;
 use super::message::{hex, unhex};
 
-/// What to start for each further process: a program that takes part with [`Node::serve`](super::Node::serve).
+/// What to start for each further process: a program that takes part with
+/// [`Node::serve`](super::Node::serve).
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Path of the program.
@@ -25,8 +26,8 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// What a process is told when it is started: a line on its standard input, which nobody else can read. The
-/// input stays open for as long as process 0 lives.
+/// What a process is told when it is started: a line on its standard input, which nobody else can
+/// read. The input stays open for as long as process 0 lives.
 #[derive(Debug, Clone, Copy)]
 pub struct Invitation {
     /// Where process 0 listens.
@@ -54,7 +55,8 @@ impl Invitation {
         Ok(serde_json::to_string(&line)? + "\n")
     }
 
-    /// Reads an invitation. Where this is something else, the error is how many bytes have been read.
+    /// Reads an invitation. Where this is something else, the error is how many bytes have been
+    /// read.
     pub fn read(input: &mut impl Read) -> Result<Invitation, usize> {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -118,8 +120,8 @@ impl Children {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process and hands it its invitation. It is in a process group of its own: Ctrl-C at the
-    /// terminal reaches process 0 only, which tells the others.
+    /// Starts a process and hands it its invitation. It is in a process group of its own: Ctrl-C at
+    /// the terminal reaches process 0 only, which tells the others.
     pub(super) fn start(&self, program: &Program, invitation: &Invitation) -> Result<(), Failure> {
         let failure = |what: &str, error: io::Error| {
             let why = limits::explained(&format!("could not be started: {what}: {error}"));
@@ -149,8 +151,8 @@ impl Children {
         }
     }
 
-    /// How a process ended, if it ends within `patience`: `was killed by signal 9 (SIGKILL)`. `None` where it
-    /// was ended from here or stopped as told.
+    /// How a process ended, if it ends within `patience`: `was killed by signal 9 (SIGKILL)`.
+    /// `None` where it was ended from here or stopped as told.
     pub(super) fn end_of(&self, process: usize, patience: Duration) -> Option<String> {
         let deadline = Instant::now() + patience;
         loop {
@@ -181,8 +183,8 @@ impl Children {
         }
     }
 
-    /// Waits for `grace` until all have ended, and ends those that have not. None is left, not even as a
-    /// zombie.
+    /// Waits for `grace` until all have ended, and ends those that have not. None is left, not even
+    /// as a zombie.
     pub(super) fn end_all(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while Instant::now() < deadline {

@@ -1,5 +1,5 @@
-//! The other processes as process 0 holds them: their connections, the processes themselves if they were
-//! started from here, and the first failure.
+//! The other processes as process 0 holds them: their connections, the processes themselves if they
+//! were started from here, and the first failure.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -168,7 +168,8 @@ impl Crew {
     /// Waits until all processes, which have been told, have ended, and ends those that do not.
     pub(super) fn end_all(&self) {
         let told = Instant::now();
-        // A connection that is closed from here, with something unread, could take a last message with it.
+        // A connection that is closed from here, with something unread, could take a last message
+        // with it.
         while self.open.load(Ordering::SeqCst) > 0 && told.elapsed() < END_MAX {
             thread::sleep(LOOK);
         }
@@ -182,7 +183,8 @@ impl Crew {
         self.links().iter().flatten().for_each(|link| link.close());
     }
 
-    /// After a failure: ends all processes and returns the reason that tells most. None is left then.
+    /// After a failure: ends all processes and returns the reason that tells most. None is left
+    /// then.
     pub(super) fn give_up(&self, failure: Failure) -> Failure {
         self.fail(failure.clone());
         let asked = Instant::now();

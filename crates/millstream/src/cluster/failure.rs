@@ -83,8 +83,8 @@ impl Failure {
         Failure::new(0, Cause::Ended("has ended".into()))
     }
 
-    /// Whether this tells more than `other`: a closed connection and what follows from another's failure
-    /// give way to the reason itself.
+    /// Whether this tells more than `other`: a closed connection and what follows from another's
+    /// failure give way to the reason itself.
     pub(super) fn tells_more_than(&self, other: &Failure) -> bool {
         self.rank() > other.rank()
     }
@@ -96,9 +96,11 @@ impl Failure {
 
     fn rank(&self) -> u8 {
         match &self.cause {
-            // Whichever came first: a process that ends because of another closes its connection, too.
+            // Whichever came first: a process that ends because of another closes its connection,
+            // too.
             Cause::Closed | Cause::Fault(Fault { kind: FaultKind::Consequence, .. }) => 0,
-            // A mistake of the user that all processes meet is told as that of the one that was asked.
+            // A mistake of the user that all processes meet is told as that of the one that was
+            // asked.
             Cause::Fault(Fault { kind: FaultKind::Usage, .. }) if self.process == 0 => 3,
             _ => 2,
         }

@@ -34,7 +34,8 @@ pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Cuts a stream of bytes into messages. Memory grows with what has come, not with what is announced.
+/// Cuts a stream of bytes into messages. Memory grows with what has come, not with what is
+/// announced.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
@@ -46,7 +47,8 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next message, if it is here as a whole. After an error nothing that follows means anything.
+    /// The next message, if it is here as a whole. After an error nothing that follows means
+    /// anything.
     pub fn take<M: DeserializeOwned>(&mut self) -> Result<Option<M>, FrameError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;

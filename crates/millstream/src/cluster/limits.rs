@@ -1,9 +1,10 @@
-//! How many files this process may have open at once: each channel between two processes takes some.
+//! How many files this process may have open at once: each channel between two processes takes
+//! some.
 
 use std::io;
 
-/// Allows this process as many open files as the system lets it have (its hard limit). Processes that it
-/// starts inherit that.
+/// Allows this process as many open files as the system lets it have (its hard limit). Processes
+/// that it starts inherit that.
 pub fn raise_open_files() -> io::Result<()> {
     let mut limit = open_files()?;
     if limit.rlim_cur < limit.rlim_max {
@@ -25,7 +26,8 @@ fn open_files() -> io::Result<libc::rlimit> {
     }
 }
 
-/// Whether a message, in whichever words, is about too many open files: errors of the system end in their number.
+/// Whether a message, in whichever words, is about too many open files: errors of the system end in
+/// their number.
 pub(super) fn is_about_open_files(message: &str) -> bool {
     [libc::EMFILE, libc::ENFILE].iter().any(|code| message.contains(&format!("(os error {code})")))
 }

@@ -1,4 +1,5 @@
-//! A control connection after its preamble: messages, heartbeats, and noticing that the other side is gone.
+//! A control connection after its preamble: messages, heartbeats, and noticing that the other side
+//! is gone.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,8 +14,8 @@ use super::frame::{self, Frames};
 
 /// How often each side says that it is still there.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
-/// After so long without a byte the other side counts as dead. Time in which this process, or the machine,
-/// stood still does not count.
+/// After so long without a byte the other side counts as dead. Time in which this process, or the
+/// machine, stood still does not count.
 pub const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// How long a reader waits at a time.
 const LOOK: Duration = Duration::from_millis(100);
@@ -36,7 +37,8 @@ impl Link {
         Ok((Link { stream: stream.clone(), sending: Mutex::new(()) }, stream))
     }
 
-    /// Sends a message. That the other side has gone is not an error here: who reads from it knows why.
+    /// Sends a message. That the other side has gone is not an error here: who reads from it knows
+    /// why.
     pub(super) fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = frame::encode(message)?;
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,8 +66,8 @@ fn write(mut stream: &TcpStream, bytes: &[u8]) {
     }
 }
 
-/// Reads messages until the other side is gone, and says why. Every one goes to `take`. Meanwhile `heartbeat` is
-/// sent over `link`, so that the other side knows of this one.
+/// Reads messages until the other side is gone, and says why. Every one goes to `take`. Meanwhile
+/// `heartbeat` is sent over `link`, so that the other side knows of this one.
 pub(super) fn read_all<M: DeserializeOwned>(
     mut stream: &TcpStream,
     link: &Link,

@@ -1,5 +1,5 @@
-//! Where processes join: process 0 listens, lets in who holds the job's token, and refuses everybody else
-//! for as long as the job runs.
+//! Where processes join: process 0 listens, lets in who holds the job's token, and refuses
+//! everybody else for as long as the job runs.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -44,8 +44,8 @@ struct Shared {
 }
 
 impl Lobby {
-    /// Listens on the loopback interface for processes 1 to `processes - 1` of the job with this token, each of
-    /// which `crew` welcomes once.
+    /// Listens on the loopback interface for processes 1 to `processes - 1` of the job with this
+    /// token, each of which `crew` welcomes once.
     pub(super) fn open(
         token: Token,
         processes: usize,

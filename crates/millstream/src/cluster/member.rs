@@ -8,23 +8,24 @@ use serde_json::Value;
 use super::failure::{Failure, Fault};
 use super::parts::Parts;
 
-/// One process's part in a job. The calls come in the order of the messages: for each statement `execute`,
-/// and if that was a query `prepare`, `connect`, `run`, and, if that went well in all
+/// One process's part in a job. The calls come in the order of the messages: for each statement
+/// `execute`, and if that was a query `prepare`, `connect`, `run`, and, if that went well in all
 /// processes, `commit`.
 pub trait Member {
-    /// Executes a statement of the job's script. For a query: plans it, and says what has to be the same in all
-    /// processes.
+    /// Executes a statement of the job's script. For a query: plans it, and says what has to be the
+    /// same in all processes.
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault>;
 
-    /// Makes the channels of the query that was planned last; what each process has to be told, by process.
+    /// Makes the channels of the query that was planned last; what each process has to be told, by
+    /// process.
     fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault>;
 
-    /// Connects them with what each process has told, and opens the sources. Returns what else has to be
-    /// the same in all processes.
+    /// Connects them with what each process has told, and opens the sources. Returns what else has
+    /// to be the same in all processes.
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault>;
 
-    /// Runs the query to its end; returns what process 0 has to know of it, also if it stopped before. `stops` says how
-    /// it is stopped from outside.
+    /// Runs the query to its end; returns what process 0 has to know of it, also if it stopped
+    /// before. `stops` says how it is stopped from outside.
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>);
 
     /// Shows the result that this process has written as complete.
@@ -58,7 +59,8 @@ pub(super) trait SetHook: Send + Sync {
 }
 
 impl Stops {
-    /// From now on `stop` is called at the first failure, at once if there was one. It must not wait.
+    /// From now on `stop` is called at the first failure, at once if there was one. It must not
+    /// wait.
     pub fn set(&self, stop: impl Fn(&Failure) + Send + 'static) {
         self.0.set(Box::new(stop));
     }

@@ -1,9 +1,9 @@
 //! The messages of the control plane. Process 0 asks, the others reply; both send heartbeats.
 //!
 //! A job's life: *Setup* → *Ready*; then for each statement *Execute* → *Planned*; if it is a query
-//! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*; at last *End*. *Failed* may come in
-//! place of any reply, *Stopped* in place of *Done* (before *Failed*, if this
-//! process is the one that failed), *Stop* at any time.
+//! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*; at last
+//! *End*. *Failed* may come in place of any reply, *Stopped* in place of *Done* (before *Failed*,
+//! if this process is the one that failed), *Stop* at any time.
 
 use std::fmt::{self, Debug};
 
@@ -23,7 +23,8 @@ pub enum Request {
     Heartbeat,
     /// What the job is.
     Setup(Setup),
-    /// Execute a statement of the script, the job's clock being at `start_us` (microseconds since the epoch).
+    /// Execute a statement of the script, the job's clock being at `start_us` (microseconds since
+    /// the epoch).
     Execute {
         /// Its place in the script, from 0.
         statement: usize,
@@ -65,7 +66,8 @@ pub enum Reply {
     Stopped(Value),
     /// It cannot go on.
     Failed(Fault),
-    /// It has not heard of process 0 for so many milliseconds, and ends. Process 0 reads it if it was only stopped.
+    /// It has not heard of process 0 for so many milliseconds, and ends. Process 0 reads it if it
+    /// was only stopped.
     Unheard(u64),
 }
 
@@ -138,8 +140,8 @@ pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
 }
 
-/// Fuzz target: any bytes, in any pieces, are messages or refused, and what was read can be written and read
-/// again. Of what peers tell, the token is 32 times the byte 7.
+/// Fuzz target: any bytes, in any pieces, are messages or refused, and what was read can be written
+/// and read again. Of what peers tell, the token is 32 times the byte 7.
 ///
 /// # Panics
 /// If it cannot.

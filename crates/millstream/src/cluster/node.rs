@@ -22,7 +22,8 @@ use super::preamble::{self, Refusal};
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Pause before calling again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a process that has failed waits to be told to end: process 0 does so at once, or its silence is noticed.
+/// How long a process that has failed waits to be told to end: process 0 does so at once, or its
+/// silence is noticed.
 const TOLD_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(250));
 
 /// A process that has joined a job.
@@ -111,8 +112,9 @@ impl Node {
         &self.token
     }
 
-    /// Takes part in the job until its end. `make` makes this process's part of it, given its number. An error is
-    /// why the job ended early; process 0 knows of it, unless it is gone itself.
+    /// Takes part in the job until its end. `make` makes this process's part of it, given its
+    /// number. An error is why the job ended early; process 0 knows of it, unless it is gone
+    /// itself.
     pub fn serve<M: Member>(
         self,
         make: impl FnOnce(usize, &Setup) -> Result<M, Fault>,
@@ -171,7 +173,8 @@ impl Node {
         self.own(self.shared.link.send(reply).map_err(Fault::run))
     }
 
-    /// What this process's own part has come to. If it failed process 0 is told, which tells everybody.
+    /// What this process's own part has come to. If it failed process 0 is told, which tells
+    /// everybody.
     fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
         let fault = match result {
             Ok(value) => return Ok(value),

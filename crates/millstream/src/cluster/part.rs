@@ -23,8 +23,8 @@ use super::member::Stops;
 use super::parts::Parts;
 use crate::session::Planned;
 
-/// A process that is silent is found silent by its control connection, which knows who it is; this is for a connection that
-/// fails alone. A device that rounds (verbs) keeps to less.
+/// A process that is silent is found silent by its control connection, which knows who it is; this
+/// is for a connection that fails alone. A device that rounds (verbs) keeps to less.
 const CHANNEL_SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(250));
 
 /// What the processes of a job are connected by.
@@ -123,7 +123,8 @@ impl<F: Fabric> Channels for MeshSetup<F> {
     }
 }
 
-/// A process's part of one query after the other. The calls come in the order of [`Member`](super::Member)'s.
+/// A process's part of one query after the other. The calls come in the order of
+/// [`Member`](super::Member)'s.
 pub struct QueryPart {
     place: Place,
     device: Device,
@@ -214,7 +215,8 @@ impl QueryPart {
         Ok(hellos)
     }
 
-    /// Connects the channels and opens the sources. Returns what has to be the same in all processes.
+    /// Connects the channels and opens the sources. Returns what has to be the same in all
+    /// processes.
     pub fn connect(&mut self, hellos: &[Vec<Hello>]) -> Result<Parts, Fault> {
         let ready = self.planned.take().ok_or_else(out_of_turn)?;
         let channels = self.channels.take().ok_or_else(out_of_turn)?;
@@ -291,8 +293,8 @@ pub fn check_workers(processes: usize, settings: &Settings) -> Result<(), Fault>
     Ok(())
 }
 
-/// Whether so much memory can be pinned: an RDMA device takes each process's whole budget when a query starts, and
-/// a machine without memory ends whatever runs on it.
+/// Whether so much memory can be pinned: an RDMA device takes each process's whole budget when a
+/// query starts, and a machine without memory ends whatever runs on it.
 fn check_pinned(processes: usize, memory_bytes: u64, machine_bytes: u64) -> Result<(), Fault> {
     if memory_bytes.saturating_mul(processes as u64) <= machine_bytes {
         return Ok(());

@@ -46,7 +46,8 @@ impl Parts {
     }
 }
 
-/// The first lines in which two texts differ, trimmed; `(nothing)` for a line that one of them lacks.
+/// The first lines in which two texts differ, trimmed; `(nothing)` for a line that one of them
+/// lacks.
 fn first_different_lines<'a>(ours: &'a str, theirs: &'a str) -> (&'a str, &'a str) {
     let (mut a, mut b) = (ours.lines(), theirs.lines());
     loop {

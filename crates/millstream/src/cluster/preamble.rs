@@ -1,8 +1,8 @@
 //! The first bytes on a control connection: who is there, and does it belong to this job?
 //!
 //! A process that joins sends 48 bytes: magic, version, the job's token, its number. The asking
-//! process answers with magic, version and token, and only if all of that is right, so that strangers
-//! are told nothing.
+//! process answers with magic, version and token, and only if all of that is right, so that
+//! strangers are told nothing.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -184,8 +184,8 @@ pub(super) fn join(
     decode_answer(&bytes, token)
 }
 
-/// Fuzz target: of all bytes only the right ones are taken for a process that may join, or for process 0. The
-/// token is 32 times the byte 7, the job's processes are four.
+/// Fuzz target: of all bytes only the right ones are taken for a process that may join, or for
+/// process 0. The token is 32 times the byte 7, the job's processes are four.
 ///
 /// # Panics
 /// If others are.

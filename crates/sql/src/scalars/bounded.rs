@@ -266,7 +266,8 @@ impl Growth<'_> {
             "to_char" => 32 * all,
             // Hexadecimal digits.
             "encode" => all,
-            // The others give as much as they take, but for letters that are longer in the other case.
+            // The others give as much as they take, but for letters that are longer in the other
+            // case.
             _ => 0,
         };
         all.saturating_add(more)

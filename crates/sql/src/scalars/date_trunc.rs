@@ -98,7 +98,8 @@ impl ScalarUDFImpl for DateTrunc {
     }
 }
 
-/// DataFusion's `DATE_BIN`, but failing where that gives NULL for a time that it cannot reckon with.
+/// DataFusion's `DATE_BIN`, but failing where that gives NULL for a time that it cannot reckon
+/// with.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct DateBin(Arc<ScalarUDF>);
 

@@ -18,8 +18,8 @@ use crate::located::within_mark;
 
 const DAY_NS: i128 = 86_400_000_000_000;
 
-/// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month is
-/// 30 days, as in PostgreSQL.
+/// Makes comparisons in `expr`, which is over `schema`, compare intervals by their length. A month
+/// is 30 days, as in PostgreSQL.
 pub(crate) fn compare_intervals(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let compared = expr.transform_up(|e| {
         let operands: Vec<&Expr> = match &e {

@@ -13,8 +13,8 @@ pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u6
     if magnitude == 0 {
         return 0.0;
     }
-    // Both with their highest bit set, and the dividend half of that: the quotient has 62 to 64 bits, which is
-    // enough to round by, and takes one division by 64 bits.
+    // Both with their highest bit set, and the dividend half of that: the quotient has 62 to 64
+    // bits, which is enough to round by, and takes one division by 64 bits.
     let (shift, count_shift) = (magnitude.leading_zeros(), count.leading_zeros());
     let dividend = magnitude << shift;
     let divisor = u128::from(count << count_shift);
@@ -31,8 +31,8 @@ pub(super) fn quotient(negative: bool, magnitude: u128, exponent: i32, count: u6
     if negative { -mean } else { mean }
 }
 
-/// `value * 2^exponent`, less than the least normal number: it has fewer than 53 bits, so it is rounded where
-/// its last bit stands.
+/// `value * 2^exponent`, less than the least normal number: it has fewer than 53 bits, so it is
+/// rounded where its last bit stands.
 #[cold]
 fn subnormal(value: u64, exponent: i32) -> f64 {
     let dropped = LOWEST - exponent;
@@ -44,7 +44,8 @@ fn subnormal(value: u64, exponent: i32) -> f64 {
     let (kept, half) = (u128::from(value) >> dropped, 1u128 << (dropped - 1));
     let rest = u128::from(value) & (2 * half - 1);
     let up = rest > half || rest == half && kept & 1 == 1;
-    // Whole units of the least number are the bits of a double, also where they reach the normal ones.
+    // Whole units of the least number are the bits of a double, also where they reach the normal
+    // ones.
     f64::from_bits(kept as u64 + u64::from(up))
 }
 

@@ -144,8 +144,8 @@ fn the_mean_of_equal_integers_is_the_double_nearest_to_them() {
     assert_eq!(mean_of_integers((1 << 53) + 1, 3), 3_002_399_751_580_331.0);
 }
 
-/// No double is nearer to the quotient: its distance, in exact integers, is half a unit of the last place at
-/// most, and then its last bit is even.
+/// No double is nearer to the quotient: its distance, in exact integers, is half a unit of the last
+/// place at most, and then its last bit is even.
 #[test]
 fn the_mean_of_integers_is_the_nearest_double() {
     let mut random = Random(17);
@@ -202,15 +202,16 @@ fn order_and_grouping_do_not_matter() {
     assert!(narrow_seen && wide_seen, "both forms must have been tested");
 }
 
-/// Sums of more than 128 bits that lie a speck below a tie once they are divided: what lies below the top words
-/// must not count for more than it is.
+/// Sums of more than 128 bits that lie a speck below a tie once they are divided: what lies below
+/// the top words must not count for more than it is.
 #[test]
 fn a_speck_does_not_carry_a_mean_over_a_tie() {
     let mut random = Random(23);
     for _ in 0..1_000 {
         let mantissa = (random.next() >> 11 | 1 << 52) & !1;
         let count = (random.next() >> 51 | 1 << 13) | 1;
-        // The tie above `mantissa / 4`, times the count, in eighths; the sum lies just above its floor.
+        // The tie above `mantissa / 4`, times the count, in eighths; the sum lies just above its
+        // floor.
         let tie = (2 * u128::from(mantissa) + 1) * u128::from(count);
         let floor = (tie >> 3) as i128;
         // With its highest bit alone in a word.
@@ -226,8 +227,9 @@ fn a_speck_does_not_carry_a_mean_over_a_tie() {
     }
 }
 
-/// Of means below the least normal number, too, no double is nearer: in units of the least double, which all of
-/// these are whole numbers of, the distance is half a unit at most, and then the last bit is even.
+/// Of means below the least normal number, too, no double is nearer: in units of the least double,
+/// which all of these are whole numbers of, the distance is half a unit at most, and then the last
+/// bit is even.
 #[test]
 fn subnormal_means_are_rounded_once() {
     let mut random = Random(41);

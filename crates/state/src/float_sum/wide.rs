@@ -1,8 +1,10 @@
-//! The wide form: a fixed-point number that holds any double, in two's complement, lowest word first.
+//! The wide form: a fixed-point number that holds any double, in two's complement, lowest word
+//! first.
 
 use super::rounding::times_power_of_two;
 
-/// Words of the wide form: bit 0 weighs 2^-1074; 2,098 bits hold any double, the rest holds carries.
+/// Words of the wide form: bit 0 weighs 2^-1074; 2,098 bits hold any double, the rest holds
+/// carries.
 pub(super) const WIDE_WORDS: usize = 35;
 /// Weight of the lowest bit of the wide form, and the lowest scale of the narrow one.
 pub(super) const LOWEST: i32 = -1074;
@@ -52,7 +54,8 @@ pub(super) fn top_bits(words: &[u64]) -> (bool, u128, i32) {
         return (negative, magnitude[0].into(), LOWEST);
     }
     let value = u128::from(magnitude[top]) << 64 | u128::from(magnitude[top - 1]);
-    // All 128 bits are used, or what lies below might be mistaken for more than it is when a count divides.
+    // All 128 bits are used, or what lies below might be mistaken for more than it is when a count
+    // divides.
     let shift = value.leading_zeros();
     let below = if top > 1 { u128::from(magnitude[top - 2]) << shift } else { 0 };
     let value = value << shift | below >> 64;

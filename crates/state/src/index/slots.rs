@@ -1,4 +1,5 @@
-//! An index of keys close together: slots in place of buckets ([`crate::direct`]), and back where keys come to lie apart.
+//! An index of keys close together: slots in place of buckets ([`crate::direct`]), and back where
+//! keys come to lie apart.
 
 use super::{Entrants, Index, capacity};
 use crate::direct::{Bounds, LINE_SLOTS, Span};
@@ -9,7 +10,8 @@ use crate::memory::Lines;
 use crate::table::BLOCK_ROWS;
 
 impl Index {
-    /// A span of these keys and those that are there, whose slots take no more memory than so many buckets.
+    /// A span of these keys and those that are there, whose slots take no more memory than so many
+    /// buckets.
     pub(super) fn span_of(&self, words: &[u64], buckets: usize, logs: Logs<'_>) -> Option<Span> {
         let slots_max = buckets * LINE_SLOTS;
         let mut bounds = Bounds::of(words).filter(|_| !self.sparse)?;
@@ -40,8 +42,8 @@ impl Index {
         let held = old.entries(&self.lines, base).map(|(key, _)| Bounds::one(key));
         let held = held.reduce(Bounds::and);
         let all = held.map_or(block, |held| held.and(block));
-        // As many as before if that leaves a good part of them free, otherwise at least twice as many, lest it be
-        // done again for every few keys.
+        // As many as before if that leaves a good part of them free, otherwise at least twice as
+        // many, lest it be done again for every few keys.
         let moves = self.len == 0 || all.width() < old.slots() as u64 / 4 * 3;
         let least = if moves { old.slots() } else { 2 * old.slots() };
         let slots = all.slots(slots_max).map(|slots| slots.max(least));

@@ -66,10 +66,10 @@ pub fn run(spec: &Spec, batches: &[RecordBatch]) -> Result<Verifier> {
 
 /// Runs one independent loop per split, each on a thread of its own, and returns what each saw.
 ///
-/// Nothing is merged: a key that appears in several splits yields a row for each, so with more
-/// than one split their sum is **not** the workload's answer; each is right if it is that of its own records
-/// ([`is_right`]). It is the speed-up that this machine's memory allows to threads that have nothing to say
-/// to each other.
+/// Nothing is merged: a key that appears in several splits yields a row for each, so with more than
+/// one split their sum is **not** the workload's answer; each is right if it is that of its own
+/// records ([`is_right`]). It is the speed-up that this machine's memory allows to threads that
+/// have nothing to say to each other.
 pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Verifier>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -79,8 +79,9 @@ pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Veri
     })
 }
 
-/// Whether each loop saw what it must have, one for each of the splits that [`crate::generate`] dealt `spec` to.
-/// One loop over all records is held against the published answer, where there is one.
+/// Whether each loop saw what it must have, one for each of the splits that [`crate::generate`]
+/// dealt `spec` to. One loop over all records is held against the published answer, where there is
+/// one.
 pub fn is_right(spec: &Spec, loops: &[Verifier]) -> bool {
     let right = match loops.len() {
         1 => vec![expected(spec).unwrap_or_else(|| oracle(spec))],

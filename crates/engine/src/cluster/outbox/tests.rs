@@ -123,9 +123,9 @@ fn pass(outbox: &mut Outbox, count: usize) -> usize {
     outbox.pass(&format, &rows, 1, &mut Vec::new()).expect("a slot")
 }
 
-/// Rows that are passed through go in full slots; the delta that they belong to ends behind them, when it is long
-/// enough or there is something else to tell, and waits for the leader like any other. It makes no difference how
-/// many workers there are.
+/// Rows that are passed through go in full slots; the delta that they belong to ends behind them,
+/// when it is long enough or there is something else to tell, and waits for the leader like any
+/// other. It makes no difference how many workers there are.
 #[test]
 fn rows_passed_through_belong_to_the_next_delta() {
     let sent = Arc::new(Mutex::new(Sent::default()));
