@@ -32,6 +32,7 @@ use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::TableOptions;
 use millstream_engine::{Error, Result};
 
+use crate::csv::Header;
 use crate::options::Options;
 use crate::text::{Format, TextOptions, TextSink, write_error};
 
@@ -49,6 +50,8 @@ pub struct FileSink {
 #[derive(Debug)]
 struct Part {
     name: String,
+    /// Where it is until the job has ended well.
+    path: PathBuf,
     /// Held, with its lock, until the job ends.
     file: File,
     rows: TextSink,
@@ -72,11 +75,9 @@ impl FileSink {
             None => return Err(options.error("format", "a file needs a format".into(), FORMATS)),
         };
         let header = match format {
-            Format::Csv => options.parsed("csv.header", "'true', 'false' or 'auto'", |text| {
-                let known =
-                    ["true", "auto", "false"].iter().position(|k| text.eq_ignore_ascii_case(k));
-                known.map(|known| known < 2)
-            })?,
+            Format::Csv => {
+                options.parsed("csv.header", "'true', 'false' or 'auto'", Header::parse)?
+            }
             _ => None,
         };
         let given = options.text("path").map_or("", str::trim);
@@ -86,9 +87,12 @@ impl FileSink {
         }
         options.finish("a file that is written")?;
         Ok(FileSink {
-            directory: table.base_dir.join(given.strip_prefix("file://").unwrap_or(given)),
+            directory: options.path(given),
             format,
-            text: TextOptions { without_header: header == Some(false), ..TextOptions::default() },
+            text: TextOptions {
+                without_header: header == Some(Header::Absent),
+                ..TextOptions::default()
+            },
             parts: OnceLock::new(),
             finished: AtomicBool::new(false),
         })
@@ -99,7 +103,7 @@ impl FileSink {
     }
 
     fn part(&self, name: String) -> Result<Part> {
-        let path = self.directory.join(in_progress(&name));
+        let path = self.directory.join(format!(".{name}.inprogress"));
         let place = path.display().to_string();
         let failed = |error| write_error(&place, &error);
         // Not before the lock may what is in it be thrown away.
@@ -114,7 +118,7 @@ impl FileSink {
         })?;
         let out = File::options().write(true).truncate(true).open(&path).map_err(failed)?;
         let rows = TextSink::named(place, self.format, Box::new(out), self.text.clone());
-        Ok(Part { name, file, rows })
+        Ok(Part { name, path, file, rows })
     }
 
     /// Fails if there are results already.
@@ -141,10 +145,6 @@ impl FileSink {
 /// What files are called, in front of the numbers of process and worker.
 const PART: &str = "part-";
 const FORMATS: &str = "the formats of files to write are csv and ndjson";
-
-fn in_progress(name: &str) -> String {
-    format!(".{name}.inprogress")
-}
 
 impl Sink for FileSink {
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
@@ -187,8 +187,8 @@ impl Sink for FileSink {
     fn finish(&self) -> Result<()> {
         for part in self.parts() {
             part.rows.finish()?;
-            let path = self.directory.join(in_progress(&part.name));
-            part.file.sync_all().map_err(|e| write_error(&path.display().to_string(), &e))?;
+            let failed = |error| write_error(&part.path.display().to_string(), &error);
+            part.file.sync_all().map_err(failed)?;
         }
         self.finished.store(true, Ordering::Release);
         Ok(())
@@ -198,9 +198,9 @@ impl Sink for FileSink {
         if !self.finished.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        for Part { name, .. } in self.parts() {
-            let path = self.directory.join(name);
-            fs::rename(self.directory.join(in_progress(name)), &path)
+        for part in self.parts() {
+            let path = self.directory.join(&part.name);
+            fs::rename(&part.path, &path)
                 .map_err(|error| write_error(&path.display().to_string(), &error))?;
         }
         // So that the new names outlast a crash; the directory itself may be new, too.

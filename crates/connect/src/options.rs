@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use millstream_engine::settings::{closest, parse_duration_us};
 use millstream_engine::table::TableOptions;
@@ -29,6 +30,11 @@ impl<'a> Options<'a> {
     pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
         self.known.borrow_mut().insert(key.to_string());
         self.table.options.get(key).map(String::as_str)
+    }
+
+    /// Where a path leads that is given relative to the SQL file.
+    pub(crate) fn path(&self, given: &str) -> PathBuf {
+        self.table.base_dir.join(given.strip_prefix("file://").unwrap_or(given))
     }
 
     /// The option's value as `parse` reads it; `form` says what is expected.

@@ -1,8 +1,10 @@
 //! Files as sinks, through the crate's public face.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
@@ -10,22 +12,7 @@ use millstream_connect::{FileSink, Registry};
 use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::{Connectors, TableOptions};
 
-/// A directory of its own that goes when the test ends.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("millstream-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::support::Directory;
 
 fn options(base: &Path, more: Given<'_>) -> TableOptions {
     let given = [&[("connector", "file"), ("path", "deep/results")], more].concat();

@@ -1,8 +1,10 @@
 //! Connectors by name, as `CREATE TABLE` uses them, on files and through the crate's public face.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -16,6 +18,8 @@ use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
 use millstream_connect::{BlackholeSink, Format, MemoryTable, Registry, TextOptions, TextSink};
 use millstream_engine::sink::{Sink, Writers};
 use millstream_engine::table::{Connectors, OpenOptions, SplitPoll, Table, TableOptions};
+
+use crate::support::Directory;
 
 fn options(name: &str, schema: SchemaRef, pairs: &[(&str, &str)]) -> TableOptions {
     let text = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
@@ -78,23 +82,6 @@ impl Write for Shared {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// A directory of its own that goes when the test ends.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("millstream-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

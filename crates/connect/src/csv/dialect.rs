@@ -13,6 +13,18 @@ pub(crate) enum Header {
     Absent,
 }
 
+impl Header {
+    /// What `csv.header` says.
+    pub(crate) fn parse(text: &str) -> Option<Header> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Some(Header::Auto),
+            "true" => Some(Header::Present),
+            "false" => Some(Header::Absent),
+            _ => None,
+        }
+    }
+}
+
 /// Delimiter, quotes and what counts as NULL.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialect {
@@ -44,15 +56,7 @@ impl Default for Dialect {
 impl Dialect {
     /// Reads the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<Dialect> {
-        let header =
-            options.parsed("csv.header", "'auto', 'true' or 'false'", |text| {
-                match text.to_ascii_lowercase().as_str() {
-                    "auto" => Some(Header::Auto),
-                    "true" => Some(Header::Present),
-                    "false" => Some(Header::Absent),
-                    _ => None,
-                }
-            })?;
+        let header = options.parsed("csv.header", "'auto', 'true' or 'false'", Header::parse)?;
         let quote = options.ascii_char("csv.quote-character")?.unwrap_or(b'"');
         let dialect = Dialect {
             delimiter: options.ascii_char("csv.field-delimiter")?.unwrap_or(b','),

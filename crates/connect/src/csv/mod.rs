@@ -63,6 +63,7 @@ use self::reader::Reader;
 use crate::options::Options;
 use crate::types::sql_name;
 
+pub(crate) use self::dialect::Header;
 pub use self::fuzz::fuzz_csv;
 
 /// Bytes of a chunk of a large file.
@@ -100,7 +101,7 @@ impl CsvTable {
     /// [`millstream_engine::Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<CsvTable> {
         let (dialect, given) = CsvTable::checked(table)?;
-        let path = open::resolve(&Options::new(table), given, &table.base_dir)?;
+        let path = open::resolve(&Options::new(table), given)?;
         let name = path.display().to_string();
         Ok(CsvTable {
             path: name.into(),

@@ -37,11 +37,7 @@ pub(super) fn check_format(options: &Options<'_>, format: Option<&str>) -> Resul
 }
 
 /// The file that `path` names, after checking that it can be one.
-pub(super) fn resolve(
-    options: &Options<'_>,
-    given: Option<&str>,
-    base_dir: &Path,
-) -> Result<PathBuf> {
+pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<PathBuf> {
     let given = given.unwrap_or_default();
     if given.is_empty() {
         return Err(options.error(
@@ -50,7 +46,7 @@ pub(super) fn resolve(
             "write 'path' = 'data/events.csv' among the options, relative to the SQL file",
         ));
     }
-    let path = base_dir.join(given.strip_prefix("file://").unwrap_or(given));
+    let path = options.path(given);
     let metadata = std::fs::metadata(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
             "path",
