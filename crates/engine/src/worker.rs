@@ -32,6 +32,8 @@ use pressure::STALL_US;
 use remote::Remote;
 use repartition::Repartition;
 
+pub(crate) use remote::AWAKE;
+
 /// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
 const DELTAS_IN_FLIGHT_MAX: u32 = 2;
 
@@ -176,7 +178,7 @@ impl Worker {
     pub(crate) fn run(&mut self) -> Result<()> {
         loop {
             match self.step()? {
-                Step::Busy => {}
+                Step::Busy => self.wait_anew(),
                 Step::Wait { until_us } => self.wait(until_us)?,
                 Step::Done => return Ok(()),
             }

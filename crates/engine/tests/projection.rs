@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_engine::Settings;
 use millstream_engine::projection::{
-    Costs, Kind, Machine, Price, Projected, Projection, measure, project,
+    Costs, Kind, Machine, Price, Projected, Projection, Shared, measure, project,
 };
 use millstream_engine::settings::Exchange;
 use millstream_engine::sink::{RowOrder, Sink};
@@ -70,7 +70,12 @@ impl Case {
 }
 
 fn machine(processors: Option<usize>) -> Machine {
-    Machine { processors, network: Model::default(), wake: Duration::from_micros(5) }
+    Machine {
+        processors: processors.map(|number| Shared { number, slice: Duration::from_micros(100) }),
+        network: Model::default(),
+        wake: Duration::from_micros(5),
+        waking: Duration::from_micros(2),
+    }
 }
 
 /// Made up: a microsecond for a record, and something for all else.
@@ -129,6 +134,26 @@ fn dearer_work_and_slower_networks_take_longer() {
         let slow = Machine { network, ..machine(None) };
         assert!(time(&slow, &costs()) > plain, "{exchange:?}");
     }
+}
+
+/// Who has nothing to do for long pays for waking up, and so does who wakes it.
+#[test]
+fn waking_up_takes_time() {
+    let case = case(8, Exchange::Repartition, 1);
+    let time = |machine: &Machine| case.project(2, machine, &costs()).time;
+    let plain = Machine { wake: Duration::ZERO, waking: Duration::ZERO, ..machine(None) };
+    let long = Duration::from_millis(1);
+    assert!(time(&Machine { wake: long, ..plain }) > time(&plain));
+    assert!(time(&Machine { waking: long, ..plain }) > time(&plain));
+}
+
+#[test]
+fn between_two_costs_is_a_share_of_the_way() {
+    let costs = |span_ns, unit_ns| Costs::given(&[(Kind::Batch, Price { span_ns, unit_ns })]);
+    let (low, high) = (costs(10.0, 2.0), costs(30.0, 1.0));
+    let price = |share| low.clone().towards(&high, share).price(Kind::Batch);
+    assert_eq!(price(0.25), Price { span_ns: 15.0, unit_ns: 1.75 });
+    assert_eq!([price(-1.0), price(2.0)], [low.price(Kind::Batch), high.price(Kind::Batch)]);
 }
 
 #[test]

@@ -4,28 +4,23 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use super::{Machine, Projection, Running};
+use super::{Machine, Projection, Running, Shared};
 use crate::error::{Error, Result};
 use crate::meter::Meter;
-use crate::worker::Step;
+use crate::worker::{AWAKE, Step};
 
 /// A worker that waits looks again after this time at the least, and then after twice as long each
 /// time, up to the other. (A real one looks again at once; here, every look is a step.)
 const LOOK_NS: u64 = 1_000;
 const LOOK_NS_MAX: u64 = 16_000;
-/// A real worker goes to sleep after so many looks (see `Worker::wait`).
-const LOOKS_AWAKE: f64 = 200.0;
 /// The end of a process's streams is looked for this often (see `Job::run_and_keep`).
 const END_NS: u64 = 50_000;
 /// Nothing of a job takes so long in which nobody has anything to do.
 const QUIET_NS_MAX: u64 = 100_000_000_000;
 
-/// What there is to be run: the turn of a worker, or of the end of a process's streams.
+/// What there is to be run: a worker, or the end of a process's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
-    at_ns: u64,
-    /// Of turns at the same time, the first one that was decided on.
-    order: u64,
+struct Task {
     process: usize,
     worker: Option<usize>,
     waits: Waits,
@@ -34,27 +29,96 @@ struct Turn {
 /// How a worker waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Waits {
-    /// The next pause, and how long it has been awake without anything to do, in nanoseconds.
+    /// The last pause, in nanoseconds, and when the first one began.
     pause_ns: u64,
-    awake_ns: u64,
+    since_ns: Option<u64>,
     asleep: bool,
 }
 
-/// Processors that all share, by the time at which they are free.
-struct Processors(Option<Vec<u64>>);
+/// A task on a processor, which has done its last step at `at_ns` and keeps its processor until
+/// `slice_ns` at the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    at_ns: u64,
+    slice_ns: u64,
+    task: Task,
+}
 
-impl Processors {
-    /// The next one that is free, and when it is: not before `at_ns`.
-    fn next(&self, at_ns: u64) -> (usize, u64) {
-        let Some(free) = &self.0 else { return (0, at_ns) };
-        let first = free.iter().copied().enumerate().min_by_key(|(_, at)| *at);
-        first.map_or((0, at_ns), |(number, at)| (number, at.max(at_ns)))
+/// Tasks on processors and those that want one, the earliest first; of those of the same time, the
+/// one that was decided on first.
+struct Queue<T> {
+    heap: BinaryHeap<Reverse<(u64, u64, T)>>,
+    order: u64,
+}
+
+impl<T: Ord> Queue<T> {
+    fn new() -> Queue<T> {
+        Queue { heap: BinaryHeap::new(), order: 0 }
     }
 
-    fn occupy(&mut self, number: usize, until_ns: u64) {
-        if let Some(free) = self.0.as_mut().and_then(|free| free.get_mut(number)) {
-            *free = until_ns;
+    fn push(&mut self, at_ns: u64, item: T) {
+        self.order += 1;
+        self.heap.push(Reverse((at_ns, self.order, item)));
+    }
+
+    fn first_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+
+    fn pop(&mut self) -> Option<(u64, T)> {
+        self.heap.pop().map(|Reverse((at_ns, _, item))| (at_ns, item))
+    }
+}
+
+/// Whose turn is next.
+enum Next {
+    /// A task goes on where it is.
+    GoesOn(Turn),
+    /// A task gets a processor that is free, at a time.
+    Gets(u64, Task),
+}
+
+/// Processors that all tasks share.
+struct Processors {
+    free: usize,
+    busy: Queue<Turn>,
+    /// Who has something to do, since when, or looks whether there is, and when.
+    ready: Queue<Task>,
+    slice_ns: u64,
+    now_ns: u64,
+}
+
+impl Processors {
+    fn new(Shared { number, slice }: Shared) -> Processors {
+        let slice_ns = slice.as_nanos().try_into().unwrap_or(u64::MAX);
+        let (busy, ready) = (Queue::new(), Queue::new());
+        Processors { free: number.max(1), busy, ready, slice_ns, now_ns: 0 }
+    }
+
+    fn next(&mut self) -> Option<Next> {
+        loop {
+            let busy_ns = self.busy.first_ns().unwrap_or(u64::MAX);
+            let ready_ns = self.ready.first_ns().unwrap_or(u64::MAX);
+            if self.free > 0 && ready_ns <= busy_ns {
+                let (at_ns, task) = self.ready.pop()?;
+                self.now_ns = self.now_ns.max(at_ns);
+                return Some(Next::Gets(self.now_ns, task));
+            }
+            let (_, turn) = self.busy.pop()?;
+            self.now_ns = turn.at_ns;
+            self.free += 1;
+            if turn.at_ns < turn.slice_ns || ready_ns > turn.at_ns {
+                return Some(Next::GoesOn(turn));
+            }
+            // Its slice is over, and others have waited for longer.
+            self.ready.push(turn.at_ns, turn.task);
         }
+    }
+
+    /// The task keeps the processor that it has got until it has done its step.
+    fn keep(&mut self, turn: Turn) {
+        self.free -= 1;
+        self.busy.push(turn.at_ns, turn);
     }
 }
 
@@ -66,57 +130,60 @@ pub(super) fn run(
     meter: &Meter,
 ) -> Result<Projection> {
     let processes = running.processes.len();
-    let mut processors = Processors(machine.processors.map(|number| vec![0; number.max(1)]));
-    let (mut turns, mut order) = (BinaryHeap::new(), 0);
-    let mut queue = |turns: &mut BinaryHeap<_>, turn: Turn| {
-        order += 1;
-        turns.push(Reverse(Turn { order, ..turn }));
-    };
+    let own = Shared { number: processes * workers, slice: Duration::MAX };
+    let mut processors = Processors::new(machine.processors.unwrap_or(own));
     for process in 0..processes {
         for worker in running.awake(process) {
-            let waits = Waits::default();
-            queue(&mut turns, Turn { at_ns: 0, order: 0, process, worker, waits });
+            processors.ready.push(0, Task { process, worker, waits: Waits::default() });
         }
     }
-    let (mut last_ns, mut busy_ns, mut some_ns) = (0, 0.0, 0);
-    while let Some(Reverse(turn)) = turns.pop() {
-        let Turn { process, worker, mut waits, .. } = turn;
-        // Who sleeps looks without a processor; when there is something, it wakes up on one.
-        let (mut processor, start_ns) = match waits.asleep {
-            true => (0, turn.at_ns),
-            false => processors.next(turn.at_ns),
+    let (mut last_ns, mut busy_ns) = (0, 0.0);
+    // Who has done something last, and before; and what is still to be charged, for waking others.
+    let mut latest = [None; 2];
+    let mut waking_ns = vec![0.0; processes * workers];
+    let place = |task: Task| task.worker.map(|worker| task.process * workers + worker);
+    while let Some(next) = processors.next() {
+        let (start_ns, mut task, slice_ns) = match next {
+            Next::GoesOn(turn) => (turn.at_ns, turn.task, turn.slice_ns),
+            Next::Gets(at_ns, task) => (at_ns, task, at_ns.saturating_add(processors.slice_ns)),
         };
+        let Task { process, worker, waits } = task;
         let passed = Duration::from_nanos(start_ns).saturating_sub(running.sim.now());
         running.sim.advance(passed);
         let step = running.step(process, worker, (start_ns / 1000) as i64);
-        let charged = meter.charged_ns();
-        let charged_ns = charged.round() as u64;
+        let mut charged_ns = meter.charged_ns();
         if matches!(step, Step::Wait { .. }) {
-            if start_ns > some_ns + QUIET_NS_MAX {
+            if start_ns > last_ns + QUIET_NS_MAX {
                 return Err(Error::Internal("all workers wait for each other".into()));
             }
-            let at_ns = start_ns + waits.look_again(worker, charged);
-            if !waits.asleep {
-                processors.occupy(processor, at_ns);
-            }
-            queue(&mut turns, Turn { at_ns, waits, ..turn });
+            let at_ns = start_ns + task.waits.look_again(worker, start_ns);
+            processors.ready.push(at_ns, task);
             continue;
         }
-        let mut begin_ns = start_ns;
+        let me = place(task);
         if waits.asleep {
-            (processor, begin_ns) = processors.next(start_ns + machine.wake.as_nanos() as u64);
+            charged_ns += machine.wake.as_nanos() as f64;
+            // Whoever did something last has woken it.
+            if let Some(other) = latest.into_iter().find(|at| *at != me).flatten() {
+                waking_ns[other] += machine.waking.as_nanos() as f64;
+            }
         }
-        let at_ns = begin_ns + charged_ns;
-        processors.occupy(processor, at_ns);
-        busy_ns += charged;
-        (last_ns, some_ns) = (last_ns.max(at_ns), some_ns.max(at_ns));
-        let waits = Waits::default();
+        if let Some(me) = me {
+            charged_ns += std::mem::take(&mut waking_ns[me]);
+            if latest[0] != Some(me) {
+                latest = [Some(me), latest[0]];
+            }
+        }
+        let at_ns = start_ns + charged_ns.round() as u64;
+        busy_ns += charged_ns;
+        last_ns = last_ns.max(at_ns);
+        task.waits = Waits::default();
         match (step, worker) {
             (Step::Done, Some(_)) if running.awake(process) == [None] => {
-                queue(&mut turns, Turn { at_ns, worker: None, waits, ..turn });
+                processors.ready.push(at_ns, Task { worker: None, ..task });
             }
             (Step::Done, _) => {}
-            _ => queue(&mut turns, Turn { at_ns, waits, ..turn }),
+            _ => processors.keep(Turn { at_ns, slice_ns, task }),
         }
     }
     let all_ns = last_ns as f64 * (processes * workers) as f64;
@@ -125,17 +192,16 @@ pub(super) fn run(
 }
 
 impl Waits {
-    /// There was nothing to do, which has taken `charged_ns` to see: after which time to look
-    /// again.
-    fn look_again(&mut self, worker: Option<usize>, charged_ns: f64) -> u64 {
+    /// There was nothing to do: after which time to look again. Where a real worker sleeps by then,
+    /// so does this one.
+    fn look_again(&mut self, worker: Option<usize>, now_ns: u64) -> u64 {
         if worker.is_none() {
             return END_NS;
         }
+        let since_ns = *self.since_ns.get_or_insert(now_ns);
+        self.asleep = u128::from(now_ns - since_ns) >= AWAKE.as_nanos();
         self.pause_ns = (2 * self.pause_ns).clamp(LOOK_NS, LOOK_NS_MAX);
-        let pause_ns = self.pause_ns.max(charged_ns as u64);
-        self.awake_ns += pause_ns;
-        self.asleep |= self.awake_ns as f64 >= LOOKS_AWAKE * charged_ns;
-        pause_ns
+        self.pause_ns
     }
 }
 
@@ -143,30 +209,68 @@ impl Waits {
 mod tests {
     use super::*;
 
+    fn task(process: usize) -> Task {
+        Task { process, worker: Some(0), waits: Waits::default() }
+    }
+
+    fn processors(number: usize) -> Processors {
+        Processors::new(Shared { number, slice: Duration::from_nanos(100) })
+    }
+
+    /// Whose turn it is, when, and whether it goes on where it was; its step takes so long.
+    fn turn(processors: &mut Processors, step_ns: u64) -> Option<(usize, u64, bool)> {
+        let (at_ns, slice_ns, task, goes_on) = match processors.next()? {
+            Next::GoesOn(Turn { at_ns, slice_ns, task }) => (at_ns, slice_ns, task, true),
+            Next::Gets(at_ns, task) => (at_ns, at_ns + processors.slice_ns, task, false),
+        };
+        processors.keep(Turn { at_ns: at_ns + step_ns, slice_ns, task });
+        Some((task.process, at_ns, goes_on))
+    }
+
     #[test]
-    fn the_processor_that_is_free_first_is_next() {
-        let mut two = Processors(Some(vec![0, 0]));
-        two.occupy(0, 100);
-        assert_eq!(two.next(50), (1, 50));
-        two.occupy(1, 70);
-        assert_eq!((two.next(60), two.next(90)), ((1, 70), (1, 90)));
-        two.occupy(1, 200);
-        assert_eq!(two.next(60), (0, 100));
-        // Everybody's own is always free.
-        let mut own = Processors(None);
-        own.occupy(0, 1000);
-        assert_eq!(own.next(7), (0, 7));
+    fn a_processor_is_kept_for_a_slice_while_others_want_it() {
+        let mut one = processors(1);
+        (0..2).for_each(|process| one.ready.push(0, task(process)));
+        let turns: Vec<_> = (0..6).map_while(|_| turn(&mut one, 60)).collect();
+        let expected = [
+            (0, 0, false),
+            (0, 60, true),
+            (1, 120, false),
+            (1, 180, true),
+            (0, 240, false),
+            (0, 300, true),
+        ];
+        assert_eq!(turns, expected);
+    }
+
+    #[test]
+    fn who_is_alone_goes_on_and_who_comes_later_gets_what_is_free() {
+        let mut two = processors(2);
+        two.ready.push(0, task(0));
+        two.ready.push(70, task(1));
+        let turns: Vec<_> = (0..5).map_while(|_| turn(&mut two, 60)).collect();
+        let expected =
+            [(0, 0, false), (0, 60, true), (1, 70, false), (0, 120, true), (1, 130, true)];
+        assert_eq!(turns, expected);
+        assert!(processors(1).next().is_none());
     }
 
     #[test]
     fn who_waits_looks_less_and_less_often_and_falls_asleep() {
-        let mut waits = Waits::default();
-        let pauses: Vec<u64> = (0..6).map(|_| waits.look_again(Some(0), 300.0)).collect();
-        assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 16_000]);
+        let (mut waits, mut now_ns) = (Waits::default(), 500);
+        let mut pauses = Vec::new();
+        while !waits.asleep {
+            pauses.push(waits.look_again(Some(0), now_ns));
+            now_ns += pauses[pauses.len() - 1];
+        }
+        // 1, 2, 4 and 8 µs, and five times 16, are less than 100 µs; the next look is the last.
+        let expected = [1, 2, 4, 8, 16, 16, 16, 16, 16, 16, 16].map(|us| us * 1_000);
+        assert_eq!(pauses, expected);
+        assert_eq!(waits.look_again(None, now_ns), END_NS);
+        // Who has no processor meanwhile sleeps no earlier than it looks.
+        let mut waits = Waits { since_ns: Some(0), ..Waits::default() };
         assert!(!waits.asleep);
-        // 200 looks of 300 ns are over.
-        waits.look_again(Some(0), 300.0);
+        waits.look_again(Some(0), 4_000_000);
         assert!(waits.asleep);
-        assert_eq!(waits.look_again(None, 300.0), END_NS);
     }
 }

@@ -12,8 +12,8 @@
 //! part of the machine's description, and measured between two threads by `millstream_flow::bench`.
 //!
 //! What is left out: contention for memory, but for what the measuring itself is exposed to; the
-//! operating system, but for a sleeping worker's waking up; and messages leave when the step that
-//! sends them begins.
+//! operating system, but for time slices and for waking up; what looking in vain takes; and
+//! messages leave when the step that sends them begins.
 
 mod clocks;
 
@@ -50,12 +50,23 @@ pub struct Projected<'a> {
 /// The machines that a job is projected to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Processors that all workers share; `None` if each has its own.
-    pub processors: Option<usize>,
+    /// Those that all workers share; `None` if each has its own.
+    pub processors: Option<Shared>,
     /// Between processes.
     pub network: Model,
     /// What it takes a sleeping worker to wake up.
     pub wake: Duration,
+    /// What it takes the worker that wakes another.
+    pub waking: Duration,
+}
+
+/// Processors that all workers share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// How many there are.
+    pub number: usize,
+    /// How long a worker keeps its processor while others want it.
+    pub slice: Duration,
 }
 
 /// Prices of what steps do.
@@ -88,6 +99,19 @@ impl Costs {
     /// fabric.
     pub fn with(mut self, kind: Kind, price: Price) -> Costs {
         self.prices[kind as usize] = price;
+        self
+    }
+
+    /// Between these costs and others: a `share` of the way, between 0 and 1.
+    pub fn towards(mut self, other: &Costs, share: f64) -> Costs {
+        let between = |a: &mut f64, b: f64| *a += (b - *a) * share.clamp(0.0, 1.0);
+        for (price, other) in self.prices.iter_mut().zip(&other.prices) {
+            between(&mut price.span_ns, other.span_ns);
+            between(&mut price.unit_ns, other.unit_ns);
+        }
+        for (ns, other) in self.measured_ns.iter_mut().zip(&other.measured_ns) {
+            between(ns, *other);
+        }
         self
     }
 

@@ -13,8 +13,10 @@ use crate::error::{Error, Result};
 use crate::exchange::{Format, Receiver};
 use crate::meter;
 
-/// Looks at nothing before a worker goes to sleep: that takes messages to every process.
-const LOOKS_AWAKE: u32 = 200;
+/// So long a worker that has nothing to do looks again and again before it goes to sleep, which
+/// takes messages to every process, and whoever wakes it some 10 µs. Meanwhile it yields to
+/// whatever else its processor has to do.
+pub(crate) const AWAKE: Duration = Duration::from_micros(100);
 
 /// State is counted whenever so large a part of the budget has been merged.
 const COUNTED_SHARE: u64 = 128;
@@ -30,8 +32,8 @@ pub(crate) struct Remote {
     sleeper: Box<dyn Sleeper>,
     /// Which inlet has its turn.
     turn: usize,
-    /// Looks since there was something to do.
-    idle_looks: u32,
+    /// When it first found nothing to do.
+    idle_since_us: Option<i64>,
 }
 
 struct DeltaInlet {
@@ -59,12 +61,7 @@ impl Remote {
             DeltaInlet { inlet, delta: Incoming { arena, words, held, receiver }, ended: false }
         };
         let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
-        Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_looks: 0 }
-    }
-
-    /// There was something to do.
-    pub(super) fn look_again(&mut self) {
-        self.idle_looks = 0;
+        Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None }
     }
 
     /// One step of ending: takes the ends of streams. Returns whether all have ended.
@@ -99,8 +96,8 @@ impl Worker {
             }
             Ok(())
         })?;
-        if some && let Some(remote) = &mut self.remote {
-            remote.idle_looks = 0;
+        if some {
+            self.wait_anew();
         }
         Ok(())
     }
@@ -118,7 +115,6 @@ impl Worker {
             if !matches!(result, Ok(false)) {
                 // A delta is merged to its end before the next process has its turn.
                 remote.turn = process;
-                remote.idle_looks = 0;
                 break;
             }
         }
@@ -288,6 +284,13 @@ impl Worker {
         net.post(process, cluster::credit(self.leader), Vec::new())
     }
 
+    /// There was something to do.
+    pub(super) fn wait_anew(&mut self) {
+        if let Some(remote) = &mut self.remote {
+            remote.idle_since_us = None;
+        }
+    }
+
     /// Sleeps until something happens, or the clock reaches `until_us`. At first it only looks
     /// again.
     pub(super) fn wait(&mut self, until_us: Option<i64>) -> Result<()> {
@@ -295,9 +298,10 @@ impl Worker {
             self.shared.env.wait(self.id, until_us);
             return Ok(());
         };
-        remote.idle_looks = remote.idle_looks.saturating_add(1);
-        if remote.idle_looks < LOOKS_AWAKE {
-            std::hint::spin_loop();
+        let now = self.shared.env.now_us();
+        let since = *remote.idle_since_us.get_or_insert(now);
+        if now - since < AWAKE.as_micros() as i64 {
+            std::thread::yield_now();
             return Ok(());
         }
         let mut may_sleep = true;
@@ -317,7 +321,6 @@ impl Worker {
             std::thread::yield_now();
             return Ok(());
         }
-        let now = self.shared.env.now_us();
         let left = until_us.map_or(SLEEP_MAX, |until| {
             Duration::from_micros((until - now).max(0) as u64).min(SLEEP_MAX)
         });

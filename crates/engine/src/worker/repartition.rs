@@ -321,9 +321,6 @@ impl Worker {
             }
             receiving.turn = sender + 1;
             self.stats.merges += 1;
-            if let Some(remote) = &mut self.remote {
-                remote.look_again();
-            }
             self.note_usage(state);
             // Windows that it has opened are not to be expected again.
             state.slices.begin_batch();

@@ -63,6 +63,8 @@ pub struct Waiting {
     pub share: f64,
     /// From sending to receiving by a consumer that slept: the median, and the longest.
     pub wake: [Duration; 2],
+    /// What sending takes that wakes a consumer: the median.
+    pub waking: Duration,
 }
 
 /// A consumer that waits for one message every `pause`.
@@ -76,16 +78,19 @@ pub fn waiting<F: Fabric>(
     let (mut sender, mut receiver) = connect(devices, [&there, &here], settings)?;
     let start = Instant::now();
     let cpu = cpu_time();
-    let (_, mut wakes) = both(
+    let (mut sends, mut wakes) = both(
         move || {
+            let mut sends = Vec::new();
             for _ in 0..rounds {
                 std::thread::sleep(pause);
                 let mut slot = sender.acquire(&mut there, PATIENCE)?;
                 let now = start.elapsed().as_nanos() as u64;
                 slot.payload()[..8].copy_from_slice(&now.to_ne_bytes());
                 slot.send(8, 0)?;
+                sends.push(start.elapsed().saturating_sub(Duration::from_nanos(now)));
             }
-            sender.finish(&mut there, PATIENCE)
+            sender.finish(&mut there, PATIENCE)?;
+            Ok(sends)
         },
         move || {
             let mut wakes = Vec::new();
@@ -105,9 +110,10 @@ pub fn waiting<F: Fabric>(
     )?;
     let share = (cpu_time().saturating_sub(cpu)).as_secs_f64() / start.elapsed().as_secs_f64();
     wakes.sort_unstable();
+    sends.sort_unstable();
+    let median = |times: &[Duration]| times.get(times.len() / 2).copied().unwrap_or_default();
     let last = wakes.last().copied().unwrap_or_default();
-    let median = wakes.get(wakes.len() / 2).copied().unwrap_or_default();
-    Ok(Waiting { share, wake: [median, last] })
+    Ok(Waiting { share, wake: [median(&wakes), last], waking: median(&sends) })
 }
 
 /// Processor time of all living threads of this process; zero where the system does not tell.
