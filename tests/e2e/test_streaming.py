@@ -157,21 +157,36 @@ def test_limit_ends_an_endless_input(script):
     assert len(result.stdout.splitlines()) == 6
 
 
-def test_an_idle_job_hardly_uses_the_processor(running, capsys):
-    process = running(generated(per_second=1) + WINDOW, "--workers", "2")
+def family(pid: int) -> list[int]:
+    """A process and those that it has started."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [pid, *map(int, file.read().split())]
+
+
+@pytest.mark.parametrize("layout", ["1x2", "2x1 shm", "2x1 tcp"])
+def test_an_idle_job_hardly_uses_the_processor(running, capsys, layout):
+    counts, _, fabric = layout.partition(" ")
+    processes, workers = counts.split("x")
+    more = ["--processes", processes, "--fabric", fabric] if fabric else []
+    process = running(generated(per_second=1) + WINDOW, "--workers", workers, *more)
     process.stdout.readline()
+    members = family(process.pid)
+    assert len(members) == int(processes)
 
     def cpu_seconds() -> float:
-        with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        ticks = 0
+        for member in members:
+            with open(f"/proc/{member}/stat", encoding="ascii") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     time.sleep(0.5)
     before, start_s = cpu_seconds(), time.monotonic()
     time.sleep(3)
     share = (cpu_seconds() - before) / (time.monotonic() - start_s)
     with capsys.disabled():
-        print(f"\nan idle job uses {share:.2%} of a core")
+        print(f"\nan idle job ({layout}) uses {share:.2%} of a core")
     assert process.poll() is None
     stop(process)
 

@@ -35,13 +35,13 @@ struct Waits {
     asleep: bool,
 }
 
-/// A task on a processor, which has done its last step at `at_ns` and keeps its processor until
-/// `slice_ns` at the least.
+/// A step on a processor, which ends at `at_ns`; then the task goes on, and keeps its processor
+/// until `slice_ns` at the least, or is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     at_ns: u64,
     slice_ns: u64,
-    task: Task,
+    task: Option<Task>,
 }
 
 /// Tasks on processors and those that want one, the earliest first; of those of the same time, the
@@ -72,8 +72,8 @@ impl<T: Ord> Queue<T> {
 
 /// Whose turn is next.
 enum Next {
-    /// A task goes on where it is.
-    GoesOn(Turn),
+    /// A task goes on where it is, at a time, and has a slice up to another.
+    GoesOn(u64, u64, Task),
     /// A task gets a processor that is free, at a time.
     Gets(u64, Task),
 }
@@ -107,11 +107,12 @@ impl Processors {
             let (_, turn) = self.busy.pop()?;
             self.now_ns = turn.at_ns;
             self.free += 1;
+            let Some(task) = turn.task else { continue };
             if turn.at_ns < turn.slice_ns || ready_ns > turn.at_ns {
-                return Some(Next::GoesOn(turn));
+                return Some(Next::GoesOn(turn.at_ns, turn.slice_ns, task));
             }
             // Its slice is over, and others have waited for longer.
-            self.ready.push(turn.at_ns, turn.task);
+            self.ready.push(turn.at_ns, task);
         }
     }
 
@@ -144,7 +145,7 @@ pub(super) fn run(
     let place = |task: Task| task.worker.map(|worker| task.process * workers + worker);
     while let Some(next) = processors.next() {
         let (start_ns, mut task, slice_ns) = match next {
-            Next::GoesOn(turn) => (turn.at_ns, turn.task, turn.slice_ns),
+            Next::GoesOn(at_ns, slice_ns, task) => (at_ns, task, slice_ns),
             Next::Gets(at_ns, task) => (at_ns, task, at_ns.saturating_add(processors.slice_ns)),
         };
         let Task { process, worker, waits } = task;
@@ -161,8 +162,9 @@ pub(super) fn run(
             continue;
         }
         let me = place(task);
+        let mut wake_ns = 0;
         if waits.asleep {
-            charged_ns += machine.wake.as_nanos() as f64;
+            wake_ns = machine.wake.as_nanos() as u64;
             // Whoever did something last has woken it.
             if let Some(other) = latest.into_iter().find(|at| *at != me).flatten() {
                 waking_ns[other] += machine.waking.as_nanos() as f64;
@@ -174,16 +176,14 @@ pub(super) fn run(
                 latest = [Some(me), latest[0]];
             }
         }
-        let at_ns = start_ns + charged_ns.round() as u64;
+        let at_ns = start_ns + wake_ns + charged_ns.round() as u64;
         busy_ns += charged_ns;
         last_ns = last_ns.max(at_ns);
         task.waits = Waits::default();
-        match (step, worker) {
-            (Step::Done, Some(_)) if running.awake(process) == [None] => {
-                processors.ready.push(at_ns, Task { worker: None, ..task });
-            }
-            (Step::Done, _) => {}
-            _ => processors.keep(Turn { at_ns, slice_ns, task }),
+        let done = step == Step::Done;
+        processors.keep(Turn { at_ns, slice_ns, task: (!done).then_some(task) });
+        if done && worker.is_some() && running.awake(process) == [None] {
+            processors.ready.push(at_ns, Task { worker: None, ..task });
         }
     }
     let all_ns = last_ns as f64 * (processes * workers) as f64;
@@ -217,13 +217,18 @@ mod tests {
         Processors::new(Shared { number, slice: Duration::from_nanos(100) })
     }
 
+    /// A step of this length is a task's last.
+    const LAST_NS: u64 = 77;
+
     /// Whose turn it is, when, and whether it goes on where it was; its step takes so long.
     fn turn(processors: &mut Processors, step_ns: u64) -> Option<(usize, u64, bool)> {
         let (at_ns, slice_ns, task, goes_on) = match processors.next()? {
-            Next::GoesOn(Turn { at_ns, slice_ns, task }) => (at_ns, slice_ns, task, true),
+            Next::GoesOn(at_ns, slice_ns, task) => (at_ns, slice_ns, task, true),
             Next::Gets(at_ns, task) => (at_ns, at_ns + processors.slice_ns, task, false),
         };
-        processors.keep(Turn { at_ns: at_ns + step_ns, slice_ns, task });
+        let done = step_ns == LAST_NS;
+        let task_left = (!done).then_some(task);
+        processors.keep(Turn { at_ns: at_ns + step_ns, slice_ns, task: task_left });
         Some((task.process, at_ns, goes_on))
     }
 
@@ -256,6 +261,15 @@ mod tests {
     }
 
     #[test]
+    fn a_last_step_takes_its_processor_too() {
+        let mut one = processors(1);
+        (0..2).for_each(|process| one.ready.push(0, task(process)));
+        let turns: Vec<_> = (0..2).map_while(|_| turn(&mut one, LAST_NS)).collect();
+        assert_eq!(turns, [(0, 0, false), (1, LAST_NS, false)]);
+        assert_eq!(turn(&mut one, LAST_NS), None);
+    }
+
+    #[test]
     fn who_waits_looks_less_and_less_often_and_falls_asleep() {
         let (mut waits, mut now_ns) = (Waits::default(), 500);
         let mut pauses = Vec::new();
@@ -267,8 +281,9 @@ mod tests {
         let expected = [1, 2, 4, 8, 16, 16, 16, 16, 16, 16, 16].map(|us| us * 1_000);
         assert_eq!(pauses, expected);
         assert_eq!(waits.look_again(None, now_ns), END_NS);
-        // Who has no processor meanwhile sleeps no earlier than it looks.
-        let mut waits = Waits { since_ns: Some(0), ..Waits::default() };
+        // Time without a processor counts.
+        let mut waits = Waits::default();
+        waits.look_again(Some(0), 0);
         assert!(!waits.asleep);
         waits.look_again(Some(0), 4_000_000);
         assert!(waits.asleep);

@@ -210,10 +210,12 @@ impl Worker {
             return Ok(Step::Busy);
         }
         let Repartition { sending, receiving } = roles;
-        let mut blocked = false;
+        let (mut blocked, mut sent_some) = (false, false);
         let mut low = END;
         if let Some(sending) = sending {
+            let rows_before = sending.sender.rows_sent();
             blocked = !sending.advance(grouping)?;
+            sent_some = sending.sender.rows_sent() > rows_before;
             if !blocked {
                 low = shared.intake.finish(self.id);
                 blocked = !self.mark(sending, low)?;
@@ -249,7 +251,7 @@ impl Worker {
                 shared.budget.check()?;
             }
             let own = sending.as_ref().is_some_and(|s| s.ways.iter().any(|way| way.waiting > 0));
-            return Ok(if own { Step::Busy } else { self.pause(state, None) });
+            return Ok(if own || sent_some { Step::Busy } else { self.pause(state, None) });
         };
         if tight && (!shared.settled(low) || self.others_can_give()) {
             return Ok(self.stall(state));
