@@ -35,17 +35,16 @@ struct Waits {
     asleep: bool,
 }
 
-/// A step on a processor, which ends at `at_ns`; then the task goes on, and keeps its processor
-/// until `slice_ns` at the least, or is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A task that has got a processor, at `at_ns`, which it keeps until `slice_ns` at the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     at_ns: u64,
     slice_ns: u64,
-    task: Option<Task>,
+    task: Task,
 }
 
-/// Tasks on processors and those that want one, the earliest first; of those of the same time, the
-/// one that was decided on first.
+/// What happens at some time, the earliest first; of what happens at the same time, what was
+/// decided on first.
 struct Queue<T> {
     heap: BinaryHeap<Reverse<(u64, u64, T)>>,
     order: u64,
@@ -70,18 +69,11 @@ impl<T: Ord> Queue<T> {
     }
 }
 
-/// Whose turn is next.
-enum Next {
-    /// A task goes on where it is, at a time, and has a slice up to another.
-    GoesOn(u64, u64, Task),
-    /// A task gets a processor that is free, at a time.
-    Gets(u64, Task),
-}
-
 /// Processors that all tasks share.
 struct Processors {
     free: usize,
-    busy: Queue<Turn>,
+    /// Steps, when they end: up to when the task may keep its processor, if it is not done.
+    busy: Queue<(u64, Option<Task>)>,
     /// Who has something to do, since when, or looks whether there is, and when.
     ready: Queue<Task>,
     slice_ns: u64,
@@ -95,31 +87,34 @@ impl Processors {
         Processors { free: number.max(1), busy, ready, slice_ns, now_ns: 0 }
     }
 
-    fn next(&mut self) -> Option<Next> {
+    /// Whose turn is next: of a task that goes on where it is, or gets a processor that is free.
+    fn next(&mut self) -> Option<Turn> {
         loop {
             let busy_ns = self.busy.first_ns().unwrap_or(u64::MAX);
             let ready_ns = self.ready.first_ns().unwrap_or(u64::MAX);
             if self.free > 0 && ready_ns <= busy_ns {
                 let (at_ns, task) = self.ready.pop()?;
                 self.now_ns = self.now_ns.max(at_ns);
-                return Some(Next::Gets(self.now_ns, task));
+                let slice_ns = self.now_ns.saturating_add(self.slice_ns);
+                return Some(Turn { at_ns: self.now_ns, slice_ns, task });
             }
-            let (_, turn) = self.busy.pop()?;
-            self.now_ns = turn.at_ns;
+            let (at_ns, (slice_ns, task)) = self.busy.pop()?;
+            self.now_ns = at_ns;
             self.free += 1;
-            let Some(task) = turn.task else { continue };
-            if turn.at_ns < turn.slice_ns || ready_ns > turn.at_ns {
-                return Some(Next::GoesOn(turn.at_ns, turn.slice_ns, task));
+            let Some(task) = task else { continue };
+            if at_ns < slice_ns || ready_ns > at_ns {
+                return Some(Turn { at_ns, slice_ns, task });
             }
             // Its slice is over, and others have waited for longer.
-            self.ready.push(turn.at_ns, task);
+            self.ready.push(at_ns, task);
         }
     }
 
-    /// The task keeps the processor that it has got until it has done its step.
-    fn keep(&mut self, turn: Turn) {
+    /// Who has got the processor has it until its step ends, and then goes on, if there is anything
+    /// left of it.
+    fn keep(&mut self, end_ns: u64, slice_ns: u64, left: Option<Task>) {
         self.free -= 1;
-        self.busy.push(turn.at_ns, turn);
+        self.busy.push(end_ns, (slice_ns, left));
     }
 }
 
@@ -143,11 +138,8 @@ pub(super) fn run(
     let mut latest = [None; 2];
     let mut waking_ns = vec![0.0; processes * workers];
     let place = |task: Task| task.worker.map(|worker| task.process * workers + worker);
-    while let Some(next) = processors.next() {
-        let (start_ns, mut task, slice_ns) = match next {
-            Next::GoesOn(at_ns, slice_ns, task) => (at_ns, task, slice_ns),
-            Next::Gets(at_ns, task) => (at_ns, task, at_ns.saturating_add(processors.slice_ns)),
-        };
+    while let Some(turn) = processors.next() {
+        let Turn { at_ns: start_ns, slice_ns, mut task } = turn;
         let Task { process, worker, waits } = task;
         let passed = Duration::from_nanos(start_ns).saturating_sub(running.sim.now());
         running.sim.advance(passed);
@@ -181,7 +173,7 @@ pub(super) fn run(
         last_ns = last_ns.max(at_ns);
         task.waits = Waits::default();
         let done = step == Step::Done;
-        processors.keep(Turn { at_ns, slice_ns, task: (!done).then_some(task) });
+        processors.keep(at_ns, slice_ns, (!done).then_some(task));
         if done && worker.is_some() && running.awake(process) == [None] {
             processors.ready.push(at_ns, Task { worker: None, ..task });
         }
@@ -220,16 +212,11 @@ mod tests {
     /// A step of this length is a task's last.
     const LAST_NS: u64 = 77;
 
-    /// Whose turn it is, when, and whether it goes on where it was; its step takes so long.
-    fn turn(processors: &mut Processors, step_ns: u64) -> Option<(usize, u64, bool)> {
-        let (at_ns, slice_ns, task, goes_on) = match processors.next()? {
-            Next::GoesOn(at_ns, slice_ns, task) => (at_ns, slice_ns, task, true),
-            Next::Gets(at_ns, task) => (at_ns, at_ns + processors.slice_ns, task, false),
-        };
-        let done = step_ns == LAST_NS;
-        let task_left = (!done).then_some(task);
-        processors.keep(Turn { at_ns: at_ns + step_ns, slice_ns, task: task_left });
-        Some((task.process, at_ns, goes_on))
+    /// Whose turn it is, when, and until when it has its processor; its step takes so long.
+    fn turn(processors: &mut Processors, step_ns: u64) -> Option<(usize, u64, u64)> {
+        let Turn { at_ns, slice_ns, task } = processors.next()?;
+        processors.keep(at_ns + step_ns, slice_ns, (step_ns != LAST_NS).then_some(task));
+        Some((task.process, at_ns, slice_ns))
     }
 
     #[test]
@@ -237,14 +224,8 @@ mod tests {
         let mut one = processors(1);
         (0..2).for_each(|process| one.ready.push(0, task(process)));
         let turns: Vec<_> = (0..6).map_while(|_| turn(&mut one, 60)).collect();
-        let expected = [
-            (0, 0, false),
-            (0, 60, true),
-            (1, 120, false),
-            (1, 180, true),
-            (0, 240, false),
-            (0, 300, true),
-        ];
+        let expected =
+            [(0, 0, 100), (0, 60, 100), (1, 120, 220), (1, 180, 220), (0, 240, 340), (0, 300, 340)];
         assert_eq!(turns, expected);
     }
 
@@ -254,8 +235,7 @@ mod tests {
         two.ready.push(0, task(0));
         two.ready.push(70, task(1));
         let turns: Vec<_> = (0..5).map_while(|_| turn(&mut two, 60)).collect();
-        let expected =
-            [(0, 0, false), (0, 60, true), (1, 70, false), (0, 120, true), (1, 130, true)];
+        let expected = [(0, 0, 100), (0, 60, 100), (1, 70, 170), (0, 120, 100), (1, 130, 170)];
         assert_eq!(turns, expected);
         assert!(processors(1).next().is_none());
     }
@@ -265,7 +245,7 @@ mod tests {
         let mut one = processors(1);
         (0..2).for_each(|process| one.ready.push(0, task(process)));
         let turns: Vec<_> = (0..2).map_while(|_| turn(&mut one, LAST_NS)).collect();
-        assert_eq!(turns, [(0, 0, false), (1, LAST_NS, false)]);
+        assert_eq!(turns, [(0, 0, 100), (1, LAST_NS, LAST_NS + 100)]);
         assert_eq!(turn(&mut one, LAST_NS), None);
     }
 
