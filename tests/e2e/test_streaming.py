@@ -10,6 +10,7 @@ import time
 import harness
 import pytest
 from conftest import WINDOW, events, generated
+from jobs import children
 
 SECOND = dt.timedelta(seconds=1)
 PATIENCE_SECONDS = 60
@@ -157,12 +158,6 @@ def test_limit_ends_an_endless_input(script):
     assert len(result.stdout.splitlines()) == 6
 
 
-def family(pid: int) -> list[int]:
-    """A process and those that it has started."""
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [pid, *map(int, file.read().split())]
-
-
 @pytest.mark.parametrize("layout", ["1x2", "2x1 shm", "2x1 tcp"])
 def test_an_idle_job_hardly_uses_the_processor(running, capsys, layout):
     counts, _, fabric = layout.partition(" ")
@@ -170,7 +165,7 @@ def test_an_idle_job_hardly_uses_the_processor(running, capsys, layout):
     more = ["--processes", processes, "--fabric", fabric] if fabric else []
     process = running(generated(per_second=1) + WINDOW, "--workers", workers, *more)
     process.stdout.readline()
-    members = family(process.pid)
+    members = [process.pid, *children(process.pid)]
     assert len(members) == int(processes)
 
     def cpu_seconds() -> float:
