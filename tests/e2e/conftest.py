@@ -1,5 +1,6 @@
 """Shared by the end-to-end tests: they run the program as its users do."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -54,6 +55,18 @@ def job(script: Script):
         if one.main.poll() is None:
             one.main.kill()
         one.main.communicate()
+
+
+def check_place(result: harness.Run, text: str, underlined: str) -> None:
+    """The line and column are those of the text, and the carets stand under it."""
+    place = re.search(r"query\.sql:(\d+):(\d+)", result.stderr)
+    assert place, result.stderr
+    line, column = int(place[1]), int(place[2])
+    assert text.lstrip("\ufeff").splitlines()[line - 1][column - 1 :].startswith(underlined), result.stderr
+    shown = result.stderr.splitlines()
+    carets = next(i for i, text in enumerate(shown) if re.fullmatch(r" +\| +\^+", text))
+    run = re.search(r"\^+", shown[carets])
+    assert shown[carets - 1][run.start() : run.end()] == underlined, result.stderr
 
 
 def events(columns: str = "k BIGINT, v BIGINT", path: str = "events.csv", delay: str = "") -> str:

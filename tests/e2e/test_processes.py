@@ -11,7 +11,7 @@ from pathlib import Path
 
 import harness
 import pytest
-from conftest import WINDOW, events, generated
+from conftest import WINDOW, check_place, events, generated
 from jobs import ENDLESS, PATIENCE_SECONDS
 
 FABRICS = ["shm", "tcp"]
@@ -269,11 +269,28 @@ def test_arguments_that_make_no_sense_are_refused(words, says):
     assert result.stderr.count("error:") == 1, result.stderr
 
 
-def test_too_many_workers_set_in_the_script_are_refused(script):
-    sql = generated(rows=10) + "SET 'workers' = '200';\nSELECT COUNT(*) AS n FROM events;"
-    result = harness.run("run", script.write(sql), "--processes", 2, stats=False)
-    assert result.code == 2, result.stderr
-    assert "2 processes of 200 workers are 400, and 256 are the most" in result.stderr
+@pytest.mark.parametrize("key, value, says", [
+    ("workers", "'200'", "2 processes of 200 workers are 400, and 256 are the most"),
+    ("simulate", "'3'", "it runs all workers on one thread of one process"),
+])
+def test_settings_of_the_script_that_do_not_go_with_several_processes_are_shown(script, key, value, says):
+    sql = generated(rows=10) + f"SET '{key}' = {value};\nSET 'batch.rows' = '10';\nSELECT COUNT(*) AS n FROM events;"
+    result = script.run(sql, "--processes", 2)
+    assert (result.code, result.stdout) == (2, b""), result.stderr
+    assert f"error: setting '{key}': {says}\n" in result.stderr, result.stderr
+    check_place(result, sql, value)
+
+
+def test_settings_of_the_command_line_are_not_looked_for_in_the_script(script):
+    sql = generated(rows=10) + "SET 'workers' = '200';\nSET 'workers' = '2';\nSELECT COUNT(*) AS n FROM events;"
+    result = script.run(sql, "--processes", 2)
+    assert (result.code, result.stdout) == (0, b"n\n10\n"), result.stderr
+    # What SET says is not used.
+    result = script.run(sql.replace("'2'", "'200'"), "--processes", 2, workers=1)
+    assert (result.code, result.stdout) == (0, b"n\n10\n"), result.stderr
+    result = script.run(sql, "--processes", 2, workers=200)
+    assert result.code == 2 and "2 processes of 200 workers" in result.stderr, result.stderr
+    assert "query.sql" not in result.stderr
 
 
 def test_the_users_own_mistake_is_not_told_as_that_of_a_process(script):

@@ -4,7 +4,7 @@ import re
 
 import harness
 import pytest
-from conftest import events
+from conftest import check_place, events
 
 TUMBLE = "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
 GROUP = "GROUP BY window_start, window_end"
@@ -198,18 +198,6 @@ def test_wrong_sql_is_underlined_and_explained(script, sql, underlined, words):
     assert words in result.stderr, result.stderr
     assert not FOREIGN.search(result.stderr), result.stderr
     check_place(result, TABLES + sql + ";\n", underlined)
-
-
-def check_place(result: harness.Run, text: str, underlined: str) -> None:
-    """The line and column are those of the text, and the carets stand under it."""
-    place = re.search(r"query\.sql:(\d+):(\d+)", result.stderr)
-    assert place, result.stderr
-    line, column = int(place[1]), int(place[2])
-    assert text.lstrip("\ufeff").splitlines()[line - 1][column - 1 :].startswith(underlined), result.stderr
-    shown = result.stderr.splitlines()
-    carets = next(i for i, text in enumerate(shown) if re.fullmatch(r" +\| +\^+", text))
-    run = re.search(r"\^+", shown[carets])
-    assert shown[carets - 1][run.start() : run.end()] == underlined, result.stderr
 
 
 # What stands before the mistake, and the terminal columns that it takes.

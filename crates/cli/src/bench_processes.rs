@@ -114,7 +114,8 @@ impl Member for BenchMember {
             }
         }
         let planned = last.ok_or_else(|| Fault::run("the workload has no query"))?;
-        self.part.plan(planned, &self.settings, self.sink.clone(), start_us).map(Some)
+        let parts = self.part.plan(planned, &self.settings, self.sink.clone(), start_us);
+        parts.map(Some).map_err(Fault::usage)
     }
 
     fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
@@ -198,9 +199,8 @@ impl Table for Shares {
 
 /// Runs a workload on several processes; also returns the bytes of all input.
 pub(crate) fn run(task: &BenchTask, processes: &ProcessArguments) -> Result<(Run, usize), Failure> {
-    let told = |fault: Fault| usage(&fault.message);
-    let settings = task.settings().map_err(told)?;
-    check_workers(processes.count(), &settings).map_err(told)?;
+    let settings = task.settings().map_err(|fault| usage(&fault.message))?;
+    check_workers(processes.count(), &settings).map_err(|e| usage(&e))?;
     let mut run = None;
     let lead = |cluster: &Cluster| drive(cluster, task, processes, &mut run);
     let (cluster, done) = start(processes.count(), lead)?;

@@ -71,7 +71,7 @@ impl Script {
         let statements = parse_script(&task.text, &task.name).map_err(Fault::usage)?;
         let mut session = Session::new(&task.base_dir);
         for (key, value) in &task.defaults {
-            session.settings_mut().set(key, value).map_err(Fault::usage)?;
+            session.set(key, value).map_err(Fault::usage)?;
         }
         let format = task.format;
         session.print_to(move || rows_sink(process, format));
@@ -113,7 +113,7 @@ fn rows_sink(process: usize, format: Format) -> Arc<dyn Sink> {
 impl Member for Script {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         for (key, value) in &self.settings {
-            self.session.settings_mut().set(key, value).map_err(Fault::usage)?;
+            self.session.set(key, value).map_err(Fault::usage)?;
         }
         self.session.set_start_time_us(start_us);
         let Some(statement) = self.statements.get(statement) else {
@@ -129,7 +129,9 @@ impl Member for Script {
             Ok(Executed::Query(mut planned)) => {
                 let sink =
                     planned.sink.take().unwrap_or_else(|| rows_sink(self.process, self.format));
-                self.part.plan(*planned, self.session.settings(), sink, start_us).map(Some)
+                let settings = self.session.settings();
+                let parts = self.part.plan(*planned, settings, sink, start_us);
+                parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
             }
         }
     }
@@ -176,7 +178,7 @@ pub(crate) fn run(
     for (key, value) in task.defaults.iter().chain(&task.settings) {
         known.set(key, value).map_err(|e| usage(&e))?;
     }
-    check_workers(processes.count(), &known).map_err(|fault| usage(&fault.message))?;
+    check_workers(processes.count(), &known).map_err(|e| usage(&e))?;
     let statements = parse_script(&task.text, &task.name)
         .map_err(|e| failed(millstream::Failure::Sql(e)))?
         .len();

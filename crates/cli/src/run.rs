@@ -163,7 +163,7 @@ fn open(
 ) -> Result<(Session, Vec<Statement>), Failure> {
     let Text { name, text, base_dir } = read_script(script)?;
     let mut session = Session::new(base_dir);
-    apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
+    apply_settings(settings, |key, value| session.set(key, value))?;
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
     if statements.is_empty() {
         note(&format!("there is no statement in {name}"));
@@ -218,7 +218,7 @@ pub(crate) fn run(
     let mut all = Vec::new();
     for statement in &statements {
         // Settings given on the command line outlast SET in the file.
-        apply_settings(settings, |key, value| session.settings_mut().set(key, value))?;
+        apply_settings(settings, |key, value| session.set(key, value))?;
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use millstream_connect::{CollectSink, Registry};
 use millstream_engine::plan::Query;
+use millstream_engine::settings::SettingError;
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::Table;
 use millstream_engine::{Error, Job, Settings, Stats, state_layout};
@@ -74,7 +75,18 @@ impl Session {
         self.planner.settings()
     }
 
-    /// To change settings without SQL.
+    /// Changes a setting without SQL.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        self.planner.set(key, value)
+    }
+
+    /// Says of a setting's value that it does not go with the rest of a job, and shows where it
+    /// stands, if `SET` gave it.
+    pub fn refuse_setting(&self, error: SettingError) -> SqlError {
+        self.planner.refuse_setting(error)
+    }
+
+    /// The settings, to change any number of them without SQL.
     pub fn settings_mut(&mut self) -> &mut Settings {
         self.planner.settings_mut()
     }

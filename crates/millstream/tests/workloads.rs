@@ -20,7 +20,7 @@ fn run(
     let (name, source, delay_us) = table;
     session.register_table(name, source, Some(("ts", delay_us))).expect("the table is new");
     for (key, value) in settings {
-        session.settings_mut().set(key, value).expect("there is such a setting");
+        session.set(key, value).expect("there is such a setting");
     }
     let sink = Arc::new(CollectSink::new(RowOrder::Deterministic));
     let stats = session.run(text, sink.clone()).unwrap_or_else(|e| panic!("{text}: {e}"));

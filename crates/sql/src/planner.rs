@@ -1,5 +1,6 @@
 //! A session: executes statements one by one, knowing what the earlier ones declared.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
 use millstream_engine::plan::Query;
-use millstream_engine::settings::{SETTINGS, Settings};
+use millstream_engine::settings::{SETTINGS, SettingError, Settings};
 use millstream_engine::sink::Sink;
 use millstream_engine::table::{Connectors, Table};
 use millstream_engine::wording::counted;
@@ -24,7 +25,7 @@ use crate::catalog::{
 };
 use crate::check::{check_query, places};
 use crate::create::table_entry;
-use crate::error::{ErrorKind, Result, Span, SqlError};
+use crate::error::{ErrorKind, Place, Result, Span, SqlError};
 use crate::explain::explain;
 use crate::functions::{Context, Functions};
 use crate::insert::fit_to_sink;
@@ -61,6 +62,8 @@ pub struct Planner {
     catalog: Catalog,
     functions: Functions,
     settings: Settings,
+    /// Where the values stand that `SET` gave, by key.
+    set_places: BTreeMap<String, Place>,
     start_time: Option<DateTime<Utc>>,
 }
 
@@ -127,6 +130,7 @@ impl Planner {
             catalog: Catalog::default(),
             functions: Functions::new(),
             settings: Settings::default(),
+            set_places: BTreeMap::new(),
             start_time: None,
         }
     }
@@ -136,7 +140,25 @@ impl Planner {
         &self.settings
     }
 
-    /// To change settings from outside SQL (`--set key=value`).
+    /// Changes a setting from outside SQL (`--set key=value`).
+    pub fn set(&mut self, key: &str, value: &str) -> std::result::Result<(), SettingError> {
+        self.settings.set(key, value)?;
+        self.set_places.remove(key);
+        Ok(())
+    }
+
+    /// Says of a setting's value that it does not go with the rest of a job, and shows where it
+    /// stands, if `SET` gave it.
+    pub fn refuse_setting(&self, error: SettingError) -> SqlError {
+        let place = self.set_places.get(&error.key);
+        let refused = setting_error(error).at(place.map(|place| place.span));
+        match place {
+            Some(place) => refused.in_source(&place.source),
+            None => refused,
+        }
+    }
+
+    /// The settings, to change any number of them from outside SQL.
     pub fn settings_mut(&mut self) -> &mut Settings {
         &mut self.settings
     }
@@ -214,13 +236,14 @@ impl Planner {
             }
             StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
             StatementKind::Set { key, value, key_span, value_span } => {
-                self.settings.set(key, value).map_err(|e| {
+                self.set(key, value).map_err(|e| {
                     let known = SETTINGS.iter().any(|(name, ..)| name == key);
-                    let message = format!("setting '{}': {}", e.key, e.message);
-                    SqlError::new(ErrorKind::Setting, message)
-                        .at(if known { *value_span } else { *key_span })
-                        .help(e.help)
+                    setting_error(e).at(if known { *value_span } else { *key_span })
                 })?;
+                if let Some(span) = *value_span {
+                    let place = Place { span, source: statement.source.clone() };
+                    self.set_places.insert(key.clone(), place);
+                }
                 Ok(Outcome::Set { key: key.clone() })
             }
             StatementKind::Query(query) => Ok(Outcome::Query(self.plan(query, statement, None)?)),
@@ -395,6 +418,11 @@ pub(crate) struct Target<'a> {
     /// The columns it names, or none.
     pub(crate) columns: &'a [Ident],
     pub(crate) place: Option<Span>,
+}
+
+fn setting_error(error: SettingError) -> SqlError {
+    let message = format!("setting '{}': {}", error.key, error.message);
+    SqlError::new(ErrorKind::Setting, message).help(error.help)
 }
 
 fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
-use millstream_engine::settings::machine_memory_bytes;
+use millstream_engine::settings::{SettingError, machine_memory_bytes};
 use millstream_engine::sink::Sink;
 use millstream_engine::{Error, Job, Remains, Settings, Stats};
 use millstream_fabric::setup::{Hello, Token};
@@ -167,14 +167,15 @@ impl QueryPart {
         })
     }
 
-    /// Takes a query that has been planned. Returns what has to be the same in all processes.
+    /// Takes a query that has been planned, unless the settings do not go with so many processes.
+    /// Returns what has to be the same in all processes.
     pub fn plan(
         &mut self,
         planned: Planned,
         settings: &Settings,
         sink: Arc<dyn Sink>,
         start_us: i64,
-    ) -> Result<Parts, Fault> {
+    ) -> Result<Parts, SettingError> {
         // All have ended the one before.
         (self.remains, self.sink) = (None, None);
         check_workers(self.place.processes, settings)?;
@@ -274,38 +275,49 @@ pub const PROCESSES_MAX: usize = 64;
 pub const WORKERS_MAX: usize = 256;
 
 /// Whether a job of so many processes can run with these settings.
-pub fn check_workers(processes: usize, settings: &Settings) -> Result<(), Fault> {
+pub fn check_workers(processes: usize, settings: &Settings) -> Result<(), SettingError> {
     let workers = settings.workers;
     if processes > 1 && settings.simulate.is_some() {
-        return Err(Fault::usage(
-            "the setting 'simulate' runs all workers on one thread of one process\n  help: use \
-             --processes 1, or --set simulate=none",
-        ));
+        return Err(SettingError {
+            key: "simulate".into(),
+            message: "it runs all workers on one thread of one process".into(),
+            help: "use --processes 1, or --set simulate=none".into(),
+        });
     }
     if processes * workers > WORKERS_MAX {
-        return Err(Fault::usage(format!(
-            "{processes} processes of {workers} workers are {}, and {WORKERS_MAX} are the most\n  \
-             help: use at most --workers {}",
-            processes * workers,
-            WORKERS_MAX / processes.max(1)
-        )));
+        let all = processes * workers;
+        return Err(SettingError {
+            key: "workers".into(),
+            message: format!(
+                "{processes} processes of {workers} workers are {all}, and {WORKERS_MAX} are the most"
+            ),
+            help: format!("use at most --workers {}", WORKERS_MAX / processes.max(1)),
+        });
     }
     Ok(())
 }
 
 /// Whether so much memory can be pinned: an RDMA device takes each process's whole budget when a
 /// query starts, and a machine without memory ends whatever runs on it.
-fn check_pinned(processes: usize, memory_bytes: u64, machine_bytes: u64) -> Result<(), Fault> {
+fn check_pinned(
+    processes: usize,
+    memory_bytes: u64,
+    machine_bytes: u64,
+) -> Result<(), SettingError> {
     if memory_bytes.saturating_mul(processes as u64) <= machine_bytes {
         return Ok(());
     }
-    Err(Fault::usage(format!(
-        "over fabric 'verbs' each process pins its budget, and {processes} of {} MB are more than the machine's {} \
-         MB\n  help: use --set memory={}MB, or --fabric shm",
-        memory_bytes >> 20,
-        machine_bytes >> 20,
-        (machine_bytes / 2 / processes as u64) >> 20
-    )))
+    let fitting = machine_bytes / 2 / processes as u64;
+    Err(SettingError {
+        key: "memory".into(),
+        message: format!(
+            "over fabric 'verbs' each process pins its budget, and {processes} of {} MB are more than the \
+             machine's {} MB",
+            memory_bytes >> 20,
+            machine_bytes >> 20
+        ),
+        help: format!("use --set memory={}MB, or --fabric shm", fitting >> 20),
+    })
 }
 
 fn out_of_turn() -> Fault {
@@ -326,18 +338,15 @@ pub fn fault(error: Error) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::super::failure::FaultKind;
     use super::*;
 
     #[test]
     fn budgets_that_are_pinned_have_to_fit_into_the_machine() {
         check_pinned(2, 4 << 30, 8 << 30).unwrap();
         for (processes, memory) in [(2, (4 << 30) + 1), (64, u64::MAX)] {
-            let fault = check_pinned(processes, memory, 8 << 30).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::Usage);
+            assert_eq!(check_pinned(processes, memory, 8 << 30).unwrap_err().key, "memory");
         }
-        let fault = check_pinned(4, 3 << 30, 8 << 30).unwrap_err();
-        let message = fault.message;
+        let message = check_pinned(4, 3 << 30, 8 << 30).unwrap_err().to_string();
         assert!(message.contains("4 of 3072 MB are more than the machine's 8192 MB"), "{message}");
         assert!(message.contains("--set memory=1024MB"), "{message}");
     }
