@@ -345,16 +345,25 @@ fn small_tables_take_room_for_their_own_rows() {
 /// that is sealed again and again has what a sequential run has, and takes little more.
 #[test]
 fn what_sealed_rows_refer_to_does_not_stay() {
-    for (shape, count) in [(Shape::Text, 2), (Shape::Text, 4), (Shape::Long, 2)] {
+    // Few keys for many epochs; and so many that what the own rows refer to moves out of several
+    // chunks.
+    let cases = [
+        (Shape::Text, 2, 2_000),
+        (Shape::Text, 4, 2_000),
+        (Shape::Long, 2, 2_000),
+        (Shape::Text, 2, 20_000),
+        (Shape::Long, 2, 20_000),
+    ];
+    for (shape, count, keys_max) in cases {
         let (leaders, layout) = (Leaders::even(count), shape.layout());
         let (mut pool, mut scratch) =
             (ChunkPool::new(layout.row_words(), 0, None), Scratch::default());
         let (mut table, mut expected) = (Table::new(layout.clone()), Table::new(layout.clone()));
         // What is sealed is now more than what stays, now less.
         let few = |key: &u64| leaders.of(shape.hash(*key)) == 1 || key.is_multiple_of(50);
-        let mut most = 0;
-        for epoch in 0..100u64 {
-            let keys = (0..2_000).filter(|key| epoch % 3 == 0 || few(key));
+        let (mut most, mut moved) = (0, 0);
+        for epoch in 0..200_000 / keys_max {
+            let keys = (0..keys_max).filter(|key| epoch % 3 == 0 || few(key));
             // Texts become less from epoch to epoch, and longer or shorter.
             let number = |key: u64| match key % 8 {
                 0 => 1e300 / (epoch + 1) as f64,
@@ -365,9 +374,16 @@ fn what_sealed_rows_refer_to_does_not_stay() {
                 rows.iter().filter(|row| leaders.of(shape.hash(row.0)) == 1).copied().collect();
             update(&mut table, shape, &rows, Some(leaders.own(1)), (&mut pool, &mut scratch));
             update(&mut expected, shape, &own, None, (&mut pool, &mut scratch));
+            let before = table.live_bytes();
             let segments = table.seal_others(&leaders, &mut pool, &mut scratch);
             let sealed: usize = segments.iter().map(|(_, segment)| segment.rows()).sum();
             assert_eq!(sealed, rows.len() - own.len());
+            if table.live_bytes() < before {
+                moved += 1;
+                // A chunk is a block to read.
+                let chunks = table.scan_blocks();
+                assert_eq!(chunks > 1, keys_max == 20_000, "{shape:?}: {chunks} chunks");
+            }
             if epoch < 10 {
                 most = most.max(table.bytes());
             }
@@ -377,6 +393,7 @@ fn what_sealed_rows_refer_to_does_not_stay() {
             assert!(table.bytes() <= 2 * most, "{what}: {} bytes, {most} before", table.bytes());
             assert_eq!(read(&table, shape), read(&expected, shape), "{what}");
         }
+        assert!(moved > 3, "{shape:?}, {count} leaders, {keys_max} keys: moved {moved} times");
         table.clear(&mut pool);
         assert_eq!(table.arena_bytes_of_row(), 0);
     }
