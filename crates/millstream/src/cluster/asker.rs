@@ -127,13 +127,7 @@ impl Cluster {
             Setup { processes: self.processes, fabric: fabric.to_string(), task: task.clone() };
         self.send_to_all(&Request::Setup(setup))?;
         self.own(own())?;
-        for process in 1..self.processes {
-            match self.reply(process)? {
-                Reply::Ready => {}
-                other => return Err(self.unexpected(process, &other)),
-            }
-        }
-        Ok(())
+        self.all_reply(&Reply::Ready)
     }
 
     /// Lets everybody execute a statement. Returns whether it is a query, which all have planned
@@ -224,12 +218,7 @@ impl Cluster {
             None => self.send_to_all(&Request::Commit)?,
         }
         self.own(own.commit())?;
-        for process in 1..self.processes {
-            match self.reply(process)? {
-                Reply::Committed => {}
-                other => return Err(self.unexpected(process, &other)),
-            }
-        }
+        self.all_reply(&Reply::Committed)?;
         Ok(ends)
     }
 
@@ -281,6 +270,14 @@ impl Cluster {
                 return Ok(reply);
             }
         }
+    }
+
+    /// Waits until all others have replied just that.
+    fn all_reply(&self, expected: &Reply) -> Result<(), Failure> {
+        (1..self.processes).try_for_each(|process| match self.reply(process)? {
+            reply if reply == *expected => Ok(()),
+            other => Err(self.unexpected(process, &other)),
+        })
     }
 
     fn send_to_all(&self, request: &Request) -> Result<(), Failure> {
