@@ -541,6 +541,12 @@ impl Shared {
         (0..self.settings.workers).for_each(|worker| self.env.wake(worker));
     }
 
+    /// Wakes all workers but `worker`, who would look again in vain before it waits.
+    pub(crate) fn wake_others(&self, worker: usize) {
+        let others = (0..self.settings.workers).filter(|other| *other != worker);
+        others.for_each(|other| self.env.wake(other));
+    }
+
     fn has_failed(&self) -> bool {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

@@ -62,7 +62,7 @@ impl Worker {
     pub(super) fn others_can_give(&self) -> bool {
         let waits = matches!(self.shared.budget.check(), Ok(false));
         if waits {
-            self.shared.wake_all();
+            self.shared.wake_others(self.id);
         }
         waits
     }
