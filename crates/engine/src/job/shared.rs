@@ -1,0 +1,265 @@
+//! What all workers of a job share: where they meet, how they stop, and who takes in what other
+//! processes send.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_state::{Mode, Segment};
+
+use crate::budget::{Budget, Kind};
+use crate::cluster::{self, Head, LAST, Net, decode_rows};
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::exchange::Roles;
+use crate::fire::Finisher;
+use crate::gather::Gather;
+use crate::intake::Intake;
+use crate::pipeline::{Grouping, Stateless};
+use crate::settings::{FragmentMode, Settings};
+use crate::worker::{self, Message};
+
+/// Messages for one worker.
+#[derive(Default)]
+pub(crate) struct Mailbox(Mutex<VecDeque<Message>>);
+
+impl Mailbox {
+    pub(crate) fn take(&self) -> VecDeque<Message> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// What all workers of a job share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) intake: Intake,
+    pub(crate) gather: Gather,
+    pub(crate) aggregation: Option<(Grouping, Finisher)>,
+    pub(crate) stateless: Option<Stateless>,
+    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) stopping: AtomicBool,
+    /// The job's other processes, if it has any.
+    pub(crate) net: Option<Arc<Net>>,
+    /// Who sends and receives, if records are exchanged.
+    pub(crate) roles: Roles,
+    pub(crate) budget: Arc<Budget>,
+    /// State is counted at the latest when so many tables of windows have been opened.
+    pub(crate) tables_max: usize,
+    pub(super) error: Mutex<Option<Error>>,
+    pub(super) latencies: Mutex<VecDeque<u64>>,
+}
+
+/// Fire latencies that are kept, the latest: half a megabyte.
+const LATENCIES_MAX: usize = 1 << 16;
+
+impl Shared {
+    /// Stops all workers; the first error given is what the job ends with.
+    pub(crate) fn stop(&self, error: Option<Error>) {
+        if let Some(error) = error {
+            let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+        }
+        self.stopping.store(true, Relaxed);
+        self.wake_all();
+    }
+
+    pub(crate) fn wake_all(&self) {
+        (0..self.settings.workers).for_each(|worker| self.env.wake(worker));
+    }
+
+    /// Wakes all workers but `worker`, who would look again in vain before it waits.
+    pub(crate) fn wake_others(&self, worker: usize) {
+        let others = (0..self.settings.workers).filter(|other| *other != worker);
+        others.for_each(|other| self.env.wake(other));
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether the job stops since all rows that are wanted are there.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.stopping.load(Relaxed) && !self.has_failed()
+    }
+
+    /// Stops the job, since there are all rows that are wanted.
+    pub(crate) fn stop_enough(&self) -> Result<()> {
+        self.stop(None);
+        match &self.net {
+            Some(net) if net.is_asker() => net.broadcast(Head::new(cluster::Kind::Enough)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaders, of all processes.
+    pub(crate) fn leaders(&self) -> usize {
+        self.net.as_ref().map_or(self.settings.workers, |net| net.leaders())
+    }
+
+    /// Number of this process's first leader among all.
+    pub(crate) fn first_leader(&self) -> usize {
+        self.net.as_ref().map_or(0, |net| net.first())
+    }
+
+    /// The worker of this process that is `leader`, if it is one.
+    pub(crate) fn local(&self, leader: usize) -> Option<usize> {
+        let local = leader.checked_sub(self.first_leader())?;
+        (local < self.settings.workers).then_some(local)
+    }
+
+    /// Takes in what another process has sent to this one; returns segments that are free again.
+    pub(crate) fn take_letter(
+        &self,
+        process: usize,
+        head: Head,
+        body: &[u8],
+    ) -> Result<Vec<(i64, Segment)>> {
+        let broken = |what: String| Error::Internal(format!("process {process} sent {what}"));
+        let Some(net) = &self.net else { return Ok(Vec::new()) };
+        let leader = || {
+            let leader = head.id as usize;
+            let its = leader / self.settings.workers == process;
+            its.then_some(leader).ok_or_else(|| broken(format!("what leader {leader} has to say")))
+        };
+        match head.kind {
+            cluster::Kind::Credit => {
+                leader()?;
+                return net.credit(head.id);
+            }
+            cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
+            cluster::Kind::Ended => {
+                self.intake.ended_elsewhere(&head)?;
+                self.write_waiting()?;
+            }
+            cluster::Kind::WindowRows if net.is_asker() => {
+                self.gather.window_rows(
+                    leader()?,
+                    head.start,
+                    decode_rows(body)?,
+                    head.has(LAST),
+                )?;
+                self.check_gathered()?;
+            }
+            cluster::Kind::BatchRows if net.is_asker() => {
+                let (split, ended) = (self.intake.checked(&head)?, self.intake.ended_splits());
+                let rows = decode_rows(body)?;
+                let enough = self.gather.stateless_rows(0, split, head.number, rows, &ended)?;
+                self.check_gathered()?;
+                if enough {
+                    self.stop_enough()?;
+                }
+            }
+            cluster::Kind::Fired if net.is_asker() => {
+                self.fired_up_to(leader()?, head.watermark)?;
+            }
+            cluster::Kind::Fired => {
+                self.gather.note_fired(head.watermark);
+                self.wake_all();
+            }
+            cluster::Kind::Written => {
+                self.gather.note_written(head.number, self.intake.checked(&head)?);
+                self.wake_all();
+            }
+            cluster::Kind::Enough if process == 0 => self.stop(None),
+            kind => return Err(broken(format!("a message of kind {kind:?}"))),
+        }
+        Ok(Vec::new())
+    }
+
+    /// Writes rows of a stateless query whose turn it is, which may be since a split has ended.
+    pub(crate) fn write_waiting(&self) -> Result<()> {
+        match &self.stateless {
+            Some(_) => self.gather.awaited_batch(0, &self.intake.ended_splits()).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Rows of other processes that wait for their order have to fit, too.
+    fn check_gathered(&self) -> Result<()> {
+        if self.budget.held(Kind::Segments) > 0 {
+            return Ok(());
+        }
+        self.budget.check().map(|_| ())
+    }
+
+    pub(super) fn take_error(&self) -> Option<Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn send(&self, to: usize, message: Message) {
+        let mailbox = &self.mailboxes[to].0;
+        mailbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
+        self.env.wake(to);
+    }
+
+    pub(crate) fn fragment_mode(&self) -> Option<Mode> {
+        match self.settings.fragment_mode {
+            FragmentMode::Auto => None,
+            FragmentMode::Aggregate => Some(Mode::Aggregate),
+            FragmentMode::PassThrough => Some(Mode::PassThrough),
+        }
+    }
+
+    /// Idle chunks that a worker may keep.
+    pub(crate) fn pool_bytes(&self) -> usize {
+        let share = self.settings.memory_bytes / 16 / self.settings.workers as u64;
+        share.min(64 << 20) as usize
+    }
+
+    pub(crate) fn fires_at(&self, start: i64) -> i64 {
+        self.aggregation.as_ref().map_or(start, |(grouping, _)| worker::fires_at(grouping, start))
+    }
+
+    /// Bytes of keys and values in one fragment after which an epoch ends.
+    pub(crate) fn fragment_bytes(&self) -> u64 {
+        fragment_bytes(&self.settings, self.leaders())
+    }
+
+    /// Bytes of keys and values passed through to one leader that are shipped together.
+    pub(crate) fn passed_bytes(&self) -> u64 {
+        self.fragment_bytes().div_ceil(PASSED_SHARE)
+    }
+
+    /// `worker` has fired all windows that fire at or before a watermark; returns how many windows
+    /// every worker has fired now.
+    pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<u64> {
+        let starts = self.gather.advance(worker, watermark)?;
+        if !starts.is_empty() && self.budget.tight() {
+            // Somebody may wait for that.
+            self.wake_all();
+        }
+        for start in &starts {
+            let Some(at) = self.intake.reached_at(self.fires_at(*start)) else { continue };
+            let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+            if latencies.len() >= LATENCIES_MAX {
+                latencies.pop_front();
+            }
+            latencies.push_back((self.env.now_us() - at).max(0) as u64);
+        }
+        Ok(starts.len() as u64)
+    }
+
+    /// Whether everything that the low watermark lets go has been merged, fired and freed: if state
+    /// is still at its budget then, waiting does not help.
+    pub(crate) fn settled(&self, low: i64) -> bool {
+        let fired = self.gather.fired();
+        self.budget.held(Kind::Segments) == 0
+            && self.intake.passed(fired) >= self.intake.passed(low)
+    }
+}
+
+/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
+/// nothing by waiting, and is merged while it lies in a cache.
+pub(crate) const PASSED_SHARE: u64 = 4;
+
+/// All fragments and the deltas on their way, at most two per worker and leader, take a quarter of
+/// the budget.
+pub(super) fn fragment_bytes(settings: &Settings, leaders: usize) -> u64 {
+    settings.fragment_bytes.min(settings.memory_bytes / 12 / (settings.workers * leaders) as u64)
+}
