@@ -9,36 +9,26 @@
 //! worker announces it at the end of its epochs, and not only its own part of it: a worker may take
 //! a batch with any stamp at or above the low watermark, so a higher announcement would not hold.
 
+mod read;
+mod split;
+mod watermark;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use crate::budget::{Budget, Kind};
-use crate::cluster::{self, Head, Net, Place};
+use crate::budget::Budget;
+use crate::cluster::{Net, Place};
 use crate::env::Env;
-use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
-use crate::meter;
+use crate::error::Result;
+use crate::event_time::BEGINNING;
 use crate::plan::Tumble;
-use crate::prepare::{Prepared, Preparer};
-use crate::table::{Sharing, Split, SplitPoll};
+use crate::prepare::Preparer;
+use crate::table::{Sharing, Split};
+use read::Read;
+use split::SplitState;
 
-/// A batch with its place in its split.
-#[derive(Debug)]
-pub(crate) struct Stamped {
-    pub(crate) split: usize,
-    /// Number of its chunk within the split.
-    pub(crate) sequence: u64,
-    /// Number of its first row among those of its chunk, which may have been cut.
-    pub(crate) first_row: usize,
-    /// Number of its first record within the split.
-    pub(crate) first_record: u64,
-    /// The split's watermark before the batch's first record.
-    pub(crate) stamp: i64,
-    /// The split's watermark after its last record.
-    pub(crate) after: i64,
-    pub(crate) prepared: Prepared,
-}
+pub(crate) use split::Stamped;
 
 /// What there is for a worker to do.
 pub(crate) enum Taken {
@@ -115,101 +105,6 @@ struct State {
     passed: i64,
     /// When the stamped watermark reached a value: `(watermark, clock)`, the latest ones.
     reached: VecDeque<(i64, i64)>,
-}
-
-#[derive(Debug)]
-struct SplitState {
-    /// Chunks read so far.
-    read: u64,
-    /// Chunks stamped so far, and their records.
-    stamped: u64,
-    records: u64,
-    /// The watermark after the last stamped batch.
-    watermark: i64,
-    /// Chunks that wait for earlier ones to be stamped.
-    prepared: BTreeMap<u64, Chunk>,
-    ready: VecDeque<Stamped>,
-    ended: bool,
-    /// Read by another process, and how many chunks it had when it ended there.
-    elsewhere: bool,
-    ended_elsewhere: Option<u64>,
-    retry_at_us: i64,
-    last_data_us: i64,
-    /// Whether the last look found nothing.
-    pending: bool,
-    /// Whether it has been without data for so long that the others no longer wait for it.
-    idle: bool,
-}
-
-/// A chunk that has been prepared.
-#[derive(Debug)]
-enum Chunk {
-    Own(Box<Prepared>),
-    /// By another process, which tells its greatest event time and how many records it has.
-    Other {
-        greatest: i64,
-        records: u64,
-    },
-}
-
-impl SplitState {
-    /// Chunks read and batches stamped that have not been taken yet.
-    fn outstanding(&self) -> u64 {
-        self.read - self.stamped + self.ready.len() as u64
-    }
-
-    fn exhausted(&self) -> bool {
-        self.elsewhere || self.ended && self.outstanding() == 0
-    }
-
-    /// When it will count as idle if nothing comes.
-    fn idle_at(&self, timeout_us: i64) -> Option<i64> {
-        let waiting = self.pending && !self.ended && !self.idle && self.outstanding() == 0;
-        waiting.then(|| self.last_data_us.saturating_add(timeout_us))
-    }
-
-    /// The least stamp of anything of this split that nobody has taken yet.
-    fn low(&self) -> i64 {
-        // In their order, in which stamps only rise.
-        match self.ready.front() {
-            Some(batch) => batch.stamp,
-            None if self.exhausted() => END,
-            None => self.watermark,
-        }
-    }
-
-    fn stamp_ready(&mut self, split: usize) {
-        // Others may be ahead with reading.
-        while self.stamped < self.read {
-            let Some(chunk) = self.prepared.remove(&self.stamped) else { return };
-            let sequence = self.stamped;
-            self.stamped += 1;
-            let prepared = match chunk {
-                Chunk::Own(prepared) => *prepared,
-                Chunk::Other { greatest, records } => {
-                    self.watermark = self.watermark.max(greatest);
-                    self.records += records;
-                    continue;
-                }
-            };
-            for (first_row, prepared) in prepared.cut() {
-                let stamp = self.watermark;
-                let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
-                self.watermark = self.watermark.max(greatest);
-                let (after, first_record) = (self.watermark, self.records);
-                self.records += prepared.batch.num_rows() as u64;
-                self.ready.push_back(Stamped {
-                    split,
-                    sequence,
-                    first_row,
-                    first_record,
-                    stamp,
-                    after,
-                    prepared,
-                });
-            }
-        }
-    }
 }
 
 /// Wakes every worker when a source has something.
@@ -389,34 +284,6 @@ impl Intake {
         split % (processes * workers) == process + worker * processes
     }
 
-    /// The other processes, if they read this split, too.
-    fn others_of(&self, split: usize) -> Option<&Arc<Net>> {
-        self.net.as_ref().filter(|_| self.by_chunk[split])
-    }
-
-    /// Whether this process has chunk `sequence` of `split`.
-    pub(crate) fn has_chunk(&self, split: usize, sequence: u64) -> bool {
-        match self.by_chunk[split] {
-            true => sequence % self.reading.processes as u64 == self.reading.process as u64,
-            false => !self.lock().splits[split].elsewhere,
-        }
-    }
-
-    /// Reads on, over chunks of other processes, in a split that all processes read: only so is it
-    /// known that it has ended before chunk `sequence`, which is another's. Whether there was
-    /// anything to read.
-    pub(crate) fn look_for_end(&self, split: usize, sequence: u64) -> Result<bool> {
-        let now = self.env.now_us();
-        {
-            let state = self.lock();
-            let s = &state.splits[split];
-            if s.ended || s.elsewhere || s.read > sequence || s.retry_at_us > now {
-                return Ok(false);
-            }
-        }
-        Ok(!matches!(self.read(split, now)?, Read::Pending(_)))
-    }
-
     fn may_go_on(&self, state: &State, split: usize, only: Only) -> bool {
         match only {
             Only::Any => true,
@@ -456,202 +323,6 @@ impl Intake {
         ready.insert(at, *batch);
     }
 
-    fn read(&self, split: usize, now: i64) -> Result<Read> {
-        let mut reader = self.readers[split].lock().unwrap_or_else(PoisonError::into_inner);
-        if reader.ended {
-            return Ok(Read::Ended);
-        }
-        let poll = reader.split.poll_next(now, &self.waker)?;
-        // The chunk's number must be fixed before anybody else reads from the split.
-        let mut state = self.lock();
-        let low = state.low;
-        let s = &mut state.splits[split];
-        match poll {
-            SplitPoll::Chunk(chunk) => {
-                let sequence = s.read;
-                s.read += 1;
-                (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
-                if std::mem::take(&mut s.idle) {
-                    // It resumes where the others have got to meanwhile.
-                    s.watermark = s.watermark.max(low);
-                }
-                let Reading { process, processes, .. } = self.reading;
-                if self.by_chunk[split] && sequence % processes as u64 != process as u64 {
-                    // It may have been prepared already.
-                    s.stamp_ready(split);
-                    return Ok(Read::Skipped);
-                }
-                drop(state);
-                drop(reader);
-                // While it is decoded, the chunk and what comes of it.
-                let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
-                let mut span = meter::span(meter::Kind::Prepare);
-                let mut prepared = self.preparer.prepare(chunk, now)?;
-                span.add(prepared.batch.num_rows());
-                drop(span);
-                held.resize(prepared.bytes());
-                prepared.held = Some(Arc::new(held));
-                if let Some(net) = self.others_of(split) {
-                    let (greatest, records) = prepared.summary();
-                    net.broadcast(Head {
-                        id: split as u32,
-                        number: sequence,
-                        count: records,
-                        watermark: greatest,
-                        ..Head::new(cluster::Kind::Stamp)
-                    })?;
-                }
-                self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));
-                Ok(Read::Prepared)
-            }
-            SplitPoll::Pending { retry_at_us } => {
-                s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
-                s.pending = true;
-                Ok(Read::Pending(retry_at_us))
-            }
-            SplitPoll::Ended => {
-                s.ended = true;
-                let chunks = s.read;
-                drop(state);
-                reader.ended = true;
-                if let Some(net) = self.net.as_ref().filter(|_| !self.by_chunk[split]) {
-                    net.broadcast(Head {
-                        id: split as u32,
-                        count: chunks,
-                        ..Head::new(cluster::Kind::Ended)
-                    })?;
-                }
-                self.wake_all();
-                Ok(Read::Ended)
-            }
-        }
-    }
-
-    /// Another process has prepared a chunk of a split that all read.
-    pub(crate) fn stamp_other(&self, head: &Head) -> Result<()> {
-        let split = self.checked(head)?;
-        if self.reads_nothing() {
-            return Ok(());
-        }
-        if self.has_chunk(split, head.number) {
-            return Err(Error::Internal("a peer tells of a chunk that is ours".into()));
-        }
-        let other = Chunk::Other { greatest: head.watermark, records: head.count };
-        self.stamp(split, head.number, other);
-        // What waited for it, and the low watermark that may have risen.
-        self.wake_all();
-        Ok(())
-    }
-
-    /// Another process has come to the end of a split.
-    pub(crate) fn ended_elsewhere(&self, head: &Head) -> Result<()> {
-        let split = self.checked(head)?;
-        self.lock().splits[split].ended_elsewhere = Some(head.count);
-        Ok(())
-    }
-
-    /// The split that a letter is about, if there is such a one.
-    pub(crate) fn checked(&self, head: &Head) -> Result<usize> {
-        let split = head.id as usize;
-        let unknown =
-            || Error::Internal(format!("a peer tells of split {split}, which is not there"));
-        (split < self.names.len()).then_some(split).ok_or_else(unknown)
-    }
-
-    fn stamp(&self, split: usize, sequence: u64, chunk: Chunk) {
-        let mut state = self.lock();
-        let s = &mut state.splits[split];
-        s.prepared.insert(sequence, chunk);
-        let before = s.ready.len();
-        s.stamp_ready(split);
-        let several = s.ready.len() > before + 1;
-        if let Some((tumble, lateness)) = self.window {
-            let stamped = state.splits.iter().filter(|s| !s.exhausted() && !s.idle);
-            let stamped = stamped.map(|s| s.watermark).min().unwrap_or(END);
-            let stamped = stamped.saturating_sub(lateness);
-            let last = state.reached.back().map_or(BEGINNING, |(w, _)| *w);
-            if tumble.passed(stamped) > tumble.passed(last) {
-                state.reached.push_back((stamped, self.env.now_us()));
-                if state.reached.len() > 4096 {
-                    state.reached.pop_front();
-                }
-            }
-        }
-        drop(state);
-        if several {
-            self.wake_all();
-        }
-    }
-
-    /// The clock when the watermark of what was read passed `end_us` (less lateness), if it is
-    /// known.
-    pub(crate) fn reached_at(&self, end_us: i64) -> Option<i64> {
-        let state = self.lock();
-        let at = state.reached.partition_point(|(watermark, _)| *watermark < end_us);
-        if at == 0 && state.reached.len() >= 4096 {
-            return None;
-        }
-        state.reached.get(at).map(|(_, clock)| *clock)
-    }
-
-    fn low_of(&self, state: &State) -> i64 {
-        let active = state.splits.iter().filter(|s| !s.idle && !s.exhausted());
-        let low = active.map(SplitState::low).chain(state.current.iter().flatten().copied()).min();
-        let low = low.unwrap_or_else(|| {
-            if state.splits.iter().all(SplitState::exhausted) {
-                return END;
-            }
-            // Only idle splits are left: nothing holds the watermark back, but nothing moves it on,
-            // unless other processes do.
-            let own = state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING);
-            let others = self.net.as_ref().and_then(|net| net.others_low());
-            own.max(others.unwrap_or(BEGINNING))
-        });
-        // A split that was idle and has data again stands at or above what was announced.
-        low.max(state.low)
-    }
-
-    /// Notes that `worker` has finished the batch it had taken, and returns the low watermark. If
-    /// it has passed the end of a window, all workers are woken to announce it.
-    pub(crate) fn finish(&self, worker: usize) -> i64 {
-        let mut state = self.lock();
-        state.current[worker] = None;
-        if let Some(timeout) = self.idle_timeout_us {
-            let now = self.env.now_us();
-            for split in &mut state.splits {
-                split.idle |= split.idle_at(timeout).is_some_and(|at| at <= now);
-            }
-        }
-        let low = self.low_of(&state);
-        state.low = low;
-        let passed = self.passed(low);
-        if passed > state.passed {
-            state.passed = passed;
-            drop(state);
-            self.wake_all();
-        }
-        low
-    }
-
-    /// How many windows a watermark has passed, lateness included.
-    pub(crate) fn passed(&self, watermark: i64) -> i64 {
-        match (self.window, watermark) {
-            (_, BEGINNING | END) => watermark,
-            (Some((tumble, lateness)), w) => tumble.passed(w.saturating_sub(lateness)),
-            (None, _) => BEGINNING,
-        }
-    }
-
-    /// Whether only splits are left that have been without data for their idle time.
-    pub(crate) fn is_idle(&self) -> bool {
-        if self.idle_timeout_us.is_none() {
-            return false;
-        }
-        let state = self.lock();
-        let mut left = state.splits.iter().filter(|s| !s.exhausted()).peekable();
-        left.peek().is_some() && left.all(|s| s.idle)
-    }
-
     /// Splits that have ended, with the number of their batches.
     pub(crate) fn ended_splits(&self) -> Vec<Option<u64>> {
         let ended = |s: &SplitState| match s.elsewhere {
@@ -669,14 +340,6 @@ impl Intake {
     fn wake_all(&self) {
         (0..self.workers).for_each(|worker| self.env.wake(worker));
     }
-}
-
-enum Read {
-    Prepared,
-    /// A chunk of another process.
-    Skipped,
-    Pending(Option<i64>),
-    Ended,
 }
 
 #[cfg(test)]

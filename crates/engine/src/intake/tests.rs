@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 
 use super::*;
 use crate::plan::{Body, EventTime, Query, Watermark};
-use crate::table::{Chunk, OpenOptions, Table};
+use crate::table::{Chunk, OpenOptions, SplitPoll, Table};
 
 const IDLE_US: i64 = 100;
 

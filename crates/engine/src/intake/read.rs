@@ -1,0 +1,178 @@
+//! Reading: chunks of splits, which are prepared at once and stamped in the order of their split,
+//! whoever reads and prepares them, be it another process.
+
+use std::sync::{Arc, PoisonError};
+
+use super::split::Chunk;
+use super::{Intake, Reading};
+use crate::budget::Kind;
+use crate::cluster::{self, Head, Net};
+use crate::error::{Error, Result};
+use crate::event_time::{BEGINNING, END};
+use crate::meter;
+use crate::table::SplitPoll;
+
+pub(super) enum Read {
+    Prepared,
+    /// A chunk of another process.
+    Skipped,
+    Pending(Option<i64>),
+    Ended,
+}
+
+impl Intake {
+    /// The other processes, if they read this split, too.
+    fn others_of(&self, split: usize) -> Option<&Arc<Net>> {
+        self.net.as_ref().filter(|_| self.by_chunk[split])
+    }
+
+    /// Whether this process has chunk `sequence` of `split`.
+    pub(crate) fn has_chunk(&self, split: usize, sequence: u64) -> bool {
+        match self.by_chunk[split] {
+            true => sequence % self.reading.processes as u64 == self.reading.process as u64,
+            false => !self.lock().splits[split].elsewhere,
+        }
+    }
+
+    /// Reads on, over chunks of other processes, in a split that all processes read: only so is it
+    /// known that it has ended before chunk `sequence`, which is another's. Whether there was
+    /// anything to read.
+    pub(crate) fn look_for_end(&self, split: usize, sequence: u64) -> Result<bool> {
+        let now = self.env.now_us();
+        {
+            let state = self.lock();
+            let s = &state.splits[split];
+            if s.ended || s.elsewhere || s.read > sequence || s.retry_at_us > now {
+                return Ok(false);
+            }
+        }
+        Ok(!matches!(self.read(split, now)?, Read::Pending(_)))
+    }
+
+    pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
+        let mut reader = self.readers[split].lock().unwrap_or_else(PoisonError::into_inner);
+        if reader.ended {
+            return Ok(Read::Ended);
+        }
+        let poll = reader.split.poll_next(now, &self.waker)?;
+        // The chunk's number must be fixed before anybody else reads from the split.
+        let mut state = self.lock();
+        let low = state.low;
+        let s = &mut state.splits[split];
+        match poll {
+            SplitPoll::Chunk(chunk) => {
+                let sequence = s.read;
+                s.read += 1;
+                (s.retry_at_us, s.last_data_us, s.pending) = (i64::MIN, now, false);
+                if std::mem::take(&mut s.idle) {
+                    // It resumes where the others have got to meanwhile.
+                    s.watermark = s.watermark.max(low);
+                }
+                let Reading { process, processes, .. } = self.reading;
+                if self.by_chunk[split] && sequence % processes as u64 != process as u64 {
+                    // It may have been prepared already.
+                    s.stamp_ready(split);
+                    return Ok(Read::Skipped);
+                }
+                drop(state);
+                drop(reader);
+                // While it is decoded, the chunk and what comes of it.
+                let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
+                let mut span = meter::span(meter::Kind::Prepare);
+                let mut prepared = self.preparer.prepare(chunk, now)?;
+                span.add(prepared.batch.num_rows());
+                drop(span);
+                held.resize(prepared.bytes());
+                prepared.held = Some(Arc::new(held));
+                if let Some(net) = self.others_of(split) {
+                    let (greatest, records) = prepared.summary();
+                    net.broadcast(Head {
+                        id: split as u32,
+                        number: sequence,
+                        count: records,
+                        watermark: greatest,
+                        ..Head::new(cluster::Kind::Stamp)
+                    })?;
+                }
+                self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));
+                Ok(Read::Prepared)
+            }
+            SplitPoll::Pending { retry_at_us } => {
+                s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
+                s.pending = true;
+                Ok(Read::Pending(retry_at_us))
+            }
+            SplitPoll::Ended => {
+                s.ended = true;
+                let chunks = s.read;
+                drop(state);
+                reader.ended = true;
+                if let Some(net) = self.net.as_ref().filter(|_| !self.by_chunk[split]) {
+                    net.broadcast(Head {
+                        id: split as u32,
+                        count: chunks,
+                        ..Head::new(cluster::Kind::Ended)
+                    })?;
+                }
+                self.wake_all();
+                Ok(Read::Ended)
+            }
+        }
+    }
+
+    /// Another process has prepared a chunk of a split that all read.
+    pub(crate) fn stamp_other(&self, head: &Head) -> Result<()> {
+        let split = self.checked(head)?;
+        if self.reads_nothing() {
+            return Ok(());
+        }
+        if self.has_chunk(split, head.number) {
+            return Err(Error::Internal("a peer tells of a chunk that is ours".into()));
+        }
+        let other = Chunk::Other { greatest: head.watermark, records: head.count };
+        self.stamp(split, head.number, other);
+        // What waited for it, and the low watermark that may have risen.
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Another process has come to the end of a split.
+    pub(crate) fn ended_elsewhere(&self, head: &Head) -> Result<()> {
+        let split = self.checked(head)?;
+        self.lock().splits[split].ended_elsewhere = Some(head.count);
+        Ok(())
+    }
+
+    /// The split that a letter is about, if there is such a one.
+    pub(crate) fn checked(&self, head: &Head) -> Result<usize> {
+        let split = head.id as usize;
+        let unknown =
+            || Error::Internal(format!("a peer tells of split {split}, which is not there"));
+        (split < self.names.len()).then_some(split).ok_or_else(unknown)
+    }
+
+    fn stamp(&self, split: usize, sequence: u64, chunk: Chunk) {
+        let mut state = self.lock();
+        let s = &mut state.splits[split];
+        s.prepared.insert(sequence, chunk);
+        let before = s.ready.len();
+        s.stamp_ready(split);
+        let several = s.ready.len() > before + 1;
+        if let Some((tumble, lateness)) = self.window {
+            let stamped = state.splits.iter().filter(|s| !s.exhausted() && !s.idle);
+            let stamped = stamped.map(|s| s.watermark).min().unwrap_or(END);
+            let stamped = stamped.saturating_sub(lateness);
+            let last = state.reached.back().map_or(BEGINNING, |(w, _)| *w);
+            if tumble.passed(stamped) > tumble.passed(last) {
+                state.reached.push_back((stamped, self.env.now_us()));
+                if state.reached.len() > 4096 {
+                    state.reached.pop_front();
+                }
+            }
+        }
+        drop(state);
+        if several {
+            self.wake_all();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! One split as intake sees it: what has been read, prepared, stamped and taken.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::event_time::{BEGINNING, END};
+use crate::prepare::Prepared;
+
+/// A batch with its place in its split.
+#[derive(Debug)]
+pub(crate) struct Stamped {
+    pub(crate) split: usize,
+    /// Number of its chunk within the split.
+    pub(crate) sequence: u64,
+    /// Number of its first row among those of its chunk, which may have been cut.
+    pub(crate) first_row: usize,
+    /// Number of its first record within the split.
+    pub(crate) first_record: u64,
+    /// The split's watermark before the batch's first record.
+    pub(crate) stamp: i64,
+    /// The split's watermark after its last record.
+    pub(crate) after: i64,
+    pub(crate) prepared: Prepared,
+}
+
+#[derive(Debug)]
+pub(super) struct SplitState {
+    /// Chunks read so far.
+    pub(super) read: u64,
+    /// Chunks stamped so far, and their records.
+    pub(super) stamped: u64,
+    pub(super) records: u64,
+    /// The watermark after the last stamped batch.
+    pub(super) watermark: i64,
+    /// Chunks that wait for earlier ones to be stamped.
+    pub(super) prepared: BTreeMap<u64, Chunk>,
+    pub(super) ready: VecDeque<Stamped>,
+    pub(super) ended: bool,
+    /// Read by another process, and how many chunks it had when it ended there.
+    pub(super) elsewhere: bool,
+    pub(super) ended_elsewhere: Option<u64>,
+    pub(super) retry_at_us: i64,
+    pub(super) last_data_us: i64,
+    /// Whether the last look found nothing.
+    pub(super) pending: bool,
+    /// Whether it has been without data for so long that the others no longer wait for it.
+    pub(super) idle: bool,
+}
+
+/// A chunk that has been prepared.
+#[derive(Debug)]
+pub(super) enum Chunk {
+    Own(Box<Prepared>),
+    /// By another process, which tells its greatest event time and how many records it has.
+    Other {
+        greatest: i64,
+        records: u64,
+    },
+}
+
+impl SplitState {
+    /// Chunks read and batches stamped that have not been taken yet.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.read - self.stamped + self.ready.len() as u64
+    }
+
+    pub(super) fn exhausted(&self) -> bool {
+        self.elsewhere || self.ended && self.outstanding() == 0
+    }
+
+    /// When it will count as idle if nothing comes.
+    pub(super) fn idle_at(&self, timeout_us: i64) -> Option<i64> {
+        let waiting = self.pending && !self.ended && !self.idle && self.outstanding() == 0;
+        waiting.then(|| self.last_data_us.saturating_add(timeout_us))
+    }
+
+    /// The least stamp of anything of this split that nobody has taken yet.
+    pub(super) fn low(&self) -> i64 {
+        // In their order, in which stamps only rise.
+        match self.ready.front() {
+            Some(batch) => batch.stamp,
+            None if self.exhausted() => END,
+            None => self.watermark,
+        }
+    }
+
+    pub(super) fn stamp_ready(&mut self, split: usize) {
+        // Others may be ahead with reading.
+        while self.stamped < self.read {
+            let Some(chunk) = self.prepared.remove(&self.stamped) else { return };
+            let sequence = self.stamped;
+            self.stamped += 1;
+            let prepared = match chunk {
+                Chunk::Own(prepared) => *prepared,
+                Chunk::Other { greatest, records } => {
+                    self.watermark = self.watermark.max(greatest);
+                    self.records += records;
+                    continue;
+                }
+            };
+            for (first_row, prepared) in prepared.cut() {
+                let stamp = self.watermark;
+                let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
+                self.watermark = self.watermark.max(greatest);
+                let (after, first_record) = (self.watermark, self.records);
+                self.records += prepared.batch.num_rows() as u64;
+                self.ready.push_back(Stamped {
+                    split,
+                    sequence,
+                    first_row,
+                    first_record,
+                    stamp,
+                    after,
+                    prepared,
+                });
+            }
+        }
+    }
+}
