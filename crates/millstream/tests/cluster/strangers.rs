@@ -1,0 +1,150 @@
+//! Who does not belong to the job, and who does and says what makes no sense.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+
+use millstream::cluster::frame::encode;
+use millstream::cluster::message::{Reply, Request};
+use millstream::cluster::{Cause, Failure, Fault, Invitation, Node, preamble};
+use millstream_fabric::setup::Token;
+use serde_json::Value;
+
+use super::job::{Job, PATIENCE, Role, Stub, join_by_hand};
+
+/// What comes back after `bytes` until the other side closes.
+fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    // A reset is an end as well: not all of what we said was read.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn a_process_of_another_version_ends_a_job_that_it_should_join() {
+    let job = Job::try_start(
+        &[Some(Role::Endless), Some(Role::Endless), None],
+        |_| "scan",
+        |invitations| {
+            let mut call = preamble::call(&invitations[1].token, 2);
+            call[8] = 77;
+            assert_eq!(answer_to(invitations[1].address, &call), b"");
+        },
+    );
+    let Err(failure) = job else { panic!("it may not join") };
+    let words = failure.to_string();
+    assert!(words.starts_with("process 2 speaks version 77 of the control protocol"), "{words}");
+}
+
+#[test]
+fn strangers_are_refused_logged_and_told_nothing_while_the_job_goes_on() {
+    let job = Job::start(&[Some(Role::Endless); 3]);
+    let (lines, interrupt) = (job.lines.clone(), job.cluster.as_ref().unwrap().interrupt());
+    let (failure, _) = job.fail_while_running(move |invitations| {
+        let Invitation { address, token, .. } = invitations[0];
+        let good = preamble::call(&token, 1);
+        let mut version = good;
+        version[8] = 77;
+        let mut out_of_range = good;
+        out_of_range[44] = 9;
+        for (bytes, words) in [
+            (
+                &b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nand some more than that"[..],
+                "does not speak",
+            ),
+            (&preamble::call(&Token::new([1; 32]), 1), "does not hold this job's token"),
+            (&version, "it speaks version 77"),
+            (&out_of_range, "it says that it is process 9, and there are 3"),
+            (&good, "process 1 has joined already"),
+            (&[[0xff; 48], [0; 48]].concat(), "does not speak"),
+        ] {
+            assert_eq!(answer_to(address, bytes), b"", "{words}");
+            lines.wait_for(words);
+        }
+        // One that says nothing, and one that goes away in the middle.
+        let mut silent = TcpStream::connect(address).unwrap();
+        let mut short = TcpStream::connect(address).unwrap();
+        short.write_all(&good[..20]).unwrap();
+        drop(short);
+        lines.wait_for("it said too little");
+        let _ = silent.read(&mut [0]);
+        // The job goes on: nobody has stopped it yet, and what ends it is this.
+        interrupt.stop();
+    });
+    assert_eq!(failure, Failure::new(0, Cause::Interrupted));
+}
+
+#[test]
+fn strangers_who_call_before_the_processes_join_change_nothing() {
+    let mut job = Job::try_start(
+        &[Some(Role::Quick); 3],
+        |_| "scan",
+        |invitations| {
+            let Invitation { address, token, .. } = invitations[0];
+            assert_eq!(answer_to(address, &preamble::call(&Token::new([1; 32]), 1)), b"");
+            assert_eq!(answer_to(address, &preamble::call(&token, 0)), b"");
+            // More of them than are listened to, all silent. Those that hold a place leave it after
+            // a while.
+            let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+            drop(silent);
+        },
+    )
+    .unwrap();
+    assert_eq!(job.run_all(2).unwrap().len(), 1);
+    job.cluster.take().unwrap().end().unwrap();
+}
+
+#[test]
+fn rubbish_from_a_process_that_has_joined_ends_the_job_and_names_it() {
+    let message = |reply: &Reply| encode(reply).unwrap();
+    for (bytes, words) in [
+        (b"\x05\0\0\0hello".to_vec(), "process 1 has sent a message that cannot be read"),
+        (vec![0xff; 64], "process 1 has sent a message of 4294967295 bytes"),
+        (message(&Reply::Done(Value::Null)), "process 1 has sent a message out of turn: Done"),
+        (encode(&Request::Start).unwrap(), "process 1 has sent a message that cannot be read"),
+    ] {
+        let mut stream = None;
+        let job = Job::try_start(
+            &[Some(Role::Endless), None],
+            |_| "scan",
+            |invitations| {
+                let mut joined = join_by_hand(&invitations[0]);
+                joined.write_all(&bytes).unwrap();
+                stream = Some(joined);
+            },
+        );
+        let failure = match job {
+            Ok(job) => job.fail().0,
+            // It came before everybody had joined.
+            Err(failure) => failure,
+        };
+        assert!(failure.to_string().starts_with(words), "{failure}");
+    }
+}
+
+#[test]
+fn wrong_messages_of_process_0_end_a_process() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let token = Token::new([3; 32]);
+    let invitation = Invitation { address: listener.local_addr().unwrap(), process: 1, token };
+    for bytes in [b"\x05\0\0\0hello".to_vec(), encode(&Request::Start).unwrap()] {
+        let node = thread::spawn(move || {
+            Node::join(&invitation)?.serve(|_, _| Err::<Stub, _>(Fault::run("not reached")))
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; preamble::CALL_BYTES]).unwrap();
+        stream.write_all(&preamble::answer(&token)).unwrap();
+        stream.write_all(&bytes).unwrap();
+        let failure = node.join().unwrap().unwrap_err();
+        assert!(matches!(failure, Failure { process: 0, cause: Cause::Rubbish(_) }), "{failure}");
+    }
+    // And who answers without the token is not process 0.
+    let node = thread::spawn(move || Node::join(&invitation).map(drop));
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(&preamble::answer(&Token::new([4; 32]))).unwrap();
+    let failure = node.join().unwrap().unwrap_err();
+    assert!(failure.to_string().contains("is not process 0"), "{failure}");
+}
