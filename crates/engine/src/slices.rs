@@ -13,6 +13,7 @@ use millstream_state::{
 use crate::budget::Usage;
 use crate::cluster::Net;
 use crate::error::Result;
+use crate::event_time::BEGINNING;
 use crate::inputs::Feed;
 use crate::joint::Joining;
 use crate::keys::{KeyBlock, VarColumn};
@@ -99,6 +100,8 @@ pub(crate) struct Slices {
     retired: Counters,
     /// Slices opened since the last batch began.
     opened: usize,
+    /// Start of the last slice that input has been put into.
+    reached: i64,
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
@@ -114,8 +117,8 @@ pub(crate) enum SealSlice {
     Nothing,
 }
 
-/// Windows of fewer keys each have their own index: they are small.
-const TAKE_OVER_KEYS_MIN: usize = 1 << 16;
+/// Smaller indexes are not handed on to the next window: each has its own.
+const HANDED_ON_BYTES_MIN: usize = 1 << 20;
 
 /// Tables and fragments that are kept for later windows: one of any size, a few that a near cache
 /// holds, and many that are small, where windows of few keys come and go by the thousand.
@@ -174,6 +177,7 @@ impl Slices {
             frugal: false,
             retired: Counters::default(),
             opened: 0,
+            reached: BEGINNING,
             joint_rows: 0,
         }
     }
@@ -188,11 +192,8 @@ impl Slices {
         if self.slices.contains_key(&start) {
             return;
         }
-        // It will hold, most likely, about as many keys as the last one. A large one starts small
-        // all the same where it may take over the index of another that is about to fire.
-        let expected = self.expected_keys();
-        let small = self.frugal || self.takes_over(expected) && !self.slices.is_empty();
-        let keys = if small { 0 } else { expected };
+        // It will hold, most likely, about as many keys as the last one.
+        let keys = if self.frugal { 0 } else { self.expected_keys() };
         let spare = self.spare_tables.pop();
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
@@ -225,13 +226,6 @@ impl Slices {
         }
     }
 
-    /// Whether windows of so many keys share one large index between them, the next going on in
-    /// that of the one that has fired. With a single worker they hardly overlap; with several, a
-    /// window waits for what the others hold of it, and the next would have grown its own by then.
-    fn takes_over(&self, keys: usize) -> bool {
-        self.leaders.count() == 1 && keys > TAKE_OVER_KEYS_MIN
-    }
-
     /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
     /// through goes to leaders in other processes by `net`, where there is room. Returns how many
     /// rows went to other leaders, now or through fragments.
@@ -244,6 +238,7 @@ impl Slices {
     ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.open(start);
+        self.reached = self.reached.max(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(0) };
         slice.counted = None;
         let is_joint = self.joining.joins(&slice.primary, input.rows.len());
@@ -297,6 +292,11 @@ impl Slices {
             }
         }
         Ok(fragment_rows)
+    }
+
+    /// Start of the last slice that input of this worker's has been put into.
+    pub(crate) fn reached(&self) -> i64 {
+        self.reached
     }
 
     /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads;
@@ -421,9 +421,10 @@ impl Slices {
         self.slices.keys().next().copied().filter(|start| end_of(*start) <= watermark)
     }
 
-    /// Takes a complete slice out; its fragments have been sealed.
+    /// Takes a complete slice out; its fragments have been sealed. The next may go on in its large
+    /// index, which is not looked into any more.
     pub(crate) fn remove(&mut self, start: i64) -> Option<Table> {
-        let slice = self.slices.remove(&start)?;
+        let mut slice = self.slices.remove(&start)?;
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
@@ -436,11 +437,17 @@ impl Slices {
         }
         debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
         self.last_keys = self.keys_of(&slice.primary);
+        if let Some(next) = self.slices.values_mut().next()
+            && !self.frugal
+            && slice.primary.index_bytes() >= HANDED_ON_BYTES_MIN
+            && next.primary.take_index(&mut slice.primary, &mut self.pool, &mut self.scratch)
+        {
+            next.counted = None;
+        }
         Some(slice.primary)
     }
 
-    /// Takes the memory of a fired slice back. The next window may go on in its table, if that is
-    /// the larger one: so there is one large index, not one for every window.
+    /// Takes the memory of a fired slice back.
     pub(crate) fn recycle(&mut self, mut table: Table) {
         if std::mem::take(&mut self.frugal) {
             // The budget is nearly used up: nothing is kept for later.
@@ -449,17 +456,7 @@ impl Slices {
             return;
         }
         table.clear(&mut self.pool);
-        let next =
-            self.takes_over(self.last_keys).then(|| self.slices.values_mut().next()).flatten();
-        let smaller = |slice: &&mut Slice| slice.primary.index_bytes() < table.index_bytes();
-        if let Some(slice) = next.filter(smaller) {
-            let rows = slice.primary.seal();
-            table.merge(&rows, &mut self.pool, &mut self.scratch);
-            rows.recycle(&mut self.pool);
-            let small = std::mem::replace(&mut slice.primary, table);
-            slice.counted = None;
-            self.retired.add_table(&small);
-        } else if self.keeps(&self.spare_tables, &table) {
+        if self.keeps(&self.spare_tables, &table) {
             self.spare_tables.push(table);
         } else {
             self.retired.add_table(&table);

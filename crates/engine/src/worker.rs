@@ -94,6 +94,8 @@ struct State {
     /// The watermark of the last epoch's end, and whether other processes were told then that this
     /// one waits for idle sources.
     announced: i64,
+    /// The process's low watermark, as of the last step.
+    low: i64,
     told_idle: bool,
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
@@ -142,6 +144,7 @@ impl Worker {
                 epoch: 0,
                 epoch_input_bytes: 0,
                 announced: BEGINNING,
+                low: BEGINNING,
                 told_idle: false,
                 changed_at_us: None,
                 in_flight: vec![0; workers],
@@ -270,6 +273,15 @@ impl Worker {
     }
 
     fn step_stateful(&mut self, state: &mut State) -> Result<Step> {
+        match self.step_in_turn(state)? {
+            // What has been left for later is better than nothing.
+            Step::Wait { .. } if self.merge_received(state, END)? => Ok(Step::Busy),
+            step => Ok(step),
+        }
+    }
+
+    /// Resumes the coroutine whose turn it is.
+    fn step_in_turn(&mut self, state: &mut State) -> Result<Step> {
         let shared = self.shared.clone();
         let Some((grouping, finisher)) = &shared.aggregation else {
             return Err(Error::Internal("a job without an aggregation".into()));
@@ -280,13 +292,15 @@ impl Worker {
             self.inbox.extend(shared.mailboxes[self.id].take());
         }
         self.exchange(Some(state))?;
-        if self.merge_one(state)? || self.merge_received(state)? {
+        let up_to = self.takes_up_to(state, grouping);
+        if self.merge_one(state)? || self.merge_received(state, up_to)? {
             return Ok(Step::Busy);
         }
         self.return_credit(state)?;
         // Before firing, however much there is to fire: the others wait for this worker's
         // watermark.
         let low = shared.intake.finish(self.id);
+        state.low = low;
         if let Some(seal) = self.epoch_is_over(state, low) {
             self.end_epoch(state, low, seal)?;
             return Ok(Step::Busy);
@@ -340,6 +354,19 @@ impl Worker {
             Taken::Held => Ok(self.stall(state)),
             // Whoever finishes the last batch wakes the others.
             Taken::Ended => Ok(self.pause(state, None)),
+        }
+    }
+
+    /// Rows that other processes pass through are left in their channels while they are of windows
+    /// that begin later than this: those that its own input has not reached, and all but the one
+    /// that fires. Taken at once, they would fill a second large table beside the one that is full,
+    /// the earlier the farther ahead a process is; left there, they keep it from getting farther.
+    fn takes_up_to(&self, state: &State, grouping: &Grouping) -> i64 {
+        match &state.firing {
+            _ if grouping.window.is_none() => END,
+            Some(fire) => fire.start,
+            None if state.clock.min() > state.frontier => state.frontier,
+            None => state.low.max(state.slices.reached()),
         }
     }
 

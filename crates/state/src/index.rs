@@ -35,7 +35,7 @@ const SMALL_BUCKETS: usize = 1 << 13;
 const NEAR_INDEX_BYTES: usize = 1 << 20;
 
 /// This part of the expected keys must have come before there is room for all.
-const EXPECTED_SHARE: usize = 8;
+const EXPECTED_SHARE: usize = 4;
 
 /// How many keys an index of this many buckets takes.
 fn capacity(buckets: usize) -> usize {
@@ -52,7 +52,7 @@ pub(crate) struct Index {
     /// Entries of the present generation.
     len: usize,
     grow_at: usize,
-    /// Keys to make room for at once, as soon as an eighth of them has come: what is expected need
+    /// Keys to make room for at once, as soon as a quarter of them has come: what is expected need
     /// not.
     expected: usize,
     pub(crate) growths: u64,
@@ -257,6 +257,14 @@ impl Index {
             }
             away.into_iter().for_each(|entry| self.put_back(entry));
         }
+    }
+
+    /// Has the memory of another index, whose rows are absent here; the other has none.
+    pub(crate) fn take(&mut self, other: &mut Index) {
+        let (expected, growths) = (self.expected, self.growths);
+        *self = std::mem::replace(other, Index::new(0));
+        (self.expected, self.growths) = (expected, self.growths + growths);
+        self.new_generation();
     }
 
     /// Forgets everything, also the memory: for the rare case that row numbers start over.
@@ -570,12 +578,12 @@ mod tests {
 
     /// A table that is told how many keys will come does not grow on the way there.
     #[test]
-    fn what_is_expected_is_made_room_for_when_an_eighth_has_come() {
+    fn what_is_expected_is_made_room_for_when_a_quarter_has_come() {
         for expected in [0, 321, 5000, 41_000, 100_000] {
             let (mut index, log) = (Index::new(expected), Log::new(1));
             index.reserve(1, None, Logs { own: &log, others: None });
             assert!(index.bytes() <= 4096, "{} bytes for one key", index.bytes());
-            let share = expected / 8 + 1;
+            let share = expected / EXPECTED_SHARE + 1;
             let foretold = index.growth_bytes(share);
             let grows = share > index.grow_at;
             let before = index.bytes();

@@ -548,6 +548,13 @@ impl Log {
         chunks.into_iter().filter(|c| c.rows > 0).collect()
     }
 
+    /// Numbers the rows of this log, which has none, above all of the other's.
+    pub(crate) fn number_above(&mut self, other: &Log) {
+        debug_assert!(self.chunks.is_empty());
+        self.first_chunk = self.first_chunk.max(other.next.div_ceil(CHUNK_ROWS as u32));
+        self.next = self.base();
+    }
+
     /// All rows, to be changed.
     pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [u64]> {
         let row_words = self.row_words;

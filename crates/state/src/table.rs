@@ -28,6 +28,9 @@ use crate::value::Block;
 /// sealed.
 const OTHER_IDS_MIN: u32 = 1 << 27;
 
+/// Rows are numbered from the start again once fewer numbers are left.
+const IDS_MIN: u32 = 1 << 30;
+
 /// What an arena holds in vain is left behind once it is that of one row for so many of the table's
 /// own.
 const WASTED_MAX: usize = 4;
@@ -87,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Expects so many keys from now on: when it has an eighth of them, its index makes room for
+    /// Expects so many keys from now on: when it has a quarter of them, its index makes room for
     /// all.
     pub fn expect(&mut self, keys: usize) {
         self.index.expect(keys);
@@ -296,7 +299,7 @@ impl Table {
         assert_eq!(self.other_rows(), 0, "rows of other leaders were sealed");
         self.others = None;
         self.index.new_generation();
-        if self.log.ids_left() < 1 << 30 {
+        if self.log.ids_left() < IDS_MIN {
             self.log = Log::new(self.layout.row_words());
             self.index.reset();
         }
@@ -372,6 +375,34 @@ impl Table {
     pub fn trim(&mut self) {
         self.index.reset();
         self.arena.trim();
+    }
+
+    /// Goes on in the index of `complete`, which is only read from now on, if that is much larger
+    /// than its own: then it need not grow to that size, and there is one large index, not two.
+    /// Returns whether it does.
+    pub fn take_index(
+        &mut self,
+        complete: &mut Table,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let joint = self.other_rows() + complete.other_rows() > 0;
+        let few_ids = self.log.ids_left().min(complete.log.ids_left()) < IDS_MIN;
+        let larger = complete.index_bytes() > 2 * self.index_bytes();
+        if joint || few_ids || !larger || complete.is_direct() {
+            return false;
+        }
+        let merged = (self.merged, self.merged_new);
+        let rows = self.seal();
+        // Whatever stands in the other's index lies below this table's rows: it is absent.
+        self.log.number_above(&complete.log);
+        self.index.take(&mut complete.index);
+        if let Err(rows) = self.adopt(rows, scratch) {
+            self.merge(&rows, pool, scratch);
+            rows.recycle(pool);
+        }
+        (self.merged, self.merged_new) = merged;
+        true
     }
 
     /// Whether the index is small enough for a near cache.

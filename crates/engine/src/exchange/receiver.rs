@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
 use crate::pipeline::Grouping;
 use crate::slices::Slices;
 
@@ -15,16 +16,23 @@ pub(crate) struct Receiver {
     /// Parts of a section longer than a slot.
     long: Vec<u64>,
     rows: u64,
+    /// Start of the slice of the last ones.
+    reached: i64,
 }
 
 impl Receiver {
     pub(crate) fn new(format: Arc<Format>) -> Receiver {
-        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0 }
+        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0, reached: BEGINNING }
     }
 
     /// Rows taken in so far.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Start of the slice whose rows came last.
+    pub(crate) fn reached(&self) -> i64 {
+        self.reached
     }
 
     /// Takes in what a slot holds; returns the last watermark that the sender has put behind its
@@ -87,6 +95,7 @@ impl Receiver {
         let vars = |first| ReceivedVars { incoming, offsets, first };
         slices.update_own(incoming.start, grouping, incoming.keys, incoming.rows, vars, &feeds);
         self.rows += incoming.rows as u64;
+        self.reached = incoming.start;
         Ok(())
     }
 

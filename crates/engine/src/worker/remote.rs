@@ -10,6 +10,7 @@ use super::{State, Worker};
 use crate::budget::{Held, Kind};
 use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error};
 use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
 use crate::exchange::{Format, Receiver};
 use crate::meter;
 
@@ -39,6 +40,9 @@ pub(crate) struct Remote {
 struct DeltaInlet {
     inlet: Box<dyn Inlet>,
     delta: Incoming,
+    /// Start of the window whose rows were passed through last: what comes next is most likely of
+    /// the same.
+    reached: i64,
     ended: bool,
 }
 
@@ -58,7 +62,8 @@ impl Remote {
         let inlet = |inlet| {
             let receiver = format.clone().map(Receiver::new);
             let (arena, words, held) = Default::default();
-            DeltaInlet { inlet, delta: Incoming { arena, words, held, receiver }, ended: false }
+            let delta = Incoming { arena, words, held, receiver };
+            DeltaInlet { inlet, delta, reached: BEGINNING, ended: false }
         };
         let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
         Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None }
@@ -103,14 +108,18 @@ impl Worker {
     }
 
     /// Merges one message of a delta that has come from another process, where it stands; true if
-    /// there was any.
-    pub(super) fn merge_received(&mut self, state: &mut State) -> Result<bool> {
+    /// there was any. What is passed through waits where it is of windows that begin later than
+    /// `up_to`.
+    pub(super) fn merge_received(&mut self, state: &mut State, up_to: i64) -> Result<bool> {
         let Some(mut remote) = self.remote.take() else { return Ok(false) };
         let processes = remote.inlets.len();
         let mut result = Ok(false);
         for i in 0..processes {
             let process = (remote.turn + i) % processes;
             let Some(inlet) = &mut remote.inlets[process] else { continue };
+            if inlet.reached > up_to {
+                continue;
+            }
             result = self.merge_from(process, inlet, state);
             if !matches!(result, Ok(false)) {
                 // A delta is merged to its end before the next process has its turn.
@@ -131,10 +140,10 @@ impl Worker {
         if from.ended {
             return Ok(false);
         }
-        let DeltaInlet { inlet, delta, ended } = from;
+        let DeltaInlet { inlet, delta, reached, ended } = from;
         let mut merged = Ok(());
         let polled = inlet.try_receive(&mut |message| {
-            merged = self.merge_message(process, message, delta, state);
+            merged = self.merge_message(process, message, (&mut *delta, &mut *reached), state);
         });
         let polled = polled.map_err(|e| peer_error(process, e))?;
         merged?;
@@ -146,7 +155,7 @@ impl Worker {
         &mut self,
         process: usize,
         message: &[u8],
-        delta: &mut Incoming,
+        (delta, reached): (&mut Incoming, &mut i64),
         state: &mut State,
     ) -> Result<()> {
         let Incoming { arena, words, held, receiver } = delta;
@@ -199,6 +208,7 @@ impl Worker {
                 let rows = (receiver.rows() - before) as usize;
                 span.add(rows);
                 drop(span);
+                *reached = receiver.reached();
                 self.note_merge(body.len().max(rows * grouping.layout.row_bytes()), state)?;
             }
             cluster::Kind::Delta => {

@@ -5,6 +5,7 @@
 //! `REGRESSIONS` are run always: seeds that failed once, with the defect that they found.
 
 mod aggregates;
+mod ahead;
 mod congested;
 mod idle;
 mod memory;

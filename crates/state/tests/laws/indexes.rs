@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_state::*;
 
-use super::{Shape, count, counts_of, layout};
+use super::{Key, Shape, Totals, count, counts_of, layout, read, write};
 
 /// Keys that share the upper half of their hashes, which may be all that an index holds of them:
 /// among many others in a table beyond any near cache, and by themselves in a small one; in rows of
@@ -149,5 +149,79 @@ fn row_numbers_start_over() {
         for _ in 0..100_000 {
             table.seal();
         }
+    }
+}
+
+/// A table goes on in the index of one that is complete, without anything of that and without
+/// growing; the complete one keeps its rows. Whatever keys are, and window after window.
+#[test]
+fn a_table_goes_on_in_the_index_of_a_complete_one() {
+    const KEYS: u64 = 40_000;
+    let key_of = |shape, window: u64, i: u64| match shape {
+        // Far apart, so that they are looked up by their hashes. Some come in every window.
+        Shape::Word => {
+            Key((i * (1 + window % 2)).wrapping_mul(0x9E37_79B9_7F4A_7C15), 0, String::new())
+        }
+        Shape::Words => Key(i % 10, i + window * 10, String::new()),
+        Shape::Text | Shape::Alike => Key(i % 3, 0, format!("{:05}", i / 3 + window)),
+    };
+    for shape in [Shape::Word, Shape::Words, Shape::Text] {
+        let rows = |window| -> Vec<(Key, i64)> {
+            (0..KEYS).map(|i| (key_of(shape, window, i), i as i64 % 7)).collect()
+        };
+        let totals = |rows: &[(Key, i64)]| -> BTreeMap<Key, Totals> {
+            rows.iter().map(|(key, v)| (key.clone(), (1, i128::from(*v), *v, *v))).collect()
+        };
+        let mut pool = ChunkPool::new(layout(shape).row_words(), 1 << 20, None);
+        let mut scratch = Scratch::default();
+        let mut add = |table: &mut Table, rows: &[(Key, i64)], pool: &mut ChunkPool| {
+            write(table, shape, rows, false, pool, &mut scratch);
+        };
+        let mut complete = Table::new(layout(shape));
+        add(&mut complete, &rows(0), &mut pool);
+        for window in 1..5 {
+            // How many of the next window's keys have come by then.
+            let so_far = [0, 1, 3_000, 9_000][window as usize - 1];
+            let (before, bytes) = (rows(window - 1), complete.index_bytes());
+            let now = rows(window);
+            let mut next = Table::new(layout(shape));
+            add(&mut next, &now[..so_far], &mut pool);
+            let growths = next.growths() + complete.growths();
+            assert!(next.take_index(&mut complete, &mut pool, &mut Scratch::default()));
+            assert_eq!((next.index_bytes(), complete.index_bytes()), (bytes, 0), "{shape:?}");
+            assert_eq!(read(&complete, shape), totals(&before), "{shape:?}, window {window}");
+            assert_eq!(read(&next, shape), totals(&now[..so_far]), "{shape:?}, window {window}");
+            assert_eq!(next.rows(), so_far);
+            add(&mut next, &now[so_far..], &mut pool);
+            assert_eq!(read(&next, shape), totals(&now), "{shape:?}, window {window}");
+            assert_eq!(next.growths(), growths, "{shape:?}: it has room for as many");
+            complete.clear(&mut pool);
+            assert_eq!(complete.rows(), 0);
+            complete = next;
+        }
+    }
+}
+
+/// It has its own where that is large enough, or finds keys in another way, or holds what others
+/// lead.
+#[test]
+fn an_index_stays_where_taking_it_would_not_do() {
+    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+    let slot = layout.values()[0];
+    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
+    let far = |n: u64| -> Vec<u64> {
+        (0..n).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect()
+    };
+    let near = |n: u64| -> Vec<u64> { (0..n).collect() };
+    for (complete_keys, next_keys) in [(far(5_000), far(4_000)), (near(50_000), far(10))] {
+        let (mut complete, mut next) = (Table::new(layout.clone()), Table::new(layout.clone()));
+        count(&mut complete, &complete_keys, slot, &mut pool);
+        count(&mut next, &next_keys, slot, &mut pool);
+        let bytes = (complete.index_bytes(), next.index_bytes());
+        assert!(!next.take_index(&mut complete, &mut pool, &mut Scratch::default()));
+        assert_eq!((complete.index_bytes(), next.index_bytes()), bytes);
+        count(&mut next, &next_keys, slot, &mut pool);
+        let counts = counts_of(&next, &layout);
+        assert!(counts.len() == next_keys.len() && counts.values().all(|n| *n == 2));
     }
 }
