@@ -100,8 +100,8 @@ pub(crate) struct Slices {
     retired: Counters,
     /// Slices opened since the last batch began.
     opened: usize,
-    /// Start of the last slice that input has been put into.
-    reached: i64,
+    /// Start of the latest slice that input has been put into.
+    latest: i64,
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
@@ -177,7 +177,7 @@ impl Slices {
             frugal: false,
             retired: Counters::default(),
             opened: 0,
-            reached: BEGINNING,
+            latest: BEGINNING,
             joint_rows: 0,
         }
     }
@@ -238,7 +238,7 @@ impl Slices {
     ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.open(start);
-        self.reached = self.reached.max(start);
+        self.latest = self.latest.max(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(0) };
         slice.counted = None;
         let is_joint = self.joining.joins(&slice.primary, input.rows.len());
@@ -294,9 +294,9 @@ impl Slices {
         Ok(fragment_rows)
     }
 
-    /// Start of the last slice that input of this worker's has been put into.
-    pub(crate) fn reached(&self) -> i64 {
-        self.reached
+    /// Start of the latest slice that input of this worker's has been put into.
+    pub(crate) fn latest(&self) -> i64 {
+        self.latest
     }
 
     /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads;
@@ -422,7 +422,8 @@ impl Slices {
     }
 
     /// Takes a complete slice out; its fragments have been sealed. The next may go on in its large
-    /// index, which is not looked into any more.
+    /// index, which is not looked into any more. Rows that are copied for that (they refer to texts)
+    /// stand twice for a moment, where the budget is not tight: they are few beside the index.
     pub(crate) fn remove(&mut self, start: i64) -> Option<Table> {
         let mut slice = self.slices.remove(&start)?;
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {

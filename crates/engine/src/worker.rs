@@ -1,7 +1,8 @@
 //! A worker: one thread's scheduler over its coroutines (paper, section 5.3).
 //!
 //! Each step runs one coroutine for a bounded time, in this order: receive and merge what others
-//! have sealed; end the epoch if it is time; fire complete windows; process a batch. A step never
+//! have sealed; end the epoch if it is time; fire complete windows; process a batch; merge what was
+//! left for later. A step never
 //! waits for another worker, so a whole job also runs on one thread, a step at a time.
 
 mod epoch;
@@ -357,16 +358,17 @@ impl Worker {
         }
     }
 
-    /// Rows that other processes pass through are left in their channels while they are of windows
-    /// that begin later than this: those that its own input has not reached, and all but the one
-    /// that fires. Taken at once, they would fill a second large table beside the one that is full,
-    /// the earlier the farther ahead a process is; left there, they keep it from getting farther.
+    /// Rows that processes ahead of this one pass through are left in their channels, with all that
+    /// is behind them, while they are of windows that begin later than this: those that its own
+    /// input has not reached, and all but the one that fires. Taken at once, they would fill a
+    /// second large table beside the one that is full; left there, they keep who is ahead from
+    /// getting farther.
     fn takes_up_to(&self, state: &State, grouping: &Grouping) -> i64 {
         match &state.firing {
             _ if grouping.window.is_none() => END,
             Some(fire) => fire.start,
             None if state.clock.min() > state.frontier => state.frontier,
-            None => state.low.max(state.slices.reached()),
+            None => state.low.max(state.slices.latest()),
         }
     }
 

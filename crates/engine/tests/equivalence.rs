@@ -214,7 +214,7 @@ fn segments_are_adopted() {
 }
 
 /// Several large windows are open at a time, and tables go from fired windows to later ones: also
-/// tables that have adopted segments, and ones into which rows of the next window are taken over.
+/// tables that have adopted segments, and ones whose index the next window goes on in.
 #[test]
 fn tables_go_from_window_to_window() {
     const WINDOWS: usize = 3;

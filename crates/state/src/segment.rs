@@ -146,7 +146,7 @@ impl Table {
 
     /// Whether a segment's rows may be indexed where they stand: none refers to an arena or is a
     /// hole.
-    fn can_adopt(&self, segment: &Segment) -> bool {
+    pub(crate) fn can_adopt(&self, segment: &Segment) -> bool {
         !self.layout.uses_arena() && !segment.chunks.iter().any(Chunk::has_dead)
     }
 
@@ -164,7 +164,7 @@ impl Table {
         Ok(self.keys() - before)
     }
 
-    fn adopt_chunk(&mut self, chunk: Chunk, scratch: &mut Scratch) {
+    pub(crate) fn adopt_chunk(&mut self, chunk: Chunk, scratch: &mut Scratch) {
         let (before, rows, first) = (self.keys(), chunk.rows(), self.log.adopt(chunk));
         let sources = Sources::new(self.log.chunk(first).0, 0, &self.layout);
         sources.gather_keys(rows, &self.layout, scratch);

@@ -20,7 +20,7 @@ use crate::log::{CHUNK_ROWS, ChunkPool, Log};
 use crate::logs::LogsMut;
 use crate::partition::{Leaders, Own};
 use crate::rows::RowsRef;
-use crate::segment::Segment;
+use crate::segment::{ADOPT_ROWS_MIN, Segment};
 use crate::split;
 use crate::value::Block;
 
@@ -318,10 +318,15 @@ impl Table {
         (self.live_rows, self.merged, self.merged_new) = (0, 0, 0);
         self.wasted_rows = 0;
         let keys = std::mem::take(&mut self.keys_max);
-        if self.index.bytes() > 64 * keys + (64 << 10) {
+        if self.index_is_too_large(keys) {
             self.log = Log::new(self.layout.row_words());
             self.index.reset();
         }
+    }
+
+    /// Whether the index is far too large for so many keys.
+    fn index_is_too_large(&self, keys: usize) -> bool {
+        self.index.bytes() > 64 * keys + (64 << 10)
     }
 
     /// Keys in the index.
@@ -378,18 +383,20 @@ impl Table {
     }
 
     /// Goes on in the index of `complete`, which is only read from now on, if that is much larger
-    /// than its own: then it need not grow to that size, and there is one large index, not two.
-    /// Returns whether it does.
+    /// than its own, and not for what `complete` holds: then it need not grow to that size, and
+    /// there is one large index, not two. Returns whether it does.
     pub fn take_index(
         &mut self,
         complete: &mut Table,
         pool: &mut ChunkPool,
         scratch: &mut Scratch,
     ) -> bool {
+        let fits = complete.index_bytes() > 2 * self.index_bytes()
+            && !complete.index_is_too_large(complete.keys_max());
+        let hashed = !self.is_direct() && !complete.is_direct();
         let joint = self.other_rows() + complete.other_rows() > 0;
         let few_ids = self.log.ids_left().min(complete.log.ids_left()) < IDS_MIN;
-        let larger = complete.index_bytes() > 2 * self.index_bytes();
-        if joint || few_ids || !larger || complete.is_direct() {
+        if !fits || !hashed || joint || few_ids {
             return false;
         }
         let merged = (self.merged, self.merged_new);
@@ -397,7 +404,9 @@ impl Table {
         // Whatever stands in the other's index lies below this table's rows: it is absent.
         self.log.number_above(&complete.log);
         self.index.take(&mut complete.index);
-        if let Err(rows) = self.adopt(rows, scratch) {
+        if rows.rows() >= ADOPT_ROWS_MIN && self.can_adopt(&rows) {
+            rows.chunks.into_iter().for_each(|chunk| self.adopt_chunk(chunk, scratch));
+        } else {
             self.merge(&rows, pool, scratch);
             rows.recycle(pool);
         }

@@ -424,3 +424,38 @@ fn a_key_that_comes_often_goes_where_its_hash_says() {
         assert_eq!((table.other_rows(), table.rows()), after);
     }
 }
+
+/// A table that goes on in another's index, where both are joint before and after: nothing of the
+/// other is there, and each leader has its rows.
+#[test]
+fn a_joint_table_goes_on_in_the_index_of_another() {
+    let leaders = Leaders::even(3);
+    for shape in [Shape::Apart, Shape::Pair, Shape::Text] {
+        let mut pool = ChunkPool::new(shape.layout().row_words(), 1 << 20, None);
+        let mut scratch = Scratch::default();
+        let mut complete = Table::new(shape.layout());
+        for window in 0..4u64 {
+            let rows: Vec<(u64, f64)> = (0..30_000).map(|i| (window * 9_000 + i, 1.0)).collect();
+            let mut next = Table::new(shape.layout());
+            let (own, rest) = rows.split_at(2_000);
+            // What it has when it goes on in the other's index is its own.
+            let own: Vec<_> =
+                own.iter().copied().filter(|row| leaders.of(shape.hash(row.0)) == 0).collect();
+            update(&mut next, shape, &own, None, (&mut pool, &mut scratch));
+            let taken = next.take_index(&mut complete, &mut pool, &mut scratch);
+            assert_eq!(taken, window > 0, "{shape:?}, window {window}");
+            for rest in rest.chunks(rest.len() / 2) {
+                let own = Some(leaders.own(0));
+                update(&mut next, shape, rest, own, (&mut pool, &mut scratch));
+                let segments = next.seal_others(&leaders, &mut pool, &mut scratch);
+                let sent: usize = segments.iter().map(|(_, segment)| segment.rows()).sum();
+                let others = rest.iter().filter(|row| leaders.of(shape.hash(row.0)) != 0);
+                assert_eq!(sent, others.count(), "{shape:?}, window {window}");
+            }
+            let rest = rest.iter().filter(|row| leaders.of(shape.hash(row.0)) == 0).count();
+            assert_eq!(next.rows(), own.len() + rest, "{shape:?}, window {window}");
+            complete.clear(&mut pool);
+            complete = next;
+        }
+    }
+}

@@ -17,12 +17,12 @@ pub(crate) struct Receiver {
     long: Vec<u64>,
     rows: u64,
     /// Start of the slice of the last ones.
-    reached: i64,
+    last_slice: i64,
 }
 
 impl Receiver {
     pub(crate) fn new(format: Arc<Format>) -> Receiver {
-        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0, reached: BEGINNING }
+        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0, last_slice: BEGINNING }
     }
 
     /// Rows taken in so far.
@@ -31,8 +31,8 @@ impl Receiver {
     }
 
     /// Start of the slice whose rows came last.
-    pub(crate) fn reached(&self) -> i64 {
-        self.reached
+    pub(crate) fn last_slice(&self) -> i64 {
+        self.last_slice
     }
 
     /// Takes in what a slot holds; returns the last watermark that the sender has put behind its
@@ -95,7 +95,7 @@ impl Receiver {
         let vars = |first| ReceivedVars { incoming, offsets, first };
         slices.update_own(incoming.start, grouping, incoming.keys, incoming.rows, vars, &feeds);
         self.rows += incoming.rows as u64;
-        self.reached = incoming.start;
+        self.last_slice = incoming.start;
         Ok(())
     }
 

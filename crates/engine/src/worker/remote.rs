@@ -40,9 +40,6 @@ pub(crate) struct Remote {
 struct DeltaInlet {
     inlet: Box<dyn Inlet>,
     delta: Incoming,
-    /// Start of the window whose rows were passed through last: what comes next is most likely of
-    /// the same.
-    reached: i64,
     ended: bool,
 }
 
@@ -56,14 +53,21 @@ struct Incoming {
     receiver: Option<Receiver>,
 }
 
+impl Incoming {
+    /// Start of the slice of the last rows that were passed through. The next are, most likely, of
+    /// the same.
+    fn last_slice(&self) -> i64 {
+        self.receiver.as_ref().map_or(BEGINNING, Receiver::last_slice)
+    }
+}
+
 impl Remote {
     /// `format` is that of rows that are passed through.
     pub(super) fn new(ends: Ends, format: Option<Arc<Format>>) -> Remote {
         let inlet = |inlet| {
             let receiver = format.clone().map(Receiver::new);
             let (arena, words, held) = Default::default();
-            let delta = Incoming { arena, words, held, receiver };
-            DeltaInlet { inlet, delta, reached: BEGINNING, ended: false }
+            DeltaInlet { inlet, delta: Incoming { arena, words, held, receiver }, ended: false }
         };
         let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
         Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None }
@@ -108,8 +112,8 @@ impl Worker {
     }
 
     /// Merges one message of a delta that has come from another process, where it stands; true if
-    /// there was any. What is passed through waits where it is of windows that begin later than
-    /// `up_to`.
+    /// there was any. The channels of processes that are ahead wait as they are: those whose last
+    /// rows that were passed through are of a window that begins later than `up_to`.
     pub(super) fn merge_received(&mut self, state: &mut State, up_to: i64) -> Result<bool> {
         let Some(mut remote) = self.remote.take() else { return Ok(false) };
         let processes = remote.inlets.len();
@@ -117,7 +121,7 @@ impl Worker {
         for i in 0..processes {
             let process = (remote.turn + i) % processes;
             let Some(inlet) = &mut remote.inlets[process] else { continue };
-            if inlet.reached > up_to {
+            if inlet.delta.last_slice() > up_to && self.is_ahead(process, state) {
                 continue;
             }
             result = self.merge_from(process, inlet, state);
@@ -131,6 +135,13 @@ impl Worker {
         result
     }
 
+    /// Whether a process has announced all windows that this one has passed. If it has not, this
+    /// leader waits for its watermark, whatever record far ahead it has met.
+    fn is_ahead(&self, process: usize, state: &State) -> bool {
+        let passed = |watermark| self.shared.intake.passed(watermark);
+        passed(state.clock.of(self.shared.settings.workers + process)) >= passed(state.low)
+    }
+
     fn merge_from(
         &mut self,
         process: usize,
@@ -140,10 +151,10 @@ impl Worker {
         if from.ended {
             return Ok(false);
         }
-        let DeltaInlet { inlet, delta, reached, ended } = from;
+        let DeltaInlet { inlet, delta, ended } = from;
         let mut merged = Ok(());
         let polled = inlet.try_receive(&mut |message| {
-            merged = self.merge_message(process, message, (&mut *delta, &mut *reached), state);
+            merged = self.merge_message(process, message, delta, state);
         });
         let polled = polled.map_err(|e| peer_error(process, e))?;
         merged?;
@@ -155,7 +166,7 @@ impl Worker {
         &mut self,
         process: usize,
         message: &[u8],
-        (delta, reached): (&mut Incoming, &mut i64),
+        delta: &mut Incoming,
         state: &mut State,
     ) -> Result<()> {
         let Incoming { arena, words, held, receiver } = delta;
@@ -208,7 +219,6 @@ impl Worker {
                 let rows = (receiver.rows() - before) as usize;
                 span.add(rows);
                 drop(span);
-                *reached = receiver.reached();
                 self.note_merge(body.len().max(rows * grouping.layout.row_bytes()), state)?;
             }
             cluster::Kind::Delta => {

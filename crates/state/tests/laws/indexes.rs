@@ -181,7 +181,7 @@ fn a_table_goes_on_in_the_index_of_a_complete_one() {
         add(&mut complete, &rows(0), &mut pool);
         for window in 1..5 {
             // How many of the next window's keys have come by then.
-            let so_far = [0, 1, 3_000, 9_000][window as usize - 1];
+            let so_far = [0, 300, 3_000, 9_000][window as usize - 1];
             let (before, bytes) = (rows(window - 1), complete.index_bytes());
             let now = rows(window);
             let mut next = Table::new(layout(shape));
@@ -202,8 +202,8 @@ fn a_table_goes_on_in_the_index_of_a_complete_one() {
     }
 }
 
-/// It has its own where that is large enough, or finds keys in another way, or holds what others
-/// lead.
+/// It has its own where that is large enough, where either finds keys without hashes, or where the
+/// other's is far too large for what is in it: then that goes with its table.
 #[test]
 fn an_index_stays_where_taking_it_would_not_do() {
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
@@ -213,8 +213,17 @@ fn an_index_stays_where_taking_it_would_not_do() {
         (0..n).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect()
     };
     let near = |n: u64| -> Vec<u64> { (0..n).collect() };
-    for (complete_keys, next_keys) in [(far(5_000), far(4_000)), (near(50_000), far(10))] {
+    let cases = [
+        (0, far(5_000), far(4_000)),
+        (0, near(50_000), far(100)),
+        (0, far(50_000), near(100)),
+        // It held so many before.
+        (100_000, far(1_000), far(100)),
+    ];
+    for (before, complete_keys, next_keys) in cases {
         let (mut complete, mut next) = (Table::new(layout.clone()), Table::new(layout.clone()));
+        count(&mut complete, &far(before), slot, &mut pool);
+        complete.clear(&mut pool);
         count(&mut complete, &complete_keys, slot, &mut pool);
         count(&mut next, &next_keys, slot, &mut pool);
         let bytes = (complete.index_bytes(), next.index_bytes());
@@ -223,5 +232,7 @@ fn an_index_stays_where_taking_it_would_not_do() {
         count(&mut next, &next_keys, slot, &mut pool);
         let counts = counts_of(&next, &layout);
         assert!(counts.len() == next_keys.len() && counts.values().all(|n| *n == 2));
+        complete.clear(&mut pool);
+        assert!(before == 0 || complete.index_bytes() == 0, "it is given back");
     }
 }
