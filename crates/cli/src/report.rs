@@ -105,6 +105,7 @@ pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
         "rows_sent": stats.rows_sent,
         "rows_passed": stats.rows_passed,
         "bytes_sent": stats.bytes_sent,
+        "bytes_copied": stats.bytes_copied,
         "messages_sent": stats.messages_sent,
         "rows_combined": stats.rows_combined,
         "merges": stats.merges,

@@ -53,6 +53,10 @@ pub struct Stats {
     pub rows_passed: u64,
     /// Bytes of rows, and of what they refer to, sent to leaders in other processes.
     pub bytes_sent: u64,
+    /// Of these, bytes that were copied to be sent: few rows at a time (less than 4 KB), and those
+    /// for which the memory of the state had no place. All else is sent from where it stands, or
+    /// was written straight into a slot.
+    pub bytes_copied: u64,
     /// Messages that took.
     pub messages_sent: u64,
     /// Rows for leaders in other processes that were merged with those of other workers first.
@@ -118,6 +122,7 @@ impl Stats {
         self.rows_shipped += shipped.passed;
         self.rows_passed += shipped.passed;
         self.bytes_sent += shipped.bytes;
+        self.bytes_copied += shipped.copied;
         self.messages_sent += shipped.messages;
         self.rows_combined = shipped.combined;
     }
@@ -143,6 +148,7 @@ impl Stats {
         self.rows_sent += other.rows_sent;
         self.rows_passed += other.rows_passed;
         self.bytes_sent += other.bytes_sent;
+        self.bytes_copied += other.bytes_copied;
         self.messages_sent += other.messages_sent;
         self.rows_combined += other.rows_combined;
         self.merges += other.merges;

@@ -178,8 +178,7 @@ impl<F: Fabric> MeshSetup<F> {
             let (their_senders, their_receivers) = hellos.split_at(workers + 1);
             let mut senders: Vec<Box<dyn Outlet>> = Vec::new();
             for (sender, hello) in peer.senders.into_iter().zip(their_receivers) {
-                let (sender, arena) = (sender.connect(hello)?, self.arena.clone());
-                senders.push(Box::new(OutPort { sender, arena }));
+                senders.push(Box::new(OutPort::new(sender.connect(hello)?, self.arena.clone())));
             }
             mesh.posts_out.push(senders.pop());
             mesh.deltas_out.push(senders);

@@ -479,6 +479,7 @@ impl Net {
             all.segments += some.segments;
             all.rows += some.rows;
             all.bytes += some.bytes;
+            all.copied += some.copied;
             all.messages += some.messages;
             all.combined += some.combined;
             all.passed += some.passed;

@@ -73,6 +73,8 @@ pub(crate) struct Shipped {
     pub(crate) segments: u64,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
+    /// Of `bytes`, those that were copied to be sent.
+    pub(crate) copied: u64,
     pub(crate) messages: u64,
     /// Rows that were merged with those of other workers first.
     pub(crate) combined: u64,
@@ -387,7 +389,7 @@ impl Outbox {
 
     pub(crate) fn counters(&self) -> Shipped {
         let combined = self.combiner.as_ref().map_or(0, |combiner| combiner.saved_rows);
-        Shipped { combined, ..self.counters }
+        Shipped { combined, copied: self.outlet.copied_bytes(), ..self.counters }
     }
 
     /// Bytes of a message's body.

@@ -16,8 +16,11 @@ use crate::meter;
 
 /// The sending end.
 pub(crate) trait Outlet: Send {
-    /// Sends a message if there is credit for it.
+    /// Sends a message if there is credit for it: from where the body stands, if that is the memory
+    /// of the state, else from a copy.
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool>;
+    /// Bytes of bodies that were copied, since they stood elsewhere.
+    fn copied_bytes(&self) -> u64;
     /// Bytes that a body may have.
     fn body_bytes(&self) -> usize;
     /// The body of the next message, which is the open slot's, with what has been written into it;
@@ -57,8 +60,15 @@ pub(crate) trait Sleeper: Send {
 /// A sender, and the memory from which it sends what stands there without a copy.
 pub(crate) struct OutPort<F: Fabric> {
     // Dropped before the memory is.
-    pub(crate) sender: Sender<F>,
-    pub(crate) arena: Arena,
+    sender: Sender<F>,
+    arena: Arena,
+    copied_bytes: u64,
+}
+
+impl<F: Fabric> OutPort<F> {
+    pub(crate) fn new(sender: Sender<F>, arena: Arena) -> OutPort<F> {
+        OutPort { sender, arena, copied_bytes: 0 }
+    }
 }
 
 /// The state's memory, registered with the fabric.
@@ -101,9 +111,14 @@ impl<F: Fabric> Outlet for OutPort<F> {
             None => {
                 rest[..body.len()].copy_from_slice(body);
                 slot.send(HEAD_BYTES + body.len(), 0)?;
+                self.copied_bytes += body.len() as u64;
             }
         }
         Ok(true)
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
     }
 
     fn body_bytes(&self) -> usize {

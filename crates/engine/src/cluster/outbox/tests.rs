@@ -47,6 +47,9 @@ impl Outlet for Heads {
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool> {
         Ok(self.take(head, body.len() / 8))
     }
+    fn copied_bytes(&self) -> u64 {
+        0
+    }
     fn body_bytes(&self) -> usize {
         8 * SLOT_WORDS
     }
