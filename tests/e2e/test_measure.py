@@ -9,6 +9,7 @@ from pathlib import Path
 
 import harness
 import pytest
+from conftest import cannot_run
 
 SCRIPT = harness.ROOT / "tests" / "measure.py"
 
@@ -84,8 +85,9 @@ def test_projections_beside_what_they_predict(tmp_path):
         assert f"Not shown: ysb_small, {exchange}" in page or f"<title>nodes = 3, {exchange}, sim" in page
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instructions_are_counted_by_role(tmp_path):
+    if shutil.which("valgrind") is None:
+        cannot_run("valgrind is not installed")
     done = measure(tmp_path, "--quick", "--parts", "counts", "--workloads", "ysb", "--count-layouts", "1x2",
                    "--exchanges", "late-merge,repartition")
     assert done.returncode == 0, done.stderr
