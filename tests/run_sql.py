@@ -2,7 +2,8 @@
 """Runs every tests/sql/*.sql and compares stdout, byte by byte, with the .expected beside it.
 
 Each file runs with every combination of workers, batch size, epoch size and fragment mode below, on
-several processes, and with seeded simulated schedules: stdout must be the same bytes every time (promise P2).
+several processes, with records exchanged in place of late merge (split and interleaved roles), and with
+seeded simulated schedules: stdout must be the same bytes every time (promise P2).
 
 Directives in a file's comments:
   -- settings: key=value, key=value     added to every run
@@ -31,6 +32,14 @@ EPOCH_BYTES = (1, "64MB")
 FRAGMENT_MODES = ("auto", "aggregate", "pass-through")
 PROCESSES = (2, 4)
 FABRICS = ("shm", "tcp")
+EXCHANGES = ("repartition", "interleaved")
+# Processes (one by default), workers and batch size of the runs in which records are exchanged.
+EXCHANGING = (
+    {"workers": 2, "batch.rows": 1},
+    {"processes": 2, "fabric": "shm", "workers": 1, "batch.rows": 16384},
+    {"processes": 2, "fabric": "shm", "workers": 2, "batch.rows": 3, "epoch.bytes": 1},
+    {"processes": 4, "fabric": "tcp", "workers": 1, "batch.rows": 3},
+)
 
 
 def combinations(seeds: int) -> list[dict[str, object]]:
@@ -45,6 +54,7 @@ def combinations(seeds: int) -> list[dict[str, object]]:
         for workers, rows, epoch, mode in ((1, 16384, "64MB", "auto"), (2, 3, 1, FRAGMENT_MODES[at % 3])):
             result.append({"processes": processes, "fabric": fabric, "workers": workers, "batch.rows": rows,
                            "epoch.bytes": epoch, "fragment.mode": mode})
+    result += [layout | {"exchange": exchange} for exchange in EXCHANGES for layout in EXCHANGING]
     for seed in range(1, seeds + 1):
         result.append({"workers": WORKERS[seed % 3], "batch.rows": BATCH_ROWS[seed % 2],
                        "epoch.bytes": EPOCH_BYTES[seed % 5 == 0],
@@ -96,8 +106,22 @@ def happened(results: list[harness.Run]) -> list[str]:
             needed |= {"epochs": 2 * len(steady), "merges": 1, "rows_shipped": 1}
         if plain.get("windows", 0) >= 4:
             needed["windows_fired_early"] = 1
-    return [f"over {len(steady)} runs, counter {name} is {total.get(name, 0)}, expected {least} at least"
-            for name, least in needed.items() if total.get(name, 0) < least]
+    missing = [f"over {len(steady)} runs, counter {name} is {total.get(name, 0)}, expected {least} at least"
+               for name, least in needed.items() if total.get(name, 0) < least]
+    return missing + not_exchanged(results)
+
+
+def not_exchanged(results: list[harness.Run]) -> list[str]:
+    """Runs that should have exchanged records and did not: late merge puts them into fragments and joint tables."""
+    grouped = results[0].stats.get("windows", 0) >= 1
+    wrong = []
+    for result in results:
+        if "exchange" in result.settings:
+            exchanged, kept = (sum(result.stats.get(name, 0) for name in names)
+                               for names in (("rows_shipped",), ("fragment_rows_in", "joint_rows_in")))
+            if kept or (grouped and not exchanged):
+                wrong.append(f"{exchanged} records exchanged, {kept} kept for late merge: {result.shell()}")
+    return wrong
 
 
 def main() -> int:

@@ -3,9 +3,9 @@
 
 Every seed makes one case: a CSV file with disorder and late records, a table, a query. It runs with
 1, 2 and 4 workers, tiny and large epochs and batches, each fragment mode, seeded simulated
-schedules, and on several processes; and again over more data. All runs must write the same bytes,
-these must be DuckDB's rows, and the counters must show that what the case is for really happened:
-README.md says which where.
+schedules, on several processes, and with records exchanged in place of late merge; and again over more
+data. All runs must write the same bytes, these must be DuckDB's rows, and the counters must show that
+what the case is for really happened: README.md says which where.
 
     tests/oracle/run.py --count 100          seeds 0 to 99
     tests/oracle/run.py --seed 17            one case; its files stay in target/oracle/17
@@ -72,6 +72,12 @@ def processes(rng: random.Random) -> dict[str, object]:
             "fragment.mode": rng.choice(["auto", "aggregate", "pass-through"])}
 
 
+def exchanged(rng: random.Random, rows: list[int]) -> list[dict[str, object]]:
+    """A run in which records are exchanged in place of late merge, for as large a share of the cases."""
+    several = processes(rng) | {"exchange": rng.choice(["repartition", "interleaved"]), "batch.rows": rng.choice(rows)}
+    return [several] if rng.random() < SEVERAL_PROCESSES else []
+
+
 def schedules_of_enlarged(rng: random.Random) -> list[dict[str, object]]:
     """Settings of the runs of an enlarged case. What counters must show is in `happened`."""
     modes = ["auto", "aggregate", "pass-through"]
@@ -90,10 +96,13 @@ def schedules_of_enlarged(rng: random.Random) -> list[dict[str, object]]:
 def check(seed: int, folder: Path) -> Report:
     """Runs one case, and the same query over more data, under all their schedules."""
     report, rng = Report(seed), random.Random(seed)
+    # Chance of its own: what is drawn for late merge does not depend on it.
+    exchanging = random.Random(f"exchange {seed}")
     case = cases.make(seed)
-    check_runs(case, folder, schedules(rng), report)
+    check_runs(case, folder, schedules(rng) + exchanged(exchanging, [1, 7, 64]), report)
     if case.kind != "stateless" and not report.wrong:
-        check_runs(cases.enlarged(case), folder / "enlarged", schedules_of_enlarged(rng), report)
+        runs = schedules_of_enlarged(rng) + exchanged(exchanging, [1024])
+        check_runs(cases.enlarged(case), folder / "enlarged", runs, report)
         report.kinds = kinds(case)
     return report
 
