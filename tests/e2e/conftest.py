@@ -101,3 +101,10 @@ WINDOW = """SELECT window_start, k, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, k;
 """
+# Its result.
+COLUMNS = "window_start TIMESTAMP(3), k BIGINT, n BIGINT"
+
+
+def into(options: str = "'format' = 'csv'", path: str = "out", columns: str = COLUMNS) -> str:
+    """CREATE TABLE for files to write."""
+    return f"CREATE TABLE results ({columns}) WITH ('connector' = 'file', 'path' = '{path}', {options});\n"

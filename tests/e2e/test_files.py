@@ -5,21 +5,15 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import generated
+from conftest import generated, into
 from jobs import ENDLESS, wait_until
 
-COLUMNS = "window_start TIMESTAMP(3), k BIGINT, n BIGINT"
 QUERY = """SELECT window_start, k, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, k;
 """
 # 20 windows of 10 s with 100 keys each.
 SOURCE = generated(rows=40_000, step="5 ms", more=", 'seed' = '5'").replace("'9'", "'99'")
-
-
-def into(options: str = "'format' = 'csv'", path: str = "out", columns: str = COLUMNS) -> str:
-    """CREATE TABLE for files to write."""
-    return f"CREATE TABLE results ({columns}) WITH ('connector' = 'file', 'path' = '{path}', {options});\n"
 
 
 def parts(folder: Path) -> dict[str, list[str]]:

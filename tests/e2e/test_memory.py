@@ -2,24 +2,27 @@
 
 A job's memory is what an all but empty job takes (the program, its libraries' tables, a stack per
 worker) and its budget. What the budget cannot count (idle room in the allocator, buffers of a batch
-that is being worked on) may add up to a seventh of it and some megabytes per worker.
+that is being worked on) may add up to a seventh of it and some megabytes per worker. The rings between
+several processes come on top.
 """
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 
 import harness
 import pytest
-from conftest import WINDOW, events, generated
+from conftest import WINDOW, events, generated, into
 
 MIB = 1 << 20
 WORKERS = [1, 2, 4]
+RING_BYTES = 8 * 64 * 1024
 
 
 def finish(process: subprocess.Popen) -> tuple[int, int, str]:
-    """Exit code, peak resident bytes, stderr."""
+    """Exit code, peak resident bytes (of several processes the largest number), stderr."""
     stderr = process.stderr.read().decode()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -40,6 +43,12 @@ def allowed(base: int, budget_mib: int, workers: int) -> int:
     return base + int(budget_mib * MIB * 1.15) + workers * 8 * MIB
 
 
+def rings(processes: int, workers: int) -> int:
+    """Rings of one process: to each other process, and from there, one for each of the workers and one for letters.
+    Of a ring to send with there is a copy here, and over shared memory the peer's own is here, too."""
+    return (processes - 1) * (workers + 1) * 3 * RING_BYTES
+
+
 def show(capsys, what: str, used: int, base: int, limit: int, code: int) -> None:
     with capsys.disabled():
         print(f"\n{what}: {used / MIB:.0f} MiB at the peak, {base / MIB:.0f} without state, "
@@ -49,8 +58,8 @@ def show(capsys, what: str, used: int, base: int, limit: int, code: int) -> None
 @pytest.fixture
 def base(script):
     """Resident bytes of a job with one record."""
-    def measure(workers: int) -> int:
-        code, used, stderr = peak(script, generated(rows=1, step="1 ms") + WINDOW, workers=workers)
+    def measure(workers: int, **settings: object) -> int:
+        code, used, stderr = peak(script, generated(rows=1, step="1 ms") + WINDOW, workers=workers, **settings)
         assert code == 0, stderr
         return used
     return measure
@@ -146,6 +155,46 @@ def test_small_windows(script, base, capsys, workers, step):
     show(capsys, f"windows of {'100 records' if step == '10 ms' else 'one'}, {workers} workers, 32 MB", used, nothing, limit, code)
     assert code == 0, stderr
     assert used <= limit
+
+
+@pytest.mark.parametrize("fabric", ["shm", "tcp"])
+def test_state_beyond_one_budget_fits_several_processes(script, base, capsys, fabric):
+    """Rows go to files, of which each process writes its own; printed, they would all go through one budget."""
+    rows, processes = 2_000_000, 4
+
+    def sql(path: str) -> str:
+        return unique_keys(rows, "1 us") + into(path=path) + "INSERT INTO results " + WINDOW
+
+    def run(path: str, **settings: object) -> tuple[int, int, str]:
+        return peak(script, sql(path), workers=1, **settings)
+
+    state = script.run(sql("plenty"), workers=1).stats["state_bytes_rest"]
+    assert 1.5 * 40 * MIB <= state <= 2 * 40 * MIB
+    code, _, stderr = run("alone", memory="40MB")
+    assert code == 1 and "error: aggregate by (k) needs more memory" in stderr and str(40 * MIB) in stderr, stderr
+
+    together = {"processes": processes, "fabric": fabric}
+    nothing = base(1, **together)
+    for budget, expected in [(40, 0), (16, 1)]:
+        code, used, stderr = run(f"with {budget} MB", memory=f"{budget}MB", **together)
+        limit = allowed(nothing, budget, 1) + rings(processes, 1)
+        show(capsys, f"{state / MIB:.0f} MiB of state, 4 processes over {fabric}, {budget} MB", used, nothing, limit, code)
+        assert code == expected, stderr
+        assert used <= limit
+    # Four times as much is not enough either.
+    assert re.search(r"error: process \d: aggregate by \(k\) needs more memory", stderr) and str(16 * MIB) in stderr, stderr
+    written = sorted((script.folder / "with 40 MB").iterdir())
+    assert [path.name for path in written] == [f"part-{process}-0" for process in range(processes)]
+    # One by one: what the test itself holds when it starts a program counts as that one's peak.
+    seen = bytearray(rows)
+    for path in written:
+        with open(path, encoding="ascii") as file:
+            assert next(file) == "window_start,k,n\n"
+            for line in file:
+                start, k, n = line.split(",")
+                assert (start, n, seen[int(k)]) == ("2024-01-01 00:00:00.000", "1\n", 0), line
+                seen[int(k)] = 1
+    assert all(seen)
 
 
 def resident_bytes(pid: int) -> int:
