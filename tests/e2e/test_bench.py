@@ -175,6 +175,21 @@ def test_a_line_tells_where_it_comes_from():
     assert machine["memory_bytes"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.parametrize("words, shown", [
+    (["--workers", 2], "millstream   2 workers  "),
+    (["--workers", 2, "--exchange", "repartition"], "millstream   2 workers, repartition  "),
+    (["--processes", 2, "--workers", 1], "millstream   2 processes of 1 worker, late-merge over shm  "),
+    (["--processes", 2, "--workers", 1, "--fabric", "tcp", "--exchange", "interleaved"],
+     "millstream   2 processes of 1 worker, interleaved over tcp  "),
+    (["--workers", 2, "--engine", "handwritten"], "handwritten  2 workers  "),
+])
+def test_the_text_line_tells_layout_exchange_and_fabric(words, shown):
+    result = harness.run("bench", "cm", "--records", 1000, *words, stats=False)
+    assert result.code == 0, result.stderr
+    line = result.stdout.decode()
+    assert line.startswith(f"cm         {shown}") and line.endswith("answer right\n"), line
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_the_published_answers(workload):
     for words in ((), ("--engine", "handwritten")):

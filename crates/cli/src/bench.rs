@@ -350,15 +350,20 @@ impl Bench {
         if self.json {
             print(&Value::Object(object).to_string())
         } else {
-            let processes = match self.processes.count() {
-                1 => String::new(),
-                n => format!("{n} processes of "),
+            let workers = counted(settings.workers as u64, "worker");
+            let exchange = ExchangeName::of(settings.exchange).name();
+            let layout = match self.processes.count() {
+                1 if settings.exchange == Exchange::LateMerge => workers,
+                1 => format!("{workers}, {exchange}"),
+                n => {
+                    let fabric = self.processes.fabric().library().name();
+                    format!("{n} processes of {workers}, {exchange} over {fabric}")
+                }
             };
             print(&format!(
-                "{:<10} {engine:<12} {processes}{}  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
+                "{:<10} {engine:<12} {layout}  {:>8.1} million records/s  {:>6.2} GB/s  {:>8.3} s  \
                  {}  answer {}",
                 spec.workload.name(),
-                counted(settings.workers as u64, "worker"),
                 rate / 1e6,
                 bytes as f64 / seconds / 1e9,
                 seconds,
