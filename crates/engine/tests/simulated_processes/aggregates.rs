@@ -70,7 +70,7 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     let well = ran.well();
     let mended = u64::from(well && scenario.faults.len() == 2);
     if with_faults && !well {
-        let failed = ran.ends_with_a_fault(&expected, &what);
+        let failed = ran.ends_with_a_fault(None, &expected, &what);
         return Came { failed, mended, ..Came::default() };
     }
     ran.is_all(&expected, &what);

@@ -11,9 +11,9 @@ use millstream_engine::sink::RowOrder;
 use millstream_engine::{Settings, Stats};
 use millstream_flow::Settings as Channels;
 
-use crate::run;
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, query};
+use crate::{Same, run};
 
 const WINDOWS: i64 = 40;
 const WINDOW_MS: i64 = 1_000;
@@ -86,6 +86,7 @@ fn open_at_once(stats: &Stats) -> i64 {
 
 #[test]
 fn a_slow_process_does_not_hold_what_a_fast_one_has_read() {
+    let _same = Same("a_slow_process_does_not_hold_what_a_fast_one_has_read");
     // Rings of the usual size: with tiny ones the slow process waits for room in them itself, and
     // takes whatever there is meanwhile.
     let stats = run_seeds(&[split(0), split(1)], 30, Channels::default(), 1);
@@ -97,6 +98,7 @@ fn a_slow_process_does_not_hold_what_a_fast_one_has_read() {
 /// fire as they are complete.
 #[test]
 fn records_far_ahead_do_not_keep_a_process_from_being_heard() {
+    let _same = Same("records_far_ahead_do_not_keep_a_process_from_being_heard");
     let mut data = [split(0), split(1)];
     for (i, record) in data[1].iter_mut().enumerate() {
         if i % 150 == 100 {

@@ -10,7 +10,7 @@ use millstream_engine::table::Sharing;
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records};
-use crate::{run, stateless};
+use crate::{Same, run, stateless};
 
 /// A split of the second process, and none of the first; its rows take several of the megabytes
 /// that may wait to be sent.
@@ -26,6 +26,7 @@ fn many_records() -> Vec<Record> {
 
 #[test]
 fn rows_of_batches_wait_for_a_link_that_is_cut() {
+    let _same = Same("rows_of_batches_wait_for_a_link_that_is_cut");
     let data = many_records();
     let query = stateless::select_all(source(&data), Sharing::Whole, 0, None);
     let scenario = Scenario {
@@ -35,7 +36,7 @@ fn rows_of_batches_wait_for_a_link_that_is_cut() {
     };
     let settings = Settings { workers: 1, ..Settings::default() };
     let ran = run(&query, &settings, &scenario, RowOrder::Any);
-    ran.ends_with_a_fault(&[], "cut");
+    ran.ends_with_a_fault(None, &[], "cut");
     let read = ran.stats().records;
     // A megabyte of rows, of some 50 bytes each.
     assert!((1_000..30_000).contains(&read), "{read} of {} records were read", data.len());
@@ -43,6 +44,7 @@ fn rows_of_batches_wait_for_a_link_that_is_cut() {
 
 #[test]
 fn rows_of_a_window_wait_for_a_slow_process() {
+    let _same = Same("rows_of_a_window_wait_for_a_slow_process");
     let data = many_records();
     let (mut expected, ..) = oracle(std::slice::from_ref(&data), None, 0, 0);
     expected.sort();

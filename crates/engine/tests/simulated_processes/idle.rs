@@ -15,7 +15,7 @@ use millstream_engine::{Result, Settings};
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, oracle_of_resumed, query};
-use crate::{Ran, described, happened, run, run_all, seeds};
+use crate::{Ran, Same, described, happened, run, run_all, seeds};
 
 /// Notes how many rows came while some split had more to come.
 #[derive(Debug)]
@@ -62,6 +62,7 @@ fn with_timeout(table: Scripted, idle_timeout_us: Option<i64>) -> Query {
 /// that come an hour later are late, and windows fire long before.
 #[test]
 fn idle_processes_hold_nobody_back() {
+    let _same = Same("idle_processes_hold_nobody_back");
     for seed in 0..30 {
         let mut random = Random::new(7);
         let steady: Vec<Record> = (0..500).map(|i| record(i * 20)).collect();

@@ -2,7 +2,8 @@
 //! mended links, dead nodes. Either every process ends well and the rows are those of a sequential
 //! run, or every process that is left ends with an error that says why. `MILLSTREAM_SEEDS=100000`
 //! runs more seeds, `MILLSTREAM_FIRST_SEED=5000` others, `MILLSTREAM_SEED=7` just the one; a test's
-//! `REGRESSIONS` are run always: seeds that failed once, with the defect that they found.
+//! `REGRESSIONS` are run always: seeds that failed once, with the defect that they found. Tests
+//! without [`seeds`] run the same jobs every time. Each says on failure how to repeat it.
 
 mod aggregates;
 mod ahead;
@@ -43,16 +44,35 @@ fn run_all<T>(seeds: &[u64], run: impl Fn(u64) -> T) -> Vec<T> {
     let run = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(*seed))).map_err(|_| *seed);
     let (came, failed): (Vec<_>, Vec<_>) = seeds.iter().map(run).partition(Result::is_ok);
     let failed: Vec<u64> = failed.into_iter().filter_map(Result::err).collect();
-    assert!(failed.is_empty(), "{} of {} seeds fail: {failed:?}", failed.len(), seeds.len());
+    if let Some(first) = failed.first() {
+        // Who failed has said how to run it alone, unless it was the engine that panicked.
+        let all = repeat(Some(*first), "");
+        panic!("{} of {} seeds fail: {failed:?}\n{all}", failed.len(), seeds.len());
+    }
     came.into_iter().filter_map(Result::ok).collect()
 }
 
 /// One job, for messages.
 fn described(seed: u64, test: &str, settings: &Settings, scenario: &Scenario) -> String {
-    format!(
-        "seed {seed}: {settings:?} {scenario:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci \
-         --workspace --test simulated_processes {test}\n"
-    )
+    format!("seed {seed}: {settings:?} {scenario:?}\n{}", repeat(Some(seed), test))
+}
+
+/// The command that runs the tests again whose names contain `test`, with just this seed.
+fn repeat(seed: Option<u64>, test: &str) -> String {
+    let seed = seed.map(|seed| format!("MILLSTREAM_SEED={seed} ")).unwrap_or_default();
+    let command = "cargo test --profile ci --workspace --test simulated_processes";
+    format!("repeat it with:\n    {seed}{command} {test}\n")
+}
+
+/// Says how to repeat a test whose jobs are the same every time, wherever it fails.
+struct Same(&'static str);
+
+impl Drop for Same {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprint!("{}", repeat(None, self.0));
+        }
+    }
 }
 
 /// Something that goes wrong, or nothing.
@@ -135,17 +155,27 @@ impl Ran {
         assert_eq!(self.rows.len(), expected.len(), "{what}\n  rows and expected rows");
     }
 
-    /// Not all have ended well, since another process is gone, and what came out before is right.
-    /// How many say so.
-    fn ends_with_a_fault(&self, expected: &[String], what: &str) -> u64 {
+    /// Not all have ended well, since another process is gone or, where a budget is given, has ended
+    /// with that; what came out before is right. How many say so.
+    fn ends_with_a_fault(&self, budget: Option<u64>, expected: &[String], what: &str) -> u64 {
         let errors = self.errors();
         for (process, error) in &errors {
-            let gone = matches!(error, Error::PeerLost { .. } | Error::Process { .. });
-            assert!(gone, "{what}: process {process}: {error}");
+            let own = budget.is_some_and(|budget| exceeds(error, budget));
+            assert!(own || tells_of_another(error), "{what}: process {process}: {error}");
         }
         self.rows_begin(expected, what);
         errors.len() as u64
     }
+}
+
+/// Whether a process has ended since it would have taken more than its budget.
+fn exceeds(error: &Error, budget: u64) -> bool {
+    matches!(error, Error::Memory { budget: of, .. } if *of == budget)
+}
+
+/// Whether a process has ended since another one is gone or has failed, with its number.
+fn tells_of_another(error: &Error) -> bool {
+    matches!(error, Error::PeerLost { .. } | Error::Process { .. })
 }
 
 /// Runs one job into sinks that want this order.

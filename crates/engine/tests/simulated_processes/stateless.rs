@@ -12,7 +12,7 @@ use millstream_engine::table::Sharing;
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, lines, query, records};
-use crate::{described, faults, happened, run, run_all, seeds};
+use crate::{Same, described, faults, happened, run, run_all, seeds};
 
 #[derive(Default)]
 struct Came {
@@ -101,7 +101,7 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
         // In any order they can only be counted.
         let expected =
             if any { &ran.rows[..ran.rows.len().min(expected.len())] } else { &expected };
-        let failed = ran.ends_with_a_fault(expected, &what);
+        let failed = ran.ends_with_a_fault(None, expected, &what);
         return Came { failed, ..Came::default() };
     }
     ran.is_all(&expected, &what);
@@ -166,6 +166,7 @@ fn stateless_jobs_end_with_a_fault_or_change_nothing() {
 /// full and waits to hear that they have been written.
 #[test]
 fn rows_that_wait_for_a_split_are_written_when_it_ends() {
+    let _same = Same("rows_that_wait_for_a_split_are_written_when_it_ends");
     for seed in 0..30 {
         let mut random = Random::new(seed);
         let mut batches = |count| {
