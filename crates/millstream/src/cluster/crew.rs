@@ -147,8 +147,9 @@ impl Crew {
         }
         let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
         for (process, link) in links {
-            // Who says so itself waits to hear that it has been heard.
-            let told = process != failure.process || matches!(failure.cause, Cause::Fault(_));
+            // Who says so itself waits to hear that it has been heard; who differs cannot know.
+            let told = process != failure.process
+                || matches!(failure.cause, Cause::Fault(_) | Cause::Differs(_));
             if let (true, Some(link)) = (told, link) {
                 let _ = link.send(&Request::Stop(failure.clone()));
             }

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::Schema;
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
+use millstream_engine::plan::Query;
 use millstream_engine::settings::{SettingError, machine_memory_bytes};
 use millstream_engine::sink::Sink;
 use millstream_engine::{Error, Job, Remains, Settings, Stats};
@@ -185,9 +187,9 @@ impl QueryPart {
         let parts = Parts::new()
             .with("version", env!("CARGO_PKG_VERSION"))
             .with("plan", planned.plan.as_str())
-            .with("schema", planned.query.output.to_string())
+            .with("schema", schemas(&planned.query))
             .with("fabric", self.fabric.name())
-            .with("settings", format!("{settings:#?}"));
+            .with("settings", by_line(settings));
         self.planned = Some(Ready { planned, settings: settings.clone(), sink, start_us });
         Ok(parts)
     }
@@ -267,6 +269,20 @@ impl QueryPart {
         let what = format!("channels over fabric '{}': {error}", self.fabric.name());
         Fault::run(limits::explained(&what))
     }
+}
+
+/// The columns of what is read and of the result, a line for each. How rows of state are laid out
+/// follows from whether a column may be NULL, too, which no plan shows.
+fn schemas(query: &Query) -> String {
+    let lines = |of: &str, schema: &Schema| -> String {
+        schema.fields().iter().map(|field| format!("{of}: {field}\n")).collect()
+    };
+    lines("input", &query.input) + &lines("result", &query.output)
+}
+
+/// A line for each setting; `{:#?}` has lines with a value and no name.
+fn by_line(settings: &Settings) -> String {
+    format!("{settings:?}").replace("{ ", "{\n").replace(", ", ",\n")
 }
 
 /// Most processes of a job.

@@ -33,11 +33,12 @@ impl Parts {
             }
             if ours.1 != theirs.1 {
                 let (expected, found) = first_different_lines(&ours.1, &theirs.1);
+                let skipped = skipped_chars(expected, found);
                 return Some(format!(
                     "not the same {}\n  process 0: {}\n  it: {}",
                     shortened(&ours.0),
-                    shortened(expected),
-                    shortened(found)
+                    shortened_from(skipped, expected),
+                    shortened_from(skipped, found)
                 ));
             }
         }
@@ -58,6 +59,20 @@ fn first_different_lines<'a>(ours: &'a str, theirs: &'a str) -> (&'a str, &'a st
                 return (a.map_or("(nothing)", str::trim), b.map_or("(nothing)", str::trim));
             }
         }
+    }
+}
+
+/// How many characters that are the same in both are left out at the start, so that where they
+/// differ is shown: none if it is near the start.
+fn skipped_chars(ours: &str, theirs: &str) -> usize {
+    let same = ours.chars().zip(theirs.chars()).take_while(|(a, b)| a == b).count();
+    if same < SHOWN_CHARS / 2 { 0 } else { same - SHOWN_CHARS / 3 }
+}
+
+fn shortened_from(skipped: usize, text: &str) -> String {
+    match text.char_indices().nth(skipped) {
+        Some((start, _)) if start > 0 => format!("…{}", shortened(&text[start..])),
+        _ => shortened(text),
     }
 }
 
@@ -95,5 +110,12 @@ mod tests {
     fn a_long_text_is_cut_at_a_character() {
         let found = parts("a").difference(&parts(&"ü".repeat(10_000))).unwrap();
         assert!(found.len() < 500 && found.ends_with('…'), "{found}");
+        // Both show where they differ.
+        let long = |end: &str| parts(&format!("{}{end}", "ü".repeat(10_000)));
+        let found = long("1, and so on").difference(&long("2")).unwrap();
+        let same = "ü".repeat(SHOWN_CHARS / 3);
+        let expected = format!("process 0: …{same}1, and so on\n  it: …{same}2");
+        assert!(found.ends_with(&expected), "{found}");
+        assert!(long("").difference(&long("2")).unwrap().ends_with(&format!("it: …{same}2")));
     }
 }

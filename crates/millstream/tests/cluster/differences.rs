@@ -1,0 +1,288 @@
+//! Real parts of queries of which one process's differs in just one thing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::thread;
+
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use millstream::cluster::{
+    Cause, Cluster, FabricName, Failure, Fault, Member, Node, Parts, QueryPart, Stops, fault,
+};
+use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
+use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_fabric::setup::{Hello, Token};
+use serde_json::{Value, json};
+
+use super::job::{End, Lines};
+
+/// What a process is about to run.
+#[derive(Clone)]
+struct Task {
+    /// `None` is this program's.
+    version: Option<&'static str>,
+    sql: String,
+    /// Whether the table's values can be NULL.
+    nullable: bool,
+    fabric: FabricName,
+    settings: Vec<(&'static str, &'static str)>,
+    /// Names of the table's splits, and bytes in them.
+    splits: Vec<(String, Option<u64>)>,
+}
+
+impl Task {
+    fn new() -> Task {
+        Task {
+            version: None,
+            sql: "SELECT k, SUM(v) AS total FROM input GROUP BY k".into(),
+            nullable: false,
+            fabric: FabricName::Shm,
+            settings: vec![("workers", "1"), ("memory", "16MB")],
+            splits: vec![("a.csv".into(), Some(10)), ("b.csv".into(), None)],
+        }
+    }
+}
+
+/// A table that counts how often it is read.
+#[derive(Debug)]
+struct Input {
+    schema: SchemaRef,
+    splits: Vec<(String, Option<u64>)>,
+    reads: Arc<AtomicU64>,
+}
+
+struct InputSplit {
+    name: String,
+    extent: Option<u64>,
+    batches: Vec<RecordBatch>,
+    reads: Arc<AtomicU64>,
+}
+
+impl Split for InputSplit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn extent(&self) -> Option<u64> {
+        self.extent
+    }
+    fn poll_next(&mut self, _: i64, _: &Waker) -> millstream::Result<SplitPoll> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let batch = self.batches.pop();
+        Ok(batch.map_or(SplitPoll::Ended, |batch| SplitPoll::Chunk(Box::new(batch))))
+    }
+}
+
+impl Table for Input {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn bounded(&self) -> bool {
+        true
+    }
+    fn open(&self, _: &[usize], _: &OpenOptions) -> millstream::Result<Vec<Box<dyn Split>>> {
+        let column = || Arc::new(Int64Array::from(vec![1, 2, 3])) as _;
+        let batch = RecordBatch::try_new(self.schema.clone(), vec![column(), column()]).unwrap();
+        let open = |(name, extent): &(String, Option<u64>)| -> Box<dyn Split> {
+            let (name, reads) = (name.clone(), self.reads.clone());
+            Box::new(InputSplit { name, extent: *extent, batches: vec![batch.clone()], reads })
+        };
+        Ok(self.splits.iter().map(open).collect())
+    }
+    fn describe(&self, _: &[usize]) -> String {
+        "counted".into()
+    }
+}
+
+struct Process {
+    task: Task,
+    session: Session,
+    part: QueryPart,
+    sink: Arc<CollectSink>,
+}
+
+impl Process {
+    fn new(
+        task: Task,
+        token: &Token,
+        (process, processes): (usize, usize),
+        reads: &Arc<AtomicU64>,
+    ) -> Result<Process, Fault> {
+        let part = QueryPart::open(task.fabric, token, process, processes)?;
+        let mut session = Session::new(".");
+        for (key, value) in &task.settings {
+            session.set(key, value).map_err(Fault::usage)?;
+        }
+        let fields = vec![
+            Field::new("k", DataType::Int64, false),
+            Field::new("v", DataType::Int64, task.nullable),
+        ];
+        let input = Input {
+            schema: Arc::new(Schema::new(fields)),
+            splits: task.splits.clone(),
+            reads: reads.clone(),
+        };
+        session.register_table("input", Arc::new(input), None).map_err(Fault::run)?;
+        let sink = Arc::new(CollectSink::new(RowOrder::Deterministic));
+        Ok(Process { task, session, part, sink })
+    }
+}
+
+/// Parts of a program of another version.
+fn with_version(parts: &Parts, version: &str) -> Parts {
+    let mut all = serde_json::to_value(parts).unwrap();
+    let is_version = |part: &&mut Value| part[0] == "version";
+    let part = all.as_array_mut().unwrap().iter_mut().find(is_version).expect("a version");
+    part[1] = json!(version);
+    serde_json::from_value(all).unwrap()
+}
+
+impl Member for Process {
+    fn execute(&mut self, _: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
+        let statements = parse_script(&self.task.sql, "<sql>").map_err(Fault::usage)?;
+        let Executed::Query(planned) =
+            self.session.execute(&statements[0]).map_err(Fault::usage)?
+        else {
+            return Err(Fault::usage("no query"));
+        };
+        let sink: Arc<dyn Sink> = self.sink.clone();
+        let parts = self.part.plan(*planned, self.session.settings(), sink, start_us);
+        let parts = parts.map_err(Fault::usage)?;
+        Ok(Some(match self.task.version {
+            Some(version) => with_version(&parts, version),
+            None => parts,
+        }))
+    }
+    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare()
+    }
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        self.part.connect(&hellos)
+    }
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
+        (json!(null), self.part.run(stops).1.map_err(fault))
+    }
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.part.commit()
+    }
+}
+
+/// Runs a job whose processes run `tasks`: how it ended, how it did for the others, and how often
+/// something was read.
+fn run(tasks: &[Task]) -> (Result<usize, Failure>, Vec<End>, u64) {
+    let (reads, processes) = (Arc::new(AtomicU64::new(0)), tasks.len());
+    let cluster = Cluster::open(processes, Lines::default().log()).unwrap();
+    let mut others = Vec::new();
+    let started = cluster.start(None, |invitations| {
+        for (invitation, task) in invitations.iter().zip(&tasks[1..]) {
+            let (invitation, task, reads) = (*invitation, task.clone(), reads.clone());
+            others.push(thread::spawn(move || {
+                let place = (invitation.process, processes);
+                let node = Node::join(&invitation)?;
+                node.serve(|_, _| Process::new(task, &invitation.token, place, &reads))
+            }));
+        }
+    });
+    started.unwrap();
+    let lead = || {
+        cluster.set_up("as each likes", &json!(null), || Ok(()))?;
+        let own = Process::new(tasks[0].clone(), cluster.token(), (0, processes), &reads);
+        let mut own = own.map_err(|fault| Failure::new(0, Cause::Fault(fault)))?;
+        assert!(cluster.execute(&mut own, 0, 17)?);
+        cluster.connect(&mut own)?;
+        cluster.run(&mut own)?;
+        Ok(own.sink.take().iter().map(RecordBatch::num_rows).sum())
+    };
+    let ended = match lead() {
+        Ok(rows) => cluster.end().map(|()| rows),
+        Err(failure) => Err(cluster.give_up(failure).0),
+    };
+    let others = others.into_iter().map(|other| other.join().unwrap()).collect();
+    (ended, others, reads.load(Ordering::SeqCst))
+}
+
+/// One process's task is changed: in every process the job is refused with the thing named, what
+/// process 0 has of it, and what the one that differs; nothing is read anywhere.
+fn refused(what: &str, change: impl Fn(&mut Task), usual: &str, changed: &str) {
+    for differing in 0..3 {
+        let mut tasks = vec![Task::new(); 3];
+        change(&mut tasks[differing]);
+        let (ended, others, reads) = run(&tasks);
+        let failure = ended.expect_err("it ran");
+        // All are compared with process 0: if that differs, process 1 is the first that does.
+        let (named, first, second) = match differing {
+            0 => (1, changed, usual),
+            process => (process, usual, changed),
+        };
+        let expected = format!(
+            "process {named} does not run what process 0 runs: not the same {what}\n  \
+             process 0: {first}\n  it: {second}"
+        );
+        assert_eq!(failure.to_string(), expected);
+        assert_eq!(reads, 0, "something was read");
+        for end in others {
+            assert_eq!(end.unwrap_err(), failure);
+        }
+    }
+}
+
+#[test]
+fn processes_that_are_alike_run() {
+    let (ended, others, reads) = run(&vec![Task::new(); 3]);
+    assert_eq!(ended.unwrap(), 3);
+    assert!(others.into_iter().all(|end| end.is_ok()));
+    assert_eq!(reads, 4, "a batch and an end from each of two splits");
+}
+
+#[test]
+fn another_version_is_refused() {
+    let own = env!("CARGO_PKG_VERSION");
+    refused("version", |task| task.version = Some("999.0.0"), own, "999.0.0");
+}
+
+#[test]
+fn another_plan_is_refused() {
+    let least = |task: &mut Task| task.sql = task.sql.replace("SUM", "MIN");
+    let plan = |function| format!("Projection: input.k, {function}(input.v) AS total");
+    refused("plan", least, &plan("sum"), &plan("min"));
+}
+
+/// The plan does not show whether there may be NULLs, which decides how state is laid out.
+#[test]
+fn another_schema_is_refused() {
+    let shown = |may: &str| format!("input: Field {{ \"v\": {may}Int64 }}");
+    refused("schema", |task| task.nullable = true, &shown(""), &shown("nullable "));
+}
+
+#[test]
+fn another_fabric_is_refused() {
+    refused("fabric", |task| task.fabric = FabricName::Tcp, "shm", "tcp");
+}
+
+/// Every setting is compared, and named.
+#[test]
+fn other_settings_are_refused() {
+    let day = "max_ahead_us: Some(86400000000),";
+    for (key, value, usual, changed) in [
+        ("workers", "2", "workers: 1,", "workers: 2,"),
+        ("memory", "32MB", "memory_bytes: 16777216,", "memory_bytes: 33554432,"),
+        ("epoch.bytes", "7", "epoch_bytes: 67108864,", "epoch_bytes: 7,"),
+        ("epoch.max_idle_ms", "7", "epoch_max_idle_ms: 100,", "epoch_max_idle_ms: 7,"),
+        ("fragment.bytes", "7", "fragment_bytes: 8388608,", "fragment_bytes: 7,"),
+        ("fragment.mode", "aggregate", "fragment_mode: Auto,", "fragment_mode: Aggregate,"),
+        ("batch.rows", "7", "batch_rows: 16384,", "batch_rows: 7,"),
+        ("watermark.max_ahead", "7 s", day, "max_ahead_us: Some(7000000),"),
+        ("watermark.max_ahead", "none", day, "max_ahead_us: None,"),
+        ("allowed_lateness", "7 s", "allowed_lateness_us: 0,", "allowed_lateness_us: 7000000,"),
+        ("exchange", "repartition", "exchange: LateMerge,", "exchange: Repartition,"),
+    ] {
+        refused("settings", |task| task.settings.push((key, value)), usual, changed);
+    }
+}
+
+#[test]
+fn other_splits_are_refused() {
+    refused("splits", |task| task.splits[0].1 = Some(11), "a.csv (10 bytes)", "a.csv (11 bytes)");
+    refused("splits", |task| task.splits[1].0 = "c.csv".into(), "b.csv", "c.csv");
+    refused("splits", |task| task.splits.truncate(1), "b.csv", "(nothing)");
+}
