@@ -164,6 +164,12 @@ impl Tumble {
         us - (us - self.offset_us).rem_euclid(self.size_us)
     }
 
+    /// Whether a window of some usable time begins then.
+    pub(crate) fn begins_at(&self, us: i64) -> bool {
+        us.unsigned_abs() <= USABLE.unsigned_abs() + self.size_us.unsigned_abs()
+            && us.checked_sub(self.offset_us).is_some_and(|us| us.rem_euclid(self.size_us) == 0)
+    }
+
     /// How many windows end at or before a watermark; only differences mean something.
     pub(crate) fn passed(&self, watermark: i64) -> i64 {
         match watermark {

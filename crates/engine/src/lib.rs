@@ -12,6 +12,10 @@
 //! the order in which batches are taken; an error names its place and stops all workers. What it
 //! does not: it knows no SQL text, opens no files, and keeps nothing on disk.
 
+// As which `support`, which the tests outside use, too, knows it.
+#[cfg(test)]
+extern crate self as millstream_engine;
+
 mod aggregates;
 mod assign;
 mod budget;
@@ -38,9 +42,6 @@ mod pipeline;
 pub mod plan;
 mod prepare;
 pub mod projection;
-#[cfg(test)]
-#[path = "../tests/support/random.rs"]
-mod random;
 mod routed;
 pub mod settings;
 pub mod simulation;
@@ -48,6 +49,9 @@ pub mod sink;
 mod skipped;
 mod slices;
 pub mod stats;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 pub mod table;
 pub mod wording;
 mod worker;

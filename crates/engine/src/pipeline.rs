@@ -56,6 +56,15 @@ pub(crate) struct Buffers {
 }
 
 impl Grouping {
+    /// Whether there is a window that begins then, or, without windows, the one slice that there
+    /// is.
+    pub(crate) fn has_slice(&self, start: i64) -> bool {
+        match &self.window {
+            Some(window) => window.begins_at(start),
+            None => start == WHOLE,
+        }
+    }
+
     pub(crate) fn new(query: &Query, aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
         Grouping::filtered(query.filter.clone(), aggregate, lateness_us)
     }

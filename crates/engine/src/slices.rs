@@ -405,10 +405,21 @@ impl Slices {
         words: &[u64],
         arena: &Arena,
     ) -> std::result::Result<(), Malformed> {
+        let first = self.layout.first_hash(words, &mut self.scratch);
+        if first.is_some_and(|hash| self.leaders.of(hash) != self.me) {
+            return Err(Malformed { what: "rows of another leader's keys" });
+        }
         self.open(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(()) };
         slice.counted = None;
         slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
+    }
+
+    /// Whether this worker leads the first of these keys.
+    pub(crate) fn leads(&mut self, grouping: &Grouping, words: &[u64]) -> bool {
+        let hashes = &mut self.block.hashes;
+        grouping.codec.hash(&words[..grouping.codec.words()], 1, hashes);
+        self.leaders.of(hashes[0]) == self.me
     }
 
     /// Takes the memory of a segment back that its leader, in another process, has merged.

@@ -46,6 +46,15 @@ impl Segment {
 }
 
 impl RowLayout {
+    /// The hash of the first row's key; `None` if there is no whole row. Nothing of what it refers
+    /// to is looked at.
+    pub fn first_hash(&self, words: &[u64], scratch: &mut Scratch) -> Option<u64> {
+        (words.len() >= self.row_words()).then(|| {
+            Sources::of(words, self.row_words()).gather_keys(1, self, scratch);
+            scratch.hashes[0]
+        })
+    }
+
     /// That `words` are whole rows of this layout, whatever a peer has written there, which refer
     /// to nothing outside of `arena`: after that, merging them does no harm.
     fn check(&self, words: &[u64], arena: &Arena) -> Result<(), Malformed> {

@@ -13,12 +13,16 @@
 //! not replaced.
 
 mod combine;
+#[cfg(test)]
+mod damaged;
 mod lanes;
 mod mesh;
 mod net;
 mod outbox;
 mod port;
 mod postbox;
+#[cfg(test)]
+mod relay;
 mod rows;
 mod wire;
 
@@ -26,7 +30,7 @@ pub use crate::exchange::reader;
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshSetup, Place};
-pub(crate) use net::{Net, credit, peer_error};
+pub(crate) use net::{Net, credit, peer_error, sent_by};
 pub(crate) use outbox::Shipped;
 pub(crate) use port::{Inlet, Polled, Sleeper};
 pub(crate) use rows::{decode_rows, encode_rows};

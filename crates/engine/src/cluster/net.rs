@@ -85,6 +85,14 @@ pub(crate) fn peer_error(process: usize, error: FlowError) -> Error {
     }
 }
 
+/// What is wrong with a message, with the process that sent it.
+pub(crate) fn sent_by(process: usize, error: Error) -> Error {
+    match error {
+        Error::Internal(what) => Error::Internal(format!("process {process} sent {what}")),
+        error => error,
+    }
+}
+
 impl Net {
     /// The network of a job with this state, if any, and what its workers poll themselves. An epoch
     /// ends when a fragment has `fragment_bytes`.
@@ -322,14 +330,14 @@ impl Net {
             for _ in 0..LETTERS_AT_ONCE {
                 let Some(letter) = inlet.next().map_err(|e| match e {
                     Failed::Channel(error) => peer_error(process, error),
-                    Failed::Message(error) => error,
+                    Failed::Message(error) => sent_by(process, error),
                 })?
                 else {
                     break;
                 };
                 some = true;
                 if let Letter::Whole(head, body) = letter {
-                    take(process, head, body)?;
+                    take(process, head, body).map_err(|e| sent_by(process, e))?;
                 }
             }
         }

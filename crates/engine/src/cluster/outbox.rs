@@ -41,6 +41,8 @@ pub(crate) struct Outbox {
     told: (i64, bool),
     idle: bool,
     epoch: u64,
+    /// Messages up to the end of the last delta.
+    messages_ended: u64,
     pending: Vec<(i64, Segment)>,
     pending_bytes: usize,
     pending_bytes_max: usize,
@@ -117,7 +119,8 @@ struct OpenSlot<'a> {
 
 /// Sends the open slot; false if there is no room for that now.
 fn send_open(outlet: &mut dyn Outlet, counters: &mut Shipped, words: usize) -> Result<bool> {
-    if !outlet.send(&Head::new(Kind::Passed), words)? {
+    let head = Head { count: words as u64, ..Head::new(Kind::Passed) };
+    if !outlet.send(&head, words)? {
         return Ok(false);
     }
     counters.messages += 1;
@@ -157,6 +160,7 @@ impl Outbox {
             told: (BEGINNING, false),
             idle: false,
             epoch: 0,
+            messages_ended: 0,
             pending: Vec::new(),
             pending_bytes: 0,
             pending_bytes_max: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
@@ -363,6 +367,7 @@ impl Outbox {
         let head = Head {
             flags,
             id: self.process,
+            count: self.counters.messages - self.messages_ended,
             number: self.epoch,
             watermark: delta.watermark,
             ..Head::new(Kind::Delta)
@@ -371,6 +376,7 @@ impl Outbox {
             return Ok(false);
         }
         self.counters.messages += 1;
+        self.messages_ended = self.counters.messages;
         self.counters.deltas += 1;
         self.counters.empty_deltas += u64::from(!credited);
         self.epoch += 1;

@@ -17,13 +17,14 @@ pub(crate) enum Kind {
     /// Words of the arena that the next rows refer to; `count` of all, of which `number` came
     /// before.
     Arena = 1,
-    /// Rows of the slice that begins at `start`.
+    /// `count` rows of the slice that begins at `start`.
     Rows,
     /// Rows that are passed through: keys and arguments as they are exchanged
-    /// ([`crate::exchange`]), section after section. They are part of the next delta.
+    /// ([`crate::exchange`]), section after section, `count` words. They are part of the next
+    /// delta.
     Passed,
-    /// The end of epoch `number`, whose rows came before, and the watermark that the process has
-    /// reached.
+    /// The end of epoch `number` of process `id`, whose rows came before in `count` messages, and
+    /// the watermark that the process has reached.
     Delta,
     /// Leader `id` has merged a delta with rows and is not behind with firing.
     Credit,
@@ -99,7 +100,7 @@ impl Head {
 
     /// Splits a message into head and body.
     pub(crate) fn decode(message: &[u8]) -> Result<(Head, &[u8])> {
-        let malformed = |what: &str| Error::Internal(format!("a peer's message {what}"));
+        let malformed = |what: &str| Error::Internal(format!("a message that {what}"));
         let (head, body) = message
             .split_first_chunk::<HEAD_BYTES>()
             .ok_or_else(|| malformed("is shorter than its head"))?;
@@ -127,7 +128,7 @@ pub(crate) fn words(body: &[u8]) -> Result<&[u64]> {
     // SAFETY: any bytes are words.
     match unsafe { body.align_to::<u64>() } {
         ([], words, []) => Ok(words),
-        _ => Err(Error::Internal("a peer's message is not made of whole words".into())),
+        _ => Err(Error::Internal("a message that is not made of whole words".into())),
     }
 }
 

@@ -120,7 +120,7 @@ impl Outlet for Loop<'_> {
     fn send(&mut self, words: usize) -> Result<()> {
         self.bytes += 8 * words as u64;
         if let Some((receiver, slices)) = &mut self.receiver {
-            receiver.take(&self.slot[..words], self.grouping, slices, &|_| false)?;
+            receiver.take(&self.slot[..words], self.grouping, slices, &|_| Ok(()))?;
         }
         Ok(())
     }

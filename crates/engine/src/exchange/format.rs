@@ -11,7 +11,8 @@
 //! | one argument after the other; of byte strings their lengths | rows, or twice as many for 128 bits |
 //! | the bytes of variable-length keys, then of arguments, column by column | as many as that takes |
 //!
-//! A mark (the subject is a watermark) promises that no row of an earlier time follows. A section
+//! A mark (the subject is a watermark, the count all rows so far, as far as it holds them) promises
+//! that no row of an earlier time follows. A section
 //! that is longer than a slot comes in parts (the subject is the section's length in words, the
 //! count those that follow).
 
@@ -330,8 +331,11 @@ impl Format {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Section<'a> {
     Rows(Incoming<'a>),
-    /// No row of an earlier time follows.
-    Mark(i64),
+    /// No row of an earlier time follows. So many rows came before, in 32 bits.
+    Mark {
+        watermark: i64,
+        rows: u32,
+    },
     /// A part of a section of `total` words.
     Part {
         total: usize,
@@ -352,7 +356,7 @@ pub(crate) struct Incoming<'a> {
 }
 
 fn damaged(what: &str) -> Error {
-    Error::Internal(format!("a damaged message from another worker: {what}"))
+    Error::Internal(format!("a damaged message: {what}"))
 }
 
 impl Format {
@@ -369,9 +373,9 @@ impl Format {
                 *words = rest;
                 Ok(Section::Rows(rows))
             }
-            MARK if count == 0 => {
+            MARK => {
                 *words = rest;
-                Ok(Section::Mark(*subject as i64))
+                Ok(Section::Mark { watermark: *subject as i64, rows: count as u32 })
             }
             PART => match (rest.split_at_checked(count), usize::try_from(*subject)) {
                 (Some((part, rest)), Ok(total)) if count > 0 && count <= total => {
@@ -536,9 +540,9 @@ impl VarKeys for ReceivedVars<'_> {
     }
 }
 
-/// The two words of a mark.
-pub(crate) fn mark(watermark: i64) -> [u64; HEAD_WORDS] {
-    [watermark as u64, MARK << 32]
+/// The two words of a mark behind so many rows.
+pub(crate) fn mark(watermark: i64, rows: u64) -> [u64; HEAD_WORDS] {
+    [watermark as u64, MARK << 32 | u64::from(rows as u32)]
 }
 
 /// The head of a part of `count` words, of a section of `total`.

@@ -36,21 +36,25 @@ impl Receiver {
     }
 
     /// Takes in what a slot holds; returns the last watermark that the sender has put behind its
-    /// rows. Rows for a slice that has fired are an error.
+    /// rows. Rows for a slice that may not be added to are an error.
     pub(crate) fn take(
         &mut self,
         mut words: &[u64],
         grouping: &Grouping,
         slices: &mut Slices,
-        has_fired: &dyn Fn(i64) -> bool,
+        may_add: &dyn Fn(i64) -> Result<()>,
     ) -> Result<Option<i64>> {
         let mut marked = None;
         while !words.is_empty() {
             match self.format.next(&mut words)? {
-                Section::Rows(rows) => self.update(&rows, grouping, slices, has_fired)?,
-                Section::Mark(watermark) => marked = Some(watermark),
+                Section::Rows(rows) => self.update(&rows, grouping, slices, may_add)?,
+                Section::Mark { rows, .. } if rows != self.rows as u32 => {
+                    let message = format!("a watermark behind {rows} rows, not {}", self.rows);
+                    return Err(Error::Internal(message));
+                }
+                Section::Mark { watermark, .. } => marked = Some(watermark),
                 Section::Part { total, words } => {
-                    self.part((total, words), grouping, slices, has_fired)?;
+                    self.part((total, words), grouping, slices, may_add)?;
                 }
             }
             if !self.long.is_empty() && marked.is_some() {
@@ -60,18 +64,25 @@ impl Receiver {
         Ok(marked)
     }
 
-    /// Takes in a slot of rows alone. Rows for a slice that has fired are an error.
+    /// Takes in a slot of rows alone. Rows for a slice that may not be added to are an error, and a
+    /// slot whose first row is of a key that this worker does not lead.
     pub(crate) fn take_rows(
         &mut self,
         mut words: &[u64],
         grouping: &Grouping,
         slices: &mut Slices,
-        has_fired: &dyn Fn(i64) -> bool,
+        may_add: &dyn Fn(i64) -> Result<()>,
     ) -> Result<()> {
+        let mut is_first = true;
         while !words.is_empty() {
             match self.format.next(&mut words)? {
-                Section::Rows(rows) => self.update(&rows, grouping, slices, has_fired)?,
-                Section::Mark(_) | Section::Part { .. } => {
+                Section::Rows(rows) => {
+                    if std::mem::take(&mut is_first) && !slices.leads(grouping, rows.keys) {
+                        return Err(Error::Internal("rows of another leader's keys".into()));
+                    }
+                    self.update(&rows, grouping, slices, may_add)?;
+                }
+                Section::Mark { .. } | Section::Part { .. } => {
                     return Err(Error::Internal("something else among passed rows".into()));
                 }
             }
@@ -84,11 +95,9 @@ impl Receiver {
         incoming: &Incoming<'_>,
         grouping: &Grouping,
         slices: &mut Slices,
-        has_fired: &dyn Fn(i64) -> bool,
+        may_add: &dyn Fn(i64) -> Result<()>,
     ) -> Result<()> {
-        if has_fired(incoming.start) {
-            return Err(Error::Internal(format!("rows for the fired window {}", incoming.start)));
-        }
+        may_add(incoming.start)?;
         self.format.list_offsets(incoming, &mut self.offsets);
         let (incoming, offsets) = (&incoming, &self.offsets);
         let feeds = self.format.feeds(incoming, offsets);
@@ -105,7 +114,7 @@ impl Receiver {
         (total, words): (usize, &[u64]),
         grouping: &Grouping,
         slices: &mut Slices,
-        has_fired: &dyn Fn(i64) -> bool,
+        may_add: &dyn Fn(i64) -> Result<()>,
     ) -> Result<()> {
         self.long.extend_from_slice(words);
         if self.long.len() < total {
@@ -114,9 +123,7 @@ impl Receiver {
         let long = std::mem::take(&mut self.long);
         let mut rest = &long[..];
         match self.format.next(&mut rest)? {
-            Section::Rows(rows) if rest.is_empty() => {
-                self.update(&rows, grouping, slices, has_fired)
-            }
+            Section::Rows(rows) if rest.is_empty() => self.update(&rows, grouping, slices, may_add),
             _ => Err(Error::Internal("parts that make no rows".into())),
         }
     }

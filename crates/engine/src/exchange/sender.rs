@@ -292,7 +292,7 @@ impl Lane {
         loop {
             let Some(slot) = outlet.slot()? else { return Ok(false) };
             if let Some(place) = slot.get_mut(self.used..self.used + HEAD_WORDS) {
-                place.copy_from_slice(&format::mark(watermark));
+                place.copy_from_slice(&format::mark(watermark, self.rows));
                 outlet.send(std::mem::take(&mut self.used) + HEAD_WORDS)?;
                 self.marked = watermark;
                 return Ok(true);

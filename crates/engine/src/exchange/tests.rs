@@ -12,12 +12,12 @@ use millstream_state::Leaders;
 use super::format::{Format, Section};
 use super::receiver::Receiver;
 use super::sender::{Outlet, Sender};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::{Grouping, Selected};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
-use crate::random::Random;
 use crate::slices::Slices;
+use crate::support::Random;
 
 const DECIMAL: DataType = DataType::Decimal128(30, 3);
 const TYPES: [DataType; 12] = [
@@ -231,7 +231,7 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
                 let mut marked = None;
                 for words in channel.sent.drain(..) {
                     marked =
-                        receiver.take(&words, grouping, slices, &|_| false).expect("a good slot");
+                        receiver.take(&words, grouping, slices, &|_| Ok(())).expect("a good slot");
                     messages.push(words);
                 }
                 marks.push(marked);
@@ -313,7 +313,7 @@ fn damaged_slots_do_no_harm() {
             if random.one_in(3) {
                 words.truncate(random.below(words.len() as u64) as usize);
             }
-            match receiver.take(&words, &case.grouping, &mut slices, &|_| false) {
+            match receiver.take(&words, &case.grouping, &mut slices, &|_| Ok(())) {
                 Ok(_) => taken += 1,
                 Err(error) => {
                     assert!(!error.to_string().is_empty());
@@ -349,7 +349,11 @@ fn only_rows_are_passed_through() {
                 }
             };
             let mut take = |words: &[u64], fired: bool| {
-                receiver.take_rows(words, grouping, &mut slices, &|_| fired)
+                let may_add = |_| match fired {
+                    true => Err(Error::Internal("fired".into())),
+                    false => Ok(()),
+                };
+                receiver.take_rows(words, grouping, &mut slices, &may_add)
             };
             assert!(take(&words[..end], false).is_ok());
             assert!(end == 0 || take(&words[..end], true).is_err(), "a window that has fired");

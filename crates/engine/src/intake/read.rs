@@ -127,7 +127,7 @@ impl Intake {
             return Ok(());
         }
         if self.has_chunk(split, head.number) {
-            return Err(Error::Internal("a peer tells of a chunk that is ours".into()));
+            return Err(Error::Internal("word of a chunk that is ours".into()));
         }
         let other = Chunk::Other { greatest: head.watermark, records: head.count };
         self.stamp(split, head.number, other);
@@ -146,8 +146,7 @@ impl Intake {
     /// The split that a letter is about, if there is such a one.
     pub(crate) fn checked(&self, head: &Head) -> Result<usize> {
         let split = head.id as usize;
-        let unknown =
-            || Error::Internal(format!("a peer tells of split {split}, which is not there"));
+        let unknown = || Error::Internal(format!("word of split {split}, which is not there"));
         (split < self.names.len()).then_some(split).ok_or_else(unknown)
     }
 

@@ -113,19 +113,20 @@ impl Shared {
         (local < self.settings.workers).then_some(local)
     }
 
-    /// Takes in what another process has sent to this one; returns segments that are free again.
+    /// Takes in what another process has sent to this one; returns segments that are free again. An
+    /// internal error says what it has sent.
     pub(crate) fn take_letter(
         &self,
         process: usize,
         head: Head,
         body: &[u8],
     ) -> Result<Vec<(i64, Segment)>> {
-        let broken = |what: String| Error::Internal(format!("process {process} sent {what}"));
         let Some(net) = &self.net else { return Ok(Vec::new()) };
         let leader = || {
             let leader = head.id as usize;
             let its = leader / self.settings.workers == process;
-            its.then_some(leader).ok_or_else(|| broken(format!("what leader {leader} has to say")))
+            let broken = || Error::Internal(format!("what leader {leader} has to say"));
+            its.then_some(leader).ok_or_else(broken)
         };
         match head.kind {
             cluster::Kind::Credit => {
@@ -167,7 +168,7 @@ impl Shared {
                 self.wake_all();
             }
             cluster::Kind::Enough if process == 0 => self.stop(None),
-            kind => return Err(broken(format!("a message of kind {kind:?}"))),
+            kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
         }
         Ok(Vec::new())
     }
@@ -210,6 +211,19 @@ impl Shared {
     pub(crate) fn pool_bytes(&self) -> usize {
         let share = self.settings.memory_bytes / 16 / self.settings.workers as u64;
         share.min(64 << 20) as usize
+    }
+
+    /// That whoever has announced `watermark` may have state for the slice that begins at `start`:
+    /// there is such a one, and he has not said that it is complete. So it has not fired either.
+    pub(crate) fn check_slice(&self, start: i64, watermark: i64) -> Result<()> {
+        let there = self.aggregation.as_ref().is_some_and(|(g, _)| g.has_slice(start));
+        match there && self.fires_at(start) > watermark {
+            true => Ok(()),
+            false if there => {
+                Err(Error::Internal(format!("state for the window {start} after its end")))
+            }
+            false => Err(Error::Internal(format!("state for {start}, where no window begins"))),
+        }
     }
 
     pub(crate) fn fires_at(&self, start: i64) -> i64 {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use millstream_state::Arena;
 
 use super::{State, Worker};
-use crate::budget::{Held, Kind};
-use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error};
+use crate::budget::{Budget, Held, Kind};
+use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::exchange::{Format, Receiver};
@@ -49,6 +49,8 @@ struct Incoming {
     arena: Arena,
     words: Vec<u64>,
     held: Option<Held>,
+    /// Messages since the last delta's end.
+    messages: u64,
     /// Takes in what is passed through; `None` in a job without state.
     receiver: Option<Receiver>,
 }
@@ -59,6 +61,33 @@ impl Incoming {
     fn last_slice(&self) -> i64 {
         self.receiver.as_ref().map_or(BEGINNING, Receiver::last_slice)
     }
+
+    /// Takes in a part of what the next rows refer to.
+    fn take_arena(
+        &mut self,
+        head: &cluster::Head,
+        part: &[u64],
+        budget: &Arc<Budget>,
+    ) -> Result<()> {
+        let words = &mut self.words;
+        let end = words.len() as u64 + part.len() as u64;
+        if head.number != words.len() as u64 || end > head.count {
+            return Err(Error::Internal("an arena that is not in order".into()));
+        }
+        if head.number == 0 {
+            let count = head.count as usize;
+            // It is not known yet whether as much will come.
+            if head.count > u64::from(u32::MAX) || words.try_reserve_exact(count).is_err() {
+                return Err(Error::Internal(format!("an arena of {} words", head.count)));
+            }
+            self.held = Some(budget.hold(Kind::Segments, words.capacity() * 8));
+        }
+        words.extend_from_slice(part);
+        if end == head.count {
+            self.arena = Arena::from_words(std::mem::take(words));
+        }
+        Ok(())
+    }
 }
 
 impl Remote {
@@ -66,8 +95,9 @@ impl Remote {
     pub(super) fn new(ends: Ends, format: Option<Arc<Format>>) -> Remote {
         let inlet = |inlet| {
             let receiver = format.clone().map(Receiver::new);
-            let (arena, words, held) = Default::default();
-            DeltaInlet { inlet, delta: Incoming { arena, words, held, receiver }, ended: false }
+            let (arena, words, held, messages) = Default::default();
+            let delta = Incoming { arena, words, held, messages, receiver };
+            DeltaInlet { inlet, delta, ended: false }
         };
         let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
         Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None }
@@ -157,11 +187,12 @@ impl Worker {
             merged = self.merge_message(process, message, delta, state);
         });
         let polled = polled.map_err(|e| peer_error(process, e))?;
-        merged?;
+        merged.map_err(|e| sent_by(process, e))?;
         *ended |= polled == Polled::End;
         Ok(polled == Polled::Message)
     }
 
+    /// Merges a message; an internal error says what the process has sent.
     fn merge_message(
         &mut self,
         process: usize,
@@ -169,80 +200,99 @@ impl Worker {
         delta: &mut Incoming,
         state: &mut State,
     ) -> Result<()> {
-        let Incoming { arena, words, held, receiver } = delta;
-        let broken = |what: String| Error::Internal(format!("process {process} sent {what}"));
         let (head, body) = cluster::Head::decode(message)?;
+        if head.kind != cluster::Kind::Arena && !delta.words.is_empty() {
+            return Err(Error::Internal("an arena without its end".into()));
+        }
+        delta.messages += 1;
+        let announced = state.clock.of(self.shared.settings.workers + process);
         match head.kind {
             cluster::Kind::Arena => {
-                let part = cluster::words(body)?;
-                if head.count > u64::from(u32::MAX) {
-                    return Err(broken(format!("an arena of {} words", head.count)));
-                }
-                if head.number == 0 {
-                    *words = Vec::with_capacity(head.count as usize);
-                    let bytes = words.capacity() * 8;
-                    *held = Some(self.shared.budget.hold(Kind::Segments, bytes));
-                }
-                let end = words.len() as u64 + part.len() as u64;
-                if head.number != words.len() as u64 || end > head.count {
-                    return Err(broken("an arena that is not in order".into()));
-                }
-                words.extend_from_slice(part);
-                if end == head.count {
-                    *arena = Arena::from_words(std::mem::take(words));
-                }
+                delta.take_arena(&head, cluster::words(body)?, &self.shared.budget)?;
             }
             cluster::Kind::Rows => {
-                if self.shared.fires_at(head.start) <= state.frontier {
-                    return Err(broken(format!("state for the fired window {}", head.start)));
-                }
+                self.shared.check_slice(head.start, announced)?;
                 let rows = cluster::words(body)?;
+                let row_words = self.shared.aggregation.as_ref().map(|(g, _)| g.layout.row_words());
+                if row_words.and_then(|words| head.count.checked_mul(words as u64))
+                    != Some(rows.len() as u64)
+                {
+                    let words = rows.len();
+                    return Err(Error::Internal(format!("{} rows in {words} words", head.count)));
+                }
                 let mut span = meter::span(meter::Kind::Merge);
                 span.add(head.count as usize);
-                let merged = state.slices.merge_words(head.start, rows, arena);
+                let merged = state.slices.merge_words(head.start, rows, &delta.arena);
                 drop(span);
-                merged.map_err(|malformed| broken(malformed.what.into()))?;
+                merged.map_err(|malformed| Error::Internal(malformed.what.into()))?;
                 self.note_merge(body.len(), state)?;
             }
             cluster::Kind::Passed => {
                 let shared = self.shared.clone();
                 let Some((receiver, (grouping, _))) =
-                    receiver.as_mut().zip(shared.aggregation.as_ref())
+                    delta.receiver.as_mut().zip(shared.aggregation.as_ref())
                 else {
-                    return Err(broken("rows to a job without state".into()));
+                    return Err(Error::Internal("rows to a job without state".into()));
                 };
+                let passed = cluster::words(body)?;
+                if passed.len() as u64 != head.count {
+                    let words = passed.len();
+                    return Err(Error::Internal(format!(
+                        "{words} words of rows, not {}",
+                        head.count
+                    )));
+                }
                 let mut span = meter::span(meter::Kind::Update);
                 let before = receiver.rows();
-                let has_fired = |start| shared.fires_at(start) <= state.frontier;
-                let passed = cluster::words(body)?;
-                receiver.take_rows(passed, grouping, &mut state.slices, &has_fired)?;
+                let may_add = |start| shared.check_slice(start, announced);
+                receiver.take_rows(passed, grouping, &mut state.slices, &may_add)?;
                 let rows = (receiver.rows() - before) as usize;
                 span.add(rows);
                 drop(span);
                 self.note_merge(body.len().max(rows * grouping.layout.row_bytes()), state)?;
             }
-            cluster::Kind::Delta => {
-                let helper = self.shared.settings.workers + process;
-                let expected = state.expected[helper];
-                if head.number != expected {
-                    return Err(broken(format!("epoch {}, not {expected}", head.number)));
-                }
-                state.expected[helper] += 1;
-                state.clock.advance(helper, head.watermark);
-                if let Some(net) = &self.shared.net {
-                    net.note_peer(process, head.watermark, head.has(IDLE));
-                }
-                (*arena, *held) = (Arena::default(), None);
-                if head.has(CREDITED) {
-                    state.owed.push(helper);
-                    self.note_usage(state);
-                    self.check_received(state)?;
-                    // The next delta may open as many windows as this one, not as all since the
-                    // last batch.
-                    state.slices.begin_batch();
-                }
-            }
-            kind => return Err(broken(format!("a message of kind {kind:?} to a leader"))),
+            cluster::Kind::Delta => self.end_delta(process, &head, delta, state)?,
+            kind => return Err(Error::Internal(format!("a message of kind {kind:?} to a leader"))),
+        }
+        Ok(())
+    }
+
+    /// Takes in the end of a delta: nothing of it has come twice, is missing, or out of turn.
+    fn end_delta(
+        &mut self,
+        process: usize,
+        head: &cluster::Head,
+        delta: &mut Incoming,
+        state: &mut State,
+    ) -> Result<()> {
+        let helper = self.shared.settings.workers + process;
+        let expected = state.expected[helper];
+        if head.id as usize != process {
+            return Err(Error::Internal(format!("a delta of process {}", head.id)));
+        }
+        if head.number != expected {
+            return Err(Error::Internal(format!("epoch {}, not {expected}", head.number)));
+        }
+        // The last one is this end.
+        let messages = std::mem::take(&mut delta.messages) - 1;
+        let credited = head.has(CREDITED);
+        if messages != head.count || messages > 0 && !credited {
+            let (credit, count) = (if credited { "" } else { " without credit" }, head.count);
+            let what = format!("{messages} messages of epoch {expected}, not {count}{credit}");
+            return Err(Error::Internal(what));
+        }
+        state.expected[helper] += 1;
+        state.clock.advance(helper, head.watermark);
+        if let Some(net) = &self.shared.net {
+            net.note_peer(process, head.watermark, head.has(IDLE));
+        }
+        (delta.arena, delta.held) = (Arena::default(), None);
+        if credited {
+            state.owed.push(helper);
+            self.note_usage(state);
+            self.check_received(state)?;
+            // The next delta may open as many windows as this one, not as all since the last batch.
+            state.slices.begin_batch();
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millstream_state::Leaders;
 
 use super::{State, Step, Worker};
-use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error};
+use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::exchange::{Format, Outlet, Receiver, Roles, Sender};
@@ -185,11 +185,11 @@ fn take(
     words: &[u64],
     grouping: &Grouping,
     slices: &mut Slices,
-    has_fired: &dyn Fn(i64) -> bool,
+    may_add: &dyn Fn(i64) -> Result<()>,
 ) -> Result<Option<i64>> {
     let mut span = meter::span(meter::Kind::Update);
     let before = receiver.rows();
-    let marked = receiver.take(words, grouping, slices, has_fired);
+    let marked = receiver.take(words, grouping, slices, may_add);
     span.add((receiver.rows() - before) as usize);
     marked
 }
@@ -290,23 +290,24 @@ impl Worker {
         let own = roles.sending.iter_mut().flat_map(|sending| &mut sending.ways);
         let mut own = own.filter(|way| way.waiting > 0);
         let (senders, shared) = (receiving.inlets.len(), self.shared.clone());
-        let State { slices, clock, frontier, .. } = &mut *state;
-        let has_fired = |start| shared.fires_at(start) <= *frontier;
+        let State { slices, clock, .. } = &mut *state;
         for i in 0..senders {
             let sender = (receiving.turn + i) % senders;
             let receiver = &mut receiving.receivers[sender];
+            let announced = clock.of(sender);
+            let may_add = |start| shared.check_slice(start, announced);
             let mut marked = Ok(None);
             match &mut receiving.inlets[sender] {
                 None => {
                     let Some(way) = own.next() else { continue };
                     let words = &way.own[..std::mem::take(&mut way.waiting)];
-                    marked = take(receiver, words, grouping, slices, &has_fired);
+                    marked = take(receiver, words, grouping, slices, &may_add);
                 }
                 Some(_) if receiving.ended[sender] => continue,
                 Some(inlet) => {
                     let polled = inlet.try_receive(&mut |message| {
                         marked = cluster::words(message)
-                            .and_then(|words| take(receiver, words, grouping, slices, &has_fired));
+                            .and_then(|words| take(receiver, words, grouping, slices, &may_add));
                     });
                     match polled.map_err(|e| peer_error(receiving.processes[sender], e))? {
                         Polled::Empty => continue,
@@ -318,7 +319,8 @@ impl Worker {
                     }
                 }
             }
-            if let Some(watermark) = marked? {
+            let process = receiving.processes[sender];
+            if let Some(watermark) = marked.map_err(|e| sent_by(process, e))? {
                 clock.advance(sender, watermark);
             }
             receiving.turn = sender + 1;

@@ -1,0 +1,188 @@
+//! A job of two processes between which somebody stands who takes every message and may change it,
+//! repeat it or leave it out. On one thread, over the fabric `sim`, every choice from a seed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use millstream_fabric::Fabric;
+use millstream_fabric::setup::Hello;
+use millstream_fabric::sim::{Model, Sim, SimDevice};
+use millstream_flow::{
+    Received, Receiver, ReceiverSetup, Result as FlowResult, Sender, SenderSetup,
+    Settings as Channels,
+};
+
+use super::{Mesh, MeshSetup, Place};
+use crate::env::{Env, Simulated};
+use crate::error::Result;
+use crate::job::Job;
+use crate::plan::Query;
+use crate::settings::Settings;
+use crate::simulation::Process;
+use crate::sink::{RowOrder, Sink};
+use crate::support::{Collect, lines};
+use crate::worker::Step;
+
+/// Which channel a message goes over: to which process, and its place among those: of deltas for
+/// each leader, of letters, and lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) to: usize,
+    pub(super) channel: usize,
+}
+
+/// What becomes of a message: messages that go on in its place, and over which channel.
+pub(super) type Change<'c> = &'c mut dyn FnMut(Way, Vec<u8>) -> Vec<(Way, Vec<u8>)>;
+
+struct Line {
+    way: Way,
+    from: Receiver<SimDevice>,
+    to: Sender<SimDevice>,
+    waiting: VecDeque<Vec<u8>>,
+    ended: bool,
+}
+
+/// The ends of channels that two processes take for each other's.
+struct Relay(Vec<Line>);
+
+/// Rounds after which a job is taken to wait for ever: some ten times what one takes.
+const ROUNDS_MAX: u32 = 1_000_000;
+
+/// In a list of what one process tells the other: its senders, those of lanes, and where what the
+/// other tells of the same channel stands in that one's list.
+fn senders(workers: usize, hellos: usize) -> Vec<(usize, usize)> {
+    let (first, lanes) = (workers + 1, hellos / 2 - (workers + 1));
+    let usual = (0..first).map(|i| (i, i + first));
+    usual.chain((0..lanes).map(|i| (2 * first + i, 2 * first + i + lanes))).collect()
+}
+
+impl Relay {
+    fn connect(
+        sim: &Sim,
+        settings: &Settings,
+        channels: Channels,
+    ) -> FlowResult<(Vec<Mesh>, Relay)> {
+        let nodes: Vec<SimDevice> = (0..3).map(|_| sim.node(Model::default())).collect();
+        let relay = &nodes[2];
+        let setup = |process| {
+            let (place, exchange) = (Place { process, processes: 2 }, settings.exchange);
+            let sizes = (settings.workers, settings.memory_bytes);
+            MeshSetup::exchanging(&nodes[process], place, sizes, channels, exchange)
+        };
+        let setups = [setup(0)?, setup(1)?];
+        let told = [setups[0].hellos(1), setups[1].hellos(0)];
+        let mut heard: [Vec<Option<Hello>>; 2] =
+            [vec![None; told[1].len()], vec![None; told[0].len()]];
+        let mut relayed = Vec::new();
+        for from in 0..2 {
+            let to = 1 - from;
+            for (channel, (sender, receiver)) in
+                senders(settings.workers, told[from].len()).into_iter().enumerate()
+            {
+                let events = relay.events()?;
+                let receiving = ReceiverSetup::new(relay, &events, channels)?;
+                let sending = SenderSetup::new(relay, &events, channels)?;
+                heard[from][receiver] = Some(receiving.hello());
+                heard[to][sender] = Some(sending.hello());
+                relayed.push(Line {
+                    way: Way { to, channel },
+                    from: receiving.connect(&told[from][sender])?,
+                    to: sending.connect(&told[to][receiver])?,
+                    waiting: VecDeque::new(),
+                    ended: false,
+                });
+            }
+        }
+        let mut meshes = Vec::new();
+        for (process, (setup, heard)) in setups.into_iter().zip(heard).enumerate() {
+            let heard = heard.into_iter().flatten().collect();
+            let from = if process == 0 { [vec![], heard] } else { [heard, vec![]] };
+            meshes.push(setup.connect(&from)?);
+        }
+        Ok((meshes, Relay(relayed)))
+    }
+
+    /// Hands on what has come. Fails where a process is gone.
+    fn pump(&mut self, change: Change<'_>) -> FlowResult<()> {
+        for line in 0..self.0.len() {
+            let Line { way, from, ended, .. } = &mut self.0[line];
+            let message = match from.try_receive()? {
+                Received::Message(message) => message.to_vec(),
+                Received::Empty => continue,
+                Received::End => {
+                    *ended = true;
+                    continue;
+                }
+            };
+            for (way, message) in change(*way, message) {
+                let line = self.0.iter_mut().find(|line| line.way == way).expect("a channel");
+                line.waiting.push_back(message);
+            }
+        }
+        for line in &mut self.0 {
+            while let Some(message) = line.waiting.front() {
+                let Some(mut slot) = line.to.try_acquire()? else { break };
+                slot.payload()[..message.len()].copy_from_slice(message);
+                slot.send(message.len(), 0)?;
+                line.waiting.pop_front();
+            }
+            if line.ended && line.waiting.is_empty() {
+                line.to.try_finish()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a job came to: how process 0 and 1 ended, `None` if the other one failed before; and the
+/// rows that have come out.
+pub(super) struct Came {
+    pub(super) ends: [Option<Result<()>>; 2],
+    pub(super) rows: Vec<String>,
+}
+
+/// Runs a query on two processes until both have ended, or one has failed.
+///
+/// # Panics
+/// If they wait for ever.
+pub(super) fn run(query: &Query, settings: &Settings, seed: u64, change: Change<'_>) -> Came {
+    let start_us = 1_700_000_000_000_000;
+    let env: Arc<dyn Env> = Arc::new(Simulated::new(seed, start_us));
+    let sim = Sim::new(seed);
+    let channels = Channels { slots: 4, slot_bytes: 1024, ..Channels::default() };
+    let (meshes, mut relay) = Relay::connect(&sim, settings, channels).expect("channels");
+    let sink = || Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
+    let sinks = [sink(), sink()];
+    let processes = meshes.into_iter().zip(&sinks).map(|(mesh, sink)| {
+        let sink: Arc<dyn Sink> = sink.clone();
+        let clock = (env.clone(), start_us);
+        Process::new(Job::prepare(query, settings, sink, clock, Some(mesh)).expect("a good plan"))
+    });
+    let mut processes: Vec<Process> = processes.collect();
+    for _ in 0..ROUNDS_MAX {
+        let mut waits = true;
+        for process in &mut processes {
+            let choice = env.choose(process.running.len().max(1) as u64).unwrap_or(0) as usize;
+            if process.result.is_none() {
+                waits &= matches!(process.step(choice), Step::Wait { .. });
+            }
+        }
+        let failed = |process: &Process| matches!(process.result, Some((_, Err(_))));
+        let ended = processes.iter().all(|process| process.result.is_some());
+        if ended || processes.iter().any(failed) {
+            break;
+        }
+        let pumped = relay.pump(change);
+        // The end of one that has ended well may be gone before the relay has heard of it.
+        assert!(pumped.is_ok() || processes.iter().any(|p| p.result.is_some()), "{pumped:?}");
+        let us = if waits { 100 } else { 1 };
+        env.pass_time(env.now_us() + us);
+        sim.advance(Duration::from_micros(us as u64));
+    }
+    let rows = sinks[0].batches.lock().expect("no panic").iter().flat_map(lines).collect();
+    let ends = processes.into_iter().map(|process| process.result.map(|(_, end)| end));
+    let ends: Vec<_> = ends.collect();
+    assert!(ends.iter().flatten().count() > 0, "they wait for ever");
+    Came { ends: ends.try_into().expect("two"), rows }
+}
