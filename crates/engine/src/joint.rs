@@ -75,7 +75,7 @@ impl Joining {
 
     /// About how many of an epoch's rows were distinct: its own rows were there before, perhaps,
     /// those of other leaders not.
-    fn distinct_of(&self, table: &Table) -> usize {
+    pub(crate) fn distinct_of(&self, table: &Table) -> usize {
         table.other_rows() * self.leaders / (self.leaders - 1).max(1)
     }
 

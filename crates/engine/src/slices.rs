@@ -79,6 +79,8 @@ pub(crate) struct Slices {
     leaders: Leaders,
     me: usize,
     mode: Option<Mode>,
+    /// In which mode the next fragment of a leader begins, if it decides by itself: like the last one.
+    begin_in: Vec<Mode>,
     pool: ChunkPool,
     scratch: Scratch,
     block: KeyBlock,
@@ -155,6 +157,7 @@ impl Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let joining = Joining::new(mode.is_none(), leaders.count());
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
+        let begin_in = vec![Mode::Aggregate; leaders.count()];
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
         Slices {
@@ -163,6 +166,7 @@ impl Slices {
             leaders,
             me,
             mode,
+            begin_in,
             pool,
             scratch: Scratch::default(),
             block: KeyBlock::default(),
@@ -247,6 +251,7 @@ impl Slices {
             slice,
             layout: &self.layout,
             mode: self.mode,
+            begin_in: &self.begin_in,
             pool: &mut self.pool,
             scratch: &mut self.scratch,
             picks: &mut self.picks,
@@ -288,6 +293,10 @@ impl Slices {
             slice.joint_rows += input.rows.len();
             self.joint_rows += input.rows.len() as u64;
             if !self.joining.note(&slice.primary) {
+                let distinct = self.joining.distinct_of(&slice.primary);
+                if Fragment::should_pass(&self.layout, slice.joint_rows, distinct) {
+                    self.begin_in.fill(Mode::PassThrough);
+                }
                 slice.seal_others((&self.leaders, &mut self.pool, &mut self.scratch));
             }
         }
@@ -352,7 +361,7 @@ impl Slices {
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        let Slices { slices, leaders, pool, scratch, joining, retired, .. } = self;
+        let Slices { slices, leaders, pool, scratch, joining, retired, begin_in, .. } = self;
         for (start, slice) in slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
@@ -379,6 +388,7 @@ impl Slices {
                     SealSlice::PassedThrough | SealSlice::Nothing => None,
                 };
                 deltas[leader].extend(sealed.map(|segment| (*start, segment)));
+                begin_in[leader] = fragment.mode();
                 // One that passes rows through has hardly anything but what it knows about its
                 // keys.
                 let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;

@@ -26,7 +26,8 @@ use crate::value::Block;
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
 
-/// A full sample is good for so many times the rows that it took.
+/// A sample that is full, or whose verdict is clear, is good for so many times the rows that it
+/// took.
 const UNSAMPLED: usize = 4;
 
 // What it costs to look a row up, in a near cache and far away, and to move one word of it: about
@@ -50,6 +51,12 @@ pub enum Mode {
     PassThrough,
 }
 
+/// What it costs to move a row to the leader, but for looking it up there.
+fn move_cost(layout: &RowLayout) -> f64 {
+    let arena = if layout.uses_arena() { MOVE_ARENA } else { 1.0 };
+    MOVE_WORD * layout.row_words() as f64 * arena
+}
+
 /// A worker's partial state for one leader's keys in one window slice.
 #[derive(Debug)]
 pub struct Fragment {
@@ -66,7 +73,7 @@ pub struct Fragment {
     seen: usize,
     distinct: usize,
     sample: Sample,
-    /// Rows since the sample was full.
+    /// Rows that come before the next ones are sampled.
     unsampled: usize,
     switches: u64,
 }
@@ -74,10 +81,8 @@ pub struct Fragment {
 impl Fragment {
     /// An empty fragment that decides by itself, or keeps to `mode` if one is given.
     pub fn new(layout: Arc<RowLayout>, mode: Option<Mode>) -> Fragment {
-        let arena = if layout.uses_arena() { MOVE_ARENA } else { 1.0 };
-        let move_cost = MOVE_WORD * layout.row_words() as f64 * arena;
         Fragment {
-            move_cost,
+            move_cost: move_cost(&layout),
             table: Table::new(layout),
             mode: mode.unwrap_or(Mode::Aggregate),
             fixed: mode.is_some(),
@@ -89,6 +94,19 @@ impl Fragment {
             unsampled: 0,
             switches: 0,
         }
+    }
+
+    /// An empty fragment that decides by itself, and begins in `mode`: others show that it is right.
+    pub fn beginning(layout: Arc<RowLayout>, mode: Mode) -> Fragment {
+        Fragment { mode, ..Fragment::new(layout, None) }
+    }
+
+    /// Whether rows of this layout are better passed through, to judge by `distinct` of `seen` rows
+    /// in a table that has become too large for a near cache: the share is far above what it would
+    /// have to be, and it costs little to be wrong.
+    pub fn should_pass(layout: &RowLayout, seen: usize, distinct: usize) -> bool {
+        let cost = move_cost(layout);
+        cost <= CHEAP && distinct as f64 * (cost + LOOK_UP_FAR) > 2.0 * cost * seen as f64
     }
 
     /// Begins the next batch of input, for which the mode may change.
@@ -126,7 +144,10 @@ impl Fragment {
             Mode::PassThrough if share < break_even - margin => self.switch(Mode::Aggregate),
             _ => {}
         }
+        let clear = self.mode == Mode::PassThrough && share > 2.0 * break_even;
+        let unsampled = if clear { UNSAMPLED * self.seen } else { 0 };
         self.forget();
+        self.unsampled = unsampled;
         self.fresh = false;
     }
 
@@ -202,14 +223,17 @@ impl Fragment {
     /// Counts rows that are passed through, and those that are distinct. When the sample is full,
     /// only every now and then, for keys may change within a long epoch.
     fn estimate(&mut self, hashes: &[u64]) {
-        if !self.sample.is_full() {
-            self.seen += hashes.len();
-            self.distinct += self.sample.estimate(hashes);
+        if self.unsampled > 0 {
+            self.unsampled = self.unsampled.saturating_sub(hashes.len());
+            if self.unsampled == 0 {
+                self.forget();
+            }
             return;
         }
-        self.unsampled += hashes.len();
-        if self.unsampled >= UNSAMPLED * self.seen {
-            self.forget();
+        self.seen += hashes.len();
+        self.distinct += self.sample.estimate(hashes);
+        if self.sample.is_full() {
+            self.unsampled = UNSAMPLED * self.seen;
         }
     }
 

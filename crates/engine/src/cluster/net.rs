@@ -208,7 +208,7 @@ impl Net {
             self.pump_outbox(leader, &mut outbox)?;
         }
         let passed = outbox.pass(format, rows, leader / self.workers, scratch)?;
-        if passed > 0 && outbox.has_more() {
+        if (passed > 0 || outbox.is_stalled()) && outbox.has_more() {
             self.pump_outbox(leader, &mut outbox)?;
             if outbox.has_more() {
                 // The first worker is woken by credit.

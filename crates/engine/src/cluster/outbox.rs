@@ -58,6 +58,8 @@ pub(crate) struct Outbox {
     /// What the rows of state amount to that have been passed through since the last delta, and may
     /// at most.
     passed_bytes: usize,
+    /// There has been no slot for rows that were to be passed through since one was last asked for.
+    lacks_slot: bool,
     passed_bytes_max: usize,
     /// An epoch ends when a fragment has so many.
     fragment_bytes: usize,
@@ -171,6 +173,7 @@ impl Outbox {
             in_flight: VecDeque::new(),
             open_words: 0,
             passed_bytes: 0,
+            lacks_slot: false,
             passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize).max(1),
             fragment_bytes,
             counters: Shipped::default(),
@@ -215,6 +218,8 @@ impl Outbox {
         let bytes_before = counters.bytes + 8 * self.open_words as u64;
         let mut slot = OpenSlot { outlet, counters, process };
         let (count, _) = fill(format, rows, &mut self.open_words, &mut slot, scratch)?;
+        // Otherwise a row is longer than a slot.
+        self.lacks_slot = count < rows.rows.len() && exchange::Outlet::slot(&mut slot)?.is_none();
         let bytes = self.counters.bytes + 8 * self.open_words as u64 - bytes_before;
         self.passed_bytes += (count * self.layout.row_bytes()).max(bytes as usize);
         self.counters.rows += count as u64;
@@ -229,15 +234,17 @@ impl Outbox {
 
     /// Whether there is something to send that can be sent, but for credit of slots.
     pub(crate) fn has_more(&self) -> bool {
-        self.sending.is_some() || self.next_is_due()
+        self.sending.is_some() || self.next_is_due() || self.lacks_slot
     }
 
-    /// Whether so much is on its way that workers have to wait.
+    /// Whether so much is on its way that workers have to wait: for the leader, or for a slot. To
+    /// keep rows that could be passed through a little later costs more than to wait.
     pub(crate) fn is_stalled(&self) -> bool {
-        !self.pending.is_empty()
-            && !self.waits_for_others()
-            && (self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
-                || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes)
+        self.lacks_slot
+            || !self.pending.is_empty()
+                && !self.waits_for_others()
+                && (self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
+                    || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes)
     }
 
     /// Whether nothing is left to be sent.
@@ -274,6 +281,9 @@ impl Outbox {
     /// Sends what there is, as far as there is credit for slots. Returns whether anything was sent.
     pub(crate) fn pump(&mut self) -> Result<bool> {
         let mut sent_some = false;
+        if self.lacks_slot && self.outlet.slot()?.is_some() {
+            self.lacks_slot = false;
+        }
         loop {
             if self.sending.is_none() {
                 if !self.next_is_due() || !self.send_open()? {

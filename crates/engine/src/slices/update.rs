@@ -22,6 +22,7 @@ pub(super) struct Update<'a> {
     pub(super) pool: &'a mut ChunkPool,
     pub(super) scratch: &'a mut Scratch,
     pub(super) picks: &'a mut Vec<u32>,
+    pub(super) begin_in: &'a [Mode],
     pub(super) spare_fragments: &'a mut [Vec<Fragment>],
     pub(super) grouping: &'a Grouping,
     pub(super) input: &'a Selected<'a>,
@@ -88,7 +89,10 @@ impl Update<'_> {
             To::Fragment(leader) => {
                 let spare = &mut self.spare_fragments[leader];
                 Target::Fragment(fragments[leader].get_or_insert_with(|| {
-                    spare.pop().unwrap_or_else(|| Fragment::new(self.layout.clone(), self.mode))
+                    spare.pop().unwrap_or_else(|| match self.mode {
+                        Some(mode) => Fragment::new(self.layout.clone(), Some(mode)),
+                        None => Fragment::beginning(self.layout.clone(), self.begin_in[leader]),
+                    })
                 }))
             }
         };

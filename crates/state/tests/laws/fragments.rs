@@ -169,6 +169,35 @@ fn keys_that_change_within_a_long_epoch_are_noticed() {
     assert_eq!(fragment.mode(), Mode::Aggregate);
 }
 
+/// After a clear verdict keys are not sampled for a while; then it is found out that they repeat.
+#[test]
+fn a_clear_verdict_holds_for_a_while() {
+    let layout = narrow();
+    let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
+    let fragment = &mut Fragment::beginning(layout.clone(), Mode::PassThrough);
+    feed(fragment, 0..10_000, pool);
+    fragment.seal().expect("there are rows").recycle(pool);
+    for rows in [20_000, 19_000] {
+        feed(fragment, (0..rows).map(|i| i % 7), pool);
+        fragment.seal().expect("there are rows").recycle(pool);
+        assert_eq!(fragment.mode(), Mode::PassThrough);
+    }
+    feed(fragment, (0..20_000).map(|i| i % 7), pool);
+    fragment.seal().expect("there are rows").recycle(pool);
+    assert_eq!((fragment.mode(), fragment.switches()), (Mode::Aggregate, 1));
+}
+
+/// Where it costs little to be wrong, a table that has become too large tells by what it has seen.
+#[test]
+fn many_distinct_keys_are_better_passed_through() {
+    let wide = RowLayout::new(1, vec![], &[(ValueKind::SumFloat, false); 2]);
+    assert!(Fragment::should_pass(&narrow(), 120_000, 65_000));
+    assert!(!Fragment::should_pass(&narrow(), 400_000, 65_000));
+    assert!(!Fragment::should_pass(&wide, 65_000, 65_000));
+    let fragment = Fragment::beginning(narrow(), Mode::PassThrough);
+    assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 0));
+}
+
 #[test]
 fn a_given_mode_is_kept() {
     let layout = layout(Shape::Word);

@@ -183,6 +183,31 @@ fn rows_passed_through_belong_to_the_next_delta() {
     assert_eq!((counters.passed, counters.rows, counters.deltas), (1910, 1915, 3));
 }
 
+/// Rows for which there is no slot are kept; no more input is taken until there is one.
+#[test]
+fn who_lacks_a_slot_waits_for_it() {
+    let sent = Arc::new(Mutex::new(Sent::default()));
+    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
+    let place = Place { process: 1, processes: 2 };
+    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
+    let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
+    let credit = |credit| sent.lock().unwrap().credit = credit;
+    let in_slot = SLOT_WORDS - 2;
+    credit(Some(1));
+    assert_eq!(pass(&mut outbox, 3 * in_slot), in_slot);
+    for _ in 0..2 {
+        // Whoever sleeps meanwhile is woken by credit.
+        assert!(outbox.is_stalled() && outbox.has_more());
+        assert!(!outbox.pump().unwrap());
+    }
+    credit(Some(2));
+    outbox.pump().unwrap();
+    assert!(!outbox.is_stalled() && !outbox.has_more());
+    // To have filled the last slot there is, is not to lack one.
+    assert_eq!(pass(&mut outbox, 2 * in_slot), 2 * in_slot);
+    assert!(!outbox.is_stalled() && !outbox.has_more());
+}
+
 /// A row longer than a slot is kept, and those behind it.
 #[test]
 fn a_row_longer_than_a_slot_is_kept() {
@@ -209,7 +234,7 @@ fn a_row_longer_than_a_slot_is_kept() {
     let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
     let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
     assert_eq!(outbox.pass(&format, &rows, 1, &mut Vec::new()).unwrap(), 2);
-    assert!(!outbox.has_more());
+    assert!(!outbox.has_more() && !outbox.is_stalled());
 }
 
 /// While a delta is being sent, others wait together, but not without end.
