@@ -79,8 +79,8 @@ pub(crate) struct Slices {
     leaders: Leaders,
     me: usize,
     mode: Option<Mode>,
-    /// In which mode the next fragment of a leader begins, if it decides by itself: like the last one.
-    begin_in: Vec<Mode>,
+    /// By leader, what is known of the mode in which its next fragment should begin.
+    known: Vec<Known>,
     pool: ChunkPool,
     scratch: Scratch,
     block: KeyBlock,
@@ -107,6 +107,32 @@ pub(crate) struct Slices {
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
+
+/// What fragments have found out for those of later windows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    mode: Option<Mode>,
+    /// Windows since then that were too small to decide anything.
+    windows: u8,
+}
+
+impl Known {
+    fn mode(mode: Mode) -> Known {
+        Known { mode: Some(mode), windows: 0 }
+    }
+
+    /// A window has gone by that did not say anything: after some, what is known is old. Small
+    /// windows are aggregated, which costs little.
+    fn nothing_from_a_window(&mut self) {
+        self.windows = self.windows.saturating_add(1);
+        if self.windows >= KNOWN_WINDOWS && self.mode == Some(Mode::PassThrough) {
+            *self = Known::mode(Mode::Aggregate);
+        }
+    }
+}
+
+/// Windows that say nothing after which it is forgotten what was known before.
+const KNOWN_WINDOWS: u8 = 4;
 
 /// What of a slice is sealed for other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +183,7 @@ impl Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let joining = Joining::new(mode.is_none(), leaders.count());
         let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
-        let begin_in = vec![Mode::Aggregate; leaders.count()];
+        let known = vec![Known::default(); leaders.count()];
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
         let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
         Slices {
@@ -166,7 +192,7 @@ impl Slices {
             leaders,
             me,
             mode,
-            begin_in,
+            known,
             pool,
             scratch: Scratch::default(),
             block: KeyBlock::default(),
@@ -251,7 +277,7 @@ impl Slices {
             slice,
             layout: &self.layout,
             mode: self.mode,
-            begin_in: &self.begin_in,
+            known: &self.known,
             pool: &mut self.pool,
             scratch: &mut self.scratch,
             picks: &mut self.picks,
@@ -295,7 +321,7 @@ impl Slices {
             if !self.joining.note(&slice.primary) {
                 let distinct = self.joining.distinct_of(&slice.primary);
                 if Fragment::should_pass(&self.layout, slice.joint_rows, distinct) {
-                    self.begin_in.fill(Mode::PassThrough);
+                    self.known.fill(Known::mode(Mode::PassThrough));
                 }
                 slice.seal_others((&self.leaders, &mut self.pool, &mut self.scratch));
             }
@@ -361,7 +387,7 @@ impl Slices {
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        let Slices { slices, leaders, pool, scratch, joining, retired, begin_in, .. } = self;
+        let Slices { slices, leaders, pool, scratch, joining, retired, known, .. } = self;
         for (start, slice) in slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
@@ -382,13 +408,16 @@ impl Slices {
             }
             for (leader, place) in slice.fragments.iter_mut().enumerate() {
                 let Some(fragment) = place else { continue };
+                let verdicts = fragment.verdicts();
                 let sealed = match how {
                     SealSlice::EndEpoch => fragment.seal(),
                     SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.flush(),
                     SealSlice::PassedThrough | SealSlice::Nothing => None,
                 };
                 deltas[leader].extend(sealed.map(|segment| (*start, segment)));
-                begin_in[leader] = fragment.mode();
+                if fragment.verdicts() > verdicts {
+                    known[leader] = Known::mode(fragment.mode());
+                }
                 // One that passes rows through has hardly anything but what it knows about its
                 // keys.
                 let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
@@ -450,6 +479,9 @@ impl Slices {
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
+            if fragment.verdicts() == 0 {
+                self.known[leader].nothing_from_a_window();
+            }
             fragment.clear(&mut self.pool);
             if self.keeps(&self.spare_fragments[leader], fragment.table()) {
                 self.spare_fragments[leader].push(fragment);
@@ -616,6 +648,22 @@ mod tests {
     }
 
     /// What is kept for later windows counts, and counts as what can be given back.
+    #[test]
+    fn what_is_known_of_keys_grows_old_with_windows_that_say_nothing() {
+        for (mode, later) in
+            [(Mode::PassThrough, Mode::Aggregate), (Mode::Aggregate, Mode::Aggregate)]
+        {
+            let mut known = Known::mode(mode);
+            (1..KNOWN_WINDOWS).for_each(|_| known.nothing_from_a_window());
+            assert_eq!(known.mode, Some(mode));
+            known.nothing_from_a_window();
+            assert_eq!(known.mode, Some(later));
+        }
+        let mut nothing = Known::default();
+        (0..1000).for_each(|_| nothing.nothing_from_a_window());
+        assert_eq!(nothing.mode, None);
+    }
+
     #[test]
     fn spare_tables_and_fragments_are_counted_until_they_are_released() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));

@@ -71,8 +71,8 @@ pub struct Stats {
     pub index_growths: u64,
     /// Windows that every leader had fired while the source still had records.
     pub windows_fired_early: u64,
-    /// Times a split was parked because its worker's segments were not yet merged, a step each: it
-    /// may have merged something meanwhile.
+    /// Times a split was parked because its worker's segments were not yet merged, or there was no
+    /// slot for rows to be passed through, a step each: it may have merged something meanwhile.
     pub credit_stalls: u64,
     /// Times a split was parked because state was at its budget.
     pub memory_stalls: u64,

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use millstream_state::{Leaders, VectorClock};
 
 use crate::budget::Usage;
-use crate::cluster::Ends;
+use crate::cluster::{Ends, Stall};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::fire::{Finisher, Fire};
@@ -320,7 +320,8 @@ impl Worker {
             return Ok(if empty { Step::Done } else { Step::Busy });
         }
         let in_flight = state.in_flight.iter().any(|n| *n >= DELTAS_IN_FLIGHT_MAX);
-        if in_flight || shared.net.as_ref().is_some_and(|net| net.is_stalled()) {
+        let stall = shared.net.as_ref().and_then(|net| net.stall());
+        if in_flight || stall == Some(Stall::Leader) {
             self.stats.credit_stalls += 1;
             return Ok(self.pause(state, None));
         }
@@ -334,6 +335,10 @@ impl Worker {
         }
         if tight && (!shared.settled(low) || self.others_can_give()) {
             return Ok(self.stall(state));
+        }
+        if stall == Some(Stall::Slot) {
+            self.stats.credit_stalls += 1;
+            return Ok(self.pause(state, None));
         }
         match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
             Taken::Batch(batch) => {

@@ -72,6 +72,8 @@ pub struct Fragment {
     /// Rows since the last decision, and how many of them were distinct within their epochs.
     seen: usize,
     distinct: usize,
+    /// Decisions at the ends of epochs, in this window.
+    verdicts: u32,
     sample: Sample,
     /// Rows that come before the next ones are sampled.
     unsampled: usize,
@@ -90,15 +92,18 @@ impl Fragment {
             changed: false,
             seen: 0,
             distinct: 0,
+            verdicts: 0,
             sample: Sample::default(),
             unsampled: 0,
             switches: 0,
         }
     }
 
-    /// An empty fragment that decides by itself, and begins in `mode`: others show that it is right.
-    pub fn beginning(layout: Arc<RowLayout>, mode: Mode) -> Fragment {
-        Fragment { mode, ..Fragment::new(layout, None) }
+    /// Begins in `mode`, if it is free to: others have shown that it is right, for now.
+    pub fn begin_in(&mut self, mode: Mode) {
+        if !self.fixed {
+            (self.mode, self.fresh) = (mode, false);
+        }
     }
 
     /// Whether rows of this layout are better passed through, to judge by `distinct` of `seen` rows
@@ -106,7 +111,8 @@ impl Fragment {
     /// have to be, and it costs little to be wrong.
     pub fn should_pass(layout: &RowLayout, seen: usize, distinct: usize) -> bool {
         let cost = move_cost(layout);
-        cost <= CHEAP && distinct as f64 * (cost + LOOK_UP_FAR) > 2.0 * cost * seen as f64
+        let enough = seen >= DECIDE_ROWS && cost <= CHEAP;
+        enough && distinct as f64 * (cost + LOOK_UP_FAR) > 2.0 * cost * seen as f64
     }
 
     /// Begins the next batch of input, for which the mode may change.
@@ -133,7 +139,7 @@ impl Fragment {
 
     /// Decides at the end of an epoch, or of several small ones.
     fn decide(&mut self) {
-        let (share, break_even) = (self.share(), self.break_even());
+        let (seen, share, break_even) = (self.seen, self.share(), self.break_even());
         // Near the line both cost about the same, and it is not worth changing.
         let margin = 0.2 * break_even.min(1.0 - break_even);
         match self.mode {
@@ -144,11 +150,12 @@ impl Fragment {
             Mode::PassThrough if share < break_even - margin => self.switch(Mode::Aggregate),
             _ => {}
         }
-        let clear = self.mode == Mode::PassThrough && share > 2.0 * break_even;
-        let unsampled = if clear { UNSAMPLED * self.seen } else { 0 };
         self.forget();
-        self.unsampled = unsampled;
+        if self.mode == Mode::PassThrough && share > 2.0 * break_even {
+            self.unsampled = UNSAMPLED * seen;
+        }
         self.fresh = false;
+        self.verdicts += 1;
     }
 
     /// The share of distinct rows.
@@ -164,6 +171,8 @@ impl Fragment {
 
     fn switch(&mut self, mode: Mode) {
         (self.mode, self.changed) = (mode, true);
+        // A first impression has turned out to be wrong.
+        self.fresh &= mode == Mode::PassThrough;
         self.switches += 1;
         self.forget();
     }
@@ -280,6 +289,11 @@ impl Fragment {
         self.mode
     }
 
+    /// How often the end of an epoch has decided on the mode, in this window.
+    pub fn verdicts(&self) -> u32 {
+        self.verdicts
+    }
+
     /// Times the mode has changed.
     pub fn switches(&self) -> u64 {
         self.switches
@@ -299,7 +313,7 @@ impl Fragment {
     /// Empties it for another window. It keeps its mode, until the new window shows better.
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.table.clear(pool);
-        self.changed = false;
+        (self.changed, self.verdicts) = (false, 0);
         self.forget();
     }
 }

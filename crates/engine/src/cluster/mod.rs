@@ -31,7 +31,7 @@ pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshSetup, Place};
 pub(crate) use net::{Net, credit, peer_error, sent_by};
-pub(crate) use outbox::Shipped;
+pub(crate) use outbox::{Shipped, Stall};
 pub(crate) use port::{Inlet, Polled, Sleeper};
 pub(crate) use rows::{decode_rows, encode_rows};
 pub(crate) use wire::{CREDITED, Head, IDLE, Kind, LAST, words, words_mut};

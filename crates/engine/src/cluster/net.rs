@@ -12,7 +12,7 @@ use millstream_flow::Error as FlowError;
 use millstream_state::{Heap, RowLayout, Segment};
 
 use super::mesh::{Ends, Mesh, Place};
-use super::outbox::{Outbox, Shipped};
+use super::outbox::{Outbox, Shipped, Stall};
 use super::port::{Inlet, Polled};
 use super::postbox::Postbox;
 use super::wire::{Head, Kind};
@@ -207,13 +207,17 @@ impl Net {
         if outbox.has_more() {
             self.pump_outbox(leader, &mut outbox)?;
         }
+        let was_stalled = outbox.stall().is_some();
         let passed = outbox.pass(format, rows, leader / self.workers, scratch)?;
-        if (passed > 0 || outbox.is_stalled()) && outbox.has_more() {
+        if outbox.has_more() && (passed > 0 || !was_stalled) {
             self.pump_outbox(leader, &mut outbox)?;
             if outbox.has_more() {
                 // The first worker is woken by credit.
                 self.wake(0);
             }
+        }
+        if was_stalled && outbox.stall().is_none() {
+            self.wake_all();
         }
         Ok(passed)
     }
@@ -230,12 +234,12 @@ impl Net {
     }
 
     fn pump_outbox(&self, leader: usize, outbox: &mut Outbox) -> Result<bool> {
-        let was_stalled = outbox.is_stalled();
+        let was_stalled = outbox.stall().is_some();
         let some = outbox.pump().map_err(|e| peer_error(leader / self.workers, e))?;
         if outbox.has_more() {
             self.deltas.store(true, Release);
         }
-        if outbox.is_stalled() {
+        if outbox.stall().is_some() {
             self.stalled.store(true, Release);
         } else if was_stalled {
             self.wake_all();
@@ -243,17 +247,17 @@ impl Net {
         Ok(some)
     }
 
-    /// Whether so much is on its way to some leader that workers must not take more input.
-    pub(crate) fn is_stalled(&self) -> bool {
+    /// What workers have to wait for before they take more input, if for anything.
+    pub(crate) fn stall(&self) -> Option<Stall> {
         if !self.stalled.load(Acquire) {
-            return false;
+            return None;
         }
         self.stalled.store(false, Release);
-        let stalled = self.outboxes.iter().flatten().any(|outbox| lock(outbox).is_stalled());
-        if stalled {
+        let stall = self.outboxes.iter().flatten().filter_map(|outbox| lock(outbox).stall()).max();
+        if stall.is_some() {
             self.stalled.store(true, Release);
         }
-        stalled
+        stall
     }
 
     /// Puts a letter into the box of `process`.
@@ -350,12 +354,12 @@ impl Net {
         let broken = || Error::Internal(format!("credit of leader {leader} for no delta"));
         let outbox = outbox.ok_or_else(broken)?;
         let mut outbox = lock(outbox);
-        let was_stalled = outbox.is_stalled();
+        let was_stalled = outbox.stall().is_some();
         let segments = outbox.credit().ok_or_else(broken)?;
         self.pump_outbox(leader as usize, &mut outbox)?;
-        let has_more = outbox.has_more();
+        let (has_more, is_stalled) = (outbox.has_more(), outbox.stall().is_some());
         drop(outbox);
-        match was_stalled {
+        match was_stalled && !is_stalled {
             true => self.wake_all(),
             false if has_more => self.wake(0),
             false => {}
@@ -434,7 +438,12 @@ impl Net {
                 Some(outbox) if !outbox.has_more() => {}
                 Some(mut outbox) => {
                     let parked = outbox.outlet().park();
-                    may_sleep &= parked.map_err(|e| peer_error(leader / self.workers, e))?;
+                    // Once more after that, as it asks for.
+                    let before = outbox.stall();
+                    let sent = self.pump_outbox(leader, &mut outbox)?;
+                    may_sleep &= parked.map_err(|e| peer_error(leader / self.workers, e))?
+                        && !sent
+                        && outbox.stall() == before;
                 }
                 None => may_sleep = false,
             }

@@ -8,7 +8,8 @@
 //!
 //! Rows that a worker passes through need not be kept: as long as nothing waits here, they are
 //! written straight into the open slot, as keys and arguments, like exchanged rows. They belong to
-//! the delta that ends behind them.
+//! the delta that ends behind them. Where there is no slot for them, workers wait for one: to keep
+//! rows that can be passed through a little later costs more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,9 +59,9 @@ pub(crate) struct Outbox {
     /// What the rows of state amount to that have been passed through since the last delta, and may
     /// at most.
     passed_bytes: usize,
-    /// There has been no slot for rows that were to be passed through since one was last asked for.
-    lacks_slot: bool,
     passed_bytes_max: usize,
+    /// There was no slot for rows that were to be passed through when one was last asked for.
+    lacks_slot: bool,
     /// An epoch ends when a fragment has so many.
     fragment_bytes: usize,
     counters: Shipped,
@@ -84,6 +85,15 @@ pub(crate) struct Shipped {
     pub(crate) combined: u64,
     /// Of `rows`, those that were passed straight into slots.
     pub(crate) passed: u64,
+}
+
+/// What keeps workers from taking more input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stall {
+    /// There is no slot for rows to be passed through.
+    Slot,
+    /// So much is on its way to a leader that it has to merge first.
+    Leader,
 }
 
 /// A delta that is being written into slots.
@@ -232,19 +242,21 @@ impl Outbox {
         self.hurries = !self.pending.is_empty();
     }
 
-    /// Whether there is something to send that can be sent, but for credit of slots.
+    /// Whether there is something to send that can be sent, but for credit of slots, or was.
     pub(crate) fn has_more(&self) -> bool {
         self.sending.is_some() || self.next_is_due() || self.lacks_slot
     }
 
-    /// Whether so much is on its way that workers have to wait: for the leader, or for a slot. To
-    /// keep rows that could be passed through a little later costs more than to wait.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.lacks_slot
-            || !self.pending.is_empty()
-                && !self.waits_for_others()
-                && (self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
-                    || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes)
+    /// What workers have to wait for before they take more input, if for anything.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        let stalled = !self.pending.is_empty()
+            && !self.waits_for_others()
+            && (self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
+                || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes);
+        match stalled {
+            true => Some(Stall::Leader),
+            false => self.lacks_slot.then_some(Stall::Slot),
+        }
     }
 
     /// Whether nothing is left to be sent.

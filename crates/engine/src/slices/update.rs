@@ -7,7 +7,7 @@ use millstream_state::{
     BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
 };
 
-use super::Slice;
+use super::{Known, Slice};
 use crate::cluster::Net;
 use crate::error::Result;
 use crate::exchange::{Format, Outgoing};
@@ -22,7 +22,7 @@ pub(super) struct Update<'a> {
     pub(super) pool: &'a mut ChunkPool,
     pub(super) scratch: &'a mut Scratch,
     pub(super) picks: &'a mut Vec<u32>,
-    pub(super) begin_in: &'a [Mode],
+    pub(super) known: &'a [Known],
     pub(super) spare_fragments: &'a mut [Vec<Fragment>],
     pub(super) grouping: &'a Grouping,
     pub(super) input: &'a Selected<'a>,
@@ -89,10 +89,12 @@ impl Update<'_> {
             To::Fragment(leader) => {
                 let spare = &mut self.spare_fragments[leader];
                 Target::Fragment(fragments[leader].get_or_insert_with(|| {
-                    spare.pop().unwrap_or_else(|| match self.mode {
-                        Some(mode) => Fragment::new(self.layout.clone(), Some(mode)),
-                        None => Fragment::beginning(self.layout.clone(), self.begin_in[leader]),
-                    })
+                    let new = || Fragment::new(self.layout.clone(), self.mode);
+                    let mut fragment = spare.pop().unwrap_or_else(new);
+                    if let Some(mode) = self.known[leader].mode {
+                        fragment.begin_in(mode);
+                    }
+                    fragment
                 }))
             }
         };

@@ -174,7 +174,8 @@ fn keys_that_change_within_a_long_epoch_are_noticed() {
 fn a_clear_verdict_holds_for_a_while() {
     let layout = narrow();
     let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
-    let fragment = &mut Fragment::beginning(layout.clone(), Mode::PassThrough);
+    let fragment = &mut Fragment::new(layout.clone(), None);
+    fragment.begin_in(Mode::PassThrough);
     feed(fragment, 0..10_000, pool);
     fragment.seal().expect("there are rows").recycle(pool);
     for rows in [20_000, 19_000] {
@@ -194,8 +195,12 @@ fn many_distinct_keys_are_better_passed_through() {
     assert!(Fragment::should_pass(&narrow(), 120_000, 65_000));
     assert!(!Fragment::should_pass(&narrow(), 400_000, 65_000));
     assert!(!Fragment::should_pass(&wide, 65_000, 65_000));
-    let fragment = Fragment::beginning(narrow(), Mode::PassThrough);
-    assert_eq!((fragment.mode(), fragment.switches()), (Mode::PassThrough, 0));
+    assert!(!Fragment::should_pass(&narrow(), 50, 50), "too few to tell");
+    for (fixed, mode) in [(None, Mode::PassThrough), (Some(Mode::Aggregate), Mode::Aggregate)] {
+        let mut fragment = Fragment::new(narrow(), fixed);
+        fragment.begin_in(Mode::PassThrough);
+        assert_eq!((fragment.mode(), fragment.switches()), (mode, 0));
+    }
 }
 
 #[test]

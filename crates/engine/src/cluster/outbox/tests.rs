@@ -84,21 +84,21 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
         deltas.map(|(head, _)| head.has(CREDITED)).collect()
     };
     for watermark in 1..=3 {
-        assert!(!outbox.is_stalled());
+        assert!(outbox.stall().is_none());
         outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
         outbox.pump().unwrap();
     }
     assert_eq!(deltas(), [true; 2]);
-    assert!(outbox.is_stalled() && !outbox.has_more() && !outbox.is_empty());
+    assert!(outbox.stall() == Some(Stall::Leader) && !outbox.has_more() && !outbox.is_empty());
     assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
-    assert!(outbox.has_more() && !outbox.is_stalled());
+    assert!(outbox.has_more() && outbox.stall().is_none());
     outbox.pump().unwrap();
     assert_eq!(deltas(), [true; 3]);
     // One without rows does not wait.
     outbox.put(0, Vec::new(), None, 4, false);
     outbox.pump().unwrap();
     assert_eq!(deltas(), [true, true, true, false]);
-    assert!(outbox.is_empty() && !outbox.is_stalled());
+    assert!(outbox.is_empty() && outbox.stall().is_none());
     assert!(outbox.credit().is_some() && outbox.credit().is_some());
     assert!(outbox.credit().is_none(), "credit for what was never sent");
 }
@@ -163,7 +163,7 @@ fn rows_passed_through_belong_to_the_next_delta() {
     assert_eq!(kinds(&heads())[1..], [(Kind::Passed, false), (Kind::Delta, true)]);
     // Two deltas are on their way.
     assert_eq!(pass(&mut outbox, 1), 0);
-    assert!(!outbox.is_stalled() && !outbox.has_more());
+    assert!(outbox.stall().is_none() && !outbox.has_more());
     assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
     assert_eq!(pass(&mut outbox, 10), 10);
     // Without credit for slots, what is open waits, and everything behind it.
@@ -197,15 +197,15 @@ fn who_lacks_a_slot_waits_for_it() {
     assert_eq!(pass(&mut outbox, 3 * in_slot), in_slot);
     for _ in 0..2 {
         // Whoever sleeps meanwhile is woken by credit.
-        assert!(outbox.is_stalled() && outbox.has_more());
+        assert!(outbox.stall() == Some(Stall::Slot) && outbox.has_more());
         assert!(!outbox.pump().unwrap());
     }
     credit(Some(2));
     outbox.pump().unwrap();
-    assert!(!outbox.is_stalled() && !outbox.has_more());
+    assert!(outbox.stall().is_none() && !outbox.has_more());
     // To have filled the last slot there is, is not to lack one.
     assert_eq!(pass(&mut outbox, 2 * in_slot), 2 * in_slot);
-    assert!(!outbox.is_stalled() && !outbox.has_more());
+    assert!(outbox.stall().is_none() && !outbox.has_more());
 }
 
 /// A row longer than a slot is kept, and those behind it.
@@ -234,7 +234,7 @@ fn a_row_longer_than_a_slot_is_kept() {
     let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
     let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
     assert_eq!(outbox.pass(&format, &rows, 1, &mut Vec::new()).unwrap(), 2);
-    assert!(!outbox.has_more() && !outbox.is_stalled());
+    assert!(!outbox.has_more() && outbox.stall().is_none());
 }
 
 /// While a delta is being sent, others wait together, but not without end.
@@ -247,12 +247,12 @@ fn what_waits_behind_a_long_delta_is_bounded() {
     let bytes = segment(&layout, 0..5).bytes();
     let mut outbox = Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, 3 * bytes);
     for watermark in 1..=4 {
-        assert!(!outbox.is_stalled(), "{watermark}");
+        assert!(outbox.stall().is_none(), "{watermark}");
         outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
         outbox.pump().unwrap();
     }
-    assert!(outbox.is_stalled());
+    assert_eq!(outbox.stall(), Some(Stall::Leader));
     sent.lock().unwrap().credit = None;
     outbox.pump().unwrap();
-    assert!(!outbox.is_stalled() && outbox.is_empty());
+    assert!(outbox.stall().is_none() && outbox.is_empty());
 }
