@@ -108,7 +108,7 @@ def happened(results: list[harness.Run]) -> list[str]:
             needed["windows_fired_early"] = 1
     missing = [f"over {len(steady)} runs, counter {name} is {total.get(name, 0)}, expected {least} at least"
                for name, least in needed.items() if total.get(name, 0) < least]
-    return missing + not_exchanged(results)
+    return missing + not_exchanged(results) + not_shipped(results)
 
 
 def not_exchanged(results: list[harness.Run]) -> list[str]:
@@ -124,6 +124,18 @@ def not_exchanged(results: list[harness.Run]) -> list[str]:
     return wrong
 
 
+def late_merge(results: list[harness.Run]) -> list[harness.Run]:
+    """The runs on several processes in which partial state is merged late."""
+    return [result for result in results if "processes" in result.settings and "exchange" not in result.settings]
+
+
+def not_shipped(results: list[harness.Run]) -> list[str]:
+    """Late merge tells leaders elsewhere at least that there is nothing more to come."""
+    grouped = results[0].stats.get("windows", 0) >= 1
+    return [f"nothing went to other processes: {result.shell()}" for result in late_merge(results)
+            if grouped and not result.stats.get("messages_sent")]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", help="only files whose name contains one of these")
@@ -136,6 +148,7 @@ def main() -> int:
         print("0 passed, 1 failed: there are no such SQL files")
         return 1
     passed, failed, total = 0, 0, {}
+    shipped = dict.fromkeys(itertools.product(PROCESSES, FABRICS), 0)
     for path in files:
         text = path.read_text()
         expected = path.with_suffix(".expected")
@@ -152,6 +165,9 @@ def main() -> int:
         missing = happened([result for result, _ in results]) if not bad else []
         for result, _ in results:
             harness.add(total, result.stats)
+        for result in late_merge([result for result, _ in results]):
+            layout = result.settings["processes"], result.settings["fabric"]
+            shipped[layout] += result.stats.get("rows_sent", 0)
         ok = not bad and not missing
         passed, failed = passed + ok, failed + (not ok)
         print(f"{'ok  ' if ok else 'FAIL'} {path.name} ({len(jobs)} runs)", flush=True)
@@ -165,6 +181,10 @@ def main() -> int:
         for name in ("epochs", "rows_shipped", "late_records", "windows_fired_early", "rows_sent", "messages_sent"):
             if not total.get(name):
                 print(f"FAIL the suite as a whole: no run has any {name}")
+                failed += 1
+        for (processes, fabric), rows in shipped.items():
+            if not rows:
+                print(f"FAIL the suite as a whole: late merge on {processes} processes over {fabric} sent no rows")
                 failed += 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

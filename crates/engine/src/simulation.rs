@@ -74,13 +74,14 @@ impl Scenario {
 /// What a process came to; `None` if it was killed.
 pub type Outcome = Option<(Stats, Result<()>)>;
 
-/// Runs a job of several processes; `sinks` has one for each.
+/// Runs a job of several processes; `sinks` has one for each. Returns what each came to, and what
+/// went wrong while any of them ran.
 pub fn simulate(
     query: &Query,
     settings: &Settings,
     sinks: &[Arc<dyn Sink>],
     scenario: &Scenario,
-) -> Result<Vec<Outcome>> {
+) -> Result<(Vec<Outcome>, Vec<Fault>)> {
     let start_us = 1_700_000_000_000_000;
     let env: Arc<Simulated> = Arc::new(Simulated::new(scenario.seed, start_us));
     let sim = Sim::new(scenario.seed);
@@ -99,9 +100,11 @@ pub fn simulate(
     let mut faults = scenario.faults.clone();
     faults.sort_by_key(|(step, _)| *step);
     faults.reverse();
-    let network = Network { sim, devices, faults, cuts: BTreeSet::new(), notices: Vec::new() };
-    run(&*env, &mut processes, Some(network));
-    Ok(processes.into_iter().map(|process| process.result).collect())
+    let (cuts, notices, came) = Default::default();
+    let mut network = Some(Network { sim, devices, faults, came, cuts, notices });
+    run(&*env, &mut processes, &mut network);
+    let came = network.map(|network| network.came).unwrap_or_default();
+    Ok((processes.into_iter().map(|process| process.result).collect(), came))
 }
 
 /// Connects one process per device.
@@ -130,7 +133,7 @@ pub(crate) fn meshes(
 pub(crate) fn alone(job: Job) -> (Stats, Result<()>) {
     let env = job.env();
     let mut process = [Process::new(job)];
-    run(&*env, &mut process, None);
+    run(&*env, &mut process, &mut None);
     let [process] = process;
     let missing = || (Stats::default(), Err(Error::Internal("the simulation stopped".into())));
     process.result.unwrap_or_else(missing)
@@ -197,6 +200,8 @@ struct Network {
     devices: Vec<SimDevice>,
     /// The next one last.
     faults: Vec<(u64, Fault)>,
+    /// Those that came while some process ran.
+    came: Vec<Fault>,
     /// Pairs of processes between which nothing passes.
     cuts: BTreeSet<(usize, usize)>,
     /// When which process will be told what.
@@ -207,6 +212,9 @@ impl Network {
     /// Lets what is due go wrong.
     fn fail(&mut self, steps: u64, env: &dyn Env, processes: &mut [Process]) {
         while let Some((_, fault)) = self.faults.pop_if(|(step, _)| *step <= steps) {
+            if processes.iter().any(|process| process.job.is_some()) {
+                self.came.push(fault);
+            }
             match fault {
                 Fault::Kill(process) => {
                     self.sim.stop(&self.devices[process]);
@@ -256,13 +264,13 @@ const WAITS_MAX: u32 = 60_000;
 const STEPS_MAX: u64 = 100_000_000;
 
 /// Runs processes to their ends.
-fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
+fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) {
     // Who waits, by process and worker, and until when.
     let mut waiting: BTreeMap<(usize, usize), Option<i64>> = BTreeMap::new();
     let (mut steps, mut taken, mut waits) = (0u64, 0u64, 0u32);
     loop {
         steps += 1;
-        if let Some(network) = &mut network {
+        if let Some(network) = network {
             network.fail(steps, env, processes);
             network.tell(env.now_us(), processes);
         }
@@ -278,12 +286,12 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
         }
         let skips = processes[at].slowness;
         if skips > 1 && env.choose(u64::from(skips)) != Some(0) {
-            pass(env, &network, 1);
+            pass(env, network, 1);
             continue;
         }
         taken += 1;
         if network.is_some() && taken == STEPS_MAX {
-            give_up(&mut network, processes);
+            give_up(network, processes);
         }
         let process = &mut processes[at];
         let id = process.running.get(choice).copied().unwrap_or(usize::MAX);
@@ -296,7 +304,7 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
                 waits = 0;
             }
         }
-        if let (Some(network), Some((_, Err(error)))) = (&mut network, &processes[at].result)
+        if let (Some(network), Some((_, Err(error)))) = (&mut *network, &processes[at].result)
             && id == usize::MAX
         {
             network.tell_others(env, at, &error.to_string(), processes);
@@ -310,7 +318,7 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
             let happens = network.as_ref().is_some_and(|network| network.sim.step());
             match [until, notice].into_iter().flatten().min() {
                 _ if happens => {}
-                Some(_) if waits > WAITS_MAX => give_up(&mut network, processes),
+                Some(_) if waits > WAITS_MAX => give_up(network, processes),
                 Some(next) => {
                     let us = (next - env.now_us()).max(0);
                     env.pass_time(next);
@@ -318,10 +326,10 @@ fn run(env: &dyn Env, processes: &mut [Process], mut network: Option<Network>) {
                         network.sim.advance(Duration::from_micros(us as u64));
                     }
                 }
-                None => give_up(&mut network, processes),
+                None => give_up(network, processes),
             }
         }
-        pass(env, &network, 1);
+        pass(env, network, 1);
     }
 }
 

@@ -79,7 +79,7 @@ fn idle_processes_hold_nobody_back() {
                 Arc::new(Early { handed_out: table.handed_out.clone(), rows: AtomicU64::new(0) });
             let sinks: Vec<Arc<dyn Sink>> = (0..3).map(|_| sink.clone() as Arc<dyn Sink>).collect();
             let query = with_timeout(table, timeout);
-            let outcomes = simulate(&query, &settings, &sinks, &scenario).unwrap();
+            let (outcomes, _) = simulate(&query, &settings, &sinks, &scenario).unwrap();
             let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
             assert!(outcomes.iter().all(|(_, result)| result.is_ok()), "seed {seed}");
             let found: u64 = outcomes.iter().map(|(stats, _)| stats.late_records).sum();

@@ -108,6 +108,8 @@ fn counted_by_key(source: Arc<dyn Table>) -> Query {
 /// What a job came to.
 struct Ran {
     outcomes: Vec<Outcome>,
+    /// What went wrong while it ran.
+    faults: Vec<Fault>,
     /// Rows of the asking process, in their order.
     rows: Vec<String>,
 }
@@ -116,6 +118,11 @@ impl Ran {
     /// Whether all processes ended well.
     fn well(&self) -> bool {
         self.outcomes.iter().all(|outcome| matches!(outcome, Some((_, Ok(())))))
+    }
+
+    /// Whether something went wrong, and all processes ended well.
+    fn survived(&self) -> bool {
+        self.well() && !self.faults.is_empty()
     }
 
     /// The counters of all processes.
@@ -183,13 +190,13 @@ fn run(query: &Query, settings: &Settings, scenario: &Scenario, order: RowOrder)
     let collect = || Arc::new(Collect { order, batches: Mutex::default() });
     let sinks: Vec<_> = scenario.slowness.iter().map(|_| collect()).collect();
     let given: Vec<Arc<dyn Sink>> = sinks.iter().map(|s| s.clone() as Arc<dyn Sink>).collect();
-    let outcomes = simulate(query, settings, &given, scenario);
-    let outcomes = outcomes.unwrap_or_else(|e| panic!("{settings:?} {scenario:?}: {e}"));
+    let simulated = simulate(query, settings, &given, scenario);
+    let (outcomes, faults) = simulated.unwrap_or_else(|e| panic!("{settings:?} {scenario:?}: {e}"));
     let mut rows: Vec<String> = sinks[0].batches.lock().unwrap().iter().flat_map(lines).collect();
     if order == RowOrder::Any {
         rows.sort();
     }
-    Ran { outcomes, rows }
+    Ran { outcomes, faults, rows }
 }
 
 /// What must have happened over all seeds, or the test is not about it; not if there was just one.

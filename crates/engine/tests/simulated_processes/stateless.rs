@@ -116,7 +116,7 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
         limited: u64::from(limited),
         uneven: u64::from(lengths.iter().min() < lengths.iter().max()),
         failed: 0,
-        survived: u64::from(with_faults),
+        survived: u64::from(ran.survived()),
     }
 }
 
