@@ -41,6 +41,8 @@ pub(crate) struct Usage {
     pub(crate) growth_bytes: u64,
     /// Of these, what is for more than one new key.
     pub(crate) batch_growth_bytes: u64,
+    /// What the next rows of the window that is firing take until they are written.
+    pub(crate) firing_bytes: u64,
     /// Keys held.
     pub(crate) keys: u64,
     /// Keys and values in the largest fragment.
@@ -66,7 +68,7 @@ pub(crate) struct Budget {
     input: AtomicU64,
     segments: AtomicU64,
     output: AtomicU64,
-    /// State and its next growth, over all workers.
+    /// State, and its next growth with the next rows that fire, over all workers.
     state: AtomicU64,
     growth: AtomicU64,
     /// The most that was counted at once, of all kinds.
@@ -140,7 +142,8 @@ impl Budget {
     pub(crate) fn note_usage(&self, worker: usize, usage: &Usage) {
         let mut ledger = self.ledger();
         ledger.workers[worker] = *usage;
-        let (bytes, growth) = (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes));
+        let (bytes, growth) =
+            (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes + w.firing_bytes));
         self.state.store(bytes, Relaxed);
         self.growth.store(growth, Relaxed);
         self.note_most();

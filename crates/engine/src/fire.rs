@@ -29,6 +29,8 @@ pub(crate) struct Fire {
     pub(crate) start: i64,
     table: Table,
     block: usize,
+    /// What the rows of one step take at the most, about, if they have to wait to be written.
+    pub(crate) rows_bytes: u64,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
 }
@@ -41,6 +43,22 @@ impl Finisher {
             project: aggregate.project.clone(),
             output: output.clone(),
         }
+    }
+
+    /// What the result rows of one block of state take, about, if HAVING lets all of them through:
+    /// what their types say, and where there are texts no less than their state does.
+    fn rows_bytes(&self, table: &Table) -> u64 {
+        let widths = self.output.fields().iter().map(|field| field.data_type().primitive_width());
+        let (mut row_bytes, mut fixed) = (0, true);
+        for width in widths {
+            row_bytes += width.unwrap_or(size_of::<i32>());
+            fixed &= width.is_some();
+        }
+        let rows = table.rows().max(1);
+        if !fixed {
+            row_bytes = row_bytes.max(table.live_bytes().div_ceil(rows));
+        }
+        (row_bytes * rows.min(CHUNK_ROWS)) as u64
     }
 
     /// Result rows for some rows of state.
@@ -60,7 +78,13 @@ impl Finisher {
 }
 
 impl Fire {
-    pub(crate) fn new(start: i64, table: Table, grouping: &Grouping) -> Fire {
+    /// Fires the window that starts at `start`; `held` if its rows have to wait to be written.
+    pub(crate) fn new(
+        start: i64,
+        table: Table,
+        (grouping, finisher): (&Grouping, &Finisher),
+        held: bool,
+    ) -> Fire {
         let rows = table.rows().min(CHUNK_ROWS);
         let bounds = match grouping.window {
             None => vec![],
@@ -73,7 +97,8 @@ impl Fire {
                 vec![column(start), column(end), column(end - 1)]
             }
         };
-        Fire { start, table, block: 0, bounds }
+        let rows_bytes = if held { finisher.rows_bytes(&table) } else { 0 };
+        Fire { start, table, block: 0, rows_bytes, bounds }
     }
 
     /// The next rows; the flag says whether they are the last.

@@ -117,6 +117,11 @@ impl Gather {
         self.sink.clone()
     }
 
+    /// Whether rows of windows wait in this process until their turn comes.
+    pub(crate) fn holds(&self) -> bool {
+        self.ordered && !matches!(self.role, Role::Helper { .. })
+    }
+
     /// Whether no further rows may wait for earlier ones.
     pub(crate) fn is_full(&self) -> bool {
         match &self.role {

@@ -2,8 +2,8 @@
 //!
 //! Each step runs one coroutine for a bounded time, in this order: receive and merge what others
 //! have sealed; end the epoch if it is time; fire complete windows; process a batch; merge what was
-//! left for later. A step never
-//! waits for another worker, so a whole job also runs on one thread, a step at a time.
+//! left for later. A step never waits for another worker, so a whole job also runs on one thread, a
+//! step at a time.
 
 mod epoch;
 mod pressure;
@@ -405,7 +405,7 @@ impl Worker {
             }
             return Ok(Some(Step::Busy));
         }
-        if self.fire_complete(state, grouping)? {
+        if self.fire_complete(state, (grouping, finisher))? {
             return Ok(Some(Step::Busy));
         }
         Ok(None)
@@ -455,7 +455,7 @@ impl Worker {
 
     /// Starts firing the first window that the vector clock says is complete. One at a time, in
     /// order, so that a window's rows come out before the next one fires.
-    fn fire_complete(&mut self, state: &mut State, grouping: &Grouping) -> Result<bool> {
+    fn fire_complete(&mut self, state: &mut State, fires: (&Grouping, &Finisher)) -> Result<bool> {
         let complete = state.clock.min();
         if complete <= state.frontier {
             return Ok(false);
@@ -474,7 +474,12 @@ impl Worker {
             self.shared.budget.note_rest();
         }
         if let Some(table) = state.slices.remove(start) {
-            state.firing = Some(Fire::new(start, table, grouping));
+            let fire = Fire::new(start, table, fires, self.shared.gather.holds());
+            if !self.fires_small(&fire) {
+                state.usage.firing_bytes = fire.rows_bytes;
+                self.shared.budget.note_usage(self.id, &state.usage);
+            }
+            state.firing = Some(fire);
         }
         Ok(true)
     }

@@ -4,6 +4,7 @@
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
+use crate::fire::Fire;
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;
@@ -16,6 +17,7 @@ impl Worker {
             state.usage.bytes += fire.table().bytes() as u64;
             state.usage.live_bytes += fire.table().live_bytes() as u64;
             state.usage.keys += fire.table().rows() as u64;
+            state.usage.firing_bytes = if self.fires_small(fire) { 0 } else { fire.rows_bytes };
         }
         (state.uncounted, state.uncounted_bytes) = (0, 0);
         self.shared.budget.note_usage(self.id, &state.usage);
@@ -29,15 +31,19 @@ impl Worker {
         }
     }
 
-    /// Whether the window that is firing may go on: its rows, which may have to wait for their
+    /// Whether a window is small: firing it takes next to nothing, and then its state is free.
+    pub(super) fn fires_small(&self, fire: &Fire) -> bool {
+        fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64
+    }
+
+    /// Whether the window that is firing may go on: its next rows, which may have to wait for their
     /// order, fit beside its state. Rows that wait for a leader that is behind must leave room for
     /// those.
     pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
         let budget = &self.shared.budget;
         let Some(fire) = &mut state.firing else { return Ok(true) };
-        // Firing a small window takes next to nothing, and then its state is free.
-        let small = fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64;
-        // But rows that wait for their order must leave room.
+        let small = self.fires_small(fire);
+        // Rows of small windows that wait for their order must leave room, too.
         let many_rows = budget.held(Kind::Output) > self.shared.settings.memory_bytes / 16;
         let gather = &self.shared.gather;
         let waits = gather.is_full() || tight && (!small || many_rows);
