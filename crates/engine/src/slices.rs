@@ -1,5 +1,6 @@
 //! A worker's state: per window slice, the table it leads and a fragment for every other leader.
 
+mod known;
 mod update;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::joint::Joining;
 use crate::keys::{KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
+use known::Known;
 use update::{Passage, To, Update, number, part_of};
 
 /// State of one window slice.
@@ -107,32 +109,6 @@ pub(crate) struct Slices {
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
-
-/// What fragments have found out for those of later windows.
-#[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    mode: Option<Mode>,
-    /// Windows since then that were too small to decide anything.
-    windows: u8,
-}
-
-impl Known {
-    fn mode(mode: Mode) -> Known {
-        Known { mode: Some(mode), windows: 0 }
-    }
-
-    /// A window has gone by that did not say anything: after some, what is known is old. Small
-    /// windows are aggregated, which costs little.
-    fn nothing_from_a_window(&mut self) {
-        self.windows = self.windows.saturating_add(1);
-        if self.windows >= KNOWN_WINDOWS && self.mode == Some(Mode::PassThrough) {
-            *self = Known::mode(Mode::Aggregate);
-        }
-    }
-}
-
-/// Windows that say nothing after which it is forgotten what was known before.
-const KNOWN_WINDOWS: u8 = 4;
 
 /// What of a slice is sealed for other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -648,22 +624,6 @@ mod tests {
     }
 
     /// What is kept for later windows counts, and counts as what can be given back.
-    #[test]
-    fn what_is_known_of_keys_grows_old_with_windows_that_say_nothing() {
-        for (mode, later) in
-            [(Mode::PassThrough, Mode::Aggregate), (Mode::Aggregate, Mode::Aggregate)]
-        {
-            let mut known = Known::mode(mode);
-            (1..KNOWN_WINDOWS).for_each(|_| known.nothing_from_a_window());
-            assert_eq!(known.mode, Some(mode));
-            known.nothing_from_a_window();
-            assert_eq!(known.mode, Some(later));
-        }
-        let mut nothing = Known::default();
-        (0..1000).for_each(|_| nothing.nothing_from_a_window());
-        assert_eq!(nothing.mode, None);
-    }
-
     #[test]
     fn spare_tables_and_fragments_are_counted_until_they_are_released() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));

@@ -26,6 +26,9 @@ use crate::value::Block;
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
 
+/// A share of distinct rows so many times that at which both modes cost the same is clear.
+const CLEARLY: f64 = 2.0;
+
 /// A sample that is full, or whose verdict is clear, is good for so many times the rows that it
 /// took.
 const UNSAMPLED: usize = 4;
@@ -55,6 +58,11 @@ pub enum Mode {
 fn move_cost(layout: &RowLayout) -> f64 {
     let arena = if layout.uses_arena() { MOVE_ARENA } else { 1.0 };
     MOVE_WORD * layout.row_words() as f64 * arena
+}
+
+/// The share of distinct rows at which both modes cost the same, as above.
+fn break_even(move_cost: f64, look_up: f64) -> f64 {
+    move_cost / (move_cost + look_up)
 }
 
 /// A worker's partial state for one leader's keys in one window slice.
@@ -112,7 +120,7 @@ impl Fragment {
     pub fn should_pass(layout: &RowLayout, seen: usize, distinct: usize) -> bool {
         let cost = move_cost(layout);
         let enough = seen >= DECIDE_ROWS && cost <= CHEAP;
-        enough && distinct as f64 * (cost + LOOK_UP_FAR) > 2.0 * cost * seen as f64
+        enough && distinct as f64 > CLEARLY * break_even(cost, LOOK_UP_FAR) * seen as f64
     }
 
     /// Begins the next batch of input, for which the mode may change.
@@ -151,7 +159,7 @@ impl Fragment {
             _ => {}
         }
         self.forget();
-        if self.mode == Mode::PassThrough && share > 2.0 * break_even {
+        if self.mode == Mode::PassThrough && share > CLEARLY * break_even {
             self.unsampled = UNSAMPLED * seen;
         }
         self.fresh = false;
@@ -163,10 +171,10 @@ impl Fragment {
         self.distinct as f64 / self.seen.max(1) as f64
     }
 
-    /// The share of distinct rows at which both modes cost the same.
+    /// The share of distinct rows at which both modes cost the same, for as many keys as were seen.
     fn break_even(&self) -> f64 {
         let look_up = if self.distinct <= NEAR_KEYS { LOOK_UP_NEAR } else { LOOK_UP_FAR };
-        self.move_cost / (self.move_cost + look_up)
+        break_even(self.move_cost, look_up)
     }
 
     fn switch(&mut self, mode: Mode) {

@@ -12,9 +12,8 @@
 //! | the bytes of variable-length keys, then of arguments, column by column | as many as that takes |
 //!
 //! A mark (the subject is a watermark, the count all rows so far, as far as it holds them) promises
-//! that no row of an earlier time follows. A section
-//! that is longer than a slot comes in parts (the subject is the section's length in words, the
-//! count those that follow).
+//! that no row of an earlier time follows. A section that is longer than a slot comes in parts (the
+//! subject is the section's length in words, the count those that follow).
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;

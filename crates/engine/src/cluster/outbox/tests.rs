@@ -69,14 +69,28 @@ impl Outlet for Heads {
     }
 }
 
+/// Rows of a key of one word and a count.
+fn counts() -> Arc<RowLayout> {
+    Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]))
+}
+
+/// Process 1's outbox for a leader of process 0.
+fn outbox(
+    sent: &Arc<Mutex<Sent>>,
+    layout: &Arc<RowLayout>,
+    workers: usize,
+    fragment_bytes: usize,
+) -> Outbox {
+    let place = Place { process: 1, processes: 2 };
+    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
+    Outbox::new(Heads::new(sent), layout.clone(), (place, workers), &heap, fragment_bytes)
+}
+
 #[test]
 fn two_deltas_with_rows_wait_for_the_leader_at_most() {
     let sent = Arc::new(Mutex::new(Sent::default()));
-    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-    let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
-    let outlet = Heads::new(&sent);
-    let mut outbox = Outbox::new(outlet, layout.clone(), (place, 1), &heap, 1 << 20);
+    let layout = counts();
+    let mut outbox = outbox(&sent, &layout, 1, 1 << 20);
     // Whether each delta that has been sent has rows.
     let deltas = || -> Vec<bool> {
         let sent = sent.lock().unwrap();
@@ -132,15 +146,12 @@ fn pass(outbox: &mut Outbox, count: usize) -> usize {
 #[test]
 fn rows_passed_through_belong_to_the_next_delta() {
     let sent = Arc::new(Mutex::new(Sent::default()));
-    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-    let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
-    let mut of_two = Outbox::new(Heads::new(&sent), layout.clone(), (place, 2), &heap, 1 << 20);
+    let layout = counts();
+    let mut of_two = outbox(&sent, &layout, 2, 1 << 20);
     assert_eq!(pass(&mut of_two, 10), 10);
     // A row of state has two words, and a quarter of a fragment is passed through at a time.
     let fragment_bytes = 4 * 1000 * 16;
-    let mut outbox =
-        Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, fragment_bytes);
+    let mut outbox = outbox(&sent, &layout, 1, fragment_bytes);
     let heads = || std::mem::take(&mut sent.lock().unwrap().heads);
     let kinds = |heads: &[(Head, usize)]| -> Vec<(Kind, bool)> {
         heads.iter().map(|(head, _)| (head.kind, head.has(CREDITED))).collect()
@@ -187,10 +198,8 @@ fn rows_passed_through_belong_to_the_next_delta() {
 #[test]
 fn who_lacks_a_slot_waits_for_it() {
     let sent = Arc::new(Mutex::new(Sent::default()));
-    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-    let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
-    let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
+    let layout = counts();
+    let mut outbox = outbox(&sent, &layout, 1, 1 << 20);
     let credit = |credit| sent.lock().unwrap().credit = credit;
     let in_slot = SLOT_WORDS - 2;
     credit(Some(1));
@@ -230,9 +239,7 @@ fn a_row_longer_than_a_slot_is_kept() {
     };
     let sent = Arc::new(Mutex::new(Sent::default()));
     let layout = Arc::new(RowLayout::new(2, vec![1], &[(ValueKind::Count, false)]));
-    let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
-    let mut outbox = Outbox::new(Heads::new(&sent), layout, (place, 1), &heap, 1 << 20);
+    let mut outbox = outbox(&sent, &layout, 1, 1 << 20);
     assert_eq!(outbox.pass(&format, &rows, 1, &mut Vec::new()).unwrap(), 2);
     assert!(!outbox.has_more() && outbox.stall().is_none());
 }
@@ -241,11 +248,9 @@ fn a_row_longer_than_a_slot_is_kept() {
 #[test]
 fn what_waits_behind_a_long_delta_is_bounded() {
     let sent = Arc::new(Mutex::new(Sent { credit: Some(1), ..Sent::default() }));
-    let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-    let place = Place { process: 1, processes: 2 };
-    let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
+    let layout = counts();
     let bytes = segment(&layout, 0..5).bytes();
-    let mut outbox = Outbox::new(Heads::new(&sent), layout.clone(), (place, 1), &heap, 3 * bytes);
+    let mut outbox = outbox(&sent, &layout, 1, 3 * bytes);
     for watermark in 1..=4 {
         assert!(outbox.stall().is_none(), "{watermark}");
         outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
