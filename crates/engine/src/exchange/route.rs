@@ -19,7 +19,7 @@ pub(crate) struct Routes {
 #[cfg(target_arch = "x86_64")]
 const AVX512_RECEIVERS_MAX: usize = 10;
 #[cfg(target_arch = "x86_64")]
-const AVX2_RECEIVERS_MAX: usize = 8;
+const AVX2_RECEIVERS_MAX: usize = 4;
 
 impl Routes {
     /// Sorts the positions of keys with these hashes by the receivers that lead them.
@@ -65,11 +65,27 @@ impl Routes {
 
     /// Goes on with the key at `first`.
     fn sort_plain(&mut self, receivers: &Leaders, hashes: &[u64], first: usize) {
-        for (position, hash) in hashes.iter().enumerate().skip(first) {
-            let receiver = receivers.of(*hash);
-            let count = &mut self.counts[receiver];
-            self.positions[receiver * self.stride + *count] = position as u32;
-            *count += 1;
+        // As many as there may be receivers, so that no index has to be checked.
+        let mut ends = [0; PARTITIONS];
+        for (receiver, (end, count)) in ends.iter_mut().zip(&self.counts).enumerate() {
+            *end = receiver * self.stride + count;
+        }
+        let positions = self.positions.as_mut_ptr();
+        let mut put = |position: usize, hash: u64| {
+            let end = &mut ends[receivers.of(hash)];
+            // SAFETY: `begin` has made room for all of these positions for each receiver.
+            unsafe { *positions.add(*end) = position as u32 };
+            *end += 1;
+        };
+        let (fours, rest) = hashes[first..].as_chunks::<4>();
+        let mut position = first;
+        for hashes in fours {
+            hashes.iter().enumerate().for_each(|(i, hash)| put(position + i, *hash));
+            position += 4;
+        }
+        rest.iter().enumerate().for_each(|(i, hash)| put(position + i, *hash));
+        for (receiver, (count, end)) in self.counts.iter_mut().zip(ends).enumerate() {
+            *count = end - receiver * self.stride;
         }
     }
 

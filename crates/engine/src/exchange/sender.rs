@@ -109,6 +109,8 @@ impl Sender {
 
     /// Goes on with the batch as far as there is credit; true when all of it has been written. What
     /// does not fill a slot stays there until [`Sender::mark`] or more rows come.
+    // By name, what it costs is counted (`examples/exchange.rs`).
+    #[inline(never)]
     pub(crate) fn advance<O: Outlet>(
         &mut self,
         codec: &KeyCodec,
