@@ -60,12 +60,12 @@ fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group
         s.wrapping_mul(0x2545F4914F6CDD1D)
     };
     let below = |r: u64, n: u64| ((r >> 32) * n) >> 32;
-    let zipf = spec.zipf.map(|zipf| zipf_sums(zipf.exponent(), spec.key_range()));
+    let zipf = spec.zipf.map(|zipf| Ranks::new(zipf.exponent(), spec.key_range()));
     for i in 0..spec.records {
         let mut ts = (u128::from(i) * u128::from(spec.span_ms) / u128::from(spec.records)) as u64;
         let r = draw();
         let key = match (&zipf, spec.workload, spec.keys.or(spec.workload.keys())) {
-            (Some(sums), ..) => zipf_key(sums, r),
+            (Some(ranks), ..) => ranks.key(r),
             (None, Workload::Nb7, None) => long_tail(r),
             (None, Workload::Nb7, Some(n)) => long_tail(r) % n,
             (None, _, n) => below(r, n.unwrap_or(1)),
@@ -140,29 +140,43 @@ fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
     answer
 }
 
-/// For each rank the weights of all ranks up to it.
-fn zipf_sums(z: f64, keys: u64) -> Vec<u64> {
-    let harmonic = (1..=keys).fold(0.0, |sum, rank| sum + inverse_power(rank, z));
-    let bits = (0..=62).rev().find(|bits| harmonic * 2f64.powi(*bits) <= 2f64.powi(62));
-    let unit = 2f64.powi(bits.unwrap_or(0));
-    let mut sums: Vec<u64> =
-        (1..=keys).map(|rank| (inverse_power(rank, z) * unit).floor() as u64).collect();
-    for rank in 1..sums.len() {
-        sums[rank] += sums[rank - 1];
-    }
-    sums
+/// A Zipf distribution of keys.
+struct Ranks {
+    /// For each rank the weights of all ranks up to it.
+    sums: Vec<u64>,
+    /// Every `STEP`th of them, which a near cache holds.
+    steps: Vec<u64>,
 }
 
-/// The key of the rank at which the draw `r` falls.
-fn zipf_key(sums: &[u64], r: u64) -> u64 {
-    let total = u128::from(*sums.last().unwrap_or(&0));
-    let point = (u128::from(r) * total / (1 << 64)) as u64;
-    let rank = match sums.binary_search(&point) {
-        // Ranks with the weight 0 have the same sum: the first that is beyond it.
-        Ok(at) => at + sums[at..].iter().take_while(|sum| **sum == point).count(),
-        Err(at) => at,
-    };
-    (rank as u64 * 0x9E3779B1 + 0x9E3779B9) % sums.len() as u64
+impl Ranks {
+    const STEP: usize = 64;
+
+    fn new(z: f64, keys: u64) -> Ranks {
+        let powers: Vec<f64> = (1..=keys).map(|rank| inverse_power(rank, z)).collect();
+        let harmonic: f64 = powers.iter().fold(0.0, |sum, power| sum + power);
+        let bits = (0..=62).rev().find(|bits| harmonic * 2f64.powi(*bits) <= 2f64.powi(62));
+        let unit = 2f64.powi(bits.unwrap_or(0));
+        let mut sum = 0;
+        let mut add = |power: f64| {
+            sum += (power * unit).floor() as u64;
+            sum
+        };
+        let sums: Vec<u64> = powers.into_iter().map(&mut add).collect();
+        let steps = sums.iter().copied().step_by(Ranks::STEP).collect();
+        Ranks { sums, steps }
+    }
+
+    /// The key of the rank at which the draw `r` falls.
+    fn key(&self, r: u64) -> u64 {
+        let total = u128::from(*self.sums.last().unwrap_or(&0));
+        let point = (u128::from(r) * total / (1 << 64)) as u64;
+        // Of ranks with the weight 0, which have the same sum, the first that is beyond it.
+        let before =
+            self.steps.partition_point(|sum| *sum <= point).saturating_sub(1) * Ranks::STEP;
+        let here = &self.sums[before..self.sums.len().min(before + Ranks::STEP)];
+        let rank = before + here.partition_point(|sum| *sum <= point);
+        (rank as u64 * 0x9E3779B1 + 0x9E3779B9) % self.sums.len() as u64
+    }
 }
 
 /// A power-law draw.

@@ -64,8 +64,8 @@ impl FromStr for Zipf {
     }
 }
 
-/// How finely draws are looked up before the search: one entry for so many.
-const GUIDE_BITS: u32 = 18;
+/// How finely draws are looked up before the search, at the most: by so many leading bits.
+const GUIDE_BITS_MAX: u32 = 22;
 
 /// Keys to draw from.
 #[derive(Debug)]
@@ -83,7 +83,8 @@ impl Keys {
         let keys = keys.clamp(1, ZIPF_KEYS_MAX);
         let cumulative = cumulative(zipf.exponent(), keys);
         let total = cumulative[cumulative.len() - 1];
-        let shift = (u64::BITS - total.leading_zeros()).saturating_sub(GUIDE_BITS);
+        let bits = (keys.ilog2() + 2).min(GUIDE_BITS_MAX);
+        let shift = (u64::BITS - total.leading_zeros()).saturating_sub(bits);
         let mut rank = 0;
         let guide = (0..=total >> shift).map(|i| {
             while cumulative[rank] <= i << shift && rank + 1 < cumulative.len() {
@@ -121,10 +122,11 @@ pub(crate) fn scatter(rank: u64, keys: u64) -> u64 {
 
 /// The integer weights of all ranks, added up.
 fn cumulative(z: f64, keys: u64) -> Vec<u64> {
-    let powers = || (1..=keys).map(|rank| inverse_power(rank, z));
-    let scale = scale(powers().sum());
+    let powers: Vec<f64> = (1..=keys).map(|rank| inverse_power(rank, z)).collect();
+    let scale = scale(powers.iter().sum());
     let mut sum = 0;
-    powers()
+    powers
+        .into_iter()
         .map(|power| {
             sum += (power * scale) as u64;
             sum
