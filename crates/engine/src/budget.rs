@@ -41,8 +41,6 @@ pub(crate) struct Usage {
     pub(crate) growth_bytes: u64,
     /// Of these, what is for more than one new key.
     pub(crate) batch_growth_bytes: u64,
-    /// What the next rows of the window that is firing take until they are written.
-    pub(crate) firing_bytes: u64,
     /// Keys held.
     pub(crate) keys: u64,
     /// Keys and values in the largest fragment.
@@ -68,7 +66,7 @@ pub(crate) struct Budget {
     input: AtomicU64,
     segments: AtomicU64,
     output: AtomicU64,
-    /// State, and its next growth with the next rows that fire, over all workers.
+    /// State and its next growth, over all workers.
     state: AtomicU64,
     growth: AtomicU64,
     /// The most that was counted at once, of all kinds.
@@ -142,8 +140,7 @@ impl Budget {
     pub(crate) fn note_usage(&self, worker: usize, usage: &Usage) {
         let mut ledger = self.ledger();
         ledger.workers[worker] = *usage;
-        let (bytes, growth) =
-            (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes + w.firing_bytes));
+        let (bytes, growth) = (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes));
         self.state.store(bytes, Relaxed);
         self.growth.store(growth, Relaxed);
         self.note_most();
@@ -222,7 +219,12 @@ impl Budget {
     /// Whether what is needed fits. If it does once other workers have given back what they keep
     /// for later, `false`: wait for them. Otherwise the error that ends the job.
     pub(crate) fn check(&self) -> Result<bool> {
-        let needed = self.needed();
+        self.check_with(0)
+    }
+
+    /// As [`Budget::check`], with so many bytes more.
+    pub(crate) fn check_with(&self, more: u64) -> Result<bool> {
+        let needed = self.needed() + more;
         if needed <= self.limit_bytes {
             return Ok(true);
         }

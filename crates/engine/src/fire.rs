@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 
 use millstream_state::{CHUNK_ROWS, RowsRef, Table};
 
@@ -29,8 +29,6 @@ pub(crate) struct Fire {
     pub(crate) start: i64,
     table: Table,
     block: usize,
-    /// What the rows of one step take at the most, about, if they have to wait to be written.
-    pub(crate) rows_bytes: u64,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
 }
@@ -45,20 +43,21 @@ impl Finisher {
         }
     }
 
-    /// What the result rows of one block of state take, about, if HAVING lets all of them through:
-    /// what their types say, and where there are texts no less than their state does.
-    fn rows_bytes(&self, table: &Table) -> u64 {
-        let widths = self.output.fields().iter().map(|field| field.data_type().primitive_width());
-        let (mut row_bytes, mut fixed) = (0, true);
-        for width in widths {
-            row_bytes += width.unwrap_or(size_of::<i32>());
-            fixed &= width.is_some();
+    /// What the result rows of some rows of state take, about, if HAVING lets all of them through:
+    /// what their types say, and as many bytes of texts as the state has.
+    fn rows_bytes(&self, grouping: &Grouping, table: &Table, rows: usize) -> u64 {
+        let types = || self.output.fields().iter().map(|field| field.data_type());
+        let width = |data_type: &DataType| match data_type {
+            DataType::Boolean => Some(1),
+            data_type => data_type.primitive_width(),
+        };
+        let row_bytes: usize = types().map(|t| width(t).unwrap_or(size_of::<i32>())).sum();
+        let mut bytes = rows * row_bytes;
+        if types().any(|data_type| width(data_type).is_none()) {
+            let texts = table.live_bytes() - table.rows() * grouping.layout.row_bytes();
+            bytes += texts / table.rows().max(1) * rows;
         }
-        let rows = table.rows().max(1);
-        if !fixed {
-            row_bytes = row_bytes.max(table.live_bytes().div_ceil(rows));
-        }
-        (row_bytes * rows.min(CHUNK_ROWS)) as u64
+        bytes as u64
     }
 
     /// Result rows for some rows of state.
@@ -78,13 +77,7 @@ impl Finisher {
 }
 
 impl Fire {
-    /// Fires the window that starts at `start`; `held` if its rows have to wait to be written.
-    pub(crate) fn new(
-        start: i64,
-        table: Table,
-        (grouping, finisher): (&Grouping, &Finisher),
-        held: bool,
-    ) -> Fire {
+    pub(crate) fn new(start: i64, table: Table, grouping: &Grouping) -> Fire {
         let rows = table.rows().min(CHUNK_ROWS);
         let bounds = match grouping.window {
             None => vec![],
@@ -97,8 +90,7 @@ impl Fire {
                 vec![column(start), column(end), column(end - 1)]
             }
         };
-        let rows_bytes = if held { finisher.rows_bytes(&table) } else { 0 };
-        Fire { start, table, block: 0, rows_bytes, bounds }
+        Fire { start, table, block: 0, bounds }
     }
 
     /// The next rows; the flag says whether they are the last.
@@ -108,13 +100,23 @@ impl Fire {
         finisher: &Finisher,
         places: &mut Vec<*const u64>,
     ) -> Result<Option<(RecordBatch, bool)>> {
-        if self.block >= self.table.scan_blocks() {
+        if self.is_over() {
             return Ok(None);
         }
         let rows = self.table.scan(self.block, places);
         self.block += 1;
-        let last = self.block >= self.table.scan_blocks();
-        Ok(Some((finisher.finish(grouping, &self.bounds, &rows)?, last)))
+        let rows = finisher.finish(grouping, &self.bounds, &rows)?;
+        Ok(Some((rows, self.is_over())))
+    }
+
+    /// Whether all of its state has been read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.block >= self.table.scan_blocks()
+    }
+
+    /// What the next rows take, about.
+    pub(crate) fn next_bytes(&self, grouping: &Grouping, finisher: &Finisher) -> u64 {
+        finisher.rows_bytes(grouping, &self.table, self.table.scan_rows(self.block))
     }
 
     /// The window's state.

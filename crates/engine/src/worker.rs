@@ -90,6 +90,8 @@ struct State {
     slices: Slices,
     clock: VectorClock,
     firing: Option<Fire>,
+    /// It may not go on before others have fired what this worker has, or have taken its rows.
+    waits_to_fire: bool,
     epoch: u64,
     epoch_input_bytes: u64,
     /// The watermark of the last epoch's end, and whether other processes were told then that this
@@ -142,6 +144,7 @@ impl Worker {
                 ),
                 clock,
                 firing: None,
+                waits_to_fire: false,
                 epoch: 0,
                 epoch_input_bytes: 0,
                 announced: BEGINNING,
@@ -333,7 +336,7 @@ impl Worker {
         if tight && let Some(net) = &shared.net {
             net.hurry()?;
         }
-        if tight && (!shared.settled(low) || self.others_can_give()) {
+        if tight && (!shared.settled(low) || self.others_can_give(0)) {
             return Ok(self.stall(state));
         }
         if stall == Some(Stall::Slot) {
@@ -386,7 +389,7 @@ impl Worker {
         tight: bool,
     ) -> Result<Option<Step>> {
         let shared = self.shared.clone();
-        if state.firing.is_some() && !self.may_fire(state, tight)? {
+        if state.firing.is_some() && !self.may_fire(state, (grouping, finisher), tight)? {
             return Ok(Some(self.stall(state)));
         }
         if let Some(fire) = &mut state.firing {
@@ -396,8 +399,9 @@ impl Worker {
                 shared.gather.window_rows(self.id, fire.start, rows, last)?;
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
+                let small = self.is_small(&fire);
                 state.slices.recycle(fire.into_table());
-                if shared.budget.tight() {
+                if !small || shared.budget.tight() {
                     // Before others may believe that all has been freed.
                     self.note_usage(state);
                 }
@@ -405,7 +409,7 @@ impl Worker {
             }
             return Ok(Some(Step::Busy));
         }
-        if self.fire_complete(state, (grouping, finisher))? {
+        if self.fire_complete(state, grouping)? {
             return Ok(Some(Step::Busy));
         }
         Ok(None)
@@ -455,7 +459,7 @@ impl Worker {
 
     /// Starts firing the first window that the vector clock says is complete. One at a time, in
     /// order, so that a window's rows come out before the next one fires.
-    fn fire_complete(&mut self, state: &mut State, fires: (&Grouping, &Finisher)) -> Result<bool> {
+    fn fire_complete(&mut self, state: &mut State, grouping: &Grouping) -> Result<bool> {
         let complete = state.clock.min();
         if complete <= state.frontier {
             return Ok(false);
@@ -474,12 +478,7 @@ impl Worker {
             self.shared.budget.note_rest();
         }
         if let Some(table) = state.slices.remove(start) {
-            let fire = Fire::new(start, table, fires, self.shared.gather.holds());
-            if !self.fires_small(&fire) {
-                state.usage.firing_bytes = fire.rows_bytes;
-                self.shared.budget.note_usage(self.id, &state.usage);
-            }
-            state.firing = Some(fire);
+            state.firing = Some(Fire::new(start, table, grouping));
         }
         Ok(true)
     }

@@ -16,7 +16,7 @@ use crate::find;
 use crate::index::Index;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
-use crate::log::{CHUNK_ROWS, ChunkPool, Log};
+use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
 use crate::logs::LogsMut;
 use crate::partition::{Leaders, Own};
 use crate::rows::RowsRef;
@@ -437,6 +437,11 @@ impl Table {
     /// Number of scan blocks; see [`Table::scan`].
     pub fn scan_blocks(&self) -> usize {
         if self.live_rows == 0 { 0 } else { self.log.chunks().len() }
+    }
+
+    /// How many rows a scan block has at the most (some may be holes); beyond the last block none.
+    pub fn scan_rows(&self, block: usize) -> usize {
+        self.log.chunks().get(block).map_or(0, Chunk::rows)
     }
 
     /// All rows of one scan block (up to [`CHUNK_ROWS`](crate::CHUNK_ROWS)), in log order. A scan

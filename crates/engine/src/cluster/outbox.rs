@@ -60,6 +60,8 @@ pub(crate) struct Outbox {
     /// at most.
     passed_bytes: usize,
     passed_bytes_max: usize,
+    /// A worker's epoch has ended since some of these were passed through.
+    passed_ended: bool,
     /// There was no slot for rows that were to be passed through when one was last asked for.
     lacks_slot: bool,
     /// An epoch ends when a fragment has so many.
@@ -183,6 +185,7 @@ impl Outbox {
             in_flight: VecDeque::new(),
             open_words: 0,
             passed_bytes: 0,
+            passed_ended: false,
             lacks_slot: false,
             passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize).max(1),
             fragment_bytes,
@@ -190,8 +193,8 @@ impl Outbox {
         }
     }
 
-    /// `worker` (of this process) has sealed these segments, and nothing of it is left below
-    /// `watermark`.
+    /// `worker` (of this process) has ended an epoch: it has sealed these segments, and nothing of
+    /// it is left below `watermark`. What was passed through before is part of it.
     pub(crate) fn put(
         &mut self,
         worker: usize,
@@ -205,6 +208,7 @@ impl Outbox {
         self.pending_held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
         self.idle = idle;
+        self.passed_ended = self.passed_bytes > 0;
     }
 
     /// Passes rows for this leader, in `process`, straight into its channel, from the first on;
@@ -277,6 +281,7 @@ impl Outbox {
         if self.pending.is_empty() {
             return self.watermark() > self.told.0
                 || self.idle != self.told.1
+                || self.passed_ended
                 || self.passed_bytes >= self.passed_bytes_max;
         }
         !self.waits_for_others() && self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
@@ -303,7 +308,7 @@ impl Outbox {
                 }
                 let passed = std::mem::take(&mut self.passed_bytes) > 0;
                 let pending = std::mem::take(&mut self.pending);
-                (self.pending_bytes, self.hurries) = (0, false);
+                (self.pending_bytes, self.hurries, self.passed_ended) = (0, false, false);
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told.0),
                     idle: self.idle,

@@ -65,6 +65,8 @@ impl Routes {
 
     /// Goes on with the key at `first`.
     fn sort_plain(&mut self, receivers: &Leaders, hashes: &[u64], first: usize) {
+        let room = self.counts.len() * self.stride;
+        assert!(self.positions.len() >= room && self.stride >= hashes.len());
         // As many as there may be receivers, so that no index has to be checked.
         let mut ends = [0; PARTITIONS];
         for (receiver, (end, count)) in ends.iter_mut().zip(&self.counts).enumerate() {

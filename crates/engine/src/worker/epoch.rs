@@ -175,22 +175,27 @@ impl Worker {
         Ok(true)
     }
 
-    /// Returns credit for what has been merged, unless windows wait to be fired: their state would
-    /// pile up if the others went on. So it would, under scarce memory, if processes did that are
-    /// windows ahead of the slowest one, which alone lets windows fire; that one always gets its
-    /// credit.
+    /// Returns credit for what has been merged, unless windows wait to be fired here: their state
+    /// would pile up if the others went on. So it would, under scarce memory, if processes did that
+    /// are windows ahead of the slowest one, which alone lets windows fire; that one always gets
+    /// its credit. So does whoever still has windows to fire that this worker has fired: it may wait
+    /// for the memory, and this worker for it.
     pub(super) fn return_credit(&self, state: &mut State) -> Result<()> {
         let fires_at = |start| self.shared.fires_at(start);
         let low = state.clock.min();
-        if state.owed.is_empty() || state.slices.complete(low, fires_at).is_some() {
+        let fires = state.slices.complete(low, fires_at).is_some() && !state.waits_to_fire;
+        if state.owed.is_empty() || fires {
             return Ok(());
         }
+        let others_fire = self.shared.gather.others_behind(state.frontier);
         let (workers, tight) = (self.shared.settings.workers, self.shared.budget.tight());
         let passed = |watermark| self.shared.intake.passed(watermark);
         for helper in std::mem::take(&mut state.owed) {
             match helper.checked_sub(workers) {
                 None => self.shared.send(helper, Message::Credit { leader: self.id }),
-                Some(_) if tight && passed(state.clock.of(helper)) > passed(low) => {
+                Some(_)
+                    if tight && !others_fire && passed(state.clock.of(helper)) > passed(low) =>
+                {
                     state.owed.push(helper);
                 }
                 Some(process) => self.return_credit_to(process)?,

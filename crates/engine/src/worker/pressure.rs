@@ -4,7 +4,8 @@
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
-use crate::fire::Fire;
+use crate::fire::{Finisher, Fire};
+use crate::pipeline::Grouping;
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;
@@ -17,7 +18,6 @@ impl Worker {
             state.usage.bytes += fire.table().bytes() as u64;
             state.usage.live_bytes += fire.table().live_bytes() as u64;
             state.usage.keys += fire.table().rows() as u64;
-            state.usage.firing_bytes = if self.fires_small(fire) { 0 } else { fire.rows_bytes };
         }
         (state.uncounted, state.uncounted_bytes) = (0, 0);
         self.shared.budget.note_usage(self.id, &state.usage);
@@ -32,41 +32,57 @@ impl Worker {
     }
 
     /// Whether a window is small: firing it takes next to nothing, and then its state is free.
-    pub(super) fn fires_small(&self, fire: &Fire) -> bool {
+    pub(super) fn is_small(&self, fire: &Fire) -> bool {
         fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64
     }
 
     /// Whether the window that is firing may go on: its next rows, which may have to wait for their
     /// order, fit beside its state. Rows that wait for a leader that is behind must leave room for
     /// those.
-    pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
+    pub(super) fn may_fire(
+        &self,
+        state: &mut State,
+        (grouping, finisher): (&Grouping, &Finisher),
+        tight: bool,
+    ) -> Result<bool> {
         let budget = &self.shared.budget;
-        let Some(fire) = &mut state.firing else { return Ok(true) };
-        let small = self.fires_small(fire);
+        let Some(fire) = state.firing.as_mut().filter(|fire| !fire.is_over()) else {
+            return Ok(true);
+        };
+        let small = self.is_small(fire);
         // Rows of small windows that wait for their order must leave room, too.
         let many_rows = budget.held(Kind::Output) > self.shared.settings.memory_bytes / 16;
         let gather = &self.shared.gather;
         let waits = gather.is_full() || tight && (!small || many_rows);
-        if gather.is_congested() || waits && gather.others_behind(state.frontier) {
+        state.waits_to_fire =
+            gather.is_congested() || waits && gather.others_behind(state.frontier);
+        if state.waits_to_fire {
             return Ok(false);
         }
-        if small || matches!(budget.check(), Ok(true)) {
+        let rows_bytes = if gather.holds() { fire.next_bytes(grouping, finisher) } else { 0 };
+        if small || matches!(budget.check_with(rows_bytes), Ok(true)) {
             return Ok(true);
         }
         fire.trim();
         state.slices.release_spare();
         self.note_usage(state);
         // What has not been merged yet takes less room when it is.
-        if budget.held(Kind::Segments) > 0 || self.others_can_give() {
+        if budget.held(Kind::Segments) > 0 {
+            if let Some(net) = &self.shared.net {
+                net.hurry()?;
+            }
             return Ok(false);
         }
-        budget.check()
+        if self.others_can_give(rows_bytes) {
+            return Ok(false);
+        }
+        budget.check_with(rows_bytes)
     }
 
-    /// Whether the budget is exceeded, but will not be once others have given back what they keep
-    /// for later: then they are told.
-    pub(super) fn others_can_give(&self) -> bool {
-        let waits = matches!(self.shared.budget.check(), Ok(false));
+    /// Whether the budget is exceeded, with so many bytes more, but will not be once others have
+    /// given back what they keep for later: then they are told.
+    pub(super) fn others_can_give(&self, more: u64) -> bool {
+        let waits = matches!(self.shared.budget.check_with(more), Ok(false));
         if waits {
             self.shared.wake_others(self.id);
         }

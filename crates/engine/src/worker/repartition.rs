@@ -253,7 +253,7 @@ impl Worker {
             let own = sending.as_ref().is_some_and(|s| s.ways.iter().any(|way| way.waiting > 0));
             return Ok(if own || sent_some { Step::Busy } else { self.pause(state, None) });
         };
-        if tight && (!shared.settled(low) || self.others_can_give()) {
+        if tight && (!shared.settled(low) || self.others_can_give(0)) {
             return Ok(self.stall(state));
         }
         match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {

@@ -8,6 +8,7 @@
 mod aggregates;
 mod ahead;
 mod congested;
+mod epochs;
 mod idle;
 mod memory;
 mod stateless;
@@ -24,7 +25,8 @@ use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate};
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::Table;
 use millstream_engine::{Error, Settings, Stats};
-use support::{Collect, Random, lines, query};
+use millstream_state::{Leaders, hash_word};
+use support::{Collect, Random, Record, lines, query};
 
 /// The seeds of a test: its regressions first.
 fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
@@ -103,6 +105,17 @@ fn counted_by_key(source: Arc<dyn Table>) -> Query {
     aggregate.project = vec![Expr::Column(0), Expr::Column(1)];
     (aggregate.fired, query.output) = (fired.clone(), fired);
     query
+}
+
+/// Keys that the second of two processes of one worker leads.
+fn led_by_the_second(count: usize) -> Vec<i64> {
+    let leaders = Leaders::even(2);
+    (0..).filter(|key| leaders.of(hash_word(*key as u64)) == 1).take(count).collect()
+}
+
+/// A record of a key, for [`counted_by_key`].
+fn record_of(key: i64) -> Record {
+    Record { ts_ms: Some(key), key: Some(key), name: "n".into(), amount: None, price: 1.0 }
 }
 
 /// What a job came to.

@@ -4,18 +4,17 @@
 
 use std::sync::Arc;
 
-use millstream_engine::settings::FragmentMode;
+use millstream_engine::settings::{Exchange, FragmentMode};
 use millstream_engine::simulation::Scenario;
 use millstream_engine::sink::RowOrder;
 use millstream_engine::table::{Sharing, Table};
 use millstream_engine::{Error, Settings};
-use millstream_state::{Leaders, hash_word};
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records, table};
 use crate::{
-    Ran, Same, counted_by_key, described, exceeds, faults, happened, run, run_all, seeds,
-    tells_of_another,
+    Ran, Same, counted_by_key, described, exceeds, faults, happened, led_by_the_second, record_of,
+    run, run_all, seeds, tells_of_another,
 };
 
 /// How much of what it takes with plenty each process may use, in eighths.
@@ -60,7 +59,7 @@ fn refused(ran: &Ran, budget: u64, what: &str) {
     assert_eq!(errors.len(), ran.outcomes.len(), "{what}: some ended well: {errors:?}");
 }
 
-fn run_seed(seed: u64, with_faults: bool) -> Came {
+fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     let mut random = Random::new(seed ^ 0x3e30_0000);
     let processes = 2 + random.below(3) as usize;
     let splits = 1 + random.below(5) as usize;
@@ -79,6 +78,7 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
         epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
         fragment_mode: modes[random.below(3) as usize],
         allowed_lateness_us: lateness * 1000,
+        exchange,
         ..Settings::default()
     };
     let order = [RowOrder::Deterministic, RowOrder::Any][random.below(2) as usize];
@@ -87,7 +87,11 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     if order == RowOrder::Any {
         expected.sort();
     }
-    let test = if with_faults { "faults_with_scarce" } else { "scarce_memory" };
+    let test = match (exchange, with_faults) {
+        (Exchange::LateMerge, true) => "faults_with_scarce",
+        (Exchange::LateMerge, false) => "scarce_memory",
+        _ => "exchanged_records_with_scarce",
+    };
     let what = described(seed, test, &free, &scenario);
     let plenty = run(&query, &free, &scenario, order);
     plenty.is_all(&expected, &what);
@@ -142,9 +146,9 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     came
 }
 
-fn sum_of(seeds: &[u64], with_faults: bool) -> Came {
+fn sum_of(seeds: &[u64], run: impl Fn(u64) -> Came) -> Came {
     let mut sum = Came::default();
-    for came in run_all(seeds, |seed| run_seed(seed, with_faults)) {
+    for came in run_all(seeds, run) {
         sum.through += came.through;
         sum.refused += came.refused;
         sum.through_with_stalls += came.through_with_stalls;
@@ -166,7 +170,7 @@ fn scarce_memory_is_kept_to_or_told_of() {
         400762, // a window fired that fitted, and its next rows did not
     ];
     let seeds = seeds(150, REGRESSIONS);
-    let sum = sum_of(&seeds, false);
+    let sum = sum_of(&seeds, |seed| run_seed(seed, false, Exchange::LateMerge));
     happened(
         &seeds,
         &[
@@ -183,7 +187,7 @@ fn faults_with_scarce_memory_end_the_job_or_change_nothing() {
         400762, // as above
     ];
     let seeds = seeds(60, REGRESSIONS);
-    let sum = sum_of(&seeds, true);
+    let sum = sum_of(&seeds, |seed| run_seed(seed, true, Exchange::LateMerge));
     happened(
         &seeds,
         &[
@@ -192,6 +196,26 @@ fn faults_with_scarce_memory_end_the_job_or_change_nothing() {
             ("jobs refused", sum.refused),
             ("jobs that ended since a process was gone", sum.lost),
             ("jobs that had waited for memory when a process was gone", sum.lost_with_stalls),
+        ],
+    );
+}
+
+/// What is exchanged in place of late merge keeps to the same budget.
+#[test]
+fn exchanged_records_with_scarce_memory_are_kept_to_it_or_told_of() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(60, REGRESSIONS);
+    let sum = sum_of(&seeds, |seed| {
+        let exchange = [Exchange::Repartition, Exchange::Interleaved][(seed % 2) as usize];
+        run_seed(seed, seed % 3 == 0, exchange)
+    });
+    happened(
+        &seeds,
+        &[
+            ("jobs that got through", sum.through),
+            ("jobs that got through and had to wait for memory", sum.through_with_stalls),
+            ("jobs refused", sum.refused),
+            ("jobs that ended since a process was gone", sum.lost),
         ],
     );
 }
@@ -232,17 +256,8 @@ fn state_beyond_one_budget_fits_several() {
 #[test]
 fn a_leader_without_input_ends_the_job_at_its_budget() {
     let _same = Same("a_leader_without_input_ends_the_job_at_its_budget");
-    let leaders = Leaders::even(2);
-    let led = |key: &i64| leaders.of(hash_word(*key as u64)) == 1;
-    let record = |key| Record {
-        ts_ms: Some(key),
-        key: Some(key),
-        name: "n".into(),
-        amount: None,
-        price: 1.0,
-    };
-    let keys: Vec<i64> = (0..).filter(led).take(100_000).collect();
-    let data: Vec<Record> = keys.iter().copied().map(record).collect();
+    let keys = led_by_the_second(100_000);
+    let data: Vec<Record> = keys.iter().copied().map(record_of).collect();
     let batches = batches_of(&data, &mut Random::new(5), 50);
     let script = |batches| Script { batches };
     let read = script(batches.into_iter().map(|batch| (0, batch)).collect());
@@ -267,4 +282,64 @@ fn a_leader_without_input_ends_the_job_at_its_budget() {
     let own =
         |(process, error): &(usize, &Error)| *process == 1 && matches!(error, Error::Memory { .. });
     assert!(ran.errors().iter().any(own), "{:?}", ran.errors());
+}
+
+/// Windows that are complete at once, since a slow split has ended, fire one after the other in all
+/// processes, or do not fit. None waits for memory that is freed only when it has fired itself.
+#[test]
+fn windows_complete_at_once_fire_or_do_not_fit() {
+    const REGRESSIONS: &[u64] = &[
+        14229, // both workers waited with windows that did not fit until rows were merged elsewhere that nobody sent
+        17429, // as above
+        34869, // as above
+        38871, // as above
+    ];
+    const WINDOWS: i64 = 4;
+    let mut random = Random::new(17);
+    let mut split = |count: usize| {
+        let mut split = records(&mut random, 1, count, 1 << 30).remove(0);
+        for (i, record) in split.iter_mut().enumerate() {
+            record.ts_ms = Some(i as i64 * WINDOWS * 1000 / count as i64);
+        }
+        split
+    };
+    let data = [split(6_000), split(6_000), split(400)];
+    let (expected, ..) = oracle(&data, Some(1000), 0, 0);
+    // The last one has nothing but its first batch for a while.
+    let at = |split, batch| if split == 2 && batch > 0 { 5_000_000 } else { 0 };
+    let script = |(split, records): (usize, &Vec<Record>)| {
+        let batches = batches_of(records, &mut random, 100).into_iter().enumerate();
+        Script { batches: batches.map(|(i, batch)| (at(split, i), batch)).collect() }
+    };
+    let scripts = data.iter().enumerate().map(script).collect();
+    let query = query(Arc::new(Scripted::new(scripts, 0)), Some(1000), 0);
+    let scenario = |seed: u64| {
+        let slowness = [vec![9, 1], vec![1, 1], vec![1, 9]][seed as usize % 3].clone();
+        Scenario { slowness, ..Scenario::from_seed(seed, 2) }
+    };
+    let plenty = [1, 2].map(|workers| {
+        let free = Settings { workers, ..Settings::default() };
+        let plenty = run(&query, &free, &scenario(1), RowOrder::Deterministic);
+        plenty.is_all(&expected, "plenty of memory");
+        let (stats, _) = plenty.outcomes[0].as_ref().unwrap();
+        (free, stats.memory_bytes_peak)
+    });
+    let seeds = seeds(60, REGRESSIONS);
+    let came = run_all(&seeds, |seed| {
+        let (free, peak) = &plenty[seed as usize % 2];
+        // From as much as that up.
+        let memory_bytes = peak * (60 + seed % 160) / 60;
+        let tight = Settings { memory_bytes, ..free.clone() };
+        let scenario = scenario(seed);
+        let what = described(seed, "windows_complete_at_once", &tight, &scenario);
+        let ran = run(&query, &tight, &scenario, RowOrder::Deterministic);
+        match ran.well() {
+            true => ran.is_all(&expected, &what),
+            false => refused(&ran, memory_bytes, &what),
+        }
+        ran.well()
+    });
+    let through = came.iter().filter(|well| **well).count() as u64;
+    let refused = came.len() as u64 - through;
+    happened(&seeds, &[("jobs that got through", through), ("jobs refused", refused)]);
 }

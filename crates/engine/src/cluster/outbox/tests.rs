@@ -261,3 +261,19 @@ fn what_waits_behind_a_long_delta_is_bounded() {
     outbox.pump().unwrap();
     assert!(outbox.stall().is_none() && outbox.is_empty());
 }
+
+/// What is passed through goes at the end of an epoch, also where nothing else is to be told.
+#[test]
+fn an_epochs_end_sends_what_was_passed_through() {
+    let sent = Arc::new(Mutex::new(Sent::default()));
+    let mut outbox = outbox(&sent, &counts(), 2, 1 << 20);
+    assert_eq!(pass(&mut outbox, 10), 10);
+    assert!(!outbox.pump().unwrap() && !outbox.has_more());
+    outbox.put(1, Vec::new(), None, BEGINNING, false);
+    assert!(outbox.has_more() && outbox.pump().unwrap());
+    let kinds: Vec<Kind> = sent.lock().unwrap().heads.iter().map(|(head, _)| head.kind).collect();
+    assert_eq!(kinds, [Kind::Passed, Kind::Delta]);
+    // The next one has nothing.
+    outbox.put(1, Vec::new(), None, BEGINNING, false);
+    assert!(!outbox.pump().unwrap() && !outbox.has_more());
+}
