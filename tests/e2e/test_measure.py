@@ -129,3 +129,25 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path, words, says):
     done = measure(tmp_path / "out", *words)
     assert done.returncode == 2 and says in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def pairs(*words: object) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, str(SCRIPT.with_name("pairs.py")), *map(str, words)], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=600)
+
+
+def test_runs_are_compared_by_turns():
+    commands = [f"{harness.program()} bench cm --records 1000 --workers {workers}" for workers in (1, 2)]
+    done = pairs(3, *commands)
+    assert done.returncode == 0, done.stderr
+    number, spread = r"[\d.]+", r"[\d.]+ to [\d.]+"
+    first, second = map(re.escape, commands)
+    rates = rf"\n  {number} million records/s \({spread}\)\n"
+    ratios = rf"  the first to this one: {number} \(quartiles {number} and {number}, {spread}\)\n"
+    assert re.fullmatch(first + rates + second + rates + ratios, done.stdout), done.stdout
+
+
+def test_a_run_that_fails_ends_the_comparison():
+    done = pairs(1, f"{harness.program()} bench cm --records 1000", f"{harness.program()} bench dance")
+    assert done.returncode == 1 and "bench dance: exit code" in done.stderr and not done.stdout
+    assert pairs(0, "true").returncode == 2
