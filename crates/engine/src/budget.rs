@@ -9,8 +9,8 @@
 //! only splits that hold the low watermark go on. It ends with [`Error::Memory`] before a step
 //! whose growth would not fit, unless other workers still have something to give back.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -71,6 +71,7 @@ pub(crate) struct Budget {
     growth: AtomicU64,
     /// The most that was counted at once, of all kinds.
     most: AtomicU64,
+    scarce: AtomicBool,
     ledger: Mutex<Ledger>,
 }
 
@@ -104,6 +105,7 @@ impl Budget {
             state: AtomicU64::new(0),
             growth: AtomicU64::new(0),
             most: AtomicU64::new(0),
+            scarce: AtomicBool::new(false),
             ledger: Mutex::new(Ledger {
                 workers: vec![Usage::default(); workers],
                 peak: Share::default(),
@@ -190,9 +192,15 @@ impl Budget {
         self.all() + self.growth.load(Relaxed)
     }
 
-    /// Whether splits that are ahead must wait: three quarters of the budget are needed.
+    /// Whether splits that are ahead must wait: three quarters of the budget are needed, or somebody
+    /// waits for what others can give back.
     pub(crate) fn tight(&self) -> bool {
-        self.needed() > self.limit_bytes / 4 * 3
+        self.scarce.load(Relaxed) || self.needed() > self.limit_bytes / 4 * 3
+    }
+
+    /// Somebody waits, or waits no more, for what others can give back.
+    pub(crate) fn set_scarce(&self, scarce: bool) {
+        self.scarce.store(scarce, Relaxed);
     }
 
     /// Whether more is held than there may be.

@@ -90,8 +90,6 @@ struct State {
     slices: Slices,
     clock: VectorClock,
     firing: Option<Fire>,
-    /// It may not go on before others have fired what this worker has, or have taken its rows.
-    waits_to_fire: bool,
     epoch: u64,
     epoch_input_bytes: u64,
     /// The watermark of the last epoch's end, and whether other processes were told then that this
@@ -106,7 +104,7 @@ struct State {
     in_flight: Vec<u32>,
     /// Helpers (workers of this process, then processes) whose deltas have been merged and to which
     /// credit is to be returned.
-    owed: Vec<usize>,
+    owed: Vec<Owed>,
     /// Per helper: the epoch that must come next.
     expected: Vec<u64>,
     /// Windows that fire up to this have been fired and told to the gather stage.
@@ -117,6 +115,13 @@ struct State {
     /// Segments and messages merged since `usage` was noted, and bytes of the latter.
     uncounted: usize,
     uncounted_bytes: u64,
+}
+
+/// Credit for a delta that has been merged.
+struct Owed {
+    helper: usize,
+    /// It knows that the delta has been merged, in another process, and waits for the rest.
+    told: bool,
 }
 
 impl Worker {
@@ -144,7 +149,6 @@ impl Worker {
                 ),
                 clock,
                 firing: None,
-                waits_to_fire: false,
                 epoch: 0,
                 epoch_input_bytes: 0,
                 announced: BEGINNING,
@@ -334,7 +338,7 @@ impl Worker {
             return Ok(Step::Busy);
         }
         if tight && let Some(net) = &shared.net {
-            net.hurry()?;
+            net.hurry(false)?;
         }
         if tight && (!shared.settled(low) || self.others_can_give(0)) {
             return Ok(self.stall(state));

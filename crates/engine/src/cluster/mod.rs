@@ -34,4 +34,4 @@ pub(crate) use net::{Net, credit, peer_error, sent_by};
 pub(crate) use outbox::{Shipped, Stall};
 pub(crate) use port::{Inlet, Polled, Sleeper};
 pub(crate) use rows::{decode_rows, encode_rows};
-pub(crate) use wire::{CREDITED, Head, IDLE, Kind, LAST, words, words_mut};
+pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};

@@ -223,11 +223,12 @@ impl Net {
     }
 
     /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
-    pub(crate) fn hurry(&self) -> Result<()> {
+    /// `anyway`: also if leaders let it wait.
+    pub(crate) fn hurry(&self, anyway: bool) -> Result<()> {
         for (leader, outbox) in self.outboxes.iter().enumerate() {
             let Some(outbox) = outbox else { continue };
             let mut outbox = lock(outbox);
-            outbox.hurry();
+            outbox.hurry(anyway);
             self.pump_outbox(leader, &mut outbox)?;
         }
         Ok(())
@@ -348,14 +349,14 @@ impl Net {
         Ok(some)
     }
 
-    /// A leader has merged a delta of ours; its segments.
-    pub(crate) fn credit(&self, leader: u32) -> Result<Vec<(i64, Segment)>> {
+    /// A leader has merged a delta of ours, or lets another one come; segments that are free again.
+    pub(crate) fn credit(&self, leader: u32, flags: u8) -> Result<Vec<(i64, Segment)>> {
         let outbox = self.outboxes.get(leader as usize).and_then(Option::as_ref);
         let broken = || Error::Internal(format!("credit of leader {leader} for no delta"));
         let outbox = outbox.ok_or_else(broken)?;
         let mut outbox = lock(outbox);
         let was_stalled = outbox.stall().is_some();
-        let segments = outbox.credit().ok_or_else(broken)?;
+        let segments = outbox.credit(flags).ok_or_else(broken)?;
         self.pump_outbox(leader as usize, &mut outbox)?;
         let (has_more, is_stalled) = (outbox.has_more(), outbox.stall().is_some());
         drop(outbox);
@@ -544,6 +545,6 @@ impl PostInlet {
 }
 
 /// The head of a letter that tells of a credit.
-pub(crate) fn credit(leader: usize) -> Head {
-    Head { id: leader as u32, ..Head::new(Kind::Credit) }
+pub(crate) fn credit(leader: usize, flags: u8) -> Head {
+    Head { id: leader as u32, flags, ..Head::new(Kind::Credit) }
 }

@@ -21,7 +21,7 @@ use super::combine::Combiner;
 use super::mesh::Place;
 use super::net::peer_error;
 use super::port::Outlet;
-use super::wire::{self, CREDITED, Head, IDLE, Kind};
+use super::wire::{self, CREDITED, GO_ON, Head, IDLE, Kind, MERGED};
 use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
@@ -62,6 +62,9 @@ pub(crate) struct Outbox {
     passed_bytes_max: usize,
     /// A worker's epoch has ended since some of these were passed through.
     passed_ended: bool,
+    /// Deltas that the leader has merged, and for which it lets no other one come yet.
+    merged: usize,
+    sends_anyway: bool,
     /// There was no slot for rows that were to be passed through when one was last asked for.
     lacks_slot: bool,
     /// An epoch ends when a fragment has so many.
@@ -186,6 +189,8 @@ impl Outbox {
             open_words: 0,
             passed_bytes: 0,
             passed_ended: false,
+            merged: 0,
+            sends_anyway: false,
             lacks_slot: false,
             passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize).max(1),
             fragment_bytes,
@@ -223,7 +228,7 @@ impl Outbox {
     ) -> error::Result<usize> {
         let may_pass = self.sending.is_none()
             && self.pending.is_empty()
-            && self.in_flight.len() < DELTAS_IN_FLIGHT_MAX
+            && self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
             && self.passed_bytes < self.passed_bytes_max;
         if !may_pass {
             return Ok(0);
@@ -241,9 +246,11 @@ impl Outbox {
         Ok(count)
     }
 
-    /// Lets what is pending be sent as soon as it can.
-    pub(crate) fn hurry(&mut self) {
+    /// Lets what is pending be sent as soon as it can; `anyway`, also if the leader lets it wait: the
+    /// memory is needed.
+    pub(crate) fn hurry(&mut self, anyway: bool) {
         self.hurries = !self.pending.is_empty();
+        self.sends_anyway |= anyway && self.hurries;
     }
 
     /// Whether there is something to send that can be sent, but for credit of slots, or was.
@@ -270,7 +277,7 @@ impl Outbox {
 
     fn deltas_on_their_way(&self) -> usize {
         let sending = self.sending.as_ref().is_some_and(Sending::has_rows);
-        self.in_flight.len() + usize::from(sending)
+        self.in_flight.len() + self.merged + usize::from(sending)
     }
 
     fn watermark(&self) -> i64 {
@@ -281,10 +288,11 @@ impl Outbox {
         if self.pending.is_empty() {
             return self.watermark() > self.told.0
                 || self.idle != self.told.1
-                || self.passed_ended
+                || self.passed_ended && self.deltas_on_their_way() == 0
                 || self.passed_bytes >= self.passed_bytes_max;
         }
-        !self.waits_for_others() && self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
+        !self.waits_for_others()
+            && (self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX || self.sends_anyway)
     }
 
     /// Whether it may be worth waiting for what the other workers have for the same windows.
@@ -308,7 +316,8 @@ impl Outbox {
                 }
                 let passed = std::mem::take(&mut self.passed_bytes) > 0;
                 let pending = std::mem::take(&mut self.pending);
-                (self.pending_bytes, self.hurries, self.passed_ended) = (0, false, false);
+                (self.pending_bytes, self.hurries, self.sends_anyway) = (0, false, false);
+                self.passed_ended = false;
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told.0),
                     idle: self.idle,
@@ -414,10 +423,22 @@ impl Outbox {
         Ok(true)
     }
 
-    /// The leader has merged the oldest delta that had rows: its segments, to be used again. `None`
-    /// if there is none: the peer has broken the protocol.
-    pub(crate) fn credit(&mut self) -> Option<Vec<(i64, Segment)>> {
-        self.in_flight.pop_front().map(|sent| sent.segments)
+    /// The leader has merged the oldest delta that had rows (`MERGED`), and for one that it had
+    /// merged another one may come (`GO_ON`). Returns segments that are free again; `None` if there
+    /// is no such delta: the peer has broken the protocol.
+    pub(crate) fn credit(&mut self, flags: u8) -> Option<Vec<(i64, Segment)>> {
+        if flags == 0 || flags & !(MERGED | GO_ON) != 0 {
+            return None;
+        }
+        let mut segments = Vec::new();
+        if flags & MERGED != 0 {
+            segments = self.in_flight.pop_front()?.segments;
+            self.merged += 1;
+        }
+        if flags & GO_ON != 0 {
+            self.merged = self.merged.checked_sub(1)?;
+        }
+        Some(segments)
     }
 
     pub(crate) fn counters(&self) -> Shipped {

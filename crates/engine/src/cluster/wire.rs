@@ -26,7 +26,8 @@ pub(crate) enum Kind {
     /// The end of epoch `number` of process `id`, whose rows came before in `count` messages, and
     /// the watermark that the process has reached.
     Delta,
-    /// Leader `id` has merged a delta with rows and is not behind with firing.
+    /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps later,
+    /// that another one may come ([`GO_ON`]): the leader is not behind with firing.
     Credit,
     /// Chunk `number` of split `id` has been prepared: its greatest event time (`watermark`) and
     /// records.
@@ -65,6 +66,11 @@ pub(crate) const LAST: u8 = 2;
 pub(crate) const CREDITED: u8 = 4;
 /// The process waits for sources that have had nothing for their idle time.
 pub(crate) const IDLE: u8 = 8;
+
+/// A delta has been merged.
+pub(crate) const MERGED: u8 = 16;
+/// For a delta that has been merged, another one may come.
+pub(crate) const GO_ON: u8 = 32;
 
 /// What stands before a message's body. Fields that a kind does not name are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -131,7 +131,7 @@ impl Shared {
         match head.kind {
             cluster::Kind::Credit => {
                 leader()?;
-                return net.credit(head.id);
+                return net.credit(head.id, head.flags);
             }
             cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
             cluster::Kind::Ended => {

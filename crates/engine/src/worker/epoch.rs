@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use millstream_state::Segment;
 
-use super::{Message, State, Worker};
+use super::{Message, Owed, State, Worker};
 use crate::budget::{Held, Kind};
+use crate::cluster::{GO_ON, MERGED};
 use crate::error::{Error, Result};
 use crate::event_time::END;
 use crate::meter;
@@ -164,7 +165,7 @@ impl Worker {
         state.clock.advance(delta.from, delta.watermark);
         let changed = delta.held.take().is_some();
         if changed {
-            state.owed.push(delta.from);
+            state.owed.push(Owed { helper: delta.from, told: false });
         }
         self.inbox.pop_front();
         if changed {
@@ -175,30 +176,34 @@ impl Worker {
         Ok(true)
     }
 
-    /// Returns credit for what has been merged, unless windows wait to be fired here: their state
-    /// would pile up if the others went on. So it would, under scarce memory, if processes did that
-    /// are windows ahead of the slowest one, which alone lets windows fire; that one always gets
-    /// its credit. So does whoever still has windows to fire that this worker has fired: it may wait
-    /// for the memory, and this worker for it.
+    /// Returns credit for what has been merged, unless windows wait to be fired: their state would
+    /// pile up if the others went on. So it would, under scarce memory, if processes did that are
+    /// windows ahead of the slowest one, which alone lets windows fire; that one always gets its
+    /// credit. Other processes are told at once that the memory is free: they may need it to fire.
     pub(super) fn return_credit(&self, state: &mut State) -> Result<()> {
-        let fires_at = |start| self.shared.fires_at(start);
-        let low = state.clock.min();
-        let fires = state.slices.complete(low, fires_at).is_some() && !state.waits_to_fire;
-        if state.owed.is_empty() || fires {
+        if state.owed.is_empty() {
             return Ok(());
         }
-        let others_fire = self.shared.gather.others_behind(state.frontier);
+        let low = state.clock.min();
+        let fires = state.slices.complete(low, |start| self.shared.fires_at(start)).is_some();
         let (workers, tight) = (self.shared.settings.workers, self.shared.budget.tight());
         let passed = |watermark| self.shared.intake.passed(watermark);
-        for helper in std::mem::take(&mut state.owed) {
-            match helper.checked_sub(workers) {
-                None => self.shared.send(helper, Message::Credit { leader: self.id }),
-                Some(_)
-                    if tight && !others_fire && passed(state.clock.of(helper)) > passed(low) =>
-                {
-                    state.owed.push(helper);
+        for owed in std::mem::take(&mut state.owed) {
+            let Owed { helper, told } = owed;
+            let Some(process) = helper.checked_sub(workers) else {
+                match fires {
+                    true => state.owed.push(owed),
+                    false => self.shared.send(helper, Message::Credit { leader: self.id }),
                 }
-                Some(process) => self.return_credit_to(process)?,
+                continue;
+            };
+            let waits = fires || tight && passed(state.clock.of(helper)) > passed(low);
+            let flags = if told { 0 } else { MERGED } | if waits { 0 } else { GO_ON };
+            if flags != 0 {
+                self.return_credit_to(process, flags)?;
+            }
+            if waits {
+                state.owed.push(Owed { helper, told: true });
             }
         }
         Ok(())

@@ -54,13 +54,12 @@ impl Worker {
         let many_rows = budget.held(Kind::Output) > self.shared.settings.memory_bytes / 16;
         let gather = &self.shared.gather;
         let waits = gather.is_full() || tight && (!small || many_rows);
-        state.waits_to_fire =
-            gather.is_congested() || waits && gather.others_behind(state.frontier);
-        if state.waits_to_fire {
+        if gather.is_congested() || waits && gather.others_behind(state.frontier) {
             return Ok(false);
         }
         let rows_bytes = if gather.holds() { fire.next_bytes(grouping, finisher) } else { 0 };
         if small || matches!(budget.check_with(rows_bytes), Ok(true)) {
+            budget.set_scarce(false);
             return Ok(true);
         }
         fire.trim();
@@ -69,7 +68,7 @@ impl Worker {
         // What has not been merged yet takes less room when it is.
         if budget.held(Kind::Segments) > 0 {
             if let Some(net) = &self.shared.net {
-                net.hurry()?;
+                net.hurry(true)?;
             }
             return Ok(false);
         }
@@ -83,6 +82,7 @@ impl Worker {
     /// given back what they keep for later: then they are told.
     pub(super) fn others_can_give(&self, more: u64) -> bool {
         let waits = matches!(self.shared.budget.check_with(more), Ok(false));
+        self.shared.budget.set_scarce(waits);
         if waits {
             self.shared.wake_others(self.id);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_state::Arena;
 
-use super::{State, Worker};
+use super::{Owed, State, Worker};
 use crate::budget::{Budget, Held, Kind};
 use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error, sent_by};
 use crate::error::{Error, Result};
@@ -288,7 +288,7 @@ impl Worker {
         }
         (delta.arena, delta.held) = (Arena::default(), None);
         if credited {
-            state.owed.push(helper);
+            state.owed.push(Owed { helper, told: false });
             self.note_usage(state);
             self.check_received(state)?;
             // The next delta may open as many windows as this one, not as all since the last batch.
@@ -318,7 +318,7 @@ impl Worker {
     /// What others hold of this leader's keys may be more than its process may use, whether or not
     /// that has input of its own: an error where nothing that can be fired or is on its way makes
     /// room.
-    fn check_received(&self, state: &State) -> Result<()> {
+    pub(super) fn check_received(&self, state: &State) -> Result<()> {
         let fires_at = |start| self.shared.fires_at(start);
         let fires =
             state.firing.is_some() || state.slices.complete(state.clock.min(), fires_at).is_some();
@@ -348,10 +348,10 @@ impl Worker {
         self.shared.net.is_some() && self.shared.intake.is_idle()
     }
 
-    /// Returns credit for a delta of `process`.
-    pub(super) fn return_credit_to(&self, process: usize) -> Result<()> {
+    /// Tells `process` of a delta that has been merged, or that another one may come.
+    pub(super) fn return_credit_to(&self, process: usize, flags: u8) -> Result<()> {
         let Some(net) = &self.shared.net else { return Ok(()) };
-        net.post(process, cluster::credit(self.leader), Vec::new())
+        net.post(process, cluster::credit(self.leader, flags), Vec::new())
     }
 
     /// There was something to do.

@@ -326,6 +326,9 @@ impl Worker {
             receiving.turn = sender + 1;
             self.stats.merges += 1;
             self.note_usage(state);
+            if self.shared.budget.is_exceeded() {
+                self.check_received(state)?;
+            }
             // Windows that it has opened are not to be expected again.
             state.slices.begin_batch();
             return Ok(true);

@@ -104,7 +104,7 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
     }
     assert_eq!(deltas(), [true; 2]);
     assert!(outbox.stall() == Some(Stall::Leader) && !outbox.has_more() && !outbox.is_empty());
-    assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
+    assert_eq!(outbox.credit(MERGED | GO_ON).map(|segments| segments.len()), Some(1));
     assert!(outbox.has_more() && outbox.stall().is_none());
     outbox.pump().unwrap();
     assert_eq!(deltas(), [true; 3]);
@@ -113,8 +113,8 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
     outbox.pump().unwrap();
     assert_eq!(deltas(), [true, true, true, false]);
     assert!(outbox.is_empty() && outbox.stall().is_none());
-    assert!(outbox.credit().is_some() && outbox.credit().is_some());
-    assert!(outbox.credit().is_none(), "credit for what was never sent");
+    assert!(outbox.credit(MERGED | GO_ON).is_some() && outbox.credit(MERGED | GO_ON).is_some());
+    assert!(outbox.credit(MERGED | GO_ON).is_none(), "credit for what was never sent");
 }
 
 /// Passes so many keys on; returns how many there was room for.
@@ -175,7 +175,7 @@ fn rows_passed_through_belong_to_the_next_delta() {
     // Two deltas are on their way.
     assert_eq!(pass(&mut outbox, 1), 0);
     assert!(outbox.stall().is_none() && !outbox.has_more());
-    assert_eq!(outbox.credit().map(|segments| segments.len()), Some(1));
+    assert_eq!(outbox.credit(MERGED | GO_ON).map(|segments| segments.len()), Some(1));
     assert_eq!(pass(&mut outbox, 10), 10);
     // Without credit for slots, what is open waits, and everything behind it.
     sent.lock().unwrap().credit = Some(0);
@@ -276,4 +276,33 @@ fn an_epochs_end_sends_what_was_passed_through() {
     // The next one has nothing.
     outbox.put(1, Vec::new(), None, BEGINNING, false);
     assert!(!outbox.pump().unwrap() && !outbox.has_more());
+}
+
+/// A delta that has been merged is free memory; that another one may come is told apart. Where the
+/// memory is needed more is sent anyway.
+#[test]
+fn merged_deltas_still_keep_others_back() {
+    let sent = Arc::new(Mutex::new(Sent::default()));
+    let layout = counts();
+    let mut outbox = outbox(&sent, &layout, 1, 1 << 20);
+    let put = |outbox: &mut Outbox, watermark| {
+        outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
+        outbox.pump().unwrap()
+    };
+    assert!(put(&mut outbox, 1) && put(&mut outbox, 2) && !put(&mut outbox, 3));
+    assert_eq!(outbox.credit(MERGED).map(|segments| segments.len()), Some(1));
+    assert!(!outbox.pump().unwrap() && outbox.stall() == Some(Stall::Leader));
+    assert_eq!(outbox.credit(GO_ON).map(|segments| segments.len()), Some(0));
+    assert!(outbox.pump().unwrap() && outbox.stall().is_none());
+    assert!(!put(&mut outbox, 4));
+    outbox.hurry(false);
+    assert!(!outbox.pump().unwrap());
+    outbox.hurry(true);
+    assert!(outbox.pump().unwrap() && outbox.is_empty());
+    for _ in 0..3 {
+        assert_eq!(outbox.credit(MERGED).map(|segments| segments.len()), Some(1));
+    }
+    assert!(outbox.credit(MERGED).is_none(), "all have been merged");
+    assert!((0..3).all(|_| outbox.credit(GO_ON).is_some()));
+    assert!(outbox.credit(GO_ON).is_none() && outbox.credit(0).is_none());
 }
