@@ -4,7 +4,7 @@
 //! leader meets here and leaves as one delta, with the watermark that all of them have reached. Its
 //! rows are sent from where they stand, slot after slot as there is credit, and the segments stay
 //! as they are until the leader has merged them. At most two deltas with rows are on their way to a
-//! leader.
+//! leader, more only where their memory is needed.
 //!
 //! Rows that a worker passes through need not be kept: as long as nothing waits here, they are
 //! written straight into the open slot, as keys and arguments, like exchanged rows. They belong to

@@ -72,7 +72,10 @@ impl Worker {
             }
             return Ok(false);
         }
-        if self.others_can_give(rows_bytes) {
+        // They give it only where memory is scarce, which it may not be but for these rows.
+        let waits = self.others_can_give(rows_bytes);
+        budget.set_scarce(waits);
+        if waits {
             return Ok(false);
         }
         budget.check_with(rows_bytes)
@@ -82,7 +85,6 @@ impl Worker {
     /// given back what they keep for later: then they are told.
     pub(super) fn others_can_give(&self, more: u64) -> bool {
         let waits = matches!(self.shared.budget.check_with(more), Ok(false));
-        self.shared.budget.set_scarce(waits);
         if waits {
             self.shared.wake_others(self.id);
         }

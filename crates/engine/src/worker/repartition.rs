@@ -326,7 +326,8 @@ impl Worker {
             receiving.turn = sender + 1;
             self.stats.merges += 1;
             self.note_usage(state);
-            if self.shared.budget.is_exceeded() {
+            let others_fire = self.shared.gather.others_behind(state.frontier);
+            if self.shared.budget.is_exceeded() && !others_fire {
                 self.check_received(state)?;
             }
             // Windows that it has opened are not to be expected again.
