@@ -1,6 +1,7 @@
 """`tests/measure.py`, with few records: what it runs, what it writes, and that the report takes it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys

@@ -5,9 +5,10 @@
 //! as long as the memory: input that waits, sealed segments on their way, rows that wait for their
 //! order.
 //!
-//! Above three quarters of the budget, or while somebody waits for room, the job is *tight*: what is kept for later is given back, and
-//! only splits that hold the low watermark go on. It ends with [`Error::Memory`] before a step
-//! whose growth would not fit, unless other workers still have something to give back.
+//! Above three quarters of the budget, or while somebody waits for room, the job is *tight*: what
+//! is kept for later is given back, and only splits that hold the low watermark go on. It ends with
+//! [`Error::Memory`] before a step whose growth would not fit, unless other workers still have
+//! something to give back.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
