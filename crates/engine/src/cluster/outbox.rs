@@ -64,6 +64,7 @@ pub(crate) struct Outbox {
     passed_ended: bool,
     /// Deltas that the leader has merged, and for which it lets no other one come yet.
     merged: usize,
+    /// What is pending is sent also if the leader lets it wait.
     sends_anyway: bool,
     /// There was no slot for rows that were to be passed through when one was last asked for.
     lacks_slot: bool,

@@ -188,24 +188,24 @@ impl Worker {
         let fires = state.slices.complete(low, |start| self.shared.fires_at(start)).is_some();
         let (workers, tight) = (self.shared.settings.workers, self.shared.budget.tight());
         let passed = |watermark| self.shared.intake.passed(watermark);
-        for owed in std::mem::take(&mut state.owed) {
-            let Owed { helper, told } = owed;
-            let Some(process) = helper.checked_sub(workers) else {
-                match fires {
-                    true => state.owed.push(owed),
-                    false => self.shared.send(helper, Message::Credit { leader: self.id }),
+        let (mut result, clock) = (Ok(()), &state.clock);
+        state.owed.retain_mut(|owed| {
+            let process = owed.helper.checked_sub(workers);
+            let is_ahead = || passed(clock.of(owed.helper)) > passed(low);
+            let waits = fires || process.is_some() && tight && is_ahead();
+            let flags = if owed.told { 0 } else { MERGED } | if waits { 0 } else { GO_ON };
+            match process {
+                Some(process) if flags != 0 && result.is_ok() => {
+                    result = self.return_credit_to(process, flags);
                 }
-                continue;
-            };
-            let waits = fires || tight && passed(state.clock.of(helper)) > passed(low);
-            let flags = if told { 0 } else { MERGED } | if waits { 0 } else { GO_ON };
-            if flags != 0 {
-                self.return_credit_to(process, flags)?;
+                None if !waits => {
+                    self.shared.send(owed.helper, Message::Credit { leader: self.id })
+                }
+                _ => {}
             }
-            if waits {
-                state.owed.push(Owed { helper, told: true });
-            }
-        }
-        Ok(())
+            owed.told = true;
+            waits
+        });
+        result
     }
 }

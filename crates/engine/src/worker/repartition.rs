@@ -326,8 +326,7 @@ impl Worker {
             receiving.turn = sender + 1;
             self.stats.merges += 1;
             self.note_usage(state);
-            let others_fire = self.shared.gather.others_behind(state.frontier);
-            if self.shared.budget.is_exceeded() && !others_fire {
+            if shared.budget.is_exceeded() && !shared.gather.others_behind(state.frontier) {
                 self.check_received(state)?;
             }
             // Windows that it has opened are not to be expected again.
