@@ -1,6 +1,8 @@
 //! A worker's state: per window slice, the table it leads and a fragment for every other leader.
 
 mod known;
+mod slice;
+mod spare;
 mod update;
 
 use std::collections::BTreeMap;
@@ -21,58 +23,11 @@ use crate::keys::{KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
 use known::Known;
+pub(crate) use slice::SealSlice;
+use slice::{Slice, slice_bytes};
+pub(crate) use spare::Counters;
+use spare::Spare;
 use update::{Passage, To, Update, number, part_of};
-
-/// State of one window slice.
-struct Slice {
-    primary: Table,
-    fragments: Vec<Option<Fragment>>,
-    /// Rows that its table has taken in for all leaders since the epoch began.
-    joint_rows: usize,
-    /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or
-    /// when it became too large to be joint.
-    sealed: Vec<(usize, Segment)>,
-    /// What it amounted to when it was counted last; `None` if it has changed.
-    counted: Option<Usage>,
-}
-
-impl Slice {
-    /// What it amounts to; growth by up to `batch_rows` more keys.
-    fn usage(&self, batch_rows: usize) -> Usage {
-        let fragments = self.fragments.iter().flatten();
-        let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
-        let bytes =
-            self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
-        let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
-        for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
-            usage.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
-            usage.keys += (table.rows() + table.other_rows()) as u64;
-            let growth_bytes = table.growth_bytes(batch_rows) as u64;
-            if growth_bytes > usage.growth_bytes {
-                usage.growth_bytes = growth_bytes;
-                usage.batch_growth_bytes =
-                    growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
-            }
-        }
-        let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;
-        if parting_bytes > usage.growth_bytes {
-            (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
-        }
-        let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
-        let others_bytes = self.primary.other_bytes() + sealed;
-        let others_share = others_bytes / (self.fragments.len() - 1).max(1);
-        usage.largest_fragment_bytes = largest.unwrap_or(0).max(others_share) as u64;
-        usage.largest_passed_bytes =
-            fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
-        usage
-    }
-
-    /// Seals what its table holds for other leaders; it leaves when the slice is sealed.
-    fn seal_others(&mut self, (leaders, pool, scratch): (&Leaders, &mut ChunkPool, &mut Scratch)) {
-        self.counted = None;
-        self.sealed.extend(self.primary.seal_others(leaders, pool, scratch));
-    }
-}
 
 /// State of one worker.
 pub(crate) struct Slices {
@@ -90,18 +45,12 @@ pub(crate) struct Slices {
     picks: Vec<u32>,
     /// 0, 1, 2 and so on.
     positions: Vec<u32>,
-    /// Emptied tables and fragments, per leader, for the next window.
-    spare_tables: Vec<Table>,
-    spare_fragments: Vec<Vec<Fragment>>,
+    spare: Spare,
     joining: Joining,
-    /// How many of either are kept if they are small.
-    spare_small_max: usize,
     /// Keys of the last complete window.
     last_keys: usize,
     /// Memory is scarce: new tables start small.
     frugal: bool,
-    /// Of tables and fragments that are gone.
-    retired: Counters,
     /// Slices opened since the last batch began.
     opened: usize,
     /// Start of the latest slice that input has been put into.
@@ -110,36 +59,14 @@ pub(crate) struct Slices {
     joint_rows: u64,
 }
 
-/// What of a slice is sealed for other leaders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SealSlice {
-    /// Everything: its epoch ends.
-    EndEpoch,
-    /// What has been passed through, and what has been sealed before. The epoch goes on.
-    PassedThrough,
-    /// Nothing, and nothing of later ones.
-    Nothing,
-}
-
 /// Smaller indexes are not handed on to the next window: each has its own.
 const HANDED_ON_BYTES_MIN: usize = 1 << 20;
-
-/// Tables and fragments that are kept for later windows: one of any size, a few that a near cache
-/// holds, and many that are small, where windows of few keys come and go by the thousand.
-const SPARE_NEAR_MAX: usize = 4;
-const SPARE_SMALL_MAX: usize = 1 << 12;
-const SMALL_BYTES: usize = 2 << 10;
 
 /// Blocks of rows encoded at a time, for each leader: enough to keep memory busy, few enough for
 /// the second-level cache; or, where the table is in that, for the first.
 const GROUP_BLOCKS: usize = 16;
 const GROUP_BLOCKS_NEAR: usize = 6;
 const GROUP_ROWS_MAX: usize = 1 << 15;
-
-/// What a slice takes itself.
-fn slice_bytes(leaders: usize) -> usize {
-    size_of::<Slice>() + leaders * size_of::<Option<Fragment>>()
-}
 
 /// About what a window takes that has one key, for one leader.
 pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>, leaders: usize) -> usize {
@@ -158,10 +85,9 @@ impl Slices {
     ) -> Slices {
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let joining = Joining::new(mode.is_none(), leaders.count());
-        let spare_fragments = (0..leaders.count()).map(|_| Vec::new()).collect();
         let known = vec![Known::default(); leaders.count()];
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
-        let spare_small_max = (pool_bytes / 4 / small_bytes).min(SPARE_SMALL_MAX);
+        let spare = Spare::new(leaders.count(), pool_bytes / 4 / small_bytes);
         Slices {
             slices: BTreeMap::new(),
             layout,
@@ -175,13 +101,10 @@ impl Slices {
             routed: Routed::default(),
             picks: Vec::new(),
             positions: Vec::new(),
-            spare_small_max,
-            spare_tables: Vec::new(),
-            spare_fragments,
+            spare,
             joining,
             last_keys: 0,
             frugal: false,
-            retired: Counters::default(),
             opened: 0,
             latest: BEGINNING,
             joint_rows: 0,
@@ -200,14 +123,10 @@ impl Slices {
         }
         // It will hold, most likely, about as many keys as the last one.
         let keys = if self.frugal { 0 } else { self.expected_keys() };
-        let spare = self.spare_tables.pop();
+        let spare = self.spare.take_table();
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
-        let fragments = (0..self.leaders.count()).map(|_| None).collect();
-        self.slices.insert(
-            start,
-            Slice { primary, fragments, joint_rows: 0, sealed: Vec::new(), counted: None },
-        );
+        self.slices.insert(start, Slice::new(primary, self.leaders.count()));
         self.opened += 1;
     }
 
@@ -257,7 +176,7 @@ impl Slices {
             pool: &mut self.pool,
             scratch: &mut self.scratch,
             picks: &mut self.picks,
-            spare_fragments: &mut self.spare_fragments,
+            spare: &mut self.spare,
             grouping,
             input,
             vars: VarColumn::of(input.keys),
@@ -363,44 +282,19 @@ impl Slices {
         scarce: bool,
     ) -> Vec<Vec<(i64, Segment)>> {
         let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        let Slices { slices, leaders, pool, scratch, joining, retired, known, .. } = self;
+        let Slices { slices, leaders, pool, scratch, joining, spare, known, .. } = self;
         for (start, slice) in slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
                 break;
             }
-            slice.counted = None;
             if how == SealSlice::EndEpoch {
-                let Slice { primary, fragments, joint_rows, .. } = &mut *slice;
-                match std::mem::take(joint_rows) {
-                    0 if scarce => {}
-                    0 => joining.consider(fragments.iter().flatten(), primary),
-                    rows => joining.decide(primary, rows),
-                }
+                slice.tell(joining, scarce);
                 slice.seal_others((leaders, pool, scratch));
             }
-            for (leader, segment) in slice.sealed.drain(..) {
+            slice.seal(how, scarce, (known, spare), |leader, segment| {
                 deltas[leader].push((*start, segment));
-            }
-            for (leader, place) in slice.fragments.iter_mut().enumerate() {
-                let Some(fragment) = place else { continue };
-                let verdicts = fragment.verdicts();
-                let sealed = match how {
-                    SealSlice::EndEpoch => fragment.seal(),
-                    SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.flush(),
-                    SealSlice::PassedThrough | SealSlice::Nothing => None,
-                };
-                deltas[leader].extend(sealed.map(|segment| (*start, segment)));
-                if fragment.verdicts() > verdicts {
-                    known[leader] = Known::mode(fragment.mode());
-                }
-                // One that passes rows through has hardly anything but what it knows about its
-                // keys.
-                let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
-                if let Some(fragment) = place.take_if(goes) {
-                    retired.add_fragment(&fragment);
-                }
-            }
+            });
         }
         deltas
     }
@@ -459,11 +353,7 @@ impl Slices {
                 self.known[leader].nothing_from_a_window();
             }
             fragment.clear(&mut self.pool);
-            if self.keeps(&self.spare_fragments[leader], fragment.table()) {
-                self.spare_fragments[leader].push(fragment);
-            } else {
-                self.retired.add_fragment(&fragment);
-            }
+            self.spare.keep_fragment(leader, fragment);
         }
         debug_assert!(slice.primary.other_rows() == 0 && slice.sealed.is_empty(), "left behind");
         self.last_keys = self.keys_of(&slice.primary);
@@ -481,25 +371,12 @@ impl Slices {
     pub(crate) fn recycle(&mut self, mut table: Table) {
         if std::mem::take(&mut self.frugal) {
             // The budget is nearly used up: nothing is kept for later.
-            self.retired.add_table(&table);
+            self.spare.retire_table(table);
             self.pool.relax();
             return;
         }
         table.clear(&mut self.pool);
-        if self.keeps(&self.spare_tables, &table) {
-            self.spare_tables.push(table);
-        } else {
-            self.retired.add_table(&table);
-        }
-    }
-
-    /// Whether an emptied table is to be kept beside those that are.
-    fn keeps<T>(&self, spare: &[T], table: &Table) -> bool {
-        match spare.len() {
-            0 => true,
-            n if n < SPARE_NEAR_MAX => table.is_near(),
-            n => n < self.spare_small_max && table.bytes() <= SMALL_BYTES,
-        }
+        self.spare.keep_table(table);
     }
 
     /// Whether tables may be joint.
@@ -524,9 +401,7 @@ impl Slices {
     /// Gives back all memory that no window needs now, and keeps none for the next.
     pub(crate) fn release_spare(&mut self) {
         self.frugal = true;
-        let fragments = self.spare_fragments.iter_mut().flat_map(|f| f.drain(..));
-        fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
-        self.spare_tables.drain(..).for_each(|table| self.retired.add_table(&table));
+        self.spare.release();
         // Indexes of fragments go when they are sealed, that of a joint table stays.
         self.joining.force(false);
         self.pool.release();
@@ -535,10 +410,7 @@ impl Slices {
     /// Sizes, summed over all slices; growth by up to `batch_rows` more keys. Only slices that have
     /// changed since the last time are looked into: many may be open.
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
-        let spare_fragments = self.spare_fragments.iter().flatten();
-        let spare = spare_fragments.map(Fragment::bytes).sum::<usize>()
-            + self.spare_tables.iter().map(Table::bytes).sum::<usize>();
-        let spare_bytes = (self.pool.bytes() + spare) as u64;
+        let spare_bytes = (self.pool.bytes() + self.spare.bytes()) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
         let growth_bytes =
@@ -568,43 +440,18 @@ impl Slices {
 
     /// Whether rows are held for other leaders.
     pub(crate) fn has_fragment_rows(&self) -> bool {
-        self.slices.values().any(|slice| {
-            slice.primary.other_rows() > 0
-                || !slice.sealed.is_empty()
-                || slice.fragments.iter().flatten().any(|f| f.rows() > 0)
-        })
+        self.slices.values().any(Slice::has_rows_of_others)
     }
 
     /// What has been done so far.
     pub(crate) fn counters(&self) -> Counters {
-        let mut all = Counters { joint_rows: self.joint_rows, ..self.retired };
-        let slices = self.slices.values();
-        let tables = self.spare_tables.iter().chain(slices.clone().map(|slice| &slice.primary));
-        tables.for_each(|table| all.add_table(table));
-        let fragments = slices.flat_map(|slice| slice.fragments.iter().flatten());
-        let fragments = fragments.chain(self.spare_fragments.iter().flatten());
-        fragments.for_each(|fragment| all.add_fragment(fragment));
+        let mut all = self.spare.counters();
+        all.joint_rows = self.joint_rows;
+        for slice in self.slices.values() {
+            all.add_table(&slice.primary);
+            slice.fragments.iter().flatten().for_each(|fragment| all.add_fragment(fragment));
+        }
         all
-    }
-}
-
-/// What tables and fragments have done, added up.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Counters {
-    pub(crate) growths: u64,
-    pub(crate) switches: u64,
-    /// Rows that went into joint tables.
-    pub(crate) joint_rows: u64,
-}
-
-impl Counters {
-    fn add_table(&mut self, table: &Table) {
-        self.growths += table.growths();
-    }
-
-    fn add_fragment(&mut self, fragment: &Fragment) {
-        self.add_table(fragment.table());
-        self.switches += fragment.switches();
     }
 }
 
@@ -649,7 +496,7 @@ mod tests {
         let before = usage.spare_bytes;
         slices.recycle(table);
         let usage = slices.usage(1);
-        assert_eq!((slices.spare_tables.len(), slices.spare_fragments[1].len()), (1, 1));
+        assert_eq!(slices.spare.counts(), (1, 1));
         assert!(usage.spare_bytes >= before + table_bytes as u64, "{usage:?}");
         assert!(usage.bytes >= usage.spare_bytes, "{usage:?}");
 

@@ -7,6 +7,7 @@ use millstream_state::{
     BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
 };
 
+use super::spare::Spare;
 use super::{Known, Slice};
 use crate::cluster::Net;
 use crate::error::Result;
@@ -23,7 +24,7 @@ pub(super) struct Update<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) picks: &'a mut Vec<u32>,
     pub(super) known: &'a [Known],
-    pub(super) spare_fragments: &'a mut [Vec<Fragment>],
+    pub(super) spare: &'a mut Spare,
     pub(super) grouping: &'a Grouping,
     pub(super) input: &'a Selected<'a>,
     /// The key columns of variable length.
@@ -86,17 +87,14 @@ impl Update<'_> {
         let mut table = match to {
             To::All(own) => Target::Joint(primary, own),
             To::Primary => Target::Table(primary),
-            To::Fragment(leader) => {
-                let spare = &mut self.spare_fragments[leader];
-                Target::Fragment(fragments[leader].get_or_insert_with(|| {
-                    let new = || Fragment::new(self.layout.clone(), self.mode);
-                    let mut fragment = spare.pop().unwrap_or_else(new);
-                    if let Some(mode) = self.known[leader].mode {
-                        fragment.begin_in(mode);
-                    }
-                    fragment
-                }))
-            }
+            To::Fragment(leader) => Target::Fragment(fragments[leader].get_or_insert_with(|| {
+                let new = || Fragment::new(self.layout.clone(), self.mode);
+                let mut fragment = self.spare.take_fragment(leader).unwrap_or_else(new);
+                if let Some(mode) = self.known[leader].mode {
+                    fragment.begin_in(mode);
+                }
+                fragment
+            })),
         };
         table.prefetch(first);
         let width = words.len() / rows.len();

@@ -1,0 +1,135 @@
+//! The state of one window slice: the table that its worker leads, and what is held for others.
+
+use millstream_state::{ChunkPool, Fragment, Leaders, Mode, Scratch, Segment, Table};
+
+use super::Known;
+use super::spare::Spare;
+use crate::budget::Usage;
+use crate::joint::Joining;
+
+/// State of one window slice.
+pub(super) struct Slice {
+    pub(super) primary: Table,
+    /// By leader, from its first row on.
+    pub(super) fragments: Vec<Option<Fragment>>,
+    /// Rows that its table has taken in for all leaders since the epoch began.
+    pub(super) joint_rows: usize,
+    /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or
+    /// when it became too large to be joint.
+    pub(super) sealed: Vec<(usize, Segment)>,
+    /// What it amounted to when it was counted last; `None` if it has changed.
+    pub(super) counted: Option<Usage>,
+}
+
+/// What of a slice is sealed for other leaders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SealSlice {
+    /// Everything: its epoch ends.
+    EndEpoch,
+    /// What has been passed through, and what has been sealed before. The epoch goes on.
+    PassedThrough,
+    /// Nothing, and nothing of later ones.
+    Nothing,
+}
+
+/// What a slice takes itself.
+pub(super) fn slice_bytes(leaders: usize) -> usize {
+    size_of::<Slice>() + leaders * size_of::<Option<Fragment>>()
+}
+
+impl Slice {
+    /// An empty one, which goes on with an emptied table.
+    pub(super) fn new(primary: Table, leaders: usize) -> Slice {
+        let fragments = (0..leaders).map(|_| None).collect();
+        Slice { primary, fragments, joint_rows: 0, sealed: Vec::new(), counted: None }
+    }
+
+    /// What it amounts to; growth by up to `batch_rows` more keys.
+    pub(super) fn usage(&self, batch_rows: usize) -> Usage {
+        let fragments = self.fragments.iter().flatten();
+        let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
+        let bytes =
+            self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
+        let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
+        for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
+            usage.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
+            usage.keys += (table.rows() + table.other_rows()) as u64;
+            let growth_bytes = table.growth_bytes(batch_rows) as u64;
+            if growth_bytes > usage.growth_bytes {
+                usage.growth_bytes = growth_bytes;
+                usage.batch_growth_bytes =
+                    growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
+            }
+        }
+        let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;
+        if parting_bytes > usage.growth_bytes {
+            (usage.growth_bytes, usage.batch_growth_bytes) = (parting_bytes, 0);
+        }
+        let largest = fragments.clone().map(|f| f.table().live_bytes()).max();
+        let others_bytes = self.primary.other_bytes() + sealed;
+        let others_share = others_bytes / (self.fragments.len() - 1).max(1);
+        usage.largest_fragment_bytes = largest.unwrap_or(0).max(others_share) as u64;
+        usage.largest_passed_bytes =
+            fragments.map(Fragment::passed_bytes).max().unwrap_or(0) as u64;
+        usage
+    }
+
+    /// Whether it holds rows for other leaders.
+    pub(super) fn has_rows_of_others(&self) -> bool {
+        self.primary.other_rows() > 0
+            || !self.sealed.is_empty()
+            || self.fragments.iter().flatten().any(|fragment| fragment.rows() > 0)
+    }
+
+    /// At the end of an epoch: tells `joining` what the epoch's rows were like.
+    pub(super) fn tell(&mut self, joining: &mut Joining, scarce: bool) {
+        match std::mem::take(&mut self.joint_rows) {
+            0 if scarce => {}
+            0 => joining.consider(self.fragments.iter().flatten(), &self.primary),
+            rows => joining.decide(&self.primary, rows),
+        }
+    }
+
+    /// Seals what its table holds for other leaders; it leaves when the slice is sealed.
+    pub(super) fn seal_others(
+        &mut self,
+        (leaders, pool, scratch): (&Leaders, &mut ChunkPool, &mut Scratch),
+    ) {
+        self.counted = None;
+        self.sealed.extend(self.primary.seal_others(leaders, pool, scratch));
+    }
+
+    /// Seals its fragments as far as `how` says; they and what has been sealed before go to `take`,
+    /// by leader. Emptied fragments are kept for what the slice has yet to get, unless memory is
+    /// `scarce`.
+    pub(super) fn seal(
+        &mut self,
+        how: SealSlice,
+        scarce: bool,
+        (known, spare): (&mut [Known], &mut Spare),
+        mut take: impl FnMut(usize, Segment),
+    ) {
+        self.counted = None;
+        self.sealed.drain(..).for_each(|(leader, segment)| take(leader, segment));
+        for (leader, place) in self.fragments.iter_mut().enumerate() {
+            let Some(fragment) = place else { continue };
+            let verdicts = fragment.verdicts();
+            let sealed = match how {
+                SealSlice::EndEpoch => fragment.seal(),
+                SealSlice::PassedThrough if fragment.passed_bytes() > 0 => fragment.flush(),
+                SealSlice::PassedThrough | SealSlice::Nothing => None,
+            };
+            if let Some(segment) = sealed {
+                take(leader, segment);
+            }
+            if fragment.verdicts() > verdicts {
+                known[leader] = Known::mode(fragment.mode());
+            }
+            // One that passes rows through has hardly anything but what it knows about its keys.
+            let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
+            if let Some(fragment) = place.take_if(goes) {
+                spare.retire_fragment(fragment);
+            }
+        }
+    }
+}

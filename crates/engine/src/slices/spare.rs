@@ -1,0 +1,119 @@
+//! Emptied tables and fragments, with which later windows go on.
+
+use millstream_state::{Fragment, Table};
+
+/// What is kept: one of any size, a few that a near cache holds, and many that are small, where
+/// windows of few keys come and go by the thousand.
+const NEAR_MAX: usize = 4;
+const SMALL_MAX: usize = 1 << 12;
+const SMALL_BYTES: usize = 2 << 10;
+
+/// Emptied tables and fragments that are kept, and what those have done that are not.
+pub(super) struct Spare {
+    tables: Vec<Table>,
+    /// By leader.
+    fragments: Vec<Vec<Fragment>>,
+    /// How many of either are kept if they are small.
+    small_max: usize,
+    retired: Counters,
+}
+
+impl Spare {
+    /// For `small_max` small tables at the most.
+    pub(super) fn new(leaders: usize, small_max: usize) -> Spare {
+        Spare {
+            tables: Vec::new(),
+            fragments: (0..leaders).map(|_| Vec::new()).collect(),
+            small_max: small_max.min(SMALL_MAX),
+            retired: Counters::default(),
+        }
+    }
+
+    pub(super) fn take_table(&mut self) -> Option<Table> {
+        self.tables.pop()
+    }
+
+    pub(super) fn take_fragment(&mut self, leader: usize) -> Option<Fragment> {
+        self.fragments[leader].pop()
+    }
+
+    /// Keeps an emptied table, unless there are enough.
+    pub(super) fn keep_table(&mut self, table: Table) {
+        if self.keeps(self.tables.len(), &table) {
+            self.tables.push(table);
+        } else {
+            self.retire_table(table);
+        }
+    }
+
+    /// Keeps an emptied fragment, unless there are enough for its leader.
+    pub(super) fn keep_fragment(&mut self, leader: usize, fragment: Fragment) {
+        if self.keeps(self.fragments[leader].len(), fragment.table()) {
+            self.fragments[leader].push(fragment);
+        } else {
+            self.retire_fragment(fragment);
+        }
+    }
+
+    /// Whether an emptied table is to be kept beside so many.
+    fn keeps(&self, spare: usize, table: &Table) -> bool {
+        match spare {
+            0 => true,
+            n if n < NEAR_MAX => table.is_near(),
+            n => n < self.small_max && table.bytes() <= SMALL_BYTES,
+        }
+    }
+
+    pub(super) fn retire_table(&mut self, table: Table) {
+        self.retired.add_table(&table);
+    }
+
+    pub(super) fn retire_fragment(&mut self, fragment: Fragment) {
+        self.retired.add_fragment(&fragment);
+    }
+
+    /// Keeps none any more.
+    pub(super) fn release(&mut self) {
+        self.tables.drain(..).for_each(|table| self.retired.add_table(&table));
+        let fragments = self.fragments.iter_mut().flat_map(|fragments| fragments.drain(..));
+        fragments.for_each(|fragment| self.retired.add_fragment(&fragment));
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.tables.iter().map(Table::bytes).sum::<usize>()
+            + self.fragments.iter().flatten().map(Fragment::bytes).sum::<usize>()
+    }
+
+    /// What those that are kept and those that are gone have done.
+    pub(super) fn counters(&self) -> Counters {
+        let mut all = self.retired;
+        self.tables.iter().for_each(|table| all.add_table(table));
+        self.fragments.iter().flatten().for_each(|fragment| all.add_fragment(fragment));
+        all
+    }
+
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.tables.len(), self.fragments.iter().flatten().count())
+    }
+}
+
+/// What tables and fragments have done, added up.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Counters {
+    pub(crate) growths: u64,
+    pub(crate) switches: u64,
+    /// Rows that went into joint tables.
+    pub(crate) joint_rows: u64,
+}
+
+impl Counters {
+    pub(super) fn add_table(&mut self, table: &Table) {
+        self.growths += table.growths();
+    }
+
+    pub(super) fn add_fragment(&mut self, fragment: &Fragment) {
+        self.add_table(fragment.table());
+        self.switches += fragment.switches();
+    }
+}
