@@ -340,17 +340,20 @@ fn pass(env: &dyn Env, network: &Option<Network>, us: i64) {
     }
 }
 
-/// Nothing is left to happen. Where a link is cut, peers notice by their silence; otherwise it is a
-/// deadlock.
+/// Nothing is left to happen. Where a link is cut, its two ends notice by each other's silence, and
+/// the others are told; otherwise it is a deadlock.
 fn give_up(network: &mut Option<Network>, processes: &[Process]) {
-    for (at, process) in processes.iter().enumerate() {
-        let Some(job) = &process.job else { continue };
-        let error = match network {
-            Some(network) if !network.cuts.is_empty() => {
-                Error::PeerLost { process: at, message: "it has not answered for 2 s".into() }
-            }
-            _ => Error::Internal("the workers wait for each other for ever".into()),
-        };
-        job.stopper().stop_with(error);
+    let cuts = network.iter().flat_map(|network| &network.cuts);
+    let ends = cuts.flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
+    let lost: Vec<_> =
+        ends.filter_map(|(at, peer)| Some((processes[at].job.as_ref()?, peer))).collect();
+    for (job, peer) in &lost {
+        let message = "it has not answered for 2 s".into();
+        job.stopper().stop_with(Error::PeerLost { process: *peer, message });
+    }
+    if lost.is_empty() {
+        let jobs = processes.iter().filter_map(|process| process.job.as_ref());
+        let deadlock = || Error::Internal("the workers wait for each other for ever".into());
+        jobs.for_each(|job| job.stopper().stop_with(deadlock()));
     }
 }

@@ -36,7 +36,7 @@ fn rows_of_batches_wait_for_a_link_that_is_cut() {
     };
     let settings = Settings { workers: 1, ..Settings::default() };
     let ran = run(&query, &settings, &scenario, RowOrder::Any);
-    ran.ends_with_a_fault(None, &[], "cut");
+    assert_eq!(ran.ends_with_a_fault(None, &[], "cut"), 2);
     let read = ran.stats().records;
     // A megabyte of rows, of some 50 bytes each.
     assert!((1_000..30_000).contains(&read), "{read} of {} records were read", data.len());

@@ -123,8 +123,9 @@ struct Ran {
     outcomes: Vec<Outcome>,
     /// What went wrong while it ran.
     faults: Vec<Fault>,
-    /// Rows of the asking process, in their order.
+    /// Rows of the asking process, sorted if they may come in any order.
     rows: Vec<String>,
+    order: RowOrder,
 }
 
 impl Ran {
@@ -155,11 +156,15 @@ impl Ran {
         error.flatten().collect()
     }
 
-    /// What has come out is what was expected, as far as it goes.
+    /// What has come out is what was expected, as far as it goes: the first of its rows, or, where
+    /// rows come in any order and both are sorted, some of them.
     fn rows_begin(&self, expected: &[String], what: &str) {
-        let differing = self.rows.iter().zip(expected).find(|(a, b)| a != b);
-        assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
-        assert!(self.rows.len() <= expected.len(), "{what}\n  {} rows", self.rows.len());
+        let mut rest = expected.iter();
+        let wrong = self.rows.iter().find(|row| match self.order {
+            RowOrder::Any => !rest.any(|expected| expected == *row),
+            RowOrder::Deterministic => rest.next() != Some(*row),
+        });
+        assert!(wrong.is_none(), "{what}\n  first wrong row: {wrong:?}");
     }
 
     /// All processes have ended well, with all that was expected.
@@ -176,14 +181,37 @@ impl Ran {
     }
 
     /// Not all have ended well, since another process is gone or, where a budget is given, has ended
-    /// with that; what came out before is right. How many say so.
+    /// with that. Who is left says so, and who is gone, unless all had come out; what came out before
+    /// is right. How many say so.
     fn ends_with_a_fault(&self, budget: Option<u64>, expected: &[String], what: &str) -> u64 {
+        self.rows_begin(expected, what);
         let errors = self.errors();
+        match &self.outcomes[0] {
+            Some((_, Ok(()))) => {
+                let rows = (self.rows.len(), expected.len());
+                assert_eq!(
+                    rows.0, rows.1,
+                    "{what}\n  process 0 ended well: rows and expected rows"
+                );
+            }
+            _ => assert!(!errors.is_empty(), "{what}\n  nobody says why: {:?}", self.faults),
+        }
         for (process, error) in &errors {
             let own = budget.is_some_and(|budget| exceeds(error, budget));
-            assert!(own || tells_of_another(error), "{what}: process {process}: {error}");
+            let of_another = named(error).is_some_and(|other| other != *process);
+            assert!(own || of_another, "{what}: process {process}: {error}");
         }
-        self.rows_begin(expected, what);
+        let lost = |process: usize| {
+            self.faults.iter().any(|fault| match fault {
+                Fault::Kill(killed) => *killed == process,
+                Fault::Cut(a, b) => [*a, *b].contains(&process),
+                Fault::Mend(..) => false,
+            })
+        };
+        let own = |error: &Error| budget.is_some_and(|budget| exceeds(error, budget));
+        let right = |error: &Error| own(error) || named(error).is_some_and(lost);
+        let known = errors.is_empty() || errors.iter().any(|(_, error)| right(error));
+        assert!(known, "{what}\n  nobody names who is gone ({:?}): {errors:?}", self.faults);
         errors.len() as u64
     }
 }
@@ -193,9 +221,12 @@ fn exceeds(error: &Error, budget: u64) -> bool {
     matches!(error, Error::Memory { budget: of, .. } if *of == budget)
 }
 
-/// Whether a process has ended since another one is gone or has failed, with its number.
-fn tells_of_another(error: &Error) -> bool {
-    matches!(error, Error::PeerLost { .. } | Error::Process { .. })
+/// The other process that is gone or has failed, if a process has ended since it is.
+fn named(error: &Error) -> Option<usize> {
+    match error {
+        Error::PeerLost { process, .. } | Error::Process { process, .. } => Some(*process),
+        _ => None,
+    }
 }
 
 /// Runs one job into sinks that want this order.
@@ -209,7 +240,7 @@ fn run(query: &Query, settings: &Settings, scenario: &Scenario, order: RowOrder)
     if order == RowOrder::Any {
         rows.sort();
     }
-    Ran { outcomes, faults, rows }
+    Ran { outcomes, faults, rows, order }
 }
 
 /// What must have happened over all seeds, or the test is not about it; not if there was just one.
