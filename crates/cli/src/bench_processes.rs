@@ -118,8 +118,8 @@ impl Member for BenchMember {
         parts.map(Some).map_err(Fault::usage)
     }
 
-    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.part.prepare()
+    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(extents)
     }
 
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

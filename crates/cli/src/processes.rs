@@ -136,8 +136,12 @@ impl Member for Script {
         }
     }
 
-    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.part.prepare()
+    fn extents(&mut self) -> Result<Vec<u64>, Fault> {
+        self.part.extents()
+    }
+
+    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(extents)
     }
 
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

@@ -28,6 +28,16 @@ pub trait Table: Send + Sync + Debug {
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>>;
     /// One line for `explain`, for example `file data/events.csv (csv, 2 of 12 columns)`.
     fn describe(&self, projection: &[usize]) -> String;
+    /// How much there is now in each split that several processes may read ([`Split::extent`]), if
+    /// that can change: one of them tells the others, and all read just as much, also of a file that
+    /// grows.
+    fn extents(&self) -> Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
+    /// This table, of which no more is read than its `extents` were; `None` if it has none.
+    fn up_to(&self, _extents: &[u64]) -> Option<Arc<dyn Table>> {
+        None
+    }
 }
 
 /// What the job tells its sources when it opens them.

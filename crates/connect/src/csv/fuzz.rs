@@ -10,8 +10,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::Result;
 use millstream_engine::table::{OpenOptions, Split, SplitPoll};
 
+use super::CsvTable;
 use super::dialect::{Dialect, Header};
-use super::{CsvTable, Source};
 
 /// Reads `data` as a CSV file, the first two bytes choosing the options.
 ///
@@ -69,12 +69,8 @@ pub(super) fn read_memory(
     projection: &[usize],
     chunk_bytes: usize,
 ) -> Result<RecordBatch> {
-    let table = CsvTable {
-        source: Source::Memory(content.into()),
-        path: "memory.csv".into(),
-        schema: schema.clone(),
-        dialect: Arc::new(dialect.clone()),
-    };
+    let dialect = Arc::new(dialect.clone());
+    let table = CsvTable::in_memory("memory.csv", content, schema.clone(), dialect);
     let options = OpenOptions::alone(1 << 20, 0, 1);
     let mut split = table.open_split(projection, Some(chunk_bytes), &options)?;
     let mut batches = Vec::new();

@@ -76,16 +76,18 @@ const CHUNK_BYTES_MIN: usize = 4 << 10;
 const CHUNKS_PER_WORKER: u64 = 16;
 
 /// A CSV file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CsvTable {
     source: Source,
     path: Arc<str>,
     schema: SchemaRef,
     dialect: Arc<Dialect>,
+    /// No more bytes of the file are read.
+    bytes_max: Option<u64>,
 }
 
 /// Where the bytes come from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Source {
     File(PathBuf),
     /// For tests and fuzzing.
@@ -108,6 +110,7 @@ impl CsvTable {
             source: Source::File(path),
             schema: table.schema.clone(),
             dialect: Arc::new(dialect),
+            bytes_max: None,
         })
     }
 
@@ -135,6 +138,12 @@ impl CsvTable {
             }
         }
         Ok((dialect, given))
+    }
+
+    /// For tests and fuzzing.
+    fn in_memory(path: &str, bytes: &[u8], schema: SchemaRef, dialect: Arc<Dialect>) -> CsvTable {
+        let source = Source::Memory(bytes.into());
+        CsvTable { source, path: path.into(), schema, dialect, bytes_max: None }
     }
 
     /// The input and its length, if that is known.
@@ -171,7 +180,8 @@ impl CsvTable {
         chunk_bytes: Option<usize>,
         options: &OpenOptions,
     ) -> Result<CsvSplit> {
-        let (mut input, length) = self.input()?;
+        let (mut input, found) = self.input()?;
+        let length = found.map(|found| self.bytes_max.map_or(found, |max| found.min(max)));
         if let Some(length) = length.filter(|_| options.processes > 1) {
             // All processes have to find the same chunks, also in a file that grows.
             input = Box::new(input.take(length));
@@ -218,6 +228,19 @@ impl Table for CsvTable {
     fn describe(&self, projection: &[usize]) -> String {
         let (read, all) = (projection.len(), self.schema.fields().len());
         format!("file {} (csv, {read} of {})", self.path, counted(all as u64, "column"))
+    }
+
+    fn extents(&self) -> Result<Vec<u64>> {
+        let length = match self.sharing() {
+            Sharing::ByChunk => self.input()?.1,
+            Sharing::Whole | Sharing::Asker => None,
+        };
+        Ok(Vec::from_iter(length))
+    }
+
+    fn up_to(&self, extents: &[u64]) -> Option<Arc<dyn Table>> {
+        let bytes_max = Some(*extents.first()?);
+        Some(Arc::new(CsvTable { bytes_max, ..self.clone() }))
     }
 }
 

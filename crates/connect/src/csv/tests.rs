@@ -210,12 +210,7 @@ fn the_first_record_left_out_and_the_lines_of_the_others_are_known() {
         ("1,t\n3\nx,y\n,f\n", 3, Some(":2:1: expected 2 fields"), vec![1]),
         ("1,t\n2,x\ny,t\n", 2, Some(":2:3: expected BOOLEAN"), vec![1]),
     ] {
-        let table = CsvTable {
-            source: Source::Memory(text.as_bytes().into()),
-            path: "x.csv".into(),
-            schema: schema(&fields),
-            dialect: dialect.clone(),
-        };
+        let table = CsvTable::in_memory("x.csv", text.as_bytes(), schema(&fields), dialect.clone());
         let options = OpenOptions::alone(100, 0, 1);
         let mut split = table.open(&[0, 1], &options).unwrap().remove(0);
         let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() else {
@@ -310,12 +305,8 @@ fn batches_have_at_most_as_many_rows_as_asked() {
     let schema = schema(&[("a", DataType::Utf8, true)]);
     let long = format!("{}\n", "x".repeat(100)).repeat(50);
     let text = format!("{long}{}", "y\n".repeat(500));
-    let table = CsvTable {
-        source: Source::Memory(text.as_bytes().into()),
-        path: "memory.csv".into(),
-        schema,
-        dialect: Arc::new(Dialect::default()),
-    };
+    let table =
+        CsvTable::in_memory("memory.csv", text.as_bytes(), schema, Arc::new(Dialect::default()));
     for batch_rows in [1, 7, 64] {
         let options = OpenOptions::alone(batch_rows, 0, 2);
         let mut split = table.open(&[0], &options).unwrap().remove(0);
@@ -334,12 +325,12 @@ fn batches_have_at_most_as_many_rows_as_asked() {
 #[test]
 fn a_small_file_is_several_chunks() {
     let text = "123456789,abcdefgh\n".repeat(10_000);
-    let table = CsvTable {
-        source: Source::Memory(text.as_bytes().into()),
-        path: "memory.csv".into(),
-        schema: schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]),
-        dialect: Arc::new(Dialect::default()),
-    };
+    let table = CsvTable::in_memory(
+        "memory.csv",
+        text.as_bytes(),
+        schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]),
+        Arc::new(Dialect::default()),
+    );
     let options = OpenOptions::alone(16_384, 0, 2);
     let mut split = table.open(&[], &options).unwrap().remove(0);
     let (mut rows, mut chunks) = (0, 0);

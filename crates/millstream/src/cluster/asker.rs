@@ -33,9 +33,10 @@ pub struct Cluster {
 pub struct Interrupt(Arc<Crew>);
 
 impl Interrupt {
-    /// Lets the job end everywhere with [`Cause::Interrupted`].
+    /// Lets the job end everywhere with [`Cause::Interrupted`], after a result that is just being
+    /// committed.
     pub fn stop(&self) {
-        self.0.fail(Failure::new(0, Cause::Interrupted));
+        self.0.interrupt();
     }
 
     /// Why the job ends early, as far as it is known.
@@ -161,8 +162,9 @@ impl Cluster {
     /// Lets everybody prepare and connect the query that was planned last. Returns when all are
     /// connected.
     pub fn connect(&self, own: &mut impl Member) -> Result<(), Failure> {
-        self.send_to_all(&Request::Prepare)?;
-        let ours = self.own(own.prepare())?;
+        let extents = self.own(own.extents())?;
+        self.send_to_all(&Request::Prepare(extents.clone()))?;
+        let ours = self.own(own.prepare(&extents))?;
         let mut told = vec![self.own(pack(&ours, &self.token))?];
         for process in 1..self.processes {
             match self.reply(process)? {
@@ -213,13 +215,16 @@ impl Cluster {
             }
         }
         // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
-        match self.crew.board.failure() {
-            Some(failure) => return Err(failure),
-            None => self.send_to_all(&Request::Commit)?,
-        }
+        self.crew.begin_commit()?;
+        let committed = self.commit(own);
+        self.crew.end_commit();
+        committed.map(|()| ends)
+    }
+
+    fn commit(&self, own: &mut impl Member) -> Result<(), Failure> {
+        self.send_to_all(&Request::Commit)?;
         self.own(own.commit())?;
-        self.all_reply(&Reply::Committed)?;
-        Ok(ends)
+        self.all_reply(&Reply::Committed)
     }
 
     /// Ends all processes, after a job that went well. Returns when none is left.

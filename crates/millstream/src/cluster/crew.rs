@@ -30,9 +30,19 @@ pub(super) struct Crew {
     ends: Mutex<Vec<Option<Value>>>,
     /// Connections that somebody reads from.
     open: AtomicUsize,
+    committing: Mutex<Committing>,
     /// Whether the others have been told of a failure.
     told: AtomicBool,
     over: AtomicBool,
+}
+
+/// Whether a result is being committed: it cannot be stopped any more then, or there were half of
+/// it.
+#[derive(Default)]
+struct Committing {
+    under_way: bool,
+    /// Somebody has asked for it meanwhile.
+    interrupted: bool,
 }
 
 impl Crew {
@@ -44,6 +54,7 @@ impl Crew {
             links: Mutex::new((0..processes).map(|_| None).collect()),
             ends: Mutex::new(vec![None; processes]),
             open: AtomicUsize::new(0),
+            committing: Mutex::default(),
             told: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -137,6 +148,41 @@ impl Crew {
             }
         }
         self.fail(Failure::new(process, cause));
+    }
+
+    fn committing(&self) -> MutexGuard<'_, Committing> {
+        self.committing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the job from outside; while a result is committed, after that.
+    pub(super) fn interrupt(&self) {
+        let mut committing = self.committing();
+        if committing.under_way {
+            committing.interrupted = true;
+        } else {
+            self.fail(Failure::new(0, Cause::Interrupted));
+        }
+    }
+
+    /// All have ended a query well: from now on its result is committed, unless something has failed
+    /// since.
+    pub(super) fn begin_commit(&self) -> Result<(), Failure> {
+        let mut committing = self.committing();
+        match self.board.failure() {
+            Some(failure) => Err(failure),
+            None => {
+                committing.under_way = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// The result has been committed, or could not be.
+    pub(super) fn end_commit(&self) {
+        let interrupted = std::mem::take(&mut *self.committing()).interrupted;
+        if interrupted {
+            self.interrupt();
+        }
     }
 
     /// Notes a failure; the first one stops the job everywhere.

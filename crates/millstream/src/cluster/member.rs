@@ -9,16 +9,22 @@ use super::failure::{Failure, Fault};
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
-/// `execute`, and if that was a query `prepare`, `connect`, `run`, and, if that went well in all
+/// `execute`, and if that was a query (`extents`,) `prepare`, `connect`, `run`, and, if that went well in all
 /// processes, `commit`.
 pub trait Member {
     /// Executes a statement of the job's script. For a query: plans it, and says what has to be the
     /// same in all processes.
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault>;
 
-    /// Makes the channels of the query that was planned last; what each process has to be told, by
-    /// process.
-    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault>;
+    /// How much there is to read of the query that was planned last, where that can change:
+    /// `extents` of its table. Only process 0 is asked, for all.
+    fn extents(&mut self) -> Result<Vec<u64>, Fault> {
+        Ok(Vec::new())
+    }
+
+    /// Makes the channels of the query that was planned last, which will read no more than
+    /// `extents`; what each process has to be told, by process.
+    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault>;
 
     /// Connects them with what each process has told, and opens the sources. Returns what else has
     /// to be the same in all processes.
@@ -36,8 +42,11 @@ impl<M: Member + ?Sized> Member for Box<M> {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         (**self).execute(statement, start_us)
     }
-    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
-        (**self).prepare()
+    fn extents(&mut self) -> Result<Vec<u64>, Fault> {
+        (**self).extents()
+    }
+    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        (**self).prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
         (**self).connect(hellos)

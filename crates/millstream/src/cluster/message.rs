@@ -31,8 +31,9 @@ pub enum Request {
         /// What `NOW()` means, and where the query's clock starts.
         start_us: i64,
     },
-    /// Make the channels of the query that was planned last.
-    Prepare,
+    /// Make the channels of the query that was planned last, of whose table no more is read than
+    /// process 0 has found: the length of each split, if that can change.
+    Prepare(Vec<u64>),
     /// Connect them: what every process has told this one, by process.
     Connect(Vec<Vec<PackedHello>>),
     /// All are connected.
@@ -208,7 +209,7 @@ mod tests {
                 task: json!({"sql": "SELECT 'ü'"}),
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
-            Request::Prepare,
+            Request::Prepare(vec![7, u64::MAX]),
             Request::Connect(vec![vec![hello], vec![]]),
             Request::Start,
             Request::Commit,

@@ -39,6 +39,18 @@ struct Shared {
     over: AtomicBool,
 }
 
+/// What process 0 has to ask for next: a query is prepared, connected, started and committed, each
+/// once.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// A statement, or the end of the job.
+    Execute,
+    Prepare,
+    Connect,
+    Start,
+    Commit,
+}
+
 /// Stops a process from outside of its job.
 #[derive(Clone)]
 pub struct Abandon(Arc<Shared>);
@@ -126,22 +138,30 @@ impl Node {
         setup.processes = setup.processes.max(self.process + 1);
         let mut member = self.own(make(self.process, &setup))?;
         self.reply(&Reply::Ready)?;
+        let mut turn = Turn::Execute;
         loop {
-            let reply = match self.request()? {
-                Request::Execute { statement, start_us } => {
-                    Reply::Planned(self.own(member.execute(statement, start_us))?)
+            let reply = match (turn, self.request_after(turn)?) {
+                (Turn::Execute, Request::Execute { statement, start_us }) => {
+                    let planned = self.own(member.execute(statement, start_us))?;
+                    if planned.is_some() {
+                        turn = Turn::Prepare;
+                    }
+                    Reply::Planned(planned)
                 }
-                Request::Prepare => {
-                    let hellos = self.own(member.prepare())?;
+                (Turn::Prepare, Request::Prepare(extents)) => {
+                    let hellos = self.own(member.prepare(&extents))?;
+                    turn = Turn::Connect;
                     Reply::Hellos(self.own(pack(&hellos, &self.token))?)
                 }
-                Request::Connect(hellos) => {
+                (Turn::Connect, Request::Connect(hellos)) => {
                     let hellos = self.own(unpack(&hellos, &self.token))?;
+                    turn = Turn::Start;
                     Reply::Connected(self.own(member.connect(hellos))?)
                 }
-                Request::Start => {
+                (Turn::Start, Request::Start) => {
                     let (end, result) = member.run(&Stops(self.shared.board.clone()));
                     self.shared.board.clear_hook();
+                    turn = Turn::Commit;
                     match result {
                         Ok(()) => Reply::Done(end),
                         Err(fault) => {
@@ -150,12 +170,14 @@ impl Node {
                         }
                     }
                 }
-                Request::Commit => {
+                (Turn::Commit, Request::Commit) => {
                     self.own(member.commit())?;
+                    turn = Turn::Execute;
                     Reply::Committed
                 }
-                Request::End => return Ok(()),
-                other => return Err(self.unexpected(&other)),
+                (Turn::Execute, Request::End) => return Ok(()),
+                // Replayed, or out of order: a member can rely on the order of its calls.
+                (_, other) => return Err(self.unexpected(&other)),
             };
             self.reply(&reply)?;
         }
@@ -167,6 +189,15 @@ impl Node {
                 return Ok(request);
             }
         }
+    }
+
+    /// The next request. That a result is to be committed has been decided for all once it is asked
+    /// for, whatever has failed since.
+    fn request_after(&self, turn: Turn) -> Result<Request, Failure> {
+        self.request().or_else(|failure| match (turn, self.shared.board.unread(0)) {
+            (Turn::Commit, Some(Request::Commit)) => Ok(Request::Commit),
+            _ => Err(failure),
+        })
     }
 
     fn reply(&self, reply: &Reply) -> Result<(), Failure> {

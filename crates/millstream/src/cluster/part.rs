@@ -194,8 +194,20 @@ impl QueryPart {
         Ok(parts)
     }
 
-    /// Makes the channels; what each process has to be told, by process.
-    pub fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+    /// How much there is in the splits of the query's table, where that can change.
+    pub fn extents(&self) -> Result<Vec<u64>, Fault> {
+        let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
+        ready.planned.query.source.extents().map_err(fault)
+    }
+
+    /// Makes the channels, for a query that will read no more than `extents`; what each process has
+    /// to be told, by process.
+    pub fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        if let Some(Ready { planned, .. }) = &mut self.planned
+            && let Some(source) = planned.query.source.up_to(extents)
+        {
+            planned.query.source = source;
+        }
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         let channels = self.device.channels(self.place, &ready.settings);
         let channels = channels.map_err(|e| {

@@ -45,7 +45,7 @@ impl Task {
 }
 
 /// A table that counts how often it is read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Input {
     schema: SchemaRef,
     splits: Vec<(String, Option<u64>)>,
@@ -91,6 +91,17 @@ impl Table for Input {
     }
     fn describe(&self, _: &[usize]) -> String {
         "counted".into()
+    }
+    fn extents(&self) -> millstream::Result<Vec<u64>> {
+        Ok(self.splits.iter().filter_map(|(_, extent)| *extent).collect())
+    }
+    /// Who has more than that has a file that has grown.
+    fn up_to(&self, extents: &[u64]) -> Option<Arc<dyn Table>> {
+        let (mut input, mut extents) = (self.clone(), extents.iter());
+        for extent in input.splits.iter_mut().filter_map(|(_, extent)| extent.as_mut()) {
+            *extent = extents.next().map_or(*extent, |max| *max.min(extent));
+        }
+        Some(Arc::new(input))
     }
 }
 
@@ -153,8 +164,12 @@ impl Member for Process {
             None => parts,
         }))
     }
-    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.part.prepare()
+    fn extents(&mut self) -> Result<Vec<u64>, Fault> {
+        self.part.extents()
+    }
+
+    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
         self.part.connect(&hellos)
@@ -282,7 +297,20 @@ fn other_settings_are_refused() {
 
 #[test]
 fn other_splits_are_refused() {
-    refused("splits", |task| task.splits[0].1 = Some(11), "a.csv (10 bytes)", "a.csv (11 bytes)");
     refused("splits", |task| task.splits[1].0 = "c.csv".into(), "b.csv", "c.csv");
     refused("splits", |task| task.splits.truncate(1), "b.csv", "(nothing)");
+}
+
+/// Process 0 tells how much of a file is read: one that has grown since is read as far, one that is
+/// shorter is another file.
+#[test]
+fn all_read_as_much_as_process_0_has_found() {
+    let found = |bytes: [u64; 3]| {
+        let task = |bytes| Task { splits: vec![("a.csv".into(), Some(bytes))], ..Task::new() };
+        run(&bytes.map(task)).0
+    };
+    assert_eq!(found([10, 11, 12]).unwrap(), 3);
+    let words = found([10, 11, 9]).unwrap_err().to_string();
+    assert!(words.starts_with("process 2 does not run what process 0 runs: not the same splits"));
+    assert!(words.contains("a.csv (10 bytes)") && words.contains("a.csv (9 bytes)"), "{words}");
 }

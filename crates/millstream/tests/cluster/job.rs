@@ -57,7 +57,7 @@ impl Member for Stub {
         Ok((statement > 0).then_some(parts))
     }
 
-    fn prepare(&mut self) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, _: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
         let (own, all) = (self.process, self.processes);
         let for_peer = |to| if to == own { vec![] } else { vec![hello(own, to); to + 1] };
         Ok((0..all).map(for_peer).collect())
@@ -140,7 +140,7 @@ pub(crate) struct Job {
     pub(crate) others: Vec<JoinHandle<End>>,
     pub(crate) lines: Lines,
     invitations: Vec<Invitation>,
-    running: Receiver<usize>,
+    pub(crate) running: Receiver<usize>,
 }
 
 impl Job {

@@ -11,10 +11,13 @@ use std::thread;
 
 use millstream::cluster::frame::{Frames, encode};
 use millstream::cluster::message::{PackedHello, Reply, Request};
-use millstream::cluster::{Cause, Cluster, Failure, Fault, FaultKind, Parts};
+use millstream::cluster::{
+    Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Member, Parts, Stops,
+};
+use millstream_fabric::setup::Hello;
 use serde_json::{Value, json};
 
-use job::{Job, Lines, PATIENCE, Role, hello, join_by_hand};
+use job::{Job, Lines, PATIENCE, Role, Stub, hello, join_by_hand};
 
 #[test]
 fn every_process_does_every_statement_and_hears_what_the_others_told_it() {
@@ -155,6 +158,46 @@ fn a_process_is_told_when_process_0_ends_or_is_interrupted() {
     assert_eq!(failure, Failure::new(0, Cause::Interrupted));
     for end in ends {
         assert_eq!(end.unwrap_err(), failure);
+    }
+}
+
+/// Process 0's part, in which somebody presses Ctrl-C while the result is committed.
+struct Impatient(Stub, Interrupt);
+
+impl Member for Impatient {
+    fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
+        self.0.execute(statement, start_us)
+    }
+    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.0.prepare(extents)
+    }
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        self.0.connect(hellos)
+    }
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
+        self.0.run(stops)
+    }
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.1.stop();
+        self.0.commit()
+    }
+}
+
+#[test]
+fn a_result_that_is_being_committed_is_not_interrupted_but_what_follows_is() {
+    let Job { cluster, own, others, running: _running, .. } = Job::start(&[Some(Role::Quick); 3]);
+    let (cluster, commits) = (cluster.unwrap(), own.commits.clone());
+    let mut own = Impatient(own, cluster.interrupt());
+    cluster.set_up("sim", &json!("task"), || Ok(())).unwrap();
+    assert!(cluster.execute(&mut own, 1, 17).unwrap());
+    cluster.connect(&mut own).unwrap();
+    assert_eq!(cluster.run(&mut own).unwrap().len(), 3);
+    assert_eq!(commits.load(Ordering::SeqCst), 3, "all have committed");
+    let interrupted = Failure::new(0, Cause::Interrupted);
+    let failure = cluster.execute(&mut own, 2, 17).unwrap_err();
+    assert_eq!(cluster.give_up(failure).0, interrupted);
+    for other in others {
+        assert_eq!(other.join().unwrap().unwrap_err(), interrupted);
     }
 }
 

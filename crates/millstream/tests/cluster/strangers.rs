@@ -1,13 +1,18 @@
 //! Who does not belong to the job, and who does and says what makes no sense.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use millstream::cluster::frame::encode;
 use millstream::cluster::message::{Reply, Request};
-use millstream::cluster::{Cause, Failure, Fault, Invitation, Node, preamble};
-use millstream_fabric::setup::Token;
+use millstream::cluster::{
+    Cause, Failure, Fault, Invitation, Member, Node, Parts, Setup, Stops, preamble,
+};
+use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
 use super::job::{Job, PATIENCE, Role, Stub, join_by_hand};
@@ -125,18 +130,30 @@ fn rubbish_from_a_process_that_has_joined_ends_the_job_and_names_it() {
     }
 }
 
+/// Where a test that plays process 0 listens, and what it invites process 1 with.
+fn play_process_0() -> (TcpListener, Invitation) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, token) = (listener.local_addr().unwrap(), Token::new([3; 32]));
+    (listener, Invitation { address, process: 1, token })
+}
+
+/// Lets process 1 in.
+fn let_in(listener: &TcpListener, token: &Token) -> TcpStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.read_exact(&mut [0; preamble::CALL_BYTES]).unwrap();
+    stream.write_all(&preamble::answer(token)).unwrap();
+    stream
+}
+
 #[test]
 fn wrong_messages_of_process_0_end_a_process() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let token = Token::new([3; 32]);
-    let invitation = Invitation { address: listener.local_addr().unwrap(), process: 1, token };
+    let (listener, invitation) = play_process_0();
+    let token = invitation.token;
     for bytes in [b"\x05\0\0\0hello".to_vec(), encode(&Request::Start).unwrap()] {
         let node = thread::spawn(move || {
             Node::join(&invitation)?.serve(|_, _| Err::<Stub, _>(Fault::run("not reached")))
         });
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.read_exact(&mut [0; preamble::CALL_BYTES]).unwrap();
-        stream.write_all(&preamble::answer(&token)).unwrap();
+        let mut stream = let_in(&listener, &token);
         stream.write_all(&bytes).unwrap();
         let failure = node.join().unwrap().unwrap_err();
         assert!(matches!(failure, Failure { process: 0, cause: Cause::Rubbish(_) }), "{failure}");
@@ -147,4 +164,113 @@ fn wrong_messages_of_process_0_end_a_process() {
     stream.write_all(&preamble::answer(&Token::new([4; 32]))).unwrap();
     let failure = node.join().unwrap().unwrap_err();
     assert!(failure.to_string().contains("is not process 0"), "{failure}");
+}
+
+/// A part in a job that notes what it is asked to do.
+struct Asked {
+    asked: Arc<Mutex<Vec<&'static str>>>,
+    /// It runs until the job fails, and has ended well by then.
+    until_failure: bool,
+}
+
+impl Asked {
+    fn note(&self, what: &'static str) {
+        self.asked.lock().unwrap().push(what);
+    }
+}
+
+impl Member for Asked {
+    fn execute(&mut self, _: usize, _: i64) -> Result<Option<Parts>, Fault> {
+        self.note("Execute");
+        Ok(Some(Parts::new()))
+    }
+    fn prepare(&mut self, _: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.note("Prepare");
+        Ok(vec![])
+    }
+    fn connect(&mut self, _: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        self.note("Connect");
+        Ok(Parts::new())
+    }
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
+        self.note("Start");
+        if self.until_failure {
+            let (failed, failure) = channel();
+            stops.set(move |failure| drop(failed.send(failure.clone())));
+            failure.recv_timeout(PATIENCE).unwrap();
+        }
+        (Value::Null, Ok(()))
+    }
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.note("Commit");
+        Ok(())
+    }
+}
+
+/// What process 0 asks for from the set-up on to the end of a query.
+fn life_of_a_query() -> [(&'static str, Request); 6] {
+    let setup = Setup { processes: 2, fabric: "sim".into(), task: Value::Null };
+    [
+        ("Setup", Request::Setup(setup)),
+        ("Execute", Request::Execute { statement: 0, start_us: 0 }),
+        ("Prepare", Request::Prepare(vec![])),
+        ("Connect", Request::Connect(vec![])),
+        ("Start", Request::Start),
+        ("Commit", Request::Commit),
+    ]
+}
+
+/// Every step of a query, and the set-up before it, repeated at every later point of its life.
+#[test]
+fn a_replayed_step_ends_a_process_and_is_not_taken_twice() {
+    let (listener, invitation) = play_process_0();
+    let token = invitation.token;
+    let life = life_of_a_query();
+    for last in 0..life.len() {
+        for (name, replayed) in &life[..=last] {
+            if life[last].0 == "Commit" && *name == "Execute" {
+                // The next statement.
+                continue;
+            }
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let member = Asked { asked: asked.clone(), until_failure: false };
+            let node = thread::spawn(move || Node::join(&invitation)?.serve(|_, _| Ok(member)));
+            let mut stream = let_in(&listener, &token);
+            for request in life[..=last].iter().map(|(_, request)| request).chain([replayed]) {
+                stream.write_all(&encode(request).unwrap()).unwrap();
+            }
+            let failure = node.join().unwrap().unwrap_err();
+            let words = failure.to_string();
+            let expected = format!("process 0 has sent a message out of turn: {name}");
+            assert!(words.starts_with(&expected), "{words} after {}", life[last].0);
+            let once: Vec<&str> = life[1..=last].iter().map(|(name, _)| *name).collect();
+            assert_eq!(*asked.lock().unwrap(), once, "{name} replayed");
+        }
+    }
+}
+
+/// Once process 0 has asked for it, a result is committed in every process that is left: whatever
+/// fails then, or who presses Ctrl-C, there is not half of it.
+#[test]
+fn who_is_asked_to_commit_does_so_whatever_fails_meanwhile() {
+    let (listener, invitation) = play_process_0();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let member = Asked { asked: asked.clone(), until_failure: true };
+    let node = thread::spawn(move || Node::join(&invitation)?.serve(|_, _| Ok(member)));
+    let mut stream = let_in(&listener, &invitation.token);
+    let interrupted = Failure::new(0, Cause::Interrupted);
+    let stop = Request::Stop(interrupted.clone());
+    for request in life_of_a_query().into_iter().map(|(_, request)| request).chain([stop]) {
+        if request == Request::Commit {
+            // It runs, and goes on to the next request only when it has heard of the failure.
+            let start = Instant::now();
+            while asked.lock().unwrap().last() != Some(&"Start") {
+                assert!(start.elapsed() < PATIENCE, "{asked:?}");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        stream.write_all(&encode(&request).unwrap()).unwrap();
+    }
+    assert_eq!(node.join().unwrap().unwrap_err(), interrupted);
+    assert_eq!(asked.lock().unwrap().last(), Some(&"Commit"));
 }
