@@ -149,7 +149,7 @@ impl Assigner<'_> {
     }
 
     fn fires_at(&self) -> i64 {
-        self.end.saturating_add(self.lateness_us)
+        self.window.fires_at(self.start, self.lateness_us)
     }
 
     /// The records of the present window.

@@ -92,8 +92,11 @@ impl Evaluate for CompareColumn {
 trait Lanes: Copy + Ord {
     /// Bit `i` of the result tells whether `values[i]` is equal to (`EQUAL`) or greater than
     /// `constant`, or less than it (`LESS`).
+    ///
+    /// # Safety
+    /// The processor must have AVX2.
     #[cfg(target_arch = "x86_64")]
-    fn mask64_avx2<const WHICH: u8>(values: &[Self; 64], constant: Self) -> u64;
+    unsafe fn mask64_avx2<const WHICH: u8>(values: &[Self; 64], constant: Self) -> u64;
 }
 
 const EQUAL: u8 = 0;
@@ -118,7 +121,8 @@ fn words<T: Lanes, const WHICH: u8>(values: &[T], constant: T) -> Vec<u64> {
     let vectorised = false;
     if vectorised {
         #[cfg(target_arch = "x86_64")]
-        words.extend(whole.iter().map(|chunk| T::mask64_avx2::<WHICH>(chunk, constant)));
+        // SAFETY: the processor has AVX2.
+        words.extend(whole.iter().map(|c| unsafe { T::mask64_avx2::<WHICH>(c, constant) }));
     } else {
         words.extend(whole.iter().map(|chunk| one_by_one::<T, WHICH>(chunk, constant)));
     }
@@ -146,16 +150,16 @@ mod avx2 {
 
     impl Lanes for i32 {
         #[inline(always)]
-        fn mask64_avx2<const WHICH: u8>(values: &[i32; 64], constant: i32) -> u64 {
-            // SAFETY: only called where the processor has AVX2.
+        unsafe fn mask64_avx2<const WHICH: u8>(values: &[i32; 64], constant: i32) -> u64 {
+            // SAFETY: whoever calls makes sure that the processor has AVX2.
             unsafe { mask_i32::<WHICH>(values, constant) }
         }
     }
 
     impl Lanes for i64 {
         #[inline(always)]
-        fn mask64_avx2<const WHICH: u8>(values: &[i64; 64], constant: i64) -> u64 {
-            // SAFETY: only called where the processor has AVX2.
+        unsafe fn mask64_avx2<const WHICH: u8>(values: &[i64; 64], constant: i64) -> u64 {
+            // SAFETY: whoever calls makes sure that the processor has AVX2.
             unsafe { mask_i64::<WHICH>(values, constant) }
         }
     }

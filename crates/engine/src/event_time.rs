@@ -164,6 +164,12 @@ impl Tumble {
         us - (us - self.offset_us).rem_euclid(self.size_us)
     }
 
+    /// When the window that begins at `start` fires: at its end, or so much later.
+    #[inline(always)]
+    pub(crate) fn fires_at(&self, start: i64, lateness_us: i64) -> i64 {
+        start.saturating_add(self.size_us).saturating_add(lateness_us)
+    }
+
     /// Whether a window of some usable time begins then.
     pub(crate) fn begins_at(&self, us: i64) -> bool {
         us.unsigned_abs() <= USABLE.unsigned_abs() + self.size_us.unsigned_abs()

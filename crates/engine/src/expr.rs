@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Computes one column from a batch. Implemented by the SQL crate.
 pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
@@ -30,7 +30,15 @@ impl Expr {
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         match self {
             Expr::Column(index) => Ok(batch.column(*index).clone()),
-            Expr::Computed(expr) => expr.evaluate(batch),
+            Expr::Computed(expr) => {
+                let column = expr.evaluate(batch)?;
+                let (values, rows) = (column.len(), batch.num_rows());
+                if values != rows {
+                    let message = format!("{expr} has {values} values for {rows} rows");
+                    return Err(Error::Internal(message));
+                }
+                Ok(column)
+            }
         }
     }
 

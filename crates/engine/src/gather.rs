@@ -15,8 +15,9 @@ use arrow::datatypes::SchemaRef;
 use crate::budget::{Budget, Kind, batch_bytes};
 use crate::cluster::{self, Head, LAST, Net, encode_rows};
 use crate::error::Result;
-use crate::event_time::BEGINNING;
+use crate::event_time::{BEGINNING, END};
 use crate::order::{Merge, Order, Run};
+use crate::plan::Tumble;
 use crate::sink::{RowOrder, Sink};
 
 /// Collects result rows.
@@ -26,8 +27,8 @@ pub(crate) struct Gather {
     ordered: bool,
     /// Of rows within a window, when the first is there.
     order: OnceLock<Order>,
-    /// How long after its end a window fires (size and lateness), from its start.
-    fires_after_us: i64,
+    /// Windows, and how much later than at their ends they fire.
+    window: Option<(Tumble, i64)>,
     state: Mutex<State>,
     rows: AtomicU64,
     budget: Arc<Budget>,
@@ -81,7 +82,7 @@ impl Gather {
         sink: Arc<dyn Sink>,
         schema: SchemaRef,
         workers: usize,
-        fires_after_us: i64,
+        window: Option<(Tumble, i64)>,
         (offset, limit): (u64, Option<u64>),
         budget: Arc<Budget>,
         (role, one_writer): (Role, bool),
@@ -93,7 +94,7 @@ impl Gather {
             schema,
             ordered,
             order: OnceLock::new(),
-            fires_after_us,
+            window,
             state: Mutex::new(State {
                 windows: BTreeMap::new(),
                 frontiers: vec![BEGINNING; workers],
@@ -240,8 +241,8 @@ impl Gather {
                 start,
                 ..Head::new(cluster::Kind::WindowRows)
             };
-            let fires_at = start.saturating_add(self.fires_after_us);
-            return self.send(net, head, &rows, Ahead { fires_at, batch: (0, 0), bytes: 0 });
+            let ahead = Ahead { fires_at: self.fires_at(start), batch: (0, 0), bytes: 0 };
+            return self.send(net, head, &rows, ahead);
         }
         if self.ordered {
             let run = self.held(self.order()?.sorted(rows)?);
@@ -254,6 +255,11 @@ impl Gather {
         }
         self.lock().windows.entry(start).or_default();
         if rows.num_rows() > 0 || last { self.write(worker, &rows, last) } else { Ok(()) }
+    }
+
+    /// Without a window everything fires at the end of the input.
+    fn fires_at(&self, start: i64) -> i64 {
+        self.window.map_or(END, |(window, lateness_us)| window.fires_at(start, lateness_us))
     }
 
     /// `worker` has fired everything that a watermark completes. Windows that every worker has
@@ -270,7 +276,7 @@ impl Gather {
         let mut starts = Vec::new();
         while let Some(entry) = state.windows.first_entry() {
             let start = *entry.key();
-            if start.saturating_add(self.fires_after_us) > fired {
+            if self.fires_at(start) > fired {
                 break;
             }
             let runs = entry.remove();

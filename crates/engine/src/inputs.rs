@@ -9,6 +9,7 @@ use millstream_state::{ValueKind, float_to_ordered};
 
 use crate::aggregates::Value;
 use crate::error::{Error, Result};
+use crate::expr::Expr;
 
 /// An argument's values for one batch, in the form in which its value takes them.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Input {
     pub(crate) fn new(value: &Value, batch: &RecordBatch) -> Result<Input> {
         let mut mask = None;
         if let Some(filter) = &value.filter {
-            mask = Some(true_mask(&filter.evaluate(batch)?)?);
+            mask = Some(true_mask(filter, batch)?);
         }
         let mut values = Values::None;
         if let Some(argument) = &value.argument {
@@ -125,8 +126,9 @@ impl Feed for Input {
     }
 }
 
-/// A boolean column as a mask in which NULL is false.
-pub(crate) fn true_mask(array: &ArrayRef) -> Result<BooleanBuffer> {
+/// For which of a batch's records a condition holds: NULL is false.
+pub(crate) fn true_mask(condition: &Expr, records: &RecordBatch) -> Result<BooleanBuffer> {
+    let array = condition.evaluate(records)?;
     let Some(booleans) = array.as_boolean_opt() else {
         if *array.data_type() == DataType::Null {
             return Ok(BooleanBuffer::new_unset(array.len()));

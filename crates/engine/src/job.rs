@@ -199,9 +199,7 @@ impl Job {
         let spread = window.map(|(window, _)| Spread { window, leaders, tables_max });
         let preparer = Preparer::new(query, settings.max_ahead_us, spread);
         // The row of a group without records is one, whatever the number of processes.
-        let global = aggregation
-            .as_ref()
-            .is_some_and(|(grouping, _)| grouping.window.is_none() && grouping.codec.words() == 0);
+        let global = aggregation.as_ref().is_some_and(|(grouping, _)| grouping.has_empty_group);
         // LIMIT counts the rows of all.
         let one_result = global || limits != (0, None);
         let role = match &net {
@@ -222,9 +220,6 @@ impl Job {
             let workers = if one_writer { 1 } else { workers };
             sink.open(&query.output, Writers { process: place.process, workers })?;
         }
-        // Without a window everything fires at the end of the input.
-        let fires_after_us =
-            window.map_or(crate::event_time::END, |(w, lateness)| w.size_us + lateness);
         let budget = Arc::new(Budget::new(
             settings.memory_bytes,
             workers,
@@ -248,7 +243,7 @@ impl Job {
                 sink,
                 output,
                 gathered,
-                fires_after_us,
+                window,
                 limits,
                 budget_of_rows,
                 (role, one_writer),
@@ -380,9 +375,8 @@ impl Job {
             return Ok(());
         }
         if let Some((grouping, finisher)) = &shared.aggregation {
-            let global = grouping.window.is_none() && grouping.codec.words() == 0;
             let asked = shared.net.as_ref().is_none_or(|net| net.is_asker());
-            if global && asked && shared.gather.windows() == 0 {
+            if grouping.has_empty_group && asked && shared.gather.windows() == 0 {
                 let rows = empty_group(grouping, finisher)?;
                 shared.gather.window_rows(0, crate::pipeline::WHOLE, rows, true)?;
                 for worker in 0..shared.leaders() {

@@ -14,6 +14,7 @@ use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
 use crate::cluster::Net;
 use crate::error::{Error, Result};
+use crate::event_time::END;
 use crate::expr::Expr;
 use crate::inputs::{Input, true_mask};
 use crate::intake::Stamped;
@@ -32,6 +33,8 @@ pub(crate) struct Grouping {
     pub(crate) layout: Arc<RowLayout>,
     pub(crate) window: Option<Tumble>,
     pub(crate) lateness_us: i64,
+    /// [`Aggregate::has_empty_group`].
+    pub(crate) has_empty_group: bool,
     keys: Vec<Expr>,
     filter: Option<Expr>,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
@@ -76,7 +79,8 @@ impl Grouping {
         lateness_us: i64,
     ) -> Result<Grouping> {
         let codec = KeyCodec::new(&aggregate.keys)?;
-        let aggregates = Aggregates::new(&aggregate.aggregates, aggregate.has_empty_group())?;
+        let has_empty_group = aggregate.has_empty_group();
+        let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
         let layout =
             Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
         let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
@@ -87,6 +91,7 @@ impl Grouping {
             layout,
             window: aggregate.window,
             lateness_us,
+            has_empty_group,
             keys,
             filter,
             computed,
@@ -127,7 +132,7 @@ impl Grouping {
     ) -> Result<Dropped> {
         let records = &batch.prepared.batch;
         let mask = match &self.filter {
-            Some(filter) => Some(true_mask(&filter.evaluate(records)?)?),
+            Some(filter) => Some(true_mask(filter, records)?),
             None => None,
         };
         select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
@@ -147,8 +152,19 @@ impl Grouping {
         let Some(window) = &self.window else { return Some(WHOLE) };
         let (min, max) = batch.prepared.times.as_ref()?.bounds?;
         let start = window.start_of(min);
-        let fires_at = start.saturating_add(window.size_us).saturating_add(self.lateness_us);
+        let fires_at = window.fires_at(start, self.lateness_us);
         (start == window.start_of(max) && fires_at > batch.after).then_some(start)
+    }
+
+    /// When the slice that begins at `start` fires: as its window does, or at the end of the input.
+    pub(crate) fn fires_at(&self, start: i64) -> i64 {
+        match &self.window {
+            Some(window) => window.fires_at(start, self.lateness_us),
+            None => {
+                debug_assert_eq!(start, WHOLE);
+                END
+            }
+        }
     }
 
     /// Keys and arguments for the rows of a batch that count, which stand at the positions in
@@ -191,7 +207,7 @@ fn take_out(
     Ok(take_record_batch(records, &UInt32Array::from(taken))?)
 }
 
-/// Positions of the rows that a mask lets pass, ascending.
+/// Positions of the `len` rows, as many as a mask has bits, that it lets pass, ascending.
 fn select(mask: Option<&BooleanBuffer>, len: usize, rows: &mut Vec<u32>) {
     let Some(mask) = mask else {
         rows.clear();
@@ -217,6 +233,7 @@ fn select_set(mask: &BooleanBuffer, len: usize, rows: &mut Vec<u32>) {
     rows.clear();
     // Eight positions are written at a time, so room for a few too many.
     rows.reserve(len + 64);
+    assert!(mask.len() <= len);
     let (mut out, mut base) = (rows.as_mut_ptr(), 0);
     for bits in mask.bit_chunks().iter_padded() {
         for byte in bits.to_le_bytes() {
@@ -295,7 +312,7 @@ pub(crate) fn filter_and_project(
     let batch = match filter {
         None => batch,
         Some(filter) => {
-            let mask = true_mask(&filter.evaluate(batch)?)?;
+            let mask = true_mask(filter, batch)?;
             passed = arrow::compute::filter_record_batch(batch, &mask.into())?;
             &passed
         }

@@ -116,10 +116,10 @@ impl Routed {
         }
     }
 
-    /// Sorts rows by leader where keys have one word and there are `N` leaders.
+    /// Sorts rows by leader where keys have one word.
     ///
     /// # Safety
-    /// The processor must have the features.
+    /// The processor must have the features, and there must be `N` leaders.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512vl,popcnt")]
     unsafe fn sort_words<const N: usize>(
@@ -131,7 +131,7 @@ impl Routed {
         let room = N * (rows.len() + SLACK);
         make_room(&mut self.rows, room);
         make_room(&mut self.words, room);
-        // SAFETY: there is room now, and the processor has the features.
+        // SAFETY: there is room now; the rest is for whoever calls to see to.
         unsafe {
             if self.hashed {
                 make_room(&mut self.hashes, room);

@@ -17,14 +17,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use millstream_state::{Leaders, VectorClock};
 
 use crate::budget::Usage;
-use crate::cluster::{Ends, Stall};
+use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Ends, Stall};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::fire::{Finisher, Fire};
 use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
 use crate::meter;
-use crate::pipeline::{Buffers, Grouping, WHOLE};
+use crate::pipeline::{Buffers, Grouping};
 use crate::skipped::{note_malformed, note_row};
 use crate::slices::{Counters, Slices};
 use crate::stats::Stats;
@@ -34,9 +34,6 @@ use remote::Remote;
 use repartition::Repartition;
 
 pub(crate) use remote::AWAKE;
-
-/// Sealed deltas per leader that may wait to be merged; then the worker takes no further batch.
-const DELTAS_IN_FLIGHT_MAX: u32 = 2;
 
 /// What workers send each other.
 pub(crate) enum Message {
@@ -77,13 +74,16 @@ pub(crate) struct Worker {
     /// Taken out while it is worked on, so in a place of its own.
     state: Option<Box<State>>,
     buffers: Buffers,
-    places: Vec<*const u64>,
+    places: Places,
     pub(crate) stats: Stats,
 }
 
-// SAFETY: `places` holds pointers only during a step; between steps it is an empty buffer in
-// effect.
-unsafe impl Send for Worker {}
+/// Where rows stand that are being fired, kept for its memory: each step fills it before reading.
+#[derive(Default)]
+struct Places(Vec<*const u64>);
+
+// SAFETY: what a step has left here is not read any more.
+unsafe impl Send for Places {}
 
 /// What a worker of a stateful job has besides.
 struct State {
@@ -101,7 +101,7 @@ struct State {
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
     /// Per leader of this process: deltas sent, for which credit has not come back.
-    in_flight: Vec<u32>,
+    in_flight: Vec<usize>,
     /// Helpers (workers of this process, then processes) whose deltas have been merged and to which
     /// credit is to be returned.
     owed: Vec<Owed>,
@@ -180,7 +180,7 @@ impl Worker {
             inbox: VecDeque::new(),
             state,
             buffers: Buffers::default(),
-            places: Vec::new(),
+            places: Places::default(),
             stats: Stats::default(),
         }
     }
@@ -398,7 +398,7 @@ impl Worker {
         }
         if let Some(fire) = &mut state.firing {
             let mut span = meter::span(meter::Kind::Fire);
-            if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places)? {
+            if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places.0)? {
                 span.add(rows.num_rows());
                 shared.gather.window_rows(self.id, fire.start, rows, last)?;
             } else if let Some(fire) = state.firing.take() {
@@ -506,17 +506,6 @@ impl Worker {
         if let Some(state) = self.state.take() {
             self.finish_with(&state);
             self.state = Some(state);
-        }
-    }
-}
-
-/// When the aggregation that starts at `start` fires: at the end of its window, or of the input.
-pub(crate) fn fires_at(grouping: &Grouping, start: i64) -> i64 {
-    match &grouping.window {
-        Some(window) => start.saturating_add(window.size_us).saturating_add(grouping.lateness_us),
-        None => {
-            debug_assert_eq!(start, WHOLE);
-            END
         }
     }
 }

@@ -1,11 +1,13 @@
 //! One job on several processes (paper, sections 4, 5 and 7).
 //!
 //! Every process plans the same query and runs its own workers over its part of the splits; no
-//! record is exchanged. All workers of all processes are leaders. What a worker holds for a leader
+//! record is exchanged, but for what is passed through where keys hardly repeat. All workers of all processes are leaders. What a worker holds for a leader
 //! of its own process is handed over as ever; what it holds for one elsewhere goes into that
 //! leader's outbox, and from there over a channel into the memory of the leader's process, where
 //! its worker finds it when it resumes its network coroutine. Result rows come to the asking
-//! process, number 0.
+//! process, number 0, unless each process writes its own ([`Sink::is_local`]).
+//!
+//! [`Sink::is_local`]: crate::sink::Sink::is_local
 //!
 //! What this promises: the same rows as one process gives (P2), whatever the number of processes; a
 //! delta is merged once, in order; a lost peer is an error that names it, and nothing waits for it.
@@ -31,7 +33,7 @@ pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshSetup, Place};
 pub(crate) use net::{Net, credit, peer_error, sent_by};
-pub(crate) use outbox::{Shipped, Stall};
+pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Shipped, Stall};
 pub(crate) use port::{Inlet, Polled, Sleeper};
 pub(crate) use rows::{decode_rows, encode_rows};
 pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};

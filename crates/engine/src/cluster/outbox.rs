@@ -28,8 +28,8 @@ use crate::event_time::BEGINNING;
 use crate::exchange::{self, Format, Outgoing, fill};
 use crate::job::PASSED_SHARE;
 
-/// Deltas with rows that may wait for the leader.
-const DELTAS_IN_FLIGHT_MAX: usize = 2;
+/// Deltas with rows that may wait for one leader; then their sender takes no further batch.
+pub(crate) const DELTAS_IN_FLIGHT_MAX: usize = 2;
 
 pub(crate) struct Outbox {
     outlet: Box<dyn Outlet>,

@@ -549,13 +549,18 @@ pub(crate) fn part(total: usize, count: u32) -> [u64; HEAD_WORDS] {
     [total as u64, PART << 32 | u64::from(count)]
 }
 
-/// Numbers of 64 bits that any bits are a value of.
-trait Bits64: Copy {}
-impl Bits64 for i64 {}
-impl Bits64 for f64 {}
+/// Numbers with the size and alignment of a word.
+///
+/// # Safety
+/// They must have both, and any bits must be a value.
+unsafe trait Bits64: Copy {}
+// SAFETY: so it is.
+unsafe impl Bits64 for i64 {}
+// SAFETY: so it is.
+unsafe impl Bits64 for f64 {}
 
 fn words_of<T: Bits64>(values: &[T]) -> &[u64] {
-    // SAFETY: these have the size and alignment of a word, and no bits without meaning.
+    // SAFETY: that is what `Bits64` says.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
 }
 

@@ -18,7 +18,7 @@ use crate::gather::Gather;
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
 use crate::settings::{FragmentMode, Settings};
-use crate::worker::{self, Message};
+use crate::worker::Message;
 
 /// Messages for one worker.
 #[derive(Default)]
@@ -227,7 +227,7 @@ impl Shared {
     }
 
     pub(crate) fn fires_at(&self, start: i64) -> i64 {
-        self.aggregation.as_ref().map_or(start, |(grouping, _)| worker::fires_at(grouping, start))
+        self.aggregation.as_ref().map_or(start, |(grouping, _)| grouping.fires_at(start))
     }
 
     /// Bytes of keys and values in one fragment after which an epoch ends.

@@ -108,7 +108,7 @@ impl Worker {
                 self.ship(leader, segments, held, (watermark, idle))?;
                 continue;
             };
-            state.in_flight[local] += u32::from(held.is_some());
+            state.in_flight[local] += usize::from(held.is_some());
             let (from, epoch, segments) = (self.id, state.epoch, segments.into());
             let delta = Delta { from, epoch, watermark, segments, held };
             self.shared.send(local, Message::Delta(delta));
