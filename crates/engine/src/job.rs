@@ -455,12 +455,21 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
 pub(crate) fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => return Some(value),
-        // The other processes have to be told that no more rows are wanted; one alone just ends.
-        Ok(Err(Error::OutputClosed)) if shared.net.is_some() => {
-            if let Err(error) = shared.stop_enough() {
-                shared.stop(Some(error));
+        Ok(Err(Error::OutputClosed)) => match &shared.net {
+            // The other processes have to be told that no more rows are wanted.
+            Some(net) if net.is_asker() => {
+                if let Err(error) = shared.stop_enough() {
+                    shared.stop(Some(error));
+                }
             }
-        }
+            Some(_) => shared.stop(Some(Error::Io {
+                place: "the sink".into(),
+                message: "it takes no more rows, which only process 0 can tell the others".into(),
+                help: String::new(),
+            })),
+            // One alone just ends.
+            None => shared.stop(Some(Error::OutputClosed)),
+        },
         Ok(Err(error)) => shared.stop(Some(error)),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);

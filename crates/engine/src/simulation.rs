@@ -244,7 +244,7 @@ impl Network {
         }
     }
 
-    /// Tells processes what they are to be told by now; whether there was any.
+    /// Tells processes what they are to be told by now.
     fn tell(&mut self, now_us: i64, processes: &[Process]) {
         for (_, to, error) in self.notices.extract_if(.., |(at, ..)| *at <= now_us) {
             if let Some(job) = &processes[to].job {
@@ -254,8 +254,9 @@ impl Network {
     }
 }
 
-/// Times that everybody waits, with no step in between that did something, after which nobody will
-/// ever go on. Who waits for memory looks again every millisecond, so this is a minute at least.
+/// Times that everybody waits for time to pass, with no step in between that did something, after
+/// which nobody will ever go on. Who waits for memory looks again every millisecond, so this is a
+/// minute at least.
 const WAITS_MAX: u32 = 60_000;
 
 /// Steps of a job of several processes, not counting those for which a slow one stands still, after
@@ -268,6 +269,9 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
     // Who waits, by process and worker, and until when.
     let mut waiting: BTreeMap<(usize, usize), Option<i64>> = BTreeMap::new();
     let (mut steps, mut taken, mut waits) = (0u64, 0u64, 0u32);
+    // All have waited once with nothing to come. Something may have come since the first of them
+    // looked, so they look once more.
+    let mut quiet = false;
     loop {
         steps += 1;
         if let Some(network) = network {
@@ -301,7 +305,7 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
             }
             Step::Busy | Step::Done => {
                 waiting.clear();
-                waits = 0;
+                (waits, quiet) = (0, false);
             }
         }
         if let (Some(network), Some((_, Err(error)))) = (&mut *network, &processes[at].result)
@@ -314,19 +318,20 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
             let until = waiting.values().flatten().min().copied();
             let notice = network.as_ref().and_then(|n| n.notices.iter().map(|n| n.0).min());
             waiting.clear();
-            waits += 1;
             let happens = network.as_ref().is_some_and(|network| network.sim.step());
             match [until, notice].into_iter().flatten().min() {
-                _ if happens => {}
+                _ if happens => quiet = false,
                 Some(_) if waits > WAITS_MAX => give_up(network, processes),
                 Some(next) => {
+                    waits += 1;
                     let us = (next - env.now_us()).max(0);
                     env.pass_time(next);
                     if let Some(network) = &network {
                         network.sim.advance(Duration::from_micros(us as u64));
                     }
                 }
-                None => give_up(network, processes),
+                None if quiet => give_up(network, processes),
+                None => quiet = true,
             }
         }
         pass(env, network, 1);

@@ -37,7 +37,7 @@ pub trait Sink: Send + Sync + Debug {
     /// Takes rows from the worker with this number, below [`Writers::workers`]. When it returns,
     /// rows of a fired window are on their way: a sink that buffers must flush before it returns if
     /// `flush` is set (the last batch of a window). [`crate::Error::OutputClosed`] ends the job
-    /// quietly.
+    /// quietly, unless it comes from the local sink of another process than the first.
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()>;
     /// Whether each process of a job writes its own rows to a sink of its own; otherwise all rows
     /// come to the sink of the process that was asked. Only sinks of [`RowOrder::Any`] can.

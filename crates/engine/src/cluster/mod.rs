@@ -18,6 +18,7 @@ mod combine;
 #[cfg(test)]
 mod damaged;
 mod lanes;
+mod letters;
 mod mesh;
 mod net;
 mod outbox;
@@ -30,9 +31,10 @@ mod wire;
 
 pub use crate::exchange::reader;
 pub(crate) use lanes::{Lane, Lanes};
+pub(crate) use letters::credit;
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshSetup, Place};
-pub(crate) use net::{Net, credit, peer_error, sent_by};
+pub(crate) use net::{Net, peer_error, sent_by};
 pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Shipped, Stall};
 pub(crate) use port::{Inlet, Polled, Sleeper};
 pub(crate) use rows::{decode_rows, encode_rows};

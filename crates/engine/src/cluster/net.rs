@@ -3,7 +3,7 @@
 //! Whoever has time moves it on: a worker pumps what is to be sent and takes in what has come
 //! whenever it resumes a coroutine, if no other worker is at it already. Nothing here waits.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
@@ -11,11 +11,11 @@ use std::task::Waker;
 use millstream_flow::Error as FlowError;
 use millstream_state::{Heap, RowLayout, Segment};
 
+use super::letters::{Failed, Letter, PostInlet};
 use super::mesh::{Ends, Mesh, Place};
 use super::outbox::{Outbox, Shipped, Stall};
-use super::port::{Inlet, Polled};
 use super::postbox::Postbox;
-use super::wire::{Head, Kind};
+use super::wire::Head;
 use crate::budget::Held;
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
@@ -48,16 +48,10 @@ pub(crate) struct Net {
     fired: AtomicI64,
     /// Result rows that have been sent ahead of their turn.
     ahead_bytes: AtomicU64,
+    /// The first worker may sleep, and what comes for all of them wakes it.
+    parked: AtomicBool,
     /// Who sleeps.
     wakers: Vec<Waker>,
-}
-
-/// Where letters from one process come in.
-struct PostInlet {
-    inlet: Box<dyn Inlet>,
-    /// The body of a message of several slots, so far.
-    body: Vec<u8>,
-    ended: bool,
 }
 
 struct Progress {
@@ -120,7 +114,7 @@ impl Net {
                 outboxes.extend((0..workers).map(|_| None));
             }
         }
-        let inlet = |inlet| Mutex::new(PostInlet { inlet, body: Vec::new(), ended: false });
+        let inlet = |inlet| Mutex::new(PostInlet::new(inlet));
         let rows_fit = |outbox: &Mutex<Outbox>| layout.row_bytes() <= lock(outbox).body_bytes();
         if !outboxes.iter().flatten().all(rows_fit) {
             return Err(Error::Io {
@@ -142,6 +136,7 @@ impl Net {
             inlets: posts_in.into_iter().map(|i| i.map(inlet)).collect(),
             letters: AtomicUsize::new(0),
             deltas: AtomicBool::new(false),
+            parked: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             peers: (0..place.processes)
                 .map(|_| Progress {
@@ -409,9 +404,18 @@ impl Net {
         self.wakers.iter().for_each(Waker::wake_by_ref);
     }
 
+    /// Another worker has taken something in for which the first one may sleep: that does not ring any
+    /// more, until the first has asked for it again.
+    pub(crate) fn wake_parked(&self) {
+        if self.parked.swap(false, AcqRel) {
+            self.wake(0);
+        }
+    }
+
     /// One step towards sleep for what all workers share. Returns whether the first worker may
     /// sleep; whatever comes wakes it.
     pub(crate) fn park(&self) -> Result<bool> {
+        self.parked.store(true, Release);
         let mut may_sleep = true;
         for (process, inlet) in self.inlets.iter().enumerate() {
             let Some(inlet) = inlet else { continue };
@@ -504,47 +508,4 @@ impl Net {
         }
         all
     }
-}
-
-enum Letter {
-    Part,
-    Whole(Head, Vec<u8>),
-}
-
-enum Failed {
-    Channel(FlowError),
-    Message(Error),
-}
-
-impl PostInlet {
-    /// The next letter or part of one.
-    fn next(&mut self) -> std::result::Result<Option<Letter>, Failed> {
-        if self.ended {
-            return Ok(None);
-        }
-        let PostInlet { inlet, body, .. } = self;
-        let mut letter = Ok(Letter::Part);
-        let polled = inlet.try_receive(&mut |message| {
-            letter = Head::decode(message).map(|(head, part)| {
-                body.extend_from_slice(part);
-                match head.has(super::wire::MORE) {
-                    true => Letter::Part,
-                    false => Letter::Whole(head, std::mem::take(body)),
-                }
-            });
-        });
-        match polled.map_err(Failed::Channel)? {
-            Polled::Message => letter.map(Some).map_err(Failed::Message),
-            Polled::Empty => Ok(None),
-            Polled::End => {
-                self.ended = true;
-                Ok(None)
-            }
-        }
-    }
-}
-
-/// The head of a letter that tells of a credit.
-pub(crate) fn credit(leader: usize, flags: u8) -> Head {
-    Head { id: leader as u32, flags, ..Head::new(Kind::Credit) }
 }

@@ -296,11 +296,13 @@ impl Outbox {
             && (self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX || self.sends_anyway)
     }
 
-    /// Whether it may be worth waiting for what the other workers have for the same windows.
+    /// Whether it may be worth waiting for what the other workers have for the same windows: as long
+    /// as there is nothing to tell that others may wait for.
     fn waits_for_others(&self) -> bool {
         self.combiner.as_ref().is_some_and(Combiner::pays)
             && !self.hurries
             && self.watermark() <= self.told.0
+            && self.idle == self.told.1
             && self.pending_bytes < self.pending_bytes_max
     }
 

@@ -181,9 +181,10 @@ impl Shared {
         }
     }
 
-    /// Rows of other processes that wait for their order have to fit, too.
+    /// Rows of other processes that wait for their order have to fit, too; what tables would take
+    /// next is for those to judge that let them grow.
     fn check_gathered(&self) -> Result<()> {
-        if self.budget.held(Kind::Segments) > 0 {
+        if !self.budget.is_exceeded() || self.budget.held(Kind::Segments) > 0 {
             return Ok(());
         }
         self.budget.check().map(|_| ())

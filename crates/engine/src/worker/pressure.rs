@@ -58,7 +58,9 @@ impl Worker {
             return Ok(false);
         }
         let rows_bytes = if gather.holds() { fire.next_bytes(grouping, finisher) } else { 0 };
-        if small || matches!(budget.check_with(rows_bytes), Ok(true)) {
+        // Where rows do not wait here, firing takes nothing and frees what there is.
+        let free = rows_bytes == 0 && !budget.is_exceeded();
+        if small || free || matches!(budget.check_with(rows_bytes), Ok(true)) {
             budget.set_scarce(false);
             return Ok(true);
         }

@@ -35,6 +35,9 @@ pub(crate) struct Remote {
     turn: usize,
     /// When it first found nothing to do.
     idle_since_us: Option<i64>,
+    /// All that could wake it has been asked to, and it looks everywhere once more before it sleeps:
+    /// what came in between does not ring.
+    parked: bool,
 }
 
 struct DeltaInlet {
@@ -100,7 +103,7 @@ impl Remote {
             DeltaInlet { inlet, delta, ended: false }
         };
         let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
-        Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None }
+        Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None, parked: false }
     }
 
     /// One step of ending: takes the ends of streams. Returns whether all have ended.
@@ -137,6 +140,9 @@ impl Worker {
         })?;
         if some {
             self.wait_anew();
+            if self.id != 0 {
+                net.wake_parked();
+            }
         }
         Ok(())
     }
@@ -315,14 +321,19 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether a window fires in this process, or is about to, which makes room.
+    pub(super) fn fires_here(&self, state: &State) -> bool {
+        let fires_at = |start| self.shared.fires_at(start);
+        state.firing.is_some()
+            || state.slices.complete(state.clock.min(), fires_at).is_some()
+            || self.shared.gather.own_behind(self.shared.settings.workers, state.frontier)
+    }
+
     /// What others hold of this leader's keys may be more than its process may use, whether or not
     /// that has input of its own: an error where nothing that can be fired or is on its way makes
     /// room.
     pub(super) fn check_received(&self, state: &State) -> Result<()> {
-        let fires_at = |start| self.shared.fires_at(start);
-        let fires =
-            state.firing.is_some() || state.slices.complete(state.clock.min(), fires_at).is_some();
-        if fires || self.shared.budget.held(Kind::Segments) > 0 {
+        if self.fires_here(state) || self.shared.budget.held(Kind::Segments) > 0 {
             return Ok(());
         }
         self.shared.budget.check().map(|_| ())
@@ -357,12 +368,12 @@ impl Worker {
     /// There was something to do.
     pub(super) fn wait_anew(&mut self) {
         if let Some(remote) = &mut self.remote {
-            remote.idle_since_us = None;
+            (remote.idle_since_us, remote.parked) = (None, false);
         }
     }
 
     /// Sleeps until something happens, or the clock reaches `until_us`. At first it only looks
-    /// again.
+    /// again, and once more when it has asked to be woken.
     pub(super) fn wait(&mut self, until_us: Option<i64>) -> Result<()> {
         let Some(remote) = &mut self.remote else {
             self.shared.env.wait(self.id, until_us);
@@ -374,6 +385,19 @@ impl Worker {
             std::thread::yield_now();
             return Ok(());
         }
+        if !std::mem::take(&mut remote.parked) {
+            return self.park();
+        }
+        let left = until_us.map_or(SLEEP_MAX, |until| {
+            Duration::from_micros((until - now).max(0) as u64).min(SLEEP_MAX)
+        });
+        let own = self.shared.net.as_ref().map_or(0, |net| net.place.process);
+        remote.sleeper.wait(left).map_err(|e| peer_error(own, e))
+    }
+
+    /// One step towards sleep: asks all that may come to ring.
+    fn park(&mut self) -> Result<()> {
+        let Some(remote) = &mut self.remote else { return Ok(()) };
         let mut may_sleep = true;
         for (process, inlet) in remote.inlets.iter_mut().enumerate() {
             let Some(inlet) = inlet.as_mut().filter(|inlet| !inlet.ended) else { continue };
@@ -387,15 +411,11 @@ impl Worker {
         {
             may_sleep &= net.park()?;
         }
+        remote.parked = may_sleep;
         if !may_sleep {
             std::thread::yield_now();
-            return Ok(());
         }
-        let left = until_us.map_or(SLEEP_MAX, |until| {
-            Duration::from_micros((until - now).max(0) as u64).min(SLEEP_MAX)
-        });
-        let own = self.shared.net.as_ref().map_or(0, |net| net.place.process);
-        remote.sleeper.wait(left).map_err(|e| peer_error(own, e))
+        Ok(())
     }
 
     /// One step of ending the worker's streams, when it is done. Returns whether all have ended.

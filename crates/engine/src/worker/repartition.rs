@@ -287,6 +287,11 @@ impl Worker {
         grouping: &Grouping,
     ) -> Result<bool> {
         let Some(receiving) = &mut roles.receiving else { return Ok(false) };
+        // What fires, here or elsewhere, has all that it needs; after that there may be room.
+        let fires = self.fires_here(state) || self.shared.gather.others_behind(state.frontier);
+        if fires && !matches!(self.shared.budget.check(), Ok(true)) {
+            return Ok(false);
+        }
         let own = roles.sending.iter_mut().flat_map(|sending| &mut sending.ways);
         let mut own = own.filter(|way| way.waiting > 0);
         let (senders, shared) = (receiving.inlets.len(), self.shared.clone());

@@ -58,6 +58,34 @@ fn with_timeout(table: Scripted, idle_timeout_us: Option<i64>) -> Query {
     query
 }
 
+/// Rows that came while some split had more to come, and records that were late, of three processes
+/// whose sources are idle after that time.
+fn early_and_late(
+    scripts: &[Script],
+    timeout_us: Option<i64>,
+    (seed, workers): (u64, usize),
+) -> (u64, u64) {
+    let table = Scripted::new(scripts.to_vec(), 0);
+    let sink = Arc::new(Early { handed_out: table.handed_out.clone(), rows: AtomicU64::new(0) });
+    let sinks: Vec<Arc<dyn Sink>> = (0..3).map(|_| sink.clone() as Arc<dyn Sink>).collect();
+    let scenario = Scenario { slowness: vec![1; 3], ..Scenario::from_seed(seed, 3) };
+    let settings = Settings { workers, ..Settings::default() };
+    let query = with_timeout(table, timeout_us);
+    let (outcomes, _) = simulate(&query, &settings, &sinks, &scenario).unwrap();
+    let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
+    assert!(outcomes.iter().all(|(_, result)| result.is_ok()), "seed {seed}");
+    let late = outcomes.iter().map(|(stats, _)| stats.late_records).sum();
+    (sink.rows.load(SeqCst), late)
+}
+
+/// 500 records of ten seconds, which come one by one over 50 s.
+fn steady(random: &mut Random) -> Script {
+    let records = (0..500).map(|i| record(i * 20));
+    let batch =
+        |(i, record): (i64, Record)| (i * 100_000, batches_of(&[record], random, 10).remove(0));
+    Script { batches: (0..).zip(records).map(batch).collect() }
+}
+
 /// Processes whose sources are idle wait neither for each other nor let others wait: their records
 /// that come an hour later are late, and windows fire long before.
 #[test]
@@ -65,33 +93,40 @@ fn idle_processes_hold_nobody_back() {
     let _same = Same("idle_processes_hold_nobody_back");
     for seed in 0..30 {
         let mut random = Random::new(7);
-        let steady: Vec<Record> = (0..500).map(|i| record(i * 20)).collect();
-        let steady = batches_of(&steady, &mut random, 10).into_iter().enumerate();
-        let steady = steady.map(|(i, batch)| (i as i64 * 100_000, batch)).collect();
         let mut one = |ts| batches_of(&[record(ts)], &mut random, 10).remove(0);
         let mut tardy = || Script { batches: vec![(0, one(10)), (3_600_000_000, one(20))] };
-        let scripts = vec![Script { batches: steady }, tardy(), tardy()];
-        let scenario = Scenario { slowness: vec![1; 3], ..Scenario::from_seed(seed, 3) };
-        let settings = Settings { workers: 1 + seed as usize % 2, ..Settings::default() };
-        for (timeout, late) in [(Some(5_000_000), 2), (None, 0)] {
-            let table = Scripted::new(scripts.clone(), 0);
-            let sink =
-                Arc::new(Early { handed_out: table.handed_out.clone(), rows: AtomicU64::new(0) });
-            let sinks: Vec<Arc<dyn Sink>> = (0..3).map(|_| sink.clone() as Arc<dyn Sink>).collect();
-            let query = with_timeout(table, timeout);
-            let (outcomes, _) = simulate(&query, &settings, &sinks, &scenario).unwrap();
-            let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
-            assert!(outcomes.iter().all(|(_, result)| result.is_ok()), "seed {seed}");
-            let found: u64 = outcomes.iter().map(|(stats, _)| stats.late_records).sum();
-            assert_eq!(found, late, "seed {seed}, idle after {timeout:?}");
-            // Nine of ten windows are complete when the steady source ends.
-            let early = sink.rows.load(SeqCst);
-            let range = if timeout.is_some() { 9..=10 } else { 0..=0 };
-            assert!(
-                range.contains(&early),
-                "seed {seed}, idle after {timeout:?}: {early} rows early"
-            );
+        let scripts = [tardy(), tardy(), steady(&mut random)];
+        let workers = 1 + seed as usize % 2;
+        // Nine of ten windows are complete when the steady source ends.
+        for (timeout, late, early) in [(Some(5_000_000), 2, 9..=10), (None, 0, 0..=0)] {
+            let found = early_and_late(&scripts, timeout, (seed, workers));
+            let right = found.1 == late && early.contains(&found.0);
+            assert!(right, "seed {seed}, idle after {timeout:?}: {found:?} early and late");
         }
+    }
+}
+
+/// So it is after a burst, whose rows wait in a process of several workers to be merged with each
+/// other's: that the process is idle again must not wait with them.
+#[test]
+fn processes_that_are_idle_again_hold_nobody_back() {
+    const KEYS: i64 = 200;
+    let _same = Same("processes_that_are_idle_again_hold_nobody_back");
+    for seed in 0..30 {
+        let mut random = Random::new(7);
+        let mut tardy = || {
+            let of_key = |key| Record { key: Some(key), ..record(4_900) };
+            let burst: Vec<Record> = (1..=KEYS).map(of_key).collect();
+            let burst = batches_of(&burst, &mut random, 40);
+            let mut one = |ts| batches_of(&[record(ts)], &mut random, 10).remove(0);
+            let mut batches = vec![(0, one(10)), (3_600_000_000, one(20))];
+            batches.splice(1..1, burst.into_iter().map(|batch| (20_000_000, batch)));
+            Script { batches }
+        };
+        let scripts = [tardy(), tardy(), steady(&mut random)];
+        let (early, late) = early_and_late(&scripts, Some(5_000_000), (seed, 2));
+        let rows = 9 + KEYS as u64;
+        assert!(late == 2 && (rows..=rows + 1).contains(&early), "seed {seed}: {early}, {late}");
     }
 }
 

@@ -124,12 +124,9 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
         ran.is_all(&expected, &what);
         assert_eq!(stats.late_records, late, "{what}");
         // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in
-        // any case. An exchange takes rows in also while a window fires, and has nothing that could
-        // hold them back: known to exceed its budget by a third, in 3 of 600 jobs.
-        let may_take = match exchange {
-            Exchange::LateMerge => tight.memory_bytes / 32 * 33,
-            _ => tight.memory_bytes / 2 * 3,
-        } + 1024;
+        // any case. An exchange takes in a slot at a time, whose rows may open windows.
+        let few = if exchange == Exchange::LateMerge { 1024 } else { 4096 };
+        let may_take = tight.memory_bytes / 32 * 33 + few;
         assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
         came.through = 1;
         came.through_with_stalls = u64::from(stats.memory_stalls > 0);
@@ -199,13 +196,13 @@ fn faults_with_scarce_memory_end_the_job_or_change_nothing() {
     );
 }
 
-/// What is exchanged in place of late merge keeps to the same budget, but for what comes in while a
-/// window fires.
+/// What is exchanged in place of late merge keeps to the same budget.
 #[test]
 fn exchanged_records_with_scarce_memory_are_kept_to_it_or_told_of() {
     const REGRESSIONS: &[u64] = &[
         700205, // rows that came in while no batch was taken were not held against the budget
         700283, // as above, a quarter more than that
+        810192, // rows came in while a window was about to fire, a third of the budget too many
     ];
     let seeds = seeds(60, REGRESSIONS);
     let sum = sum_of(&seeds, |seed| {

@@ -1,0 +1,66 @@
+//! Letters from another process, as they come in: all that is not a delta.
+
+use millstream_flow::Error as FlowError;
+
+use super::port::{Inlet, Polled};
+use super::wire::{Head, Kind, MORE};
+use crate::error::Error;
+
+/// Where letters from one process come in.
+pub(super) struct PostInlet {
+    pub(super) inlet: Box<dyn Inlet>,
+    /// The body of a message of several slots, so far.
+    body: Vec<u8>,
+    pub(super) ended: bool,
+}
+
+/// What an inlet had.
+pub(super) enum Letter {
+    /// Of a letter that takes several messages.
+    Part,
+    Whole(Head, Vec<u8>),
+}
+
+/// Why there is no letter.
+pub(super) enum Failed {
+    Channel(FlowError),
+    /// It makes no sense.
+    Message(Error),
+}
+
+impl PostInlet {
+    pub(super) fn new(inlet: Box<dyn Inlet>) -> PostInlet {
+        PostInlet { inlet, body: Vec::new(), ended: false }
+    }
+
+    /// The next letter or part of one.
+    pub(super) fn next(&mut self) -> std::result::Result<Option<Letter>, Failed> {
+        if self.ended {
+            return Ok(None);
+        }
+        let PostInlet { inlet, body, .. } = self;
+        let mut letter = Ok(Letter::Part);
+        let polled = inlet.try_receive(&mut |message| {
+            letter = Head::decode(message).map(|(head, part)| {
+                body.extend_from_slice(part);
+                match head.has(MORE) {
+                    true => Letter::Part,
+                    false => Letter::Whole(head, std::mem::take(body)),
+                }
+            });
+        });
+        match polled.map_err(Failed::Channel)? {
+            Polled::Message => letter.map(Some).map_err(Failed::Message),
+            Polled::Empty => Ok(None),
+            Polled::End => {
+                self.ended = true;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// The head of a letter that tells of a credit.
+pub(crate) fn credit(leader: usize, flags: u8) -> Head {
+    Head { id: leader as u32, flags, ..Head::new(Kind::Credit) }
+}
