@@ -10,7 +10,8 @@ from conftest import WINDOW, generated
 PATIENCE_SECONDS = 60
 # In the environment of all processes of a job: the folder of its script.
 MARK = "MILLSTREAM_TEST_JOB"
-ENDLESS = generated(per_second=20_000) + WINDOW.replace("'10' SECOND", "'1' SECOND")
+# Each of up to four processes reads.
+ENDLESS = generated(per_second=20_000, more=", 'splits' = '4'") + WINDOW.replace("'10' SECOND", "'1' SECOND")
 
 
 def children(pid: int) -> list[int]:
@@ -55,8 +56,9 @@ class Job:
             assert len(self.others) == processes - 1, self.main.stderr.read() if self.main.poll() else self.others
 
     def traces(self) -> set[str]:
-        """Names in the file system that a job might leave behind."""
-        return {name for name in os.listdir("/dev/shm") if "millstream" in name} | set(os.listdir(self.folder))
+        """Names that a job might leave behind: of files, of shared memory and of sockets."""
+        sockets = {line.split()[7] for line in Path("/proc/net/unix").read_text().splitlines() if line.count(" ") > 7}
+        return set(os.listdir("/dev/shm")) | set(os.listdir(self.folder)) | {s for s in sockets if "millstream" in s}
 
     def processes(self) -> list[int]:
         """All processes of the job that are alive, whoever is their parent now."""

@@ -13,7 +13,7 @@ FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, k;
 """
 # 20 windows of 10 s with 100 keys each.
-SOURCE = generated(rows=40_000, step="5 ms", more=", 'seed' = '5'").replace("'9'", "'99'")
+SOURCE = generated(rows=40_000, step="5 ms", more=", 'seed' = '5', 'splits' = '4'").replace("'9'", "'99'")
 
 
 def parts(folder: Path) -> dict[str, list[str]]:

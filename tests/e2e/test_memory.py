@@ -111,8 +111,8 @@ GROUP BY window_start, window_end, k;
 """
 
 
-def unique_keys(rows: int, step: str) -> str:
-    return (generated(rows=rows, step=step)
+def unique_keys(rows: int, step: str, more: str = "") -> str:
+    return (generated(rows=rows, step=step, more=more)
             .replace("'fields.k.min' = '0', 'fields.k.max' = '9'", "'fields.k.kind' = 'sequence'"))
 
 
@@ -164,30 +164,30 @@ def test_small_windows(script, base, capsys, workers, step):
 @pytest.mark.parametrize("fabric", ["shm", "tcp"])
 def test_state_beyond_one_budget_fits_several_processes(script, base, capsys, fabric):
     """Rows go to files, of which each process writes its own; printed, they would all go through one budget."""
-    rows, processes = 2_000_000, 4
+    rows, processes, budget = 2_000_000, 4, 38
 
     def sql(path: str) -> str:
-        return unique_keys(rows, "1 us") + into(path=path) + "INSERT INTO results " + WINDOW
+        return unique_keys(rows, "1 us", ", 'splits' = '4'") + into(path=path) + "INSERT INTO results " + WINDOW
 
     def run(path: str, **settings: object) -> tuple[int, int, str]:
         return peak(script, sql(path), workers=1, **settings)
 
     state = script.run(sql("plenty"), workers=1).stats["state_bytes_rest"]
-    assert 1.5 * 40 * MIB <= state <= 2 * 40 * MIB
-    code, _, stderr = run("alone", memory="40MB")
-    assert code == 1 and "error: aggregate by (k) needs more memory" in stderr and str(40 * MIB) in stderr, stderr
+    assert 2 * budget * MIB <= state <= 2.2 * budget * MIB
+    code, _, stderr = run("alone", memory=f"{budget}MB")
+    assert code == 1 and "error: aggregate by (k) needs more memory" in stderr and str(budget * MIB) in stderr, stderr
 
     together = {"processes": processes, "fabric": fabric}
     nothing = base(1, **together)
-    for budget, expected in [(40, 0), (16, 1)]:
-        code, used, stderr = run(f"with {budget} MB", memory=f"{budget}MB", **together)
-        limit = allowed(nothing, budget, 1) + rings(processes, 1)
-        show(capsys, f"{state / MIB:.0f} MiB of state, 4 processes over {fabric}, {budget} MB", used, nothing, limit, code)
+    for each, expected in [(budget, 0), (16, 1)]:
+        code, used, stderr = run(f"with {each} MB", memory=f"{each}MB", **together)
+        limit = allowed(nothing, each, 1) + rings(processes, 1)
+        show(capsys, f"{state / MIB:.0f} MiB of state, 4 processes over {fabric}, {each} MB", used, nothing, limit, code)
         assert code == expected, stderr
         assert used <= limit
     # Four times as much is not enough either.
     assert re.search(r"error: process \d: aggregate by \(k\) needs more memory", stderr) and str(16 * MIB) in stderr, stderr
-    written = sorted((script.folder / "with 40 MB").iterdir())
+    written = sorted((script.folder / f"with {budget} MB").iterdir())
     assert [path.name for path in written] == [f"part-{process}-0" for process in range(processes)]
     seen = bytearray(rows)
     for path in written:

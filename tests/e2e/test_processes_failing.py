@@ -139,8 +139,7 @@ def test_a_process_that_is_stopped_is_named_with_how_long_it_was_silent(job, fab
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_closing_line_of_a_job_that_is_stopped_counts_all_processes(job, script, number):
     path = script.folder.parent / f"{script.folder.name}.json"
-    running = job(ENDLESS.replace("'connector' = 'datagen'", "'connector' = 'datagen', 'splits' = '4'"), 4, "shm",
-                  "--stats-json", path)
+    running = job(ENDLESS, 4, "shm", "--stats-json", path)
     counted = 0
     for _ in range(30):
         counted += int(running.main.stdout.readline().split(b",")[2])

@@ -7,6 +7,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
+use millstream::cluster::check_settings;
 use millstream::{
     Error, Exchange, Format, Job, MemoryTable, RowOrder, Session, Settings, Sink, Stats,
     TextOptions, TextSink, Writers, counted,
@@ -153,6 +154,8 @@ impl Bench {
         }
         self.refuse_what_does_not_apply(settings.exchange)?;
         self.check_roles(&settings)?;
+        check_settings(self.processes.count(), &settings).map_err(|e| usage(&e))?;
+        self.processes.check_fabric();
         if self.workload == "latency" {
             return self.latency(settings);
         }
@@ -199,7 +202,6 @@ impl Bench {
         if let Some(question) = question {
             return self.project(&spec, &settings, &question);
         }
-        self.processes.check_fabric();
         if self.processes.count() > 1 {
             let task = BenchTask {
                 workload: self.workload.clone(),
@@ -373,7 +375,7 @@ impl Bench {
         }
     }
 
-    /// Time from the watermark passing a window's end to its first row, on a paced stream.
+    /// Time from the watermark passing a window's end until its last row is written, on a paced stream.
     fn latency(&self, settings: Settings) -> Result<(), Failure> {
         let mut session = Session::new(".");
         let rate = self.rate.unwrap_or(100_000);

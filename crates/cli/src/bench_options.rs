@@ -1,9 +1,11 @@
 //! Which options of `millstream bench` go together. None is ignored silently.
 
+use millstream::cluster::PROCESSES_MAX;
 use millstream::{Exchange, Settings};
 
 use crate::Failure;
 use crate::bench::{Bench, Engine};
+use crate::projection::Question;
 use crate::run::usage;
 
 impl Bench {
@@ -11,6 +13,7 @@ impl Bench {
     pub(crate) fn refuse_what_does_not_apply(&self, exchange: Exchange) -> Result<(), Failure> {
         let why = self.not_with_processes();
         let why = why.or_else(|| self.not_with_workload()).or_else(|| self.not_together(exchange));
+        let why = why.or_else(|| self.not_with_question());
         why.map_or(Ok(()), |why| Err(usage(&why)))
     }
 
@@ -50,7 +53,6 @@ impl Bench {
         first(&[
             (self.records.is_some(), "--records", LENGTH),
             uniform,
-            (self.exchange.is_some(), "--exchange", LENGTH),
             (self.generate_only, "--generate-only", LENGTH),
             (self.engine == Engine::Handwritten, "--engine handwritten", LENGTH),
         ])
@@ -90,6 +92,22 @@ impl Bench {
         };
         let help = "nothing is exchanged there";
         exchanges.then(|| format!("--exchange does not go with {other}\n  help: {help}"))
+    }
+
+    /// Settings that a question answers itself, and processes that cannot be started to measure.
+    fn not_with_question(&self) -> Option<String> {
+        let question = self.question()?;
+        let option = question.option();
+        let layout = question.layout();
+        if matches!(question, Question::Predict(_)) && layout.processes > PROCESSES_MAX {
+            return Some(format!(
+                "{option} {layout}: a job has {PROCESSES_MAX} processes at the most\n  help: use --project"
+            ));
+        }
+        let keys = ["workers", "simulate"];
+        let set = self.settings.set.iter().filter_map(|pair| pair.split('=').next());
+        let key = set.map(str::trim).find(|key| keys.contains(key))?;
+        Some(format!("--set {key} does not go with {option}\n  help: it says so itself: {layout}"))
     }
 
     /// Half of the workers send with split roles: there have to be two halves.

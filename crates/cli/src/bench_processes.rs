@@ -7,7 +7,7 @@ use std::time::Instant;
 use arrow::datatypes::SchemaRef;
 use millstream::cluster::{
     Cause, Cluster, FabricName, Failure as Reason, Fault, Member, Parts, Place, QueryPart, Stops,
-    check_workers, reader,
+    reader,
 };
 use millstream::{
     Executed, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table, parse_script,
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Run, VerifySink, record_bytes};
 use crate::processes::{Early, Task, finish, now_us, start, stats_of, tell};
-use crate::run::{note, usage};
+use crate::run::note;
 use crate::{Failure, ProcessArguments, report};
 
 /// A workload, and what was said about it on the command line.
@@ -199,8 +199,6 @@ impl Table for Shares {
 
 /// Runs a workload on several processes; also returns the bytes of all input.
 pub(crate) fn run(task: &BenchTask, processes: &ProcessArguments) -> Result<(Run, usize), Failure> {
-    let settings = task.settings().map_err(|fault| usage(&fault.message))?;
-    check_workers(processes.count(), &settings).map_err(|e| usage(&e))?;
     let mut run = None;
     let lead = |cluster: &Cluster| drive(cluster, task, processes, &mut run);
     let (cluster, done) = start(processes.count(), lead)?;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream::cluster::{
     Cause, Cluster, FabricName, Failure as Reason, Fault, FaultKind, Member, Parts, Program,
-    QueryPart, Stops, WORKERS_MAX, check_workers, fault, raise_open_files,
+    QueryPart, Stops, WORKERS_MAX, check_settings, fault, raise_open_files,
 };
 use millstream::{
     Error, Executed, Session, Settings, Sink, Statement, Stats, TextOptions, TextSink, parse_script,
@@ -182,7 +182,7 @@ pub(crate) fn run(
     for (key, value) in task.defaults.iter().chain(&task.settings) {
         known.set(key, value).map_err(|e| usage(&e))?;
     }
-    check_workers(processes.count(), &known).map_err(|e| usage(&e))?;
+    check_settings(processes.count(), &known).map_err(|e| usage(&e))?;
     let statements = parse_script(&task.text, &task.name)
         .map_err(|e| failed(millstream::Failure::Sql(e)))?
         .len();
@@ -259,7 +259,14 @@ fn drive(
     mut ended: impl FnMut(Stats) -> Result<(), Failure>,
 ) -> Result<(), Early> {
     let fabric = processes.fabric().library();
-    let told = json!(Task::Script(task.clone()));
+    let told = serde_json::to_value(Task::Script(task.clone())).map_err(|e| {
+        // The only thing in it that may be no text is a path.
+        Early::Told(usage(&format!(
+            "{}: the other processes cannot be told where the script is: {e}\n  help: give its \
+             folder a name in UTF-8, or use --processes 1",
+            task.base_dir.display()
+        )))
+    })?;
     cluster.set_up(fabric.name(), &told, || {
         let place = (0, processes.count());
         *own = Some(Script::new(&task, fabric, cluster.token(), place)?);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
+use millstream::cluster::WORKERS_MAX;
 use millstream::projection::{self, Costs, Kind, Machine, Price, Projected, Projection, Shared};
 use millstream::{Exchange, Job, MemoryTable, Query, Session, Settings, Sink, Stats};
 use millstream_fabric::sim::Model;
@@ -28,9 +29,6 @@ pub(crate) struct Layout {
     pub(crate) processes: usize,
     pub(crate) workers: usize,
 }
-
-/// As many leaders as there are partitions.
-const WORKERS_MAX: usize = 256;
 
 impl FromStr for Layout {
     type Err = String;
@@ -68,6 +66,14 @@ impl Question {
     pub(crate) fn layout(&self) -> Layout {
         match self {
             Question::Project(layout) | Question::Predict(layout) => *layout,
+        }
+    }
+
+    /// As it is written on the command line.
+    pub(crate) fn option(&self) -> &'static str {
+        match self {
+            Question::Project(_) => "--project",
+            Question::Predict(_) => "--predict",
         }
     }
 

@@ -9,6 +9,7 @@ use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use millstream::cluster::check_settings;
 use millstream::{
     Error, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats, Stopper,
     TextOptions, TextSink, parse_script,
@@ -223,6 +224,8 @@ pub(crate) fn run(
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,
             Executed::Query(mut planned) => {
+                check_settings(1, session.settings())
+                    .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sink = planned.sink.take().unwrap_or_else(|| text_sink(format));
                 let job = Job::new(&planned.query, session.settings(), sink)
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;

@@ -1,7 +1,7 @@
 //! The memory budget of a job: who holds how many bytes, and what follows.
 //!
-//! Everything whose size depends on the input is counted. A worker reports its state after each
-//! step ([`Budget::note_usage`]); whatever passes between steps is counted by a [`Held`] that lives
+//! Everything whose size depends on the input is counted. A worker reports its state after
+//! each batch, and now and then while it merges ([`Budget::note_usage`]); whatever passes between steps is counted by a [`Held`] that lives
 //! as long as the memory: input that waits, sealed segments on their way, rows that wait for their
 //! order.
 //!

@@ -1,8 +1,8 @@
 //! The job's surroundings: clock, waiting and waking, chance.
 //!
 //! A whole job runs either on real threads and the real clock ([`Threads`]) or on one thread, in
-//! virtual time, with every choice drawn from a seed (`Simulated`). Nothing else in the engine asks
-//! for the time, sleeps, or draws a random number.
+//! virtual time, with every choice drawn from a seed (`Simulated`). What a step does asks nothing
+//! else for the time or a random number; only between steps real threads also yield and sleep.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -56,7 +56,7 @@ pub enum Error {
         SmallerBatch(*batch_rows)
     )]
     Memory {
-        /// The operator as `explain` names it.
+        /// The operator, for messages.
         operator: String,
         /// All that counted when the job stopped, and what its tables would have taken next.
         bytes: u64,

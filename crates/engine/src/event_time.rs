@@ -100,7 +100,7 @@ impl Times {
     }
 }
 
-/// Times beyond this (the year 142,000) leave no room for window arithmetic.
+/// Times beyond this (146,000 years from 1970) leave no room for window arithmetic.
 const USABLE: i64 = i64::MAX / 2;
 
 /// Least and greatest of at least one value.

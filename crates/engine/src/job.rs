@@ -419,7 +419,7 @@ fn tables_max(
     (share as usize / small_table_bytes(layout, leaders)).max(1)
 }
 
-/// The operator's name in messages and `explain`.
+/// The operator's name in messages.
 fn describe(query: &Query) -> String {
     match &query.body {
         Body::Stateless { .. } => "project".into(),

@@ -6,13 +6,13 @@
 //! merges them and, when its vector clock says that a window is complete, fires it through the
 //! second pipeline into a [`sink`].
 //!
-//! What the engine promises: no record is exchanged between workers, but in the baseline
-//! ([`exchange`]); P1, no window fires before every record that belongs to it has been merged; P2,
+//! What the engine promises: no record is exchanged between workers, but for rows passed through
+//! where keys hardly repeat, and in the baseline ([`exchange`]); P1, no window fires before every record that belongs to it has been merged; P2,
 //! a window's rows are the same, to the last bit, whatever the number of workers, the epochs and
 //! the order in which batches are taken; an error names its place and stops all workers. What it
 //! does not: it knows no SQL text, opens no files, and keeps nothing on disk.
 
-// As which `support`, which the tests outside use, too, knows it.
+// `tests/support` is compiled into unit tests, too, and names this crate as from outside.
 #[cfg(test)]
 extern crate self as millstream_engine;
 

@@ -82,7 +82,7 @@ struct Cursor {
     run: Run,
     /// The row that is in the heap.
     at: usize,
-    /// Comparable forms of the rows from `ahead_from` on.
+    /// Comparable forms of the rows before `ahead_to` that have not been taken.
     ahead: std::vec::IntoIter<Box<[u8]>>,
     ahead_to: usize,
 }

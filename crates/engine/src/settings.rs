@@ -83,8 +83,16 @@ pub struct SettingError {
 
 /// Every key with the form of its values and what it does, for messages and documentation.
 pub const SETTINGS: &[(&str, &str, &str)] = &[
-    ("workers", "1 to 256", "worker threads; default: the number of processors"),
-    ("memory", "'1GB', '512MB' or bytes", "budget for state, buffers and queues"),
+    (
+        "workers",
+        "1 to 256",
+        "worker threads of a process; default: the processors, shared among the processes",
+    ),
+    (
+        "memory",
+        "'1GB', '512MB' or bytes",
+        "a process's budget for state, buffers and queues; default: half of the machine's memory, shared among the processes",
+    ),
     ("epoch.bytes", "'64MB' or bytes", "input per worker after which an epoch ends"),
     ("epoch.max_idle_ms", "milliseconds", "idle time after which an open epoch ends"),
     (
@@ -131,6 +139,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// [`Settings::epoch_max_idle_ms`] in microseconds.
+    pub(crate) fn epoch_max_idle_us(&self) -> i64 {
+        self.epoch_max_idle_ms as i64 * 1_000
+    }
+
     /// Sets `key` from its textual `value`.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let value = value.trim();

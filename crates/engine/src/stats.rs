@@ -27,7 +27,7 @@ pub struct Stats {
     pub null_time_records: u64,
     /// The first of them.
     pub first_null_time: Option<Skipped>,
-    /// Records whose event time is so far from 1970 (140,000 years) that no window can hold it, and
+    /// Records whose event time is so far from 1970 (146,000 years) that no window can hold it, and
     /// which were dropped.
     pub unusable_time_records: u64,
     /// The first of them.
@@ -46,7 +46,7 @@ pub struct Stats {
     pub rows_shipped: u64,
     /// Sealed segments shipped.
     pub segments_shipped: u64,
-    /// Of these, rows shipped to leaders in other processes, after what several workers of a
+    /// Rows of `rows_shipped` that went to leaders in other processes, after what several workers of a
     /// process held for the same leader was merged.
     pub rows_sent: u64,
     /// Of these, rows that were passed through as they came, without being kept first.
@@ -57,7 +57,7 @@ pub struct Stats {
     /// for which the memory of the state had no place. All else is sent from where it stands, or
     /// was written straight into a slot.
     pub bytes_copied: u64,
-    /// Messages that took.
+    /// Messages that carried them.
     pub messages_sent: u64,
     /// Rows for leaders in other processes that were merged with those of other workers first.
     pub rows_combined: u64,
@@ -92,7 +92,7 @@ pub struct Stats {
     /// Largest number of bytes that counted against the memory budget at once: state, input, sealed
     /// segments and output that waits.
     pub memory_bytes_peak: u64,
-    /// From the watermark passing a window's end to its first row at the sink, microseconds, one
+    /// From the watermark passing a window's end until its last row has been written, microseconds, one
     /// entry per window (the latest 65,536).
     pub fire_latency_us: Vec<u64>,
     /// Wall-clock (or virtual) microseconds from start to finish.

@@ -92,11 +92,11 @@ struct State {
     firing: Option<Fire>,
     epoch: u64,
     epoch_input_bytes: u64,
-    /// The watermark of the last epoch's end, and whether other processes were told then that this
-    /// one waits for idle sources.
+    /// The watermark of the last epoch's end.
     announced: i64,
     /// The process's low watermark, as of the last step.
     low: i64,
+    /// Whether other processes were told then that this one waits for idle sources.
     told_idle: bool,
     /// When the last batch was done, while the epoch has changes.
     changed_at_us: Option<i64>,
@@ -424,7 +424,7 @@ impl Worker {
         if !self.shared.mailboxes[self.id].is_empty() {
             return Step::Busy;
         }
-        let idle_us = self.shared.settings.epoch_max_idle_ms as i64 * 1_000;
+        let idle_us = self.shared.settings.epoch_max_idle_us();
         let epoch_end = state.changed_at_us.map(|at| at.saturating_add(idle_us));
         Step::Wait { until_us: [until_us, epoch_end].into_iter().flatten().min() }
     }

@@ -1,4 +1,4 @@
-//! A measured line: what `bench --json` wrote, or what was counted under cachegrind, checked field
+//! A measured line: what `bench --json` wrote, or what was counted by callgrind, checked field
 //! by field.
 
 use std::fmt::{self, Display};

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps later,
     /// that another one may come ([`GO_ON`]): the leader is not behind with firing.
     Credit,
-    /// Chunk `number` of split `id` has been prepared: its greatest event time (`watermark`) and
+    /// Chunk `number` of split `id` has been prepared: its greatest `watermark` and number of
     /// records.
     Stamp,
     /// Split `id` has ended after `count` chunks.
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders
     /// have.
     Fired,
-    /// From the asking process: rows up to those of batch `number` of split `id` have been written.
+    /// From the asking process: all rows before batch `number` of split `id` have been written.
     Written,
     /// From the asking process: it has all the rows it wants.
     Enough,

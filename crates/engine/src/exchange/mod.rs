@@ -13,7 +13,7 @@
 //! nothing were stored in between. Expected for the two passes here, which list positions first and
 //! then pick: 7. With AVX2 the hash alone takes 8, for 64-bit products are put together from parts,
 //! and 15 were expected. Counted (`crates/engine/examples/exchange.rs`), as `nb7`, for 1, 2, 4 and
-//! 8 receivers: 2.2, 6.4, 7.8 and 10.8 with AVX-512; 3.7, 14.4, 18.0 and 24.6 with AVX2, of which
+//! 8 receivers: 2.2, 6.4, 7.8 and 10.8 with AVX-512; 3.7, 14.5, 17.8 and 19.8 with AVX2, of which
 //! 7.8 hash, and for two receivers 2.8 route and 3.2 pick. A single receiver needs no hash.
 
 pub mod bench;

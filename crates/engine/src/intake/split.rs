@@ -50,7 +50,7 @@ pub(super) struct SplitState {
 #[derive(Debug)]
 pub(super) enum Chunk {
     Own(Box<Prepared>),
-    /// By another process, which tells its greatest event time and how many records it has.
+    /// By another process, which tells its greatest watermark and how many records it has.
     Other {
         greatest: i64,
         records: u64,

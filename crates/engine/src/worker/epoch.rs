@@ -47,7 +47,7 @@ impl Worker {
             return (state.announced != END).then_some(Seal::Everything);
         }
         let changed = state.changed_at_us.is_some_and(|at| {
-            let idle_us = settings.epoch_max_idle_ms as i64 * 1_000;
+            let idle_us = settings.epoch_max_idle_us();
             state.epoch_input_bytes >= settings.epoch_bytes
                 || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
                 || self.shared.env.now_us() >= at + idle_us

@@ -270,7 +270,7 @@ impl Worker {
             }
             Taken::Again => Ok(Step::Busy),
             Taken::Wait { until_us } => {
-                let idle_us = shared.settings.epoch_max_idle_ms as i64 * 1_000;
+                let idle_us = shared.settings.epoch_max_idle_us();
                 let flush = sending.written_at_us.map(|at| at.saturating_add(idle_us));
                 Ok(self.pause(state, [until_us, flush].into_iter().flatten().min()))
             }
@@ -358,7 +358,7 @@ impl Worker {
             }
             (sending.marked, sending.written_at_us) = (sending.marking, None);
         }
-        let idle_us = shared.settings.epoch_max_idle_ms as i64 * 1_000;
+        let idle_us = shared.settings.epoch_max_idle_us();
         if sending.written_at_us.is_some_and(|at| shared.env.now_us() >= at + idle_us) {
             sending.sender.flush(&mut sending.ways)?;
             sending.written_at_us = None;

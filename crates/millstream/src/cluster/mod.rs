@@ -39,5 +39,5 @@ pub use member::{Member, Stops};
 pub use message::Setup;
 pub use millstream_engine::cluster::{Place, reader};
 pub use node::{Abandon, Node};
-pub use part::{FabricName, PROCESSES_MAX, QueryPart, WORKERS_MAX, check_workers, fault};
+pub use part::{FabricName, PROCESSES_MAX, QueryPart, WORKERS_MAX, check_settings, fault};
 pub use parts::Parts;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::datatypes::Schema;
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::plan::Query;
-use millstream_engine::settings::{SettingError, machine_memory_bytes};
+use millstream_engine::settings::{Exchange, SettingError, machine_memory_bytes};
 use millstream_engine::sink::Sink;
 use millstream_engine::{Error, Job, Remains, Settings, Stats};
 use millstream_fabric::setup::{Hello, Token};
@@ -180,7 +180,7 @@ impl QueryPart {
     ) -> Result<Parts, SettingError> {
         // All have ended the one before.
         (self.remains, self.sink) = (None, None);
-        check_workers(self.place.processes, settings)?;
+        check_settings(self.place.processes, settings)?;
         if self.fabric == FabricName::Verbs {
             check_pinned(self.place.processes, settings.memory_bytes, machine_memory_bytes())?;
         }
@@ -303,13 +303,20 @@ pub const PROCESSES_MAX: usize = 64;
 pub const WORKERS_MAX: usize = 256;
 
 /// Whether a job of so many processes can run with these settings.
-pub fn check_workers(processes: usize, settings: &Settings) -> Result<(), SettingError> {
+pub fn check_settings(processes: usize, settings: &Settings) -> Result<(), SettingError> {
     let workers = settings.workers;
     if processes > 1 && settings.simulate.is_some() {
         return Err(SettingError {
             key: "simulate".into(),
             message: "it runs all workers on one thread of one process".into(),
             help: "use --processes 1, or --set simulate=none".into(),
+        });
+    }
+    if settings.simulate.is_some() && settings.exchange != Exchange::LateMerge {
+        return Err(SettingError {
+            key: "simulate".into(),
+            message: "a process that exchanges records has to run on threads".into(),
+            help: "use --set exchange=late-merge, or --set simulate=none".into(),
         });
     }
     if processes * workers > WORKERS_MAX {
