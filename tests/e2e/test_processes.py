@@ -62,9 +62,11 @@ def test_standard_input_is_read_by_process_0(script, kind):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_windows_that_wait_for_ever_fire_at_the_end(script, processes):
-    late = script.run("SET 'allowed_lateness' = '106751991 days';\n" + BOUNDED, "--processes", processes, workers=2)
+def test_windows_that_wait_for_a_hundred_years_fire_at_the_end(script, processes):
+    late = script.run("SET 'allowed_lateness' = '36500 days';\n" + BOUNDED, "--processes", processes, workers=2)
     assert late.code == 0 and late.stdout == script.run(BOUNDED, workers=1).stdout, late.stderr
+    longer = script.run("SET 'allowed_lateness' = '36501 days';\n" + BOUNDED, "--processes", processes)
+    assert longer.code == 2 and "36500 days at the most" in longer.stderr, longer.stderr
 
 
 def test_a_script_where_other_processes_cannot_be_sent_to_is_refused(script):

@@ -107,7 +107,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "'1 day', '10 s' or none",
         "how far ahead of the clock a record may push the watermark",
     ),
-    ("allowed_lateness", "'5 s'", "how much longer than its end a window waits for late records"),
+    (
+        "allowed_lateness",
+        "'5 s', 36500 days at the most",
+        "how much longer than its end a window waits for late records",
+    ),
     (
         "exchange",
         "late-merge, repartition or interleaved",
@@ -119,6 +123,9 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "runs all workers on one thread in virtual time, every choice drawn from the seed",
     ),
 ];
+
+/// A hundred years: every window fires before the end of time.
+const LATENESS_US_MAX: i64 = 36_500 * 86_400_000_000;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -170,8 +177,8 @@ impl Settings {
                 }
             }
             "allowed_lateness" => {
-                self.allowed_lateness_us =
-                    parse_duration_us(value).ok_or_else(|| wrong(key, value))?
+                let lateness_us = parse_duration_us(value).filter(|us| *us <= LATENESS_US_MAX);
+                self.allowed_lateness_us = lateness_us.ok_or_else(|| wrong(key, value))?
             }
             "exchange" => {
                 self.exchange = Exchange::from_name(value).ok_or_else(|| wrong(key, value))?;
