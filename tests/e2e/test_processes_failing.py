@@ -128,14 +128,6 @@ def test_a_short_pause_is_no_failure(job, fabric, process):
     assert code == 130 and "error" not in stderr, stderr
 
 
-@pytest.mark.parametrize("fabric", FABRICS)
-def test_a_process_that_is_stopped_is_named_with_how_long_it_was_silent(job, fabric):
-    running = job(ENDLESS, 3, fabric)
-    os.kill(running.others[1], signal.SIGSTOP)
-    code, stderr = running.end()
-    assert code == 1 and "error: process 2 has not answered for 2 s\n" in stderr, stderr
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_closing_line_of_a_job_that_is_stopped_counts_all_processes(job, script, number):
     path = script.folder.parent / f"{script.folder.name}.json"
