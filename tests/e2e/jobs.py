@@ -57,8 +57,9 @@ class Job:
 
     def traces(self) -> set[str]:
         """Names that a job might leave behind: of files, of shared memory and of sockets."""
-        sockets = {line.split()[7] for line in Path("/proc/net/unix").read_text().splitlines() if line.count(" ") > 7}
-        return set(os.listdir("/dev/shm")) | set(os.listdir(self.folder)) | {s for s in sockets if "millstream" in s}
+        sockets = [line.split()[7:] for line in Path("/proc/net/unix").read_text().splitlines()]
+        names = [*os.listdir("/dev/shm"), *(name for found in sockets for name in found)]
+        return {name for name in names if "millstream" in name} | set(os.listdir(self.folder))
 
     def processes(self) -> list[int]:
         """All processes of the job that are alive, whoever is their parent now."""

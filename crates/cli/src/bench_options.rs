@@ -107,7 +107,9 @@ impl Bench {
         let keys = ["workers", "simulate"];
         let set = self.settings.set.iter().filter_map(|pair| pair.split('=').next());
         let key = set.map(str::trim).find(|key| keys.contains(key))?;
-        Some(format!("--set {key} does not go with {option}\n  help: it says so itself: {layout}"))
+        Some(format!(
+            "--set {key} does not go with {option}\n  help: {option} {layout} decides that"
+        ))
     }
 
     /// Half of the workers send with split roles: there have to be two halves.

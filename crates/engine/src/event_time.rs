@@ -164,7 +164,7 @@ impl Tumble {
         us - (us - self.offset_us).rem_euclid(self.size_us)
     }
 
-    /// When the window that begins at `start` fires: at its end, or so much later.
+    /// When the window that begins at `start` fires: at its end and the lateness after it.
     #[inline(always)]
     pub(crate) fn fires_at(&self, start: i64, lateness_us: i64) -> i64 {
         start.saturating_add(self.size_us).saturating_add(lateness_us)

@@ -362,7 +362,8 @@ impl Job {
             Some(error) => Err(error),
             None => self.finish(),
         };
-        if matches!(result, Err(Error::OutputClosed)) {
+        let is_first = self.shared.net.as_ref().is_none_or(|net| net.is_asker());
+        if is_first && matches!(result, Err(Error::OutputClosed)) {
             result = Ok(());
         }
         (self.stats(workers), result)
@@ -455,21 +456,13 @@ fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> 
 pub(crate) fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => return Some(value),
-        Ok(Err(Error::OutputClosed)) => match &shared.net {
-            // The other processes have to be told that no more rows are wanted.
-            Some(net) if net.is_asker() => {
-                if let Err(error) = shared.stop_enough() {
-                    shared.stop(Some(error));
-                }
+        // The other processes have to be told that no more rows are wanted; one alone just ends. Of
+        // rows that another process writes itself nobody can be told: there it is an error.
+        Ok(Err(Error::OutputClosed)) if shared.net.as_ref().is_some_and(|net| net.is_asker()) => {
+            if let Err(error) = shared.stop_enough() {
+                shared.stop(Some(error));
             }
-            Some(_) => shared.stop(Some(Error::Io {
-                place: "the sink".into(),
-                message: "it takes no more rows, which only process 0 can tell the others".into(),
-                help: String::new(),
-            })),
-            // One alone just ends.
-            None => shared.stop(Some(Error::OutputClosed)),
-        },
+        }
         Ok(Err(error)) => shared.stop(Some(error)),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);

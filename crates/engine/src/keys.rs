@@ -502,6 +502,7 @@ pub(crate) fn primitive_from_words(
     };
     Ok(build(data_type, words, nulls))
 }
+
 /// Whether all positions are less than `len`.
 fn all_below(rows: &[u32], len: usize) -> bool {
     // The bits of all are no less than the greatest, and cheaper to find.

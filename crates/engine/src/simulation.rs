@@ -323,7 +323,7 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
                 _ if happens => quiet = false,
                 Some(_) if waits > WAITS_MAX => give_up(network, processes),
                 Some(next) => {
-                    waits += 1;
+                    (waits, quiet) = (waits + 1, false);
                     let us = (next - env.now_us()).max(0);
                     env.pass_time(next);
                     if let Some(network) = &network {

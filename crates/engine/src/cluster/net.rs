@@ -232,6 +232,9 @@ impl Net {
     fn pump_outbox(&self, leader: usize, outbox: &mut Outbox) -> Result<bool> {
         let was_stalled = outbox.stall().is_some();
         let some = outbox.pump().map_err(|e| peer_error(leader / self.workers, e))?;
+        if some {
+            self.wake_parked();
+        }
         if outbox.has_more() {
             self.deltas.store(true, Release);
         }
@@ -264,7 +267,9 @@ impl Net {
         let mut postbox = lock(postbox);
         let was_empty = postbox.is_empty();
         postbox.put(head, body);
-        postbox.pump().map_err(|e| peer_error(process, e))?;
+        if postbox.pump().map_err(|e| peer_error(process, e))? {
+            self.wake_parked();
+        }
         self.note_letters(was_empty, postbox.is_empty());
         Ok(())
     }
@@ -404,8 +409,8 @@ impl Net {
         self.wakers.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// Another worker has taken something in for which the first one may sleep: that does not ring any
-    /// more, until the first has asked for it again.
+    /// Something has been taken in or sent over a channel that the first worker may have asked to
+    /// ring: it does not any more, until the first asks again.
     pub(crate) fn wake_parked(&self) {
         if self.parked.swap(false, AcqRel) {
             self.wake(0);

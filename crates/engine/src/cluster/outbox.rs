@@ -308,14 +308,19 @@ impl Outbox {
 
     /// Sends what there is, as far as there is credit for slots. Returns whether anything was sent.
     pub(crate) fn pump(&mut self) -> Result<bool> {
-        let mut sent_some = false;
+        let before = self.counters.messages;
+        self.pump_all()?;
+        Ok(self.counters.messages > before)
+    }
+
+    fn pump_all(&mut self) -> Result<()> {
         if self.lacks_slot && self.outlet.slot()?.is_some() {
             self.lacks_slot = false;
         }
         loop {
             if self.sending.is_none() {
                 if !self.next_is_due() || !self.send_open()? {
-                    return Ok(sent_some);
+                    return Ok(());
                 }
                 let passed = std::mem::take(&mut self.passed_bytes) > 0;
                 let pending = std::mem::take(&mut self.pending);
@@ -335,12 +340,9 @@ impl Outbox {
                     runs: 0,
                 });
             }
-            let (some, complete) = self.send_rows()?;
-            sent_some |= some;
-            if !complete || !self.send_end()? {
-                return Ok(sent_some);
+            if !self.send_rows()? || !self.send_end()? {
+                return Ok(());
             }
-            sent_some = true;
         }
     }
 
@@ -354,13 +356,11 @@ impl Outbox {
         Ok(self.open_words == 0)
     }
 
-    /// Sends segments of the present delta. Returns whether anything was sent, and whether all has
-    /// been.
-    fn send_rows(&mut self) -> Result<(bool, bool)> {
-        let Some(delta) = &mut self.sending else { return Ok((false, true)) };
+    /// Sends segments of the present delta. Returns whether all have been sent.
+    fn send_rows(&mut self) -> Result<bool> {
+        let Some(delta) = &mut self.sending else { return Ok(true) };
         let words_max = self.outlet.body_bytes() / 8;
         let rows_max = (words_max / self.layout.row_words()).max(1);
-        let mut some = false;
         while let Some((start, segment)) = delta.segments.get(delta.done) {
             let arena = segment.arena().all_words();
             while delta.arena_words < arena.len() {
@@ -373,29 +373,28 @@ impl Outbox {
                 };
                 let body = wire::bytes(&arena[delta.arena_words..end]);
                 if !self.outlet.try_send(&head, body)? {
-                    return Ok((some, false));
+                    return Ok(false);
                 }
                 self.counters.messages += 1;
                 self.counters.bytes += body.len() as u64;
-                (some, delta.arena_words) = (true, end);
+                delta.arena_words = end;
             }
             for run in segment.runs(&self.layout, rows_max).skip(delta.runs) {
                 let rows = (run.len() / self.layout.row_words()) as u64;
                 let head = Head { start: *start, count: rows, ..Head::new(Kind::Rows) };
                 let body = wire::bytes(run);
                 if !self.outlet.try_send(&head, body)? {
-                    return Ok((some, false));
+                    return Ok(false);
                 }
                 self.counters.messages += 1;
                 self.counters.bytes += body.len() as u64;
-                some = true;
                 delta.runs += 1;
             }
             self.counters.segments += 1;
             self.counters.rows += segment.rows() as u64;
             (delta.done, delta.arena_words, delta.runs) = (delta.done + 1, 0, 0);
         }
-        Ok((some, true))
+        Ok(true)
     }
 
     /// Sends the end of the present delta.

@@ -554,9 +554,9 @@ pub(crate) fn part(total: usize, count: u32) -> [u64; HEAD_WORDS] {
 /// # Safety
 /// They must have both, and any bits must be a value.
 unsafe trait Bits64: Copy {}
-// SAFETY: so it is.
+// SAFETY: eight bytes, aligned to eight, and any bits are a number.
 unsafe impl Bits64 for i64 {}
-// SAFETY: so it is.
+// SAFETY: as above.
 unsafe impl Bits64 for f64 {}
 
 fn words_of<T: Bits64>(values: &[T]) -> &[u64] {

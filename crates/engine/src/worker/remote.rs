@@ -36,7 +36,7 @@ pub(crate) struct Remote {
     /// When it first found nothing to do.
     idle_since_us: Option<i64>,
     /// All that could wake it has been asked to, and it looks everywhere once more before it sleeps:
-    /// what came in between does not ring.
+    /// what came before it asked does not ring.
     parked: bool,
 }
 
@@ -333,10 +333,14 @@ impl Worker {
     /// that has input of its own: an error where nothing that can be fired or is on its way makes
     /// room.
     pub(super) fn check_received(&self, state: &State) -> Result<()> {
-        if self.fires_here(state) || self.shared.budget.held(Kind::Segments) > 0 {
-            return Ok(());
+        match self.shared.budget.check() {
+            Err(error)
+                if self.shared.budget.held(Kind::Segments) == 0 && !self.fires_here(state) =>
+            {
+                Err(error)
+            }
+            _ => Ok(()),
         }
-        self.shared.budget.check().map(|_| ())
     }
 
     /// Hands what was sealed for a leader in another process over to be sent.

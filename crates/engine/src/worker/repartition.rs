@@ -206,7 +206,8 @@ impl Worker {
             return Err(Error::Internal("a job without an aggregation".into()));
         };
         self.exchange(Some(state))?;
-        if self.receive(state, roles, grouping)? {
+        let leaves = roles.receiving.is_some() && self.leaves_received(state);
+        if !leaves && self.receive(state, roles, grouping)? {
             return Ok(Step::Busy);
         }
         let Repartition { sending, receiving } = roles;
@@ -244,6 +245,9 @@ impl Worker {
             self.give_back(state);
             return Ok(Step::Done);
         }
+        if leaves {
+            return Ok(self.stall(state));
+        }
         let Some(sending) = sending.as_mut().filter(|sending| !blocked && sending.marked < END)
         else {
             if tight && shared.intake.reads_nothing() {
@@ -279,6 +283,13 @@ impl Worker {
         }
     }
 
+    /// Whether what has come stays in its channels for now: it does not fit, and windows fire, here
+    /// or elsewhere, which have all that they need. After that there may be room.
+    fn leaves_received(&self, state: &State) -> bool {
+        !matches!(self.shared.budget.check(), Ok(true))
+            && (self.fires_here(state) || self.shared.gather.others_behind(state.frontier))
+    }
+
     /// Takes in a slot, if one has come.
     fn receive(
         &mut self,
@@ -287,11 +298,6 @@ impl Worker {
         grouping: &Grouping,
     ) -> Result<bool> {
         let Some(receiving) = &mut roles.receiving else { return Ok(false) };
-        // What fires, here or elsewhere, has all that it needs; after that there may be room.
-        let fires = self.fires_here(state) || self.shared.gather.others_behind(state.frontier);
-        if fires && !matches!(self.shared.budget.check(), Ok(true)) {
-            return Ok(false);
-        }
         let own = roles.sending.iter_mut().flat_map(|sending| &mut sending.ways);
         let mut own = own.filter(|way| way.waiting > 0);
         let (senders, shared) = (receiving.inlets.len(), self.shared.clone());

@@ -216,15 +216,9 @@ impl Cluster {
         }
         // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
         self.crew.begin_commit()?;
-        let committed = self.commit(own);
+        let committed = self.own(own.commit()).and_then(|()| self.all_reply(&Reply::Committed));
         self.crew.end_commit();
         committed.map(|()| ends)
-    }
-
-    fn commit(&self, own: &mut impl Member) -> Result<(), Failure> {
-        self.send_to_all(&Request::Commit)?;
-        self.own(own.commit())?;
-        self.all_reply(&Reply::Committed)
     }
 
     /// Ends all processes, after a job that went well. Returns when none is left.

@@ -31,6 +31,9 @@ pub(super) struct Crew {
     /// Connections that somebody reads from.
     open: AtomicUsize,
     committing: Mutex<Committing>,
+    /// Held while all are told to commit, or to stop: not some the one and then others the other. Taken
+    /// after `committing`, if both are.
+    telling: Mutex<()>,
     /// Whether the others have been told of a failure.
     told: AtomicBool,
     over: AtomicBool,
@@ -55,6 +58,7 @@ impl Crew {
             ends: Mutex::new(vec![None; processes]),
             open: AtomicUsize::new(0),
             committing: Mutex::default(),
+            telling: Mutex::default(),
             told: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -164,17 +168,21 @@ impl Crew {
         }
     }
 
-    /// All have ended a query well: from now on its result is committed, unless something has failed
+    /// All have ended a query well: tells all to commit its result, unless something has failed
     /// since.
     pub(super) fn begin_commit(&self) -> Result<(), Failure> {
         let mut committing = self.committing();
-        match self.board.failure() {
-            Some(failure) => Err(failure),
-            None => {
-                committing.under_way = true;
-                Ok(())
-            }
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = self.board.failure() {
+            return Err(failure);
         }
+        committing.under_way = true;
+        let links = self.links().clone();
+        links
+            .iter()
+            .flatten()
+            .try_for_each(|link| link.send(&Request::Commit))
+            .map_err(|error| Failure::new(0, Cause::Fault(Fault::run(error))))
     }
 
     /// The result has been committed, or could not be.
@@ -191,6 +199,7 @@ impl Crew {
         if self.over.load(Ordering::SeqCst) || self.told.swap(true, Ordering::SeqCst) {
             return;
         }
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         let links: Vec<_> = self.links().iter().cloned().enumerate().collect();
         for (process, link) in links {
             // Who says so itself waits to hear that it has been heard; who differs cannot know.
