@@ -120,16 +120,17 @@ def test_a_killed_process_ends_the_job_with_its_name(job, fabric, capsys):
     assert seconds < 20
 
 
+@pytest.mark.parametrize("process", [1, 2])
 @pytest.mark.parametrize("fabric", FABRICS)
-def test_a_process_that_hangs_ends_the_job_with_its_name(job, fabric, capsys):
+def test_a_process_that_hangs_ends_the_job_with_its_name(job, fabric, process, capsys):
     running = job(ENDLESS, 3, fabric)
     start = time.monotonic()
-    os.kill(running.others[0], signal.SIGSTOP)
+    os.kill(running.others[process - 1], signal.SIGSTOP)
     code, stderr = running.end()
     with capsys.disabled():
         print(f"\n{fabric}: all are gone {time.monotonic() - start:.2f} s after one of three has stopped")
     assert code == 1
-    assert "error: process 1 has not answered for 2 s\n" in stderr, stderr
+    assert f"error: process {process} has not answered for 2 s\n" in stderr, stderr
 
 
 @pytest.mark.parametrize("fabric", FABRICS)

@@ -375,7 +375,8 @@ impl Bench {
         }
     }
 
-    /// Time from the watermark passing a window's end until its last row is written, on a paced stream.
+    /// Time from the watermark passing a window's end until its last row is written, on a paced
+    /// stream.
     fn latency(&self, settings: Settings) -> Result<(), Failure> {
         let mut session = Session::new(".");
         let rate = self.rate.unwrap_or(100_000);

@@ -1,9 +1,9 @@
 //! The memory budget of a job: who holds how many bytes, and what follows.
 //!
-//! Everything whose size depends on the input is counted. A worker reports its state after
-//! each batch, and now and then while it merges ([`Budget::note_usage`]); whatever passes between steps is counted by a [`Held`] that lives
-//! as long as the memory: input that waits, sealed segments on their way, rows that wait for their
-//! order.
+//! Everything whose size depends on the input is counted. A worker reports its state after each
+//! batch, and now and then while it merges ([`Budget::note_usage`]); whatever passes between steps
+//! is counted by a [`Held`] that lives as long as the memory: input that waits, sealed segments on
+//! their way, rows that wait for their order.
 //!
 //! Above three quarters of the budget, or while somebody waits for room, the job is *tight*: what
 //! is kept for later is given back, and only splits that hold the low watermark go on. It ends with

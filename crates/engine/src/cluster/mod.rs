@@ -1,11 +1,11 @@
 //! One job on several processes (paper, sections 4, 5 and 7).
 //!
 //! Every process plans the same query and runs its own workers over its part of the splits; no
-//! record is exchanged, but for what is passed through where keys hardly repeat. All workers of all processes are leaders. What a worker holds for a leader
-//! of its own process is handed over as ever; what it holds for one elsewhere goes into that
-//! leader's outbox, and from there over a channel into the memory of the leader's process, where
-//! its worker finds it when it resumes its network coroutine. Result rows come to the asking
-//! process, number 0, unless each process writes its own ([`Sink::is_local`]).
+//! record is exchanged, but for what is passed through where keys hardly repeat. All workers of all
+//! processes are leaders. What a worker holds for a leader of its own process is handed over as
+//! ever; what it holds for one elsewhere goes into that leader's outbox, and from there over a
+//! channel into the memory of the leader's process, where its worker finds it when it resumes its
+//! network coroutine. Result rows come to the asking process, number 0, unless each process writes its own ([`Sink::is_local`]).
 //!
 //! [`Sink::is_local`]: crate::sink::Sink::is_local
 //!

@@ -128,7 +128,7 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
         // the tiny batches here, that open windows or make a table grow: seed 930273, by an eighth.
         let may_take = match exchange {
             Exchange::LateMerge => tight.memory_bytes / 32 * 33 + 1024,
-            _ => tight.memory_bytes / 7 * 8 + 4096,
+            _ => (tight.memory_bytes / 7 * 8 + 4096).min(tight.memory_bytes / 2 * 3 + 1024),
         };
         assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
         came.through = 1;
