@@ -177,16 +177,17 @@ mod tests {
 
     const DELAY_US: i64 = 30;
 
-    fn times_of(times: &[Option<i64>]) -> BatchTimes {
+    fn times_of(times: &[Option<i64>], limit: i64) -> BatchTimes {
         let column: TimestampMicrosecondArray = times.iter().copied().collect();
         let batch = RecordBatch::try_from_iter_with_nullable([("ts", Arc::new(column) as _, true)]);
         let watermark = Watermark::Delay(DELAY_US);
         let event_time = EventTime { column: 0, watermark, idle_timeout_us: None };
-        batch_times(&event_time, &batch.unwrap(), i64::MAX - 1).unwrap()
+        batch_times(&event_time, &batch.unwrap(), limit).unwrap()
     }
 
     /// However many records are looked at together, each is judged by the watermark just before it,
-    /// which those move on too that a filter has taken out.
+    /// which those move on too that a filter has taken out, but not those that lie too far ahead to be
+    /// believed.
     #[test]
     fn every_record_is_judged_by_the_watermark_before_it() {
         let mut state = 7u64;
@@ -194,7 +195,7 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             ((state >> 33) % bound) as i64
         };
-        let (mut late, mut null, mut by_slice) = (0, 0, BySlice::new());
+        let (mut late, mut null, mut ahead, mut by_slice) = (0, 0, 0, BySlice::new());
         for round in 0..4000 {
             let window = Tumble { size_us: [40, 300, 1000][round % 3], offset_us: below(10) };
             let lateness_us = [0, 0, 25][below(3) as usize];
@@ -203,11 +204,15 @@ mod tests {
             let (nulls, passing) = (round % 4 == 0, [1, 2, 10][below(3) as usize]);
             let seldom = [8, 64][below(2) as usize];
             let mut now = below(1000);
+            // Some rounds have records far ahead, often whole blocks of them.
+            let far = below(300)..below(600);
+            let limit = [i64::MAX - 1, now + below(1500), now + 100_000][below(3) as usize];
             let times: Vec<Option<i64>> = (0..below(300))
-                .map(|_| {
+                .map(|row| {
                     now += below(step);
                     let back = if below(seldom) == 0 { below(behind) } else { 0 };
-                    (!nulls || below(30) > 0).then_some(now - back)
+                    let ahead = if far.contains(&row) { 1_000_000 } else { 0 };
+                    (!nulls || below(30) > 0).then_some(now - back + ahead)
                 })
                 .collect();
             let selected: Vec<u32> =
@@ -220,7 +225,9 @@ mod tests {
             let (mut dropped, mut watermark) = (Dropped::default(), stamp);
             for (row, time) in times.iter().enumerate() {
                 let before = watermark;
-                watermark = time.map_or(watermark, |t| watermark.max(t - DELAY_US));
+                let carried = time.map(|t| t - DELAY_US);
+                watermark = carried.filter(|w| *w <= limit).map_or(watermark, |w| watermark.max(w));
+                ahead += i32::from(carried.is_some_and(|w| w > limit));
                 if selected.binary_search(&(row as u32)).is_err() {
                     continue;
                 }
@@ -237,7 +244,7 @@ mod tests {
                     expected.entry(start).or_default().push(row as u32);
                 }
             }
-            let times = times_of(&times);
+            let times = times_of(&times, limit);
             let got = assign(&window, lateness_us, &times, stamp, &selected, &mut by_slice);
             assert_eq!(got, dropped, "round {round}");
             let slices: BTreeMap<i64, Vec<u32>> = by_slice.iter().cloned().collect();
@@ -246,5 +253,6 @@ mod tests {
             null += dropped.null_time;
         }
         assert!(late > 1000 && null > 1000, "{late} late, {null} without a time");
+        assert!(ahead > 10_000, "{ahead} too far ahead");
     }
 }

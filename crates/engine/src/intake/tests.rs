@@ -134,3 +134,57 @@ fn a_batch_that_is_put_back_holds_the_low_watermark() {
     // Now the split is idle indeed, and the other one alone counts.
     assert_eq!(intake.finish(1), 600);
 }
+
+/// As above, for a process alone with its split: it must not tell the others that it is idle while
+/// it has a batch, or they would fire windows that the batch belongs to.
+#[test]
+fn a_process_that_puts_a_batch_back_is_not_idle() {
+    let clock = Arc::new(Clock::default());
+    let own = VecDeque::from([(0, 10), (0, 150), (0, 160)]);
+    let intake = intake(Timed(vec![own, VecDeque::new()]), &clock);
+    for _ in 0..2 {
+        take(&intake, 0);
+        intake.finish(0);
+    }
+    let away = take(&intake, 0);
+    assert_eq!((away.stamp, away.after), (150, 160));
+    assert!(matches!(intake.take(1, Only::Any), Ok(Taken::Wait { .. })));
+    clock.pass_time(IDLE_US);
+    assert_eq!(intake.finish(1), 150);
+    assert!(intake.is_idle(), "the case that this is about");
+    intake.put_back(0, away);
+    assert!(!intake.is_idle());
+    assert_eq!(intake.finish(1), 150);
+    assert!(!intake.is_idle());
+}
+
+/// A batch in work holds the low watermark, though its split has gone on, or has ended.
+#[test]
+fn a_batch_in_work_holds_the_low_watermark() {
+    let clock = Arc::new(Clock::default());
+    let long = VecDeque::from([(0, 10), (0, 120), (0, 250), (0, 380)]);
+    let intake = intake(Timed(vec![long, VecDeque::from([(0, 900)])]), &clock);
+    // The first record's batch stays in work with worker 1.
+    assert_eq!(take(&intake, 0).after, 10);
+    assert_eq!(intake.finish(0), BEGINNING);
+    let slow = loop {
+        let batch = take(&intake, 1);
+        if batch.split == 0 {
+            break batch;
+        }
+        intake.finish(1);
+    };
+    assert_eq!((slow.stamp, slow.after), (10, 120));
+    for after in [250, 380] {
+        assert_eq!(take(&intake, 0).after, after);
+        assert_eq!(intake.finish(0), 10, "after {after}");
+    }
+    // Everything else has been taken and done.
+    while let Taken::Batch(batch) = intake.take(0, Only::Any).expect("nothing fails") {
+        assert_eq!(batch.split, 1);
+        assert_eq!(intake.finish(0), 10);
+    }
+    assert_eq!(intake.finish(0), 10);
+    // When it is done, only what may still come does.
+    assert_eq!(intake.finish(1), 380);
+}

@@ -8,6 +8,7 @@
 mod aggregates;
 mod ahead;
 mod congested;
+mod deltas;
 mod epochs;
 mod idle;
 mod memory;
