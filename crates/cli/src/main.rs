@@ -3,6 +3,7 @@
 //! Result rows go to stdout, everything else to stderr. Exit codes: 0 done, 1 the data or the run
 //! failed, 2 wrong usage or SQL, 130 interrupted.
 
+mod allocator;
 mod bench;
 mod bench_options;
 mod bench_processes;
@@ -167,6 +168,7 @@ enum Failure {
 
 fn main() -> ExitCode {
     run::report_panics_politely();
+    millstream::on_refused_memory(allocator::refused);
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

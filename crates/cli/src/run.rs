@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Display;
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use millstream::cluster::check_settings;
 use millstream::{
-    Error, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats, Stopper,
-    TextOptions, TextSink, parse_script,
+    Error, ErrorKind, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats,
+    Stopper, TextOptions, TextSink, parse_script,
 };
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub(crate) fn harmless(text: &str) -> String {
 /// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(fail(&format!("the output: {error}")))
         }
         _ => Ok(()),
@@ -67,6 +67,7 @@ pub(crate) fn usage(message: &dyn Display) -> Failure {
 
 pub(crate) fn failed(failure: millstream::Failure) -> Failure {
     match failure {
+        millstream::Failure::Sql(error) if error.kind == ErrorKind::System => fail(&error),
         millstream::Failure::Sql(error) => {
             note(&error.render());
             Failure::Usage
@@ -270,7 +271,7 @@ pub(crate) fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Fail
         .map_err(|e| fail(&not_written(path, &e)))
 }
 
-fn not_written(path: &Path, error: &std::io::Error) -> String {
+fn not_written(path: &Path, error: &io::Error) -> String {
     format!("cannot write --stats-json {}: {error}", path.display())
 }
 
@@ -281,13 +282,13 @@ pub(crate) fn check_stats_path(path: &Path) -> Result<(), Failure> {
 
 /// Fails where a file cannot be written to, which a long run should not find out at its end. Leaves
 /// what is there as it is, and nothing where nothing is.
-fn check_writable(path: &Path) -> std::io::Result<()> {
+fn check_writable(path: &Path) -> io::Result<()> {
     let mut open = OpenOptions::new();
     open.append(true);
     match std::fs::metadata(path) {
         // A pipe's reader would take the end of a trial for the end of the counters.
         Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             open.create(true).open(path)?;
             // A link that led nowhere stays, too.
             std::fs::remove_file(path.canonicalize()?)

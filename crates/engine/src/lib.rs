@@ -18,6 +18,7 @@ extern crate self as millstream_engine;
 
 mod aggregates;
 mod assign;
+mod available;
 mod budget;
 pub mod cluster;
 pub mod compare;
@@ -59,6 +60,7 @@ mod worker;
 pub use error::{Error, Result};
 pub use explain::state_layout;
 pub use job::{Job, Remains, Stopper};
+pub use millstream_state::on_refused_memory;
 pub use settings::Settings;
 pub use skipped::Skipped;
 pub use stats::Stats;

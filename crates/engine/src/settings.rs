@@ -1,13 +1,17 @@
 //! Settings of a job: `SET 'key' = 'value'` in SQL and `--set key=value` on the command line.
 
+use crate::available::available_memory_bytes;
 use crate::wording::counted;
+
+pub use crate::available::machine_memory_bytes;
 
 /// Everything that can be set for a job, with its default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// `workers`: worker threads. Default: the number of processors.
     pub workers: usize,
-    /// `memory`: budget in bytes for state, buffers and queues. Default: half of the machine.
+    /// `memory`: budget in bytes for state, buffers and queues. Default: half of what the
+    /// process may use, of the machine, by its cgroup and by `ulimit -v`.
     pub memory_bytes: u64,
     /// `epoch.bytes`: input bytes per worker after which an epoch ends.
     pub epoch_bytes: u64,
@@ -91,7 +95,7 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     (
         "memory",
         "'1GB', '512MB' or bytes",
-        "a process's budget for state, buffers and queues; default: half of the machine's memory, shared among the processes",
+        "a process's budget for state, buffers and queues; default: half of the memory there is (of the machine, its cgroup or ulimit -v), shared among the processes",
     ),
     ("epoch.bytes", "'64MB' or bytes", "input per worker after which an epoch ends"),
     ("epoch.max_idle_ms", "milliseconds", "idle time after which an open epoch ends"),
@@ -131,7 +135,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             workers: std::thread::available_parallelism().map_or(1, |n| n.get()),
-            memory_bytes: machine_memory_bytes() / 2,
+            memory_bytes: available_memory_bytes() / 2,
             epoch_bytes: 64 << 20,
             epoch_max_idle_ms: 100,
             fragment_bytes: 8 << 20,
@@ -295,17 +299,6 @@ fn edit_distance(a: &str, b: &str) -> usize {
         before = std::mem::replace(&mut last, row);
     }
     last[b.len()]
-}
-
-/// Physical memory, or a cautious guess where the system does not say.
-pub fn machine_memory_bytes() -> u64 {
-    std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
-            line.split_whitespace().nth(1)?.parse::<u64>().ok()
-        })
-        .map_or(4 << 30, |kib| kib * 1024)
 }
 
 #[cfg(test)]

@@ -45,6 +45,6 @@ pub use millstream_engine::settings::{Exchange, SETTINGS, SettingError, closest}
 pub use millstream_engine::sink::{RowOrder, Sink, Writers};
 pub use millstream_engine::table::{OpenOptions, Split, Table};
 pub use millstream_engine::wording::{counted, plural};
-pub use millstream_engine::{Error, Job, Result, Settings, Stats, Stopper};
-pub use millstream_sql::{SqlError, Statement, parse_script};
+pub use millstream_engine::{Error, Job, Result, Settings, Stats, Stopper, on_refused_memory};
+pub use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
 pub use session::{Executed, Failure, Planned, Session};

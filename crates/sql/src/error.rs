@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Setting,
     /// A connector refused a table's options.
     Connector,
+    /// The system has refused what planning needs: no fault of the statement's.
+    System,
     /// A broken promise inside Millstream.
     Internal,
 }

@@ -1,6 +1,8 @@
 //! Planning recurses over the statement, and its frames are large: it runs on a stack of its own.
 
-use crate::error::{Result, SqlError};
+use std::io;
+
+use crate::error::{ErrorKind, Result, SqlError};
 
 /// Reserved, not used: pages are mapped when they are touched.
 const STACK_BYTES: usize = 256 << 20;
@@ -15,7 +17,7 @@ pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -
             .name("planner".into())
             .stack_size(STACK_BYTES)
             .spawn_scoped(scope, work)
-            .map_err(|e| SqlError::internal(format!("no thread for planning: {e}")))?;
+            .map_err(|e| refused(&e))?;
         thread.join().unwrap_or_else(|panic| {
             let text = panic
                 .downcast_ref::<String>()
@@ -25,4 +27,16 @@ pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -
             Err(SqlError::internal(format!("{PANICKED}: {text}")))
         })
     })
+}
+
+/// The system gives no thread of that size.
+fn refused(error: &io::Error) -> SqlError {
+    let message = format!(
+        "cannot plan the statement: the system refuses a thread with a stack of {} MB ({error})",
+        STACK_BYTES >> 20
+    );
+    SqlError::new(ErrorKind::System, message).help(
+        "the stack takes address space, hardly any memory: raise the limit of that (ulimit -v) or of \
+         processes (ulimit -u)",
+    )
 }

@@ -5,8 +5,10 @@
 //! only what is new has to be cleared. That clearing, a page at a time when first touched, is what
 //! fresh memory costs.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::{io, ptr};
+
+use crate::refused::refused;
 
 /// A cache line of eight words.
 pub(crate) type Line = [u64; 8];
@@ -131,7 +133,7 @@ fn allocate(bytes: usize) -> *mut Line {
     // SAFETY: the size is not zero: memory only grows.
     let start = unsafe { alloc_zeroed(layout(bytes)) };
     if start.is_null() {
-        handle_alloc_error(layout(bytes));
+        refused(layout(bytes));
     }
     start.cast()
 }
@@ -186,10 +188,9 @@ pub(crate) unsafe fn give_back(start: *mut u8, bytes: usize) {
 /// Private anonymous mappings at multiples of the huge page size.
 #[cfg(target_os = "linux")]
 mod map {
-    use std::alloc::handle_alloc_error;
     use std::{io, ptr};
 
-    use super::{HUGE_PAGE_BYTES, advise_huge, allocated, layout};
+    use super::{HUGE_PAGE_BYTES, advise_huge, allocated, layout, refused};
 
     const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
@@ -215,7 +216,7 @@ mod map {
     }
 
     pub(super) fn new(bytes: usize) -> *mut u8 {
-        try_new(bytes).unwrap_or_else(|_| handle_alloc_error(layout(bytes)))
+        try_new(bytes).unwrap_or_else(|_| refused(layout(bytes)))
     }
 
     pub(super) fn try_new(bytes: usize) -> io::Result<*mut u8> {
@@ -234,13 +235,13 @@ mod map {
         if old == new {
             return start;
         }
-        let to = reserve(new).unwrap_or_else(|_| handle_alloc_error(layout(new)));
+        let to = reserve(new).unwrap_or_else(|_| refused(layout(new)));
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: `start` is a mapping of `old` bytes that its owner gives up; `to` was reserved
         // for this just now, and nothing uses it. Pages that are added are zero.
         let moved = unsafe { libc::mremap(start.cast(), old, new, flags, to) };
         if moved == libc::MAP_FAILED {
-            handle_alloc_error(layout(new));
+            refused(layout(new));
         }
         advise_huge(to, new);
         to

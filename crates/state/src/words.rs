@@ -1,6 +1,6 @@
 //! A growing run of words, from the allocator or out of a heap.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
+use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
@@ -8,6 +8,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::heap::{Heap, RUN_BYTES_MIN, Run, run_bytes};
+use crate::refused::refused;
 
 /// Like a vector of words, which can also stand in a heap.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ impl Words {
             // SAFETY: the layout is not empty, since room only grows.
             let start = unsafe { alloc(new) }.cast::<u64>();
             if start.is_null() {
-                handle_alloc_error(new);
+                refused(new);
             }
             self.move_to(start, capacity, None);
             return;
@@ -96,7 +97,7 @@ impl Words {
         // SAFETY: allocated with this layout, not empty; the new size is checked by `layout`.
         let start =
             unsafe { realloc(self.start.as_ptr().cast(), layout(self.capacity), new.size()) };
-        let Some(start) = NonNull::new(start.cast()) else { handle_alloc_error(new) };
+        let Some(start) = NonNull::new(start.cast()) else { refused(new) };
         (self.start, self.capacity) = (start, capacity);
     }
 
