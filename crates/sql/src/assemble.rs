@@ -1,7 +1,7 @@
 //! From a lowered stage to the engine's query: which columns are read, and every expression
 //! compiled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -9,13 +9,14 @@ use chrono::{DateTime, Utc};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DFSchema, ExprSchema};
 use datafusion_expr::simplify::SimplifyContext;
-use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
+use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_engine::expr::Expr as EngineExpr;
 use millstream_engine::plan::{self, Aggregate, AggregateCall, Body, EventTime, Key, Query};
 use millstream_engine::table::Table;
 
 use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
+use crate::computed::write_out;
 use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
 use crate::located::within_mark;
@@ -43,7 +44,7 @@ struct Input {
 impl Assembler<'_> {
     /// Puts the query together; `names` are those of the output columns.
     pub(crate) fn assemble(&self, stage: Stage, names: &[String]) -> Result<Query> {
-        let stage = self.simplify(stage.finish()?)?;
+        let stage = self.simplify(write_out(stage.finish()?)?)?;
         let table = stage.table.clone();
         let event_time = match &stage.grouped {
             Some(grouped) if grouped.windowed => table.event_time.as_ref(),
@@ -133,11 +134,10 @@ impl Assembler<'_> {
             let nullable = nullable(expr, input);
             keys.push(Key { name, expr: self.compile(expr, input)?, data_type, nullable });
         }
-        let aggregates = grouped
-            .aggregates
-            .iter()
-            .map(|call| self.call(call, input))
-            .collect::<Result<Vec<_>>>()?;
+        let mut compiled = HashMap::new();
+        let calls = grouped.aggregates.iter();
+        let aggregates =
+            calls.map(|call| self.call(call, input, &mut compiled)).collect::<Result<Vec<_>>>()?;
         let types = keys.iter().map(|k: &Key| (k.data_type.clone(), k.nullable)).collect();
         let fired = fired_schema(grouped, types)?;
         let having = conjunction(&grouped.having);
@@ -156,16 +156,29 @@ impl Assembler<'_> {
         Ok((Body::Aggregate(body), output_schema(&stage.columns, &fired, names)?))
     }
 
-    fn call(&self, call: &Call, input: &DFSchema) -> Result<AggregateCall> {
-        let argument = call.argument.as_ref();
-        let compiled = |e: Option<&Expr>| e.map(|e| self.compile(e, input)).transpose();
+    /// Calls over the same argument share what computes it.
+    fn call(
+        &self,
+        call: &Call,
+        input: &DFSchema,
+        compiled: &mut HashMap<Expr, EngineExpr>,
+    ) -> Result<AggregateCall> {
+        let (argument, filter) = protected(call);
+        let mut compile = |expr: &Expr| match compiled.get(expr) {
+            Some(known) => Ok(known.clone()),
+            None => {
+                let new = self.compile(expr, input)?;
+                compiled.insert(expr.clone(), new.clone());
+                Ok::<EngineExpr, SqlError>(new)
+            }
+        };
         Ok(AggregateCall {
             name: call.text(),
             function: call.function,
-            argument: compiled(argument)?,
-            argument_type: argument.map_or(Ok(DataType::Null), |e| e.get_type(input))?,
-            argument_nullable: argument.is_some_and(|e| nullable(e, input)),
-            filter: compiled(call.filter.as_ref())?,
+            argument: argument.as_ref().map(&mut compile).transpose()?,
+            argument_type: argument.as_ref().map_or(Ok(DataType::Null), |e| e.get_type(input))?,
+            argument_nullable: argument.is_some_and(|e| nullable(&e, input)),
+            filter: filter.as_ref().map(compile).transpose()?,
             result_type: call.result_type.clone(),
             frame: call.place.as_ref().map_or(String::new(), Place::frame),
         })
@@ -290,6 +303,18 @@ impl Assembler<'_> {
             fields.push(Field::new(&column.name, column.data_type.clone(), column.nullable));
         }
         Ok(Input { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
+    }
+}
+
+/// A call's argument and filter. Where the argument is computed, it is computed only of what passes
+/// the filter, which it may fail without: it is NULL elsewhere, and aggregates take no notice of that.
+fn protected(call: &Call) -> (Option<Expr>, Option<Expr>) {
+    match (&call.argument, &call.filter) {
+        (Some(argument), Some(filter)) if !matches!(argument, Expr::Column(_)) => {
+            let only = vec![(Box::new(filter.clone()), Box::new(argument.clone()))];
+            (Some(Expr::Case(Case::new(None, only, None))), None)
+        }
+        (argument, filter) => (argument.clone(), filter.clone()),
     }
 }
 

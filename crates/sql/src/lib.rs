@@ -24,6 +24,7 @@ mod assemble;
 mod blame;
 mod catalog;
 mod check;
+mod computed;
 mod convert;
 mod create;
 mod create_table;

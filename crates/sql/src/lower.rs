@@ -457,7 +457,7 @@ fn unique(name: String, taken: &mut Vec<String>) -> String {
     name
 }
 
-fn count_nodes(expr: &Expr) -> usize {
+pub(crate) fn count_nodes(expr: &Expr) -> usize {
     let mut nodes = 0;
     let counted = expr.apply(|_| {
         nodes += 1;

@@ -1,0 +1,91 @@
+//! Computed columns of a table, written out where a query uses them: so what protects an expression
+//! from rows on which it fails (WHERE, FILTER, CASE, AND, LIMIT) protects them, too.
+
+use std::collections::HashMap;
+
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, Result as DfResult};
+use datafusion_expr::{Cast, Expr, ExprSchemable};
+
+use crate::assemble::table_schema;
+use crate::catalog::{INPUT, TableEntry};
+use crate::error::Result;
+use crate::lower::{Stage, count_nodes};
+
+/// Nodes that a column's expression may have once those that it uses are written out. A larger one
+/// stays a column, worked out once for each record: columns that each use the one before twice would
+/// grow without end.
+const COLUMN_NODES_MAX: usize = 500;
+/// As many an expression may have with its columns written out.
+const NODES_MAX: usize = 20_000;
+
+/// Writes out the computed columns that `stage` uses before it groups, but for the event time of a
+/// window, which is needed of every record.
+pub(crate) fn write_out(mut stage: Stage) -> Result<Stage> {
+    let windowed = stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed);
+    let definitions = definitions(&stage.table, windowed)?;
+    if definitions.is_empty() {
+        return Ok(stage);
+    }
+    let write = |expr: Expr| written(expr, &definitions, NODES_MAX);
+    let all = |exprs: Vec<Expr>| exprs.into_iter().map(write).collect::<DfResult<Vec<_>>>();
+    stage.filters = all(stage.filters)?;
+    match &mut stage.grouped {
+        None => stage.columns = all(stage.columns)?,
+        Some(grouped) => {
+            grouped.keys = all(std::mem::take(&mut grouped.keys))?;
+            for call in &mut grouped.aggregates {
+                call.argument = call.argument.take().map(write).transpose()?;
+                call.filter = call.filter.take().map(write).transpose()?;
+            }
+        }
+    }
+    Ok(stage)
+}
+
+/// What computed columns stand for, over those that are read.
+fn definitions(table: &TableEntry, windowed: bool) -> Result<HashMap<String, Expr>> {
+    let schema = table_schema(table)?;
+    let time = table.time_name().filter(|_| windowed);
+    let mut definitions = HashMap::new();
+    for column in table.columns.iter().filter(|column| time != Some(&column.name)) {
+        let Some(expr) = column.computed.clone() else { continue };
+        let data_type = expr.get_type(&schema)?;
+        let expr = written(expr, &definitions, COLUMN_NODES_MAX)?;
+        if count_nodes(&expr) > COLUMN_NODES_MAX {
+            continue;
+        }
+        let expr = match data_type == column.data_type {
+            true => expr,
+            false => Expr::Cast(Cast::new(Box::new(expr), column.data_type.clone())),
+        };
+        definitions.insert(column.name.clone(), expr);
+    }
+    Ok(definitions)
+}
+
+/// `expr` with columns written out, unless it would come to have more nodes than that.
+fn written(expr: Expr, of: &HashMap<String, Expr>, nodes_max: usize) -> DfResult<Expr> {
+    let definition = |column: &Column| {
+        let own = column.relation.as_ref().is_some_and(|relation| relation.table() == INPUT);
+        of.get(&column.name).filter(|_| own)
+    };
+    let mut nodes = count_nodes(&expr);
+    expr.apply(|e| {
+        if let Expr::Column(column) = e {
+            nodes += definition(column).map_or(0, count_nodes);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if nodes > nodes_max {
+        return Ok(expr);
+    }
+    let written = expr.transform_up(|e| {
+        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
+        Ok(match definition(column) {
+            Some(definition) => Transformed::yes(definition.clone()),
+            None => Transformed::no(e),
+        })
+    })?;
+    Ok(written.data)
+}
