@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
+use memchr::memchr_iter;
 use millstream_engine::table::{Chunk, Decoded, Places};
 use millstream_engine::{Error, Result};
 
@@ -13,8 +14,8 @@ use super::decode::{Column, Decoder, Fault, Why};
 use super::dialect::Dialect;
 use super::header::Layout;
 use super::index::{Index, Misshapen, Shape, index};
+use super::place;
 use super::reader::Block;
-use super::{line, place};
 use crate::types::{integer_range, sql_name};
 
 /// Characters of a field that a message shows.
@@ -113,7 +114,7 @@ impl Plan {
             batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
         }
         let left_out = (rows - batch.num_rows() + misshapen) as u64;
-        let places = Box::new(Lines { path: self.path.clone(), block, starts });
+        let places = Box::new(Lines::new(&self.path, &block, &starts));
         Ok(Decoded { batch, left_out, first_left_out, places: Some(places) })
     }
 
@@ -250,18 +251,41 @@ impl Chunk for CsvChunk {
 #[derive(Debug)]
 struct Lines {
     path: Arc<str>,
-    block: Block,
-    /// Per record, its offset in the block.
-    starts: Vec<u32>,
+    /// The block's first.
+    first: u64,
+    /// Per record, how many come before it in the block; `None` if each takes just one.
+    before: Option<Vec<u32>>,
+}
+
+impl Lines {
+    /// Of records that start at these offsets of the block.
+    fn new(path: &Arc<str>, block: &Block, starts: &[u32]) -> Lines {
+        let lines = block.lines + usize::from(block.data.last() != Some(&b'\n'));
+        let before = (starts.len() != lines).then(|| {
+            let (mut ends, mut before) = (memchr_iter(b'\n', &block.data).peekable(), 0);
+            let mut count = |start: &u32| {
+                while ends.next_if(|end| *end < *start as usize).is_some() {
+                    before += 1;
+                }
+                before
+            };
+            starts.iter().map(&mut count).collect()
+        });
+        Lines { path: path.clone(), first: block.line, before }
+    }
 }
 
 impl Places for Lines {
     fn place(&self, row: usize) -> String {
-        let start = self.starts.get(row).map_or(0, |start| *start as usize);
-        format!("{}:{}", self.path, line(&self.block.data, self.block.line, start))
+        let before = match &self.before {
+            None => row as u64,
+            Some(before) => before.get(row).map_or(0, |before| u64::from(*before)),
+        };
+        format!("{}:{}", self.path, self.first + before)
     }
 
     fn bytes(&self) -> usize {
-        self.block.data.capacity() + self.starts.capacity() * size_of::<u32>()
+        let before = self.before.as_ref().map_or(0, |before| before.capacity() * size_of::<u32>());
+        size_of::<Lines>() + before
     }
 }
