@@ -328,3 +328,44 @@ def test_control_characters_of_sql_are_escaped_and_the_mark_stays_in_its_place(s
     line, bar = lines[marks - 1], lines[marks].index("| ") + 2
     assert line[bar:] == query.replace(control, " ")
     assert lines[marks][bar:] == " " * query.index(control) + "^"
+
+
+# Line 5 is the first that cannot be divided: the record before takes two lines, and there is a comment.
+DIVISORS = 'ts,a,b,name\n2024-01-01 00:00:01,8,2,"two\nlines"\n# a comment\n2024-01-01 00:00:02,9,0,x\n2024-01-01 00:00:03,7,0,y\n'
+DIVIDED = ("CREATE TABLE events (ts TIMESTAMP(3), a BIGINT, b BIGINT, name STRING, q AS a / b{})\n"
+           "WITH ('connector' = 'file', 'path' = 'divisors.csv', 'format' = 'csv', 'csv.allow-comments' = 'true');\n")
+AS_IT_IS = ", WATERMARK FOR ts AS ts"
+WINDOWS = "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY window_start, window_end"
+
+
+@pytest.mark.parametrize("layout", [
+    {"workers": 1}, {"workers": 2, "batch_rows": 1}, {"workers": 1, "processes": 2, "batch_rows": 2},
+    {"workers": 2, "batch_rows": 1, "exchange": "interleaved"},
+])
+@pytest.mark.parametrize("query, watermark", [
+    ("SELECT a / b AS x FROM events;", ""),
+    ("SELECT q FROM events;", ""),
+    ("SELECT a / b AS x FROM events LIMIT 2;", ""),
+    ("SELECT a FROM events WHERE a / b > 0;", ""),
+    ("SELECT COUNT(*) AS n FROM events WHERE q > 0;", ""),
+    ("SELECT SUM(a / b) AS s FROM events;", ""),
+    ("SELECT SUM(q) FILTER (WHERE a > 7) AS s FROM events;", ""),
+    ("SELECT COUNT(*) FILTER (WHERE a / b > 0) AS n FROM events;", ""),
+    ("SELECT a / b AS x, COUNT(*) AS n FROM events GROUP BY a / b;", ""),
+    (f"SELECT MAX(a / b) AS s {WINDOWS};", AS_IT_IS),
+    (f"SELECT COUNT(*) AS n {WINDOWS};", ", WATERMARK FOR ts AS CASE WHEN a / b > 0 THEN ts ELSE ts END"),
+])
+def test_a_failing_expression_names_the_record(script, query, watermark, layout):
+    script.data("divisors.csv", DIVISORS)
+    result = script.run(DIVIDED.format(watermark) + query, **layout)
+    assert result.code == 1, result.stderr
+    assert re.search(r"division by zero, for the record at \S*divisors\.csv:5\n", result.stderr), result.stderr
+    assert "report it" not in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("layout", [{"workers": 1}, {"workers": 2, "batch_rows": 1}, {"workers": 1, "processes": 2, "batch_rows": 1}])
+def test_rows_beyond_a_limit_are_not_evaluated(script, layout):
+    script.data("divisors.csv", DIVISORS)
+    for query in ("SELECT a / b AS q FROM events LIMIT 1;", "SELECT q FROM events WHERE 8 / b > 1 LIMIT 1;"):
+        result = script.run(DIVIDED.format("") + query, **layout)
+        assert (result.code, result.stdout) == (0, b"q\n4\n"), result.stderr

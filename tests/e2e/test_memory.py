@@ -265,3 +265,86 @@ def test_long_texts_are_made_a_few_rows_at_a_time(script):
         "10000000,xaa,15000000,4200000,16400000,9000003,yx",
         "10000000,ééz,5000000,200000,400000,9000001,yx",
     ]
+
+
+def long_texts(count: int, length: int) -> str:
+    """So many records, two of each key, whose keys are that long."""
+    return "ts,k\n" + "".join(f"2024-01-01 00:00:01,{i % (count // 2):06}{'x' * (length - 6)}\n" for i in range(count))
+
+
+@pytest.mark.parametrize("exchange", ["late-merge", "interleaved"])
+@pytest.mark.parametrize("count, length", [(26, 10_000), (4, 1_000_000)])
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_few_long_keys_take_what_they_take(script, workers, count, length, exchange):
+    """What a batch may bring is what it holds: not as many rows as one may have, each with the longest key."""
+    script.data("events.csv", long_texts(count, length))
+    keys = events("k STRING") + "SELECT k, COUNT(*) AS n, MAX(k) AS most FROM events GROUP BY k;"
+    result = script.run(keys, workers=workers, memory="64MB", exchange=exchange)
+    assert result.code == 0, result.stderr
+    lines = result.stdout.splitlines()[1:]
+    assert [line.split(b",")[1] for line in lines] == [b"2"] * (count // 2)
+    assert all(len(line) == 2 * length + 3 for line in lines)
+
+
+WIDE_TEXTS = "CREATE TABLE events (k BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '20000',\n" \
+             "    'fields.k.kind' = 'sequence');\n"
+
+
+def sixty(form: str) -> str:
+    return ", ".join(form.format(i) for i in range(60))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("query, fits", [
+    ("SELECT " + sixty("REPEAT('x', 3000 + CAST(k % 7 AS INT)) AS c{}") + " FROM events;", False),
+    ("SELECT SUM(" + " + ".join(f"CHAR_LENGTH(REPEAT('x', 3000 + CAST(k % 7 AS INT) + {i}))" for i in range(60)) +
+     ") AS n FROM events;", True),
+    ("SELECT " + sixty("MAX(REPEAT('x', 3000 + CAST(k % 7 AS INT) + {0})) AS c{0}") + " FROM events;", True),
+    ("SELECT COUNT(*) AS n FROM events GROUP BY " + sixty("REPEAT('x', 3000 + CAST(k % 7 AS INT) + {})") + ";", True),
+    ("SELECT k, " + sixty("REPEAT('x', 3000 + CAST(k % 7 AS INT)) AS c{}") + " FROM events GROUP BY k;", False),
+    ("INSERT INTO nothing SELECT k, " + sixty("LPAD('x', 3000 + CAST(k % 7 AS INT)) AS c{}") +
+     " FROM events GROUP BY k;", True),
+])
+def test_texts_of_all_columns_have_one_bound(script, base, capsys, workers, query, fits):
+    """Sixty columns of 3 kB: a batch of 16384 rows would have 3 GB of them, a bound for each 64 MB sixty times."""
+    types = ", ".join(f"c{i} STRING" for i in range(60))
+    nothing = f"CREATE TABLE nothing (k BIGINT, {types}) WITH ('connector' = 'blackhole');\n"
+    unused = base(workers)
+    # What a worker uses for the batch at hand: its texts, what they are made of, and what is written of them.
+    limit = allowed(unused, 64, workers) + workers * 4 * 64 * MIB
+    code, used, stderr = peak(script, WIDE_TEXTS + nothing + query, workers=workers, memory="64MB")
+    show(capsys, f"sixty texts, {workers} workers", used, unused, limit, code)
+    assert used <= limit
+    assert code == (0 if fits else 1), stderr
+    if not fits:
+        assert "than 64 MB together" in stderr and "batch.rows" in stderr or "needs more memory" in stderr, stderr
+
+
+def limited(script, sql: str, kib: int, **settings: object) -> subprocess.CompletedProcess:
+    """A run with that much address space."""
+    words = ["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", *command(script.write(sql), settings)]
+    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+
+
+def test_the_default_budget_knows_the_limit_of_address_space(script):
+    """Half of what the process may use, not of the machine: the keys do not fit that, and it says so."""
+    sql = unique_keys(20_000_000, "1 us") + WINDOW.replace("'10' S", "'600' S")
+    done = limited(script, sql, 1 << 20, workers=1)
+    assert done.returncode == 1, done.stderr
+    assert f"the budget is {512 * MIB} bytes" in done.stderr, done.stderr
+
+
+def test_memory_that_the_system_refuses_ends_with_a_message(script):
+    """A budget beyond what there is: no abort."""
+    sql = unique_keys(20_000_000, "1 us") + WINDOW.replace("'10' S", "'600' S")
+    done = limited(script, sql, 1 << 20, workers=1, memory="100GB")
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert "error: out of memory: the system has refused" in done.stderr, done.stderr
+    assert "--set memory=" in done.stderr and "ulimit -v" in done.stderr, done.stderr
+
+
+def test_too_little_address_space_for_planning_says_so(script):
+    done = limited(script, "SELECT 1 AS x FROM (VALUES (1)) AS t(x);", 300_000, workers=1)
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert "the system refuses a thread with a stack of 256 MB" in done.stderr, done.stderr
+    assert "ulimit -v" in done.stderr and "report it" not in done.stderr, done.stderr

@@ -21,7 +21,7 @@ use millstream_state::{
 use crate::decimal;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::inputs::{Feed, Input, View};
+use crate::inputs::{Columns, Feed, Input, View};
 use crate::keys::{VarColumn, range_of};
 use crate::plan::{AggregateCall, AggregateFunction, NULLABLE_VALUES_MAX};
 
@@ -105,6 +105,12 @@ impl Aggregates {
         &self.values
     }
 
+    /// Arguments whose texts are kept.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Expr> {
+        let kept = |value: &&Value| matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes);
+        self.values.iter().filter(kept).filter_map(|value| value.argument.as_ref())
+    }
+
     /// Per value: the calls that use it.
     pub(crate) fn users(&self) -> Vec<Vec<&str>> {
         let uses =
@@ -124,7 +130,8 @@ impl Aggregates {
 
     /// Evaluates all arguments and filters for a batch.
     pub(crate) fn inputs(&self, batch: &RecordBatch) -> Result<Vec<Input>> {
-        self.values.iter().map(|value| Input::new(value, batch)).collect()
+        let mut columns = Columns::default();
+        self.values.iter().map(|value| Input::new(value, batch, &mut columns)).collect()
     }
 
     /// Updates the rows of a block; `rows[k]` is the position in the inputs of the block's `k`-th

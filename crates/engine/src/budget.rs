@@ -38,8 +38,11 @@ pub(crate) struct Usage {
     pub(crate) spare_bytes: u64,
     /// Keys and values in use.
     pub(crate) live_bytes: u64,
-    /// What the next batch may allocate at once: the largest growth of a table.
+    /// What a batch like those before may allocate at once: the largest growth of a table.
     pub(crate) growth_bytes: u64,
+    /// The same for a batch of as many rows as it may have and for a message, for which room should be
+    /// left.
+    pub(crate) room_bytes: u64,
     /// Of these, what is for more than one new key.
     pub(crate) batch_growth_bytes: u64,
     /// Keys held.
@@ -70,6 +73,7 @@ pub(crate) struct Budget {
     /// State and its next growth, over all workers.
     state: AtomicU64,
     growth: AtomicU64,
+    room: AtomicU64,
     /// The most that was counted at once, of all kinds.
     most: AtomicU64,
     scarce: AtomicBool,
@@ -105,6 +109,7 @@ impl Budget {
             output: AtomicU64::new(0),
             state: AtomicU64::new(0),
             growth: AtomicU64::new(0),
+            room: AtomicU64::new(0),
             most: AtomicU64::new(0),
             scarce: AtomicBool::new(false),
             ledger: Mutex::new(Ledger {
@@ -146,6 +151,7 @@ impl Budget {
         let (bytes, growth) = (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes));
         self.state.store(bytes, Relaxed);
         self.growth.store(growth, Relaxed);
+        self.room.store(ledger.sum(|w| w.room_bytes.max(w.growth_bytes)), Relaxed);
         self.note_most();
         let total = bytes + self.held(Kind::Segments);
         if total > ledger.peak.bytes {
@@ -193,10 +199,11 @@ impl Budget {
         self.all() + self.growth.load(Relaxed)
     }
 
-    /// Whether splits that are ahead must wait: three quarters of the budget are needed, or somebody
-    /// waits for what others can give back.
+    /// Whether splits that are ahead must wait: three quarters of the budget are needed, with room for
+    /// whole batches, or somebody waits for what others can give back.
     pub(crate) fn tight(&self) -> bool {
-        self.scarce.load(Relaxed) || self.needed() > self.limit_bytes / 4 * 3
+        let needed = self.all() + self.room.load(Relaxed);
+        self.scarce.load(Relaxed) || needed > self.limit_bytes / 4 * 3
     }
 
     /// Somebody waits, or waits no more, for what others can give back.

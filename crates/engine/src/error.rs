@@ -31,6 +31,18 @@ pub enum Error {
         /// What to do about it, or empty.
         help: String,
     },
+    /// Expressions would make more text of a batch than one may have; fewer rows at a time would do.
+    #[error("cannot evaluate {expression}: {message}{}{}", Frame(frame), Help(help))]
+    TooMuchText {
+        /// The expression with which it became too much, as SQL text.
+        expression: String,
+        /// How much it is.
+        message: String,
+        /// The line of SQL with the expression underlined, as the SQL crate draws it, or empty.
+        frame: String,
+        /// What to do about it.
+        help: String,
+    },
     /// An aggregate's final value does not fit its result type.
     #[error(
         "{aggregate} overflows: the value {value} does not fit {result_type}{}\n  help: {}",
@@ -124,6 +136,44 @@ pub enum Error {
     /// A broken promise inside Millstream itself.
     #[error("internal error (please report it): {0}")]
     Internal(String),
+}
+
+impl Error {
+    /// Whether it is about what some records hold.
+    pub(crate) fn is_of_records(&self) -> bool {
+        matches!(self, Error::Evaluation { .. } | Error::TooMuchText { .. })
+    }
+
+    /// What is told to another process of an error about records.
+    pub(crate) fn to_letter(&self) -> Vec<u8> {
+        match self {
+            Error::Evaluation { expression, message, frame, help }
+            | Error::TooMuchText { expression, message, frame, help } => {
+                [expression, message, frame, help].map(|part| part.replace('\0', "")).join("\0")
+            }
+            other => format!("\0{other}\0\0"),
+        }
+        .into_bytes()
+    }
+
+    /// The error that [`Error::to_letter`] tells of; `None` if it is none.
+    pub(crate) fn of_letter(letter: &[u8]) -> Option<Error> {
+        let mut parts = std::str::from_utf8(letter).ok()?.split('\0').map(str::to_string);
+        Some(Error::Evaluation {
+            expression: parts.next()?,
+            message: parts.next()?,
+            frame: parts.next()?,
+            help: parts.next()?,
+        })
+    }
+
+    /// The same, of an evaluation, with the place of the record with which it failed.
+    pub(crate) fn for_record(mut self, place: &str) -> Error {
+        if let Error::Evaluation { message, .. } | Error::TooMuchText { message, .. } = &mut self {
+            message.push_str(&format!(", for the record at {place}"));
+        }
+        self
+    }
 }
 
 /// What to do about a result that does not fit its type.

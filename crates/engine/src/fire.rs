@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use millstream_state::{CHUNK_ROWS, RowsRef, Table};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::{Grouping, filter_and_project};
 use crate::plan::Aggregate;
@@ -29,6 +29,8 @@ pub(crate) struct Fire {
     pub(crate) start: i64,
     table: Table,
     block: usize,
+    /// Rows of the last block that have not been turned into result rows yet.
+    left: Option<RecordBatch>,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
 }
@@ -67,12 +69,41 @@ impl Finisher {
         bounds: &[ArrayRef],
         rows: &RowsRef<'_>,
     ) -> Result<RecordBatch> {
+        self.project(&self.decode(grouping, bounds, rows)?)
+    }
+
+    /// HAVING and the output columns for some rows of a window.
+    fn project(&self, fired: &RecordBatch) -> Result<RecordBatch> {
+        filter_and_project(fired, self.having.as_ref(), &self.project, &self.output)
+    }
+
+    /// As many result rows, from the first on, as the texts computed of them allow, and the rows that
+    /// are left.
+    fn project_some(&self, fired: RecordBatch) -> Result<(RecordBatch, Option<RecordBatch>)> {
+        let mut rows = fired.num_rows();
+        loop {
+            match self.project(&fired.slice(0, rows)) {
+                Err(Error::TooMuchText { .. }) if rows > 1 => rows /= 2,
+                projected => {
+                    let left = fired.num_rows() - rows;
+                    return Ok((projected?, (left > 0).then(|| fired.slice(rows, left))));
+                }
+            }
+        }
+    }
+
+    /// Some rows of state as the columns of a window that has fired.
+    fn decode(
+        &self,
+        grouping: &Grouping,
+        bounds: &[ArrayRef],
+        rows: &RowsRef<'_>,
+    ) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
         columns.extend(grouping.codec.decode(rows)?);
         columns.extend(grouping.aggregates.finish(rows)?);
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        let batch = RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?;
-        filter_and_project(&batch, self.having.as_ref(), &self.project, &self.output)
+        Ok(RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?)
     }
 }
 
@@ -90,7 +121,7 @@ impl Fire {
                 vec![column(start), column(end), column(end - 1)]
             }
         };
-        Fire { start, table, block: 0, bounds }
+        Fire { start, table, block: 0, left: None, bounds }
     }
 
     /// The next rows; the flag says whether they are the last.
@@ -103,15 +134,22 @@ impl Fire {
         if self.is_over() {
             return Ok(None);
         }
-        let rows = self.table.scan(self.block, places);
-        self.block += 1;
-        let rows = finisher.finish(grouping, &self.bounds, &rows)?;
+        let fired = match self.left.take() {
+            Some(left) => left,
+            None => {
+                let rows = self.table.scan(self.block, places);
+                self.block += 1;
+                finisher.decode(grouping, &self.bounds, &rows)?
+            }
+        };
+        let (rows, left) = finisher.project_some(fired)?;
+        self.left = left;
         Ok(Some((rows, self.is_over())))
     }
 
     /// Whether all of its state has been read.
     pub(crate) fn is_over(&self) -> bool {
-        self.block >= self.table.scan_blocks()
+        self.left.is_none() && self.block >= self.table.scan_blocks()
     }
 
     /// What the next rows take, about.

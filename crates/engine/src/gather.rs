@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Budget, Kind, batch_bytes};
 use crate::cluster::{self, Head, LAST, Net, encode_rows};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::order::{Merge, Order, Run};
 use crate::plan::Tumble;
@@ -59,6 +59,8 @@ struct State {
     windows_fired: u64,
     /// Stateless rows that wait for earlier ones: by (batch number, split).
     waiting: BTreeMap<(u64, usize), Run>,
+    /// What comes behind the rows of a batch, if more are wanted.
+    failed: BTreeMap<(u64, usize), Error>,
     next: (u64, usize),
     skip: u64,
     left: Option<u64>,
@@ -66,6 +68,19 @@ struct State {
     ahead: VecDeque<Ahead>,
     /// The frontier of all that other processes were told.
     told: i64,
+}
+
+/// What a batch of a stateless query comes to.
+pub(crate) struct StatelessRows {
+    pub(crate) rows: RecordBatch,
+    /// Why there are no more of them, if there should be: a LIMIT may have been reached before.
+    pub(crate) then: Option<Error>,
+}
+
+impl From<RecordBatch> for StatelessRows {
+    fn from(rows: RecordBatch) -> StatelessRows {
+        StatelessRows { rows, then: None }
+    }
 }
 
 /// Rows that have been sent.
@@ -100,6 +115,7 @@ impl Gather {
                 frontiers: vec![BEGINNING; workers],
                 windows_fired: 0,
                 waiting: BTreeMap::new(),
+                failed: BTreeMap::new(),
                 next: (0, 0),
                 skip: offset,
                 left: limit,
@@ -111,6 +127,11 @@ impl Gather {
             role,
             one_writer,
         }
+    }
+
+    /// Whether the job may end before all rows have been looked at.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.lock().left.is_some()
     }
 
     /// Where the rows go.
@@ -321,14 +342,17 @@ impl Gather {
     pub(crate) fn stateless_rows(
         &self,
         worker: usize,
-        split: usize,
-        sequence: u64,
-        rows: RecordBatch,
+        (sequence, split): (u64, usize),
+        StatelessRows { rows, then }: StatelessRows,
         ended: &[Option<u64>],
     ) -> Result<bool> {
         if let Role::Helper { net, .. } = &self.role {
             if rows.num_rows() > 0 || self.ordered {
                 let (id, number) = (split as u32, sequence);
+                if let Some(error) = then {
+                    let head = Head { id, number, ..Head::new(cluster::Kind::BatchError) };
+                    net.post(0, head, error.to_letter())?;
+                }
                 let head = Head { id, number, ..Head::new(cluster::Kind::BatchRows) };
                 let ahead = Ahead { fires_at: BEGINNING, batch: (sequence, split), bytes: 0 };
                 self.send(net, head, &rows, ahead)?;
@@ -343,8 +367,14 @@ impl Gather {
         }
         let run = self.held(rows);
         let mut state = self.lock();
+        state.failed.extend(then.map(|error| ((sequence, split), error)));
         state.waiting.insert((sequence, split), run);
         self.write_waiting(&mut state, worker, ended)
+    }
+
+    /// Another process says why there are no more rows of a batch than it sends next.
+    pub(crate) fn note_failed(&self, batch: (u64, usize), error: Error) {
+        self.lock().failed.insert(batch, error);
     }
 
     /// Writes the stateless rows whose turn it is, and returns the batch that the others wait for,
@@ -429,6 +459,11 @@ impl Gather {
             }
             if len > 0 {
                 self.write(worker, &run.rows.slice(skipped as usize, len as usize), true)?;
+            }
+            if let Some(error) = state.failed.remove(&(sequence, split))
+                && state.left != Some(0)
+            {
+                return Err(error);
             }
         }
         state.waiting.clear();

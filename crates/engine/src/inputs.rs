@@ -1,5 +1,7 @@
 //! What feeds the values of aggregates from one batch: their arguments, and which rows take part.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::{cast, prep_null_mask_filter};
@@ -30,15 +32,32 @@ pub(crate) struct Input {
     mask: Option<BooleanBuffer>,
 }
 
+/// Columns computed from one batch. Several aggregates may be over the same.
+#[derive(Default)]
+pub(crate) struct Columns(Vec<(*const (), ArrayRef)>);
+
+impl Columns {
+    fn evaluate(&mut self, expr: &Expr, batch: &RecordBatch) -> Result<ArrayRef> {
+        let Expr::Computed(computed) = expr else { return expr.evaluate(batch) };
+        let key = Arc::as_ptr(computed).cast();
+        if let Some((_, column)) = self.0.iter().find(|(known, _)| *known == key) {
+            return Ok(column.clone());
+        }
+        let column = expr.evaluate(batch)?;
+        self.0.push((key, column.clone()));
+        Ok(column)
+    }
+}
+
 impl Input {
-    pub(crate) fn new(value: &Value, batch: &RecordBatch) -> Result<Input> {
+    pub(crate) fn new(value: &Value, batch: &RecordBatch, columns: &mut Columns) -> Result<Input> {
         let mut mask = None;
         if let Some(filter) = &value.filter {
             mask = Some(true_mask(filter, batch)?);
         }
         let mut values = Values::None;
         if let Some(argument) = &value.argument {
-            let array = argument.evaluate(batch)?;
+            let array = columns.evaluate(argument, batch)?;
             if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
                 mask = Some(mask.map_or(nulls.inner().clone(), |m| &m & nulls.inner()));
             }

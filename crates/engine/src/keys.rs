@@ -39,7 +39,8 @@ fn is_word(data_type: &DataType) -> bool {
         || matches!(data_type, Timestamp(..) | Duration(_))
 }
 
-fn is_variable(data_type: &DataType) -> bool {
+/// Whether a type's values differ in length.
+pub(crate) fn is_variable(data_type: &DataType) -> bool {
     use DataType::*;
     matches!(data_type, Utf8 | LargeUtf8 | Binary | LargeBinary)
 }
@@ -329,6 +330,21 @@ impl<'a> VarColumn<'a> {
     }
 }
 
+/// Bytes of all values of a column together, if they are of variable length; otherwise 0.
+pub(crate) fn text_bytes(column: &ArrayRef) -> usize {
+    VarColumn::new(column).map_or(0, |column| {
+        let ends =
+            |first: Option<i64>, last: Option<i64>| last.zip(first).map_or(0, |(l, f)| l - f);
+        let bytes = match column.offsets {
+            Offsets::Short(o) => {
+                ends(o.first().map(|f| (*f).into()), o.last().map(|l| (*l).into()))
+            }
+            Offsets::Long(o) => ends(o.first().copied(), o.last().copied()),
+        };
+        bytes as usize
+    })
+}
+
 /// The contents of variable-length key columns, for a block of rows.
 pub(crate) struct ColumnVars<'a> {
     pub(crate) columns: &'a [VarColumn<'a>],
@@ -509,3 +525,6 @@ fn all_below(rows: &[u32], len: usize) -> bool {
     let bits = rows.iter().fold(0, |bits, row| bits | row);
     (bits as usize) < len || rows.iter().all(|row| (*row as usize) < len)
 }
+
+#[cfg(test)]
+mod tests;

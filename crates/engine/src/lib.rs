@@ -29,6 +29,7 @@ mod event_time;
 pub mod exchange;
 mod explain;
 pub mod expr;
+mod failing;
 mod fire;
 mod gather;
 mod inputs;
@@ -54,6 +55,7 @@ pub mod stats;
 #[path = "../tests/support/mod.rs"]
 mod support;
 pub mod table;
+pub mod texts;
 pub mod wording;
 mod worker;
 

@@ -1,6 +1,7 @@
 //! The first pipeline, from a stamped batch to its soft breaker: filter, drop late records, assign
 //! windows, group and aggregate into the worker's state (paper, section 5.2).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -8,7 +9,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 
-use millstream_state::RowLayout;
+use millstream_state::{Load, RowLayout};
 
 use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
@@ -16,11 +17,13 @@ use crate::cluster::Net;
 use crate::error::{Error, Result};
 use crate::event_time::END;
 use crate::expr::Expr;
+use crate::failing::{first_failing, rows_before_failing};
 use crate::inputs::{Input, true_mask};
 use crate::intake::Stamped;
-use crate::keys::KeyCodec;
+use crate::keys::{KeyCodec, is_variable, text_bytes};
 use crate::plan::{Aggregate, Query, Tumble};
 use crate::slices::Slices;
+use crate::texts;
 
 /// Slice start of an aggregation without windows.
 pub(crate) const WHOLE: i64 = 0;
@@ -36,6 +39,9 @@ pub(crate) struct Grouping {
     /// [`Aggregate::has_empty_group`].
     pub(crate) has_empty_group: bool,
     keys: Vec<Expr>,
+    /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
+    texts: Vec<usize>,
+    pub(crate) computes_texts: bool,
     filter: Option<Expr>,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
@@ -85,6 +91,14 @@ impl Grouping {
             Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
         let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
         let computed = aggregates.is_computed() || keys.iter().any(|k| !k.is_column());
+        let key_texts = aggregate.keys.iter().filter(|key| is_variable(&key.data_type));
+        let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
+        let column = |expr: &&Expr| match expr {
+            Expr::Column(index) => Some(*index),
+            Expr::Computed(_) => None,
+        };
+        let texts: Vec<usize> = kept.iter().filter_map(column).collect();
+        let computes_texts = texts.len() < kept.len();
         Ok(Grouping {
             codec,
             aggregates,
@@ -93,6 +107,8 @@ impl Grouping {
             lateness_us,
             has_empty_group,
             keys,
+            texts,
+            computes_texts,
             filter,
             computed,
         })
@@ -109,18 +125,87 @@ impl Grouping {
     ) -> Result<(Dropped, u64)> {
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
         let dropped = self.assign(batch, buffers, &mut by_slice)?;
-        let mut fragment_rows = 0;
-        if let Some((keys, arguments)) = self.evaluate(&batch.prepared.batch, &mut by_slice)? {
-            for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
-                let selected = Selected { keys: &keys, arguments: &arguments, rows };
-                fragment_rows += slices.update(*start, self, &selected, net)?;
+        let records = &batch.prepared.batch;
+        let fragment_rows = match self.update(records, &mut by_slice, slices, net) {
+            Err(Error::TooMuchText { .. }) if records.num_rows() > 1 => {
+                // Nothing has been changed yet. Positions may have been, which are found again.
+                self.assign(batch, buffers, &mut by_slice)?;
+                self.update_in_parts(records, &by_slice, 0..records.num_rows(), slices, net)
             }
-        }
+            updated => updated,
+        }?;
         if let ([(_, rows)], 0) = (&mut by_slice[..], buffers.rows.capacity()) {
             buffers.rows = std::mem::take(rows);
         }
         buffers.by_slice = by_slice;
         Ok((dropped, fragment_rows))
+    }
+
+    /// Updates slices with the rows of a batch that count; returns how many were not the worker's own.
+    fn update(
+        &self,
+        records: &RecordBatch,
+        by_slice: &mut BySlice,
+        slices: &mut Slices,
+        net: Option<&Net>,
+    ) -> Result<u64> {
+        let mut fragment_rows = 0;
+        let Some((keys, arguments)) = self.evaluate(records, by_slice)? else { return Ok(0) };
+        for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+            let selected = Selected { keys: &keys, arguments: &arguments, rows };
+            fragment_rows += slices.update(*start, self, &selected, net)?;
+        }
+        Ok(fragment_rows)
+    }
+
+    /// As [`Grouping::update`], for the rows of a range, half of them at a time where texts that are
+    /// computed of them are too much.
+    #[cold]
+    fn update_in_parts(
+        &self,
+        records: &RecordBatch,
+        by_slice: &BySlice,
+        range: Range<usize>,
+        slices: &mut Slices,
+        net: Option<&Net>,
+    ) -> Result<u64> {
+        match self.update(records, &mut within(by_slice, &range), slices, net) {
+            Err(Error::TooMuchText { .. }) if range.len() > 1 => {
+                let middle = range.start + range.len() / 2;
+                let first =
+                    self.update_in_parts(records, by_slice, range.start..middle, slices, net)?;
+                let rest =
+                    self.update_in_parts(records, by_slice, middle..range.end, slices, net)?;
+                Ok(first + rest)
+            }
+            updated => updated,
+        }
+    }
+
+    /// The first row of a batch with which evaluating what it needs fails, and the error; `None` if it
+    /// fails with no row alone.
+    #[cold]
+    pub(crate) fn first_failing(&self, batch: &Stamped) -> Option<(usize, Error)> {
+        let records = &batch.prepared.batch;
+        if let Some(filter) = &self.filter {
+            let alone = |rows: Range<usize>| {
+                true_mask(filter, &records.slice(rows.start, rows.len())).map(|_| ())
+            };
+            if alone(0..records.num_rows()).is_err() {
+                return first_failing(records.num_rows(), alone);
+            }
+        }
+        let mut by_slice = BySlice::new();
+        self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
+        first_failing(records.num_rows(), |range| {
+            self.evaluate(records, &mut within(&by_slice, &range)).map(|_| ())
+        })
+    }
+
+    /// What a batch may bring to its tables, as far as that can be told before anything is computed.
+    pub(crate) fn load(&self, records: &RecordBatch) -> Load {
+        let texts = self.texts.iter().map(|column| text_bytes(records.column(*column)));
+        Load { rows: records.num_rows(), text_bytes: texts.sum() }
     }
 
     /// Finds the rows of a batch that count, slice by slice; returns what was dropped.
@@ -131,6 +216,7 @@ impl Grouping {
         by_slice: &mut BySlice,
     ) -> Result<Dropped> {
         let records = &batch.prepared.batch;
+        texts::begin();
         let mask = match &self.filter {
             Some(filter) => Some(true_mask(filter, records)?),
             None => None,
@@ -178,6 +264,7 @@ impl Grouping {
         if counted == 0 {
             return Ok(None);
         }
+        texts::begin();
         let taken;
         let records = if self.computed && counted < records.num_rows() {
             taken = take_out(records, by_slice, counted)?;
@@ -189,6 +276,13 @@ impl Grouping {
         let keys = self.keys.iter().map(|k| k.evaluate(records)).collect::<Result<Vec<_>>>()?;
         Ok(Some((keys, self.aggregates.inputs(records)?)))
     }
+}
+
+/// Those of some rows that lie in a range.
+fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
+    let within = |row: &u32| range.contains(&(*row as usize));
+    let of_range = |rows: &[u32]| rows.iter().copied().filter(within).collect();
+    by_slice.iter().map(|(start, rows)| (*start, of_range(rows))).collect()
 }
 
 /// The rows of a batch that count, slice by slice; their positions become those in the result.
@@ -299,6 +393,22 @@ impl Stateless {
     pub(crate) fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         filter_and_project(batch, self.filter.as_ref(), &self.project, &self.output)
     }
+
+    /// Of a batch with which [`Stateless::run`] fails: the rows that the most records yield, from the
+    /// first on, with which it does not; and the number and the error of the next one, if it fails
+    /// with that one alone.
+    #[cold]
+    pub(crate) fn up_to_failing(
+        &self,
+        batch: &RecordBatch,
+    ) -> Result<(RecordBatch, Option<(usize, Error)>)> {
+        let run = |rows: Range<usize>| self.run(&batch.slice(rows.start, rows.len()));
+        let row = rows_before_failing(batch.num_rows(), |rows| run(rows).map(|_| ()));
+        Ok((
+            run(0..row)?,
+            run(row..(row + 1).min(batch.num_rows())).err().map(|error| (row, error)),
+        ))
+    }
 }
 
 /// WHERE or HAVING, then the output columns.
@@ -308,6 +418,7 @@ pub(crate) fn filter_and_project(
     project: &[Expr],
     output: &SchemaRef,
 ) -> Result<RecordBatch> {
+    texts::begin();
     let passed;
     let batch = match filter {
         None => batch,
@@ -317,6 +428,10 @@ pub(crate) fn filter_and_project(
             &passed
         }
     };
+    if batch.num_rows() == 0 {
+        // Constants may fail, too, and nobody asks for them.
+        return Ok(RecordBatch::new_empty(output.clone()));
+    }
     let columns = project.iter().map(|p| p.evaluate(batch)).collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(output.clone(), columns, &options)?)

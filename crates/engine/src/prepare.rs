@@ -17,8 +17,10 @@ use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
+use crate::failing::first_failing;
 use crate::plan::{EventTime, Query, Tumble, Watermark};
 use crate::table::{Chunk, Decoded, Places};
+use crate::texts;
 
 /// A decoded batch that has no place in its split yet.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ pub(crate) struct Prepared {
     pub(crate) malformed_records: u64,
     /// Where the first of them stands and what is wrong with it.
     pub(crate) first_malformed: Option<String>,
-    /// Where the records stand, if some of them have no usable time.
+    /// Where the records stand, if the source can say.
     pub(crate) places: Option<Arc<dyn Places>>,
     /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
     cuts: Vec<usize>,
@@ -247,17 +249,21 @@ impl Preparer {
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
         let Decoded { batch, left_out, first_left_out, places } = chunk.decode_reporting()?;
-        let batch = self.derive(batch)?;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
-        let times = match &self.event_time {
-            Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
-            None => None,
-        };
+        let (batch, times) = self.complete(&batch, limit).map_err(|error| {
+            let alone = |rows: Range<usize>| {
+                self.complete(&batch.slice(rows.start, rows.len()), limit).map(|_| ())
+            };
+            match (first_failing(batch.num_rows(), alone), &places) {
+                (Some((row, error)), Some(places)) => error.for_record(&places.place(row)),
+                (Some((_, error)), None) => error,
+                (None, _) => error,
+            }
+        })?;
         let cuts = match (&self.spread, &times) {
             (Some(spread), Some(times)) => spread.cuts(times),
             _ => Vec::new(),
         };
-        let unusable = times.as_ref().is_some_and(|t| t.bounds.is_none() && t.times.len() > 0);
         Ok(Prepared {
             batch,
             times,
@@ -265,12 +271,27 @@ impl Preparer {
             held: None,
             malformed_records: left_out,
             first_malformed: first_left_out,
-            places: places.filter(|_| unusable).map(Arc::from),
+            places: places.map(Arc::from),
             cuts,
         })
     }
 
-    fn derive(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    /// Derived columns and event times.
+    fn complete(
+        &self,
+        batch: &RecordBatch,
+        limit: i64,
+    ) -> Result<(RecordBatch, Option<BatchTimes>)> {
+        texts::begin();
+        let batch = self.derive(batch)?;
+        let times = match &self.event_time {
+            Some(event_time) => Some(batch_times(event_time, &batch, limit)?),
+            None => None,
+        };
+        Ok((batch, times))
+    }
+
+    fn derive(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let rows = batch.num_rows();
         let mut columns = batch.columns().to_vec();
         debug_assert_eq!(columns.len(), self.physical);

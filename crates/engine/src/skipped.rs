@@ -28,8 +28,7 @@ pub(crate) fn note_malformed(first: &mut Option<Skipped>, batch: &Stamped) {
     keep_first(first, &Some(Skipped { position, place: place.clone() }));
 }
 
-/// Notes a row of a batch. Where its source cannot say where it stands, it is counted from 1 in the
-/// split `name`.
+/// Notes a row of a batch of the split `name`.
 pub(crate) fn note_row(
     first: &mut Option<Skipped>,
     batch: &Stamped,
@@ -42,9 +41,14 @@ pub(crate) fn note_row(
     if first.as_ref().is_some_and(|first| first.position <= position) {
         return;
     }
-    let place = match &batch.prepared.places {
-        Some(places) => places.place(row_of_chunk),
+    *first = Some(Skipped { position, place: place_of(batch, row, name) });
+}
+
+/// Where a row of a batch stands. Where its source cannot say that, it is counted from 1 in the split
+/// `name`.
+pub(crate) fn place_of(batch: &Stamped, row: usize, name: &str) -> String {
+    match &batch.prepared.places {
+        Some(places) => places.place(batch.first_row + row),
         None => format!("{name}, record {}", batch.first_record + row as u64 + 1),
-    };
-    *first = Some(Skipped { position, place });
+    }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    Arena, BLOCK_ROWS, ChunkPool, Fragment, Heap, Keys, Leaders, Malformed, Mode, RowLayout,
+    Arena, BLOCK_ROWS, ChunkPool, Fragment, Heap, Keys, Leaders, Load, Malformed, Mode, RowLayout,
     Scratch, Segment, Table, VarKeys,
 };
 
@@ -53,6 +53,10 @@ pub(crate) struct Slices {
     frugal: bool,
     /// Slices opened since the last batch began.
     opened: usize,
+    /// What the next batch may bring: as much as the largest so far, or just what is known of it.
+    expected: Load,
+    /// What a message of another process may bring.
+    message: Load,
     /// Start of the latest slice that input has been put into.
     latest: i64,
     /// Rows that went into joint tables.
@@ -72,7 +76,7 @@ const GROUP_ROWS_MAX: usize = 1 << 15;
 pub(crate) fn small_table_bytes(layout: &Arc<RowLayout>, leaders: usize) -> usize {
     // Some values and keys have something in an arena.
     const ARENA_BYTES: usize = 512;
-    slice_bytes(leaders) + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(1)
+    slice_bytes(leaders) + ARENA_BYTES + Table::new(layout.clone()).growth_bytes(Load::rows(1))
 }
 
 impl Slices {
@@ -82,7 +86,11 @@ impl Slices {
         me: usize,
         mode: Option<Mode>,
         (pool_bytes, heap): (usize, Option<Arc<Heap>>),
+        message_bytes: usize,
     ) -> Slices {
+        // A row has its key at least.
+        let message_rows = message_bytes / (8 * layout.key_words().max(1));
+        let message = Load { rows: message_rows, text_bytes: message_bytes };
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
         let joining = Joining::new(mode.is_none(), leaders.count());
         let known = vec![Known::default(); leaders.count()];
@@ -106,6 +114,8 @@ impl Slices {
             last_keys: 0,
             frugal: false,
             opened: 0,
+            expected: Load::default(),
+            message,
             latest: BEGINNING,
             joint_rows: 0,
         }
@@ -114,6 +124,23 @@ impl Slices {
     /// Begins the next batch.
     pub(crate) fn begin_batch(&mut self) {
         self.opened = 0;
+    }
+
+    /// From now on so much is expected to come at once, or what was expected before, if that is
+    /// more. Whether this is: then state has to be counted anew.
+    pub(crate) fn expect(&mut self, load: Load) -> bool {
+        let expected = self.expected.max(load);
+        let more = expected != self.expected;
+        if more {
+            self.expect_just(expected);
+        }
+        more
+    }
+
+    /// From now on just so much is expected to come at once.
+    pub(crate) fn expect_just(&mut self, load: Load) {
+        self.expected = load;
+        self.slices.values_mut().for_each(|slice| slice.counted = None);
     }
 
     /// Makes sure that there is a slice that begins at `start`.
@@ -407,26 +434,29 @@ impl Slices {
         self.pool.release();
     }
 
-    /// Sizes, summed over all slices; growth by up to `batch_rows` more keys. Only slices that have
-    /// changed since the last time are looked into: many may be open.
+    /// Sizes, summed over all slices; growth by what is expected to come, and room for a batch of
+    /// `batch_rows` rows and for a message. Only slices that have changed since the last time are looked into: many may be open.
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
         let spare_bytes = (self.pool.bytes() + self.spare.bytes()) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
         let growth_bytes =
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
-        let mut usage = Usage { bytes, spare_bytes, growth_bytes, ..Usage::default() };
+        let room_bytes = growth_bytes;
+        let mut usage = Usage { bytes, spare_bytes, growth_bytes, room_bytes, ..Usage::default() };
+        let room = self.expected.max(self.message).max(Load::rows(batch_rows));
         for slice in self.slices.values_mut() {
             let own = match slice.counted {
                 Some(own) => own,
                 None => {
-                    let own = slice.usage(batch_rows);
+                    let own = slice.usage(self.expected, room);
                     *slice.counted.insert(own)
                 }
             };
             usage.bytes += own.bytes;
             usage.live_bytes += own.live_bytes;
             usage.keys += own.keys;
+            usage.room_bytes = usage.room_bytes.max(own.room_bytes);
             if own.growth_bytes > usage.growth_bytes {
                 usage.growth_bytes = own.growth_bytes;
                 usage.batch_growth_bytes = own.batch_growth_bytes;
@@ -474,7 +504,7 @@ mod tests {
     #[test]
     fn spare_tables_and_fragments_are_counted_until_they_are_released() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, (0, None));
+        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, (0, None), 0);
         assert_eq!(slices.usage(1).bytes, 0);
         slices.open(0);
         let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));

@@ -14,18 +14,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use millstream_state::{Leaders, VectorClock};
+use millstream_state::{Leaders, Load, VectorClock};
 
-use crate::budget::Usage;
+use crate::budget::{Usage, batch_bytes};
 use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Ends, Stall};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::fire::{Finisher, Fire};
+use crate::gather::StatelessRows;
 use crate::intake::{Only, Stamped, Taken};
 use crate::job::Shared;
 use crate::meter;
-use crate::pipeline::{Buffers, Grouping};
-use crate::skipped::{note_malformed, note_row};
+use crate::pipeline::{Buffers, Grouping, Stateless};
+use crate::skipped::{note_malformed, note_row, place_of};
 use crate::slices::{Counters, Slices};
 use crate::stats::Stats;
 use epoch::{Delta, Seal};
@@ -34,6 +35,10 @@ use remote::Remote;
 use repartition::Repartition;
 
 pub(crate) use remote::AWAKE;
+
+/// Rows of a window that take so much more than twice what was foreseen, since texts are computed of
+/// them, are held against the budget when they are there.
+const UNFORESEEN_BYTES: u64 = 64 << 10;
 
 /// What workers send each other.
 pub(crate) enum Message {
@@ -146,6 +151,7 @@ impl Worker {
                     me,
                     shared.fragment_mode(),
                     (shared.pool_bytes(), shared.net.as_ref().map(|net| net.heap.clone())),
+                    shared.net.as_ref().map_or(0, |net| net.message_bytes),
                 ),
                 clock,
                 firing: None,
@@ -252,11 +258,12 @@ impl Worker {
                 let rows = {
                     let mut span = meter::span(meter::Kind::Batch);
                     span.add(batch.prepared.batch.num_rows());
-                    stateless.run(&batch.prepared.batch)?
+                    stateless.run(&batch.prepared.batch).map(StatelessRows::from)
                 };
+                let rows = rows.or_else(|error| self.up_to_failing(error, stateless, &batch))?;
                 shared.intake.finish(self.id);
                 let (ended, gather) = (shared.intake.ended_splits(), &shared.gather);
-                if gather.stateless_rows(self.id, batch.split, batch.sequence, rows, &ended)? {
+                if gather.stateless_rows(self.id, (batch.sequence, batch.split), rows, &ended)? {
                     shared.stop_enough()?;
                 }
                 Ok(Step::Busy)
@@ -277,6 +284,28 @@ impl Worker {
                 shared.intake.finish(self.id);
                 Ok(Step::Done)
             }
+        }
+    }
+
+    /// What a batch comes to that cannot be evaluated as a whole. A LIMIT may be reached before the
+    /// record with which it fails: then the rows before that one count, and the error only if more
+    /// are wanted.
+    fn up_to_failing(
+        &self,
+        error: Error,
+        stateless: &Stateless,
+        batch: &Stamped,
+    ) -> Result<StatelessRows> {
+        if !error.is_of_records() {
+            return Err(error);
+        }
+        let (rows, failing) = stateless.up_to_failing(&batch.prepared.batch)?;
+        let name = self.shared.intake.name(batch.split);
+        let named = |(row, error): (usize, Error)| error.for_record(&place_of(batch, row, name));
+        let error = failing.map_or(error, named);
+        match self.shared.gather.has_limit() {
+            true => Ok(StatelessRows { rows, then: Some(error) }),
+            false => Err(error),
         }
     }
 
@@ -349,13 +378,8 @@ impl Worker {
         }
         match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
             Taken::Batch(batch) => {
-                if tight && let Err(error) = shared.budget.check() {
-                    // Nothing more can be merged, fired and freed, and the slowest split goes on;
-                    // unless the low watermark, which is that of this batch, has risen since it was
-                    // looked at.
-                    if shared.settled(batch.stamp) {
-                        return Err(error);
-                    }
+                let load = grouping.load(&batch.prepared.batch);
+                if !self.has_room(state, load, tight, batch.stamp)? {
                     shared.intake.put_back(self.id, batch);
                     return Ok(self.stall(state));
                 }
@@ -398,9 +422,14 @@ impl Worker {
         }
         if let Some(fire) = &mut state.firing {
             let mut span = meter::span(meter::Kind::Fire);
+            let foreseen_bytes = 2 * fire.next_bytes(grouping, finisher) + UNFORESEEN_BYTES;
             if let Some((rows, last)) = fire.step(grouping, finisher, &mut self.places.0)? {
                 span.add(rows.num_rows());
+                let more = shared.gather.holds() && batch_bytes(&rows) as u64 > foreseen_bytes;
                 shared.gather.window_rows(self.id, fire.start, rows, last)?;
+                if more {
+                    shared.check_gathered()?;
+                }
             } else if let Some(fire) = state.firing.take() {
                 state.frontier = shared.fires_at(fire.start);
                 let small = self.is_small(&fire);
@@ -440,14 +469,26 @@ impl Worker {
         }
     }
 
+    /// An error of evaluating a batch, with the place of the record that it is about.
+    fn for_record(&self, error: Error, grouping: &Grouping, batch: &Stamped) -> Error {
+        if !error.is_of_records() {
+            return error;
+        }
+        let name = self.shared.intake.name(batch.split);
+        grouping
+            .first_failing(batch)
+            .map_or(error, |(row, error)| error.for_record(&place_of(batch, row, name)))
+    }
+
     fn process(&mut self, state: &mut State, grouping: &Grouping, batch: Stamped) -> Result<()> {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(batch.prepared.batch.num_rows());
         self.count(&batch);
         state.slices.begin_batch();
         let net = self.shared.net.as_deref();
-        let (dropped, fragment_rows) =
-            grouping.run(&batch, &mut state.slices, net, &mut self.buffers)?;
+        let (dropped, fragment_rows) = grouping
+            .run(&batch, &mut state.slices, net, &mut self.buffers)
+            .map_err(|error| self.for_record(error, grouping, &batch))?;
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
         self.stats.unusable_time_records += dropped.unusable_time;
@@ -457,7 +498,15 @@ impl Worker {
         self.stats.fragment_rows_in += fragment_rows;
         state.epoch_input_bytes += batch.prepared.input_bytes as u64;
         state.changed_at_us = Some(self.shared.env.now_us());
+        let before = state.usage.live_bytes;
         self.note_usage(state);
+        if grouping.computes_texts {
+            // How long those of the next batch are is not known before: as these, most likely.
+            let text_bytes = state.usage.live_bytes.saturating_sub(before) as usize;
+            if state.slices.expect(Load { rows: 0, text_bytes }) {
+                self.note_usage(state);
+            }
+        }
         Ok(())
     }
 

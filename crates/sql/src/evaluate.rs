@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::cast;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{cast, concat};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema};
 use arrow::error::ArrowError;
 use chrono::{DateTime, Utc};
@@ -19,11 +19,12 @@ use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
 use millstream_engine::Error;
 use millstream_engine::compare::{CompareColumn, Comparison};
 use millstream_engine::expr::{Evaluate, Expr as EngineExpr};
+use millstream_engine::texts::{self, TEXT_BYTES_MAX};
 
 use crate::error::{Place, Result};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
-use crate::scalars::{TooMuchText, bounded_array};
+use crate::scalars::{BoundedCall, TooMuchText, bounded_array, text_bytes};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
 use crate::widest::Widest;
@@ -121,6 +122,9 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         if let Some(located) = LocatedExpr::of_mark(&e) {
             return Ok(Transformed::yes(Arc::new(located)));
         }
+        if let Some(call) = BoundedCall::of_call(&e) {
+            return Ok(Transformed::yes(Arc::new(call)));
+        }
         if let Some(negative) = e.downcast_ref::<NegativeExpr>() {
             let data_type = negative.arg().data_type(schema)?;
             if data_type.is_integer() {
@@ -154,14 +158,16 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
 
 impl Evaluate for Compiled {
     fn evaluate(&self, batch: &RecordBatch) -> millstream_engine::Result<ArrayRef> {
-        let evaluated = self.physical.evaluate(batch);
-        let array = evaluated
-            .and_then(|value| bounded_array(value, batch.num_rows()))
-            .map_err(|e| self.failed(&e))?;
-        if *array.data_type() == self.data_type {
-            return Ok(array);
-        }
-        cast(&array, &self.data_type).map_err(|e| self.failed(&e.into()))
+        let before = texts::made();
+        let array = match self.evaluate_rows(batch, before) {
+            Err(error @ Error::TooMuchText { .. }) if batch.num_rows() > 1 => {
+                self.evaluate_in_parts(batch, before).map_err(|own| own.unwrap_or(error))?
+            }
+            evaluated => evaluated?,
+        };
+        // What was made on the way is gone.
+        texts::set_made(before + text_bytes(&array));
+        Ok(array)
     }
 
     fn data_type(&self) -> &DataType {
@@ -176,6 +182,55 @@ impl fmt::Display for Compiled {
 }
 
 impl Compiled {
+    /// Evaluates all rows at once, beside texts of so many bytes.
+    fn evaluate_rows(
+        &self,
+        batch: &RecordBatch,
+        before: u64,
+    ) -> millstream_engine::Result<ArrayRef> {
+        texts::set_made(before);
+        let evaluated = self.physical.evaluate(batch);
+        let array = evaluated
+            .and_then(|value| bounded_array(value, batch.num_rows()))
+            .map_err(|e| self.failed(&e))?;
+        if *array.data_type() == self.data_type {
+            return Ok(array);
+        }
+        cast(&array, &self.data_type).map_err(|e| self.failed(&e.into()))
+    }
+
+    /// Evaluates half of the rows at a time: what is too much may be what is made on the way, which
+    /// goes when they are done. `None` as the error: what is kept of all rows is too much.
+    #[cold]
+    fn evaluate_in_parts(
+        &self,
+        batch: &RecordBatch,
+        before: u64,
+    ) -> std::result::Result<ArrayRef, Option<Error>> {
+        let half = batch.num_rows() / 2;
+        let halves = [batch.slice(0, half), batch.slice(half, batch.num_rows() - half)];
+        let (mut arrays, mut held) = (Vec::new(), before);
+        for half in &halves {
+            let array = match self.evaluate_rows(half, held) {
+                Err(Error::TooMuchText { .. }) if half.num_rows() > 1 => {
+                    self.evaluate_in_parts(half, held)?
+                }
+                // It is the row's own fault if it fails without the others.
+                Err(Error::TooMuchText { .. }) => {
+                    return Err(self.evaluate_rows(half, 0).err());
+                }
+                evaluated => evaluated.map_err(Some)?,
+            };
+            held += text_bytes(&array);
+            arrays.push(array);
+        }
+        if held > TEXT_BYTES_MAX {
+            return Err(None);
+        }
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        concat(&arrays).map_err(|error| Some(error.into()))
+    }
+
     fn failed(&self, error: &DataFusionError) -> Error {
         evaluation_error(error, &self.data_type, shortened(&self.text), None)
     }
@@ -203,7 +258,12 @@ pub(crate) fn evaluation_error(
     }
     let (message, help) = describe(error, data_type);
     let frame = place.map_or(String::new(), Place::frame);
-    Error::Evaluation { expression, message, frame, help }
+    match error.find_root() {
+        DataFusionError::External(inner) if inner.is::<TooMuchText>() => {
+            Error::TooMuchText { expression, message, frame, help }
+        }
+        _ => Error::Evaluation { expression, message, frame, help },
+    }
 }
 
 fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use datafusion_expr::ScalarUDF;
 
 pub(crate) use bounded::{
-    Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
+    BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
+    text_bytes,
 };
 pub(crate) use interval_order::{compare_intervals, measured_interval};
 pub(crate) use time_text::{write_times, written_time};

@@ -98,6 +98,12 @@ impl RowLayout {
         &self.template
     }
 
+    /// Texts that a row refers to at the most, of its key and its values.
+    pub fn texts(&self) -> usize {
+        let texts = |kind| matches!(kind, ValueKind::MinBytes | ValueKind::MaxBytes);
+        self.var_words.len() + self.values.iter().filter(|value| texts(value.kind)).count()
+    }
+
     /// Whether rows may own memory in the arena.
     pub fn uses_arena(&self) -> bool {
         !self.var_words.is_empty() || self.values.iter().any(|v| v.kind.uses_arena())

@@ -80,7 +80,7 @@ pub use partition::{Leaders, Own, PARTITIONS, partition_of};
 pub use refused::on_refused_memory;
 pub use rows::RowsRef;
 pub use segment::Segment;
-pub use table::{BLOCK_ROWS, Scratch, Table};
+pub use table::{BLOCK_ROWS, Load, Scratch, Table};
 pub use value::{
     Block, ValueKind, float_from_ordered, float_to_ordered, read_bytes, read_decimal_sum, read_i128,
 };

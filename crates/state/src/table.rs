@@ -61,6 +61,29 @@ pub struct Table {
     keys_max: usize,
 }
 
+/// What comes to tables at once, at the most.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Rows, each of which may have a new key.
+    pub rows: usize,
+    /// Bytes of the texts among their keys and values, all together: they differ in length, so that
+    /// neither the longest nor their mean tells what some of them take.
+    pub text_bytes: usize,
+}
+
+impl Load {
+    /// Rows without texts.
+    pub fn rows(rows: usize) -> Load {
+        Load { rows, text_bytes: 0 }
+    }
+
+    /// The greater one, of rows and of texts.
+    pub fn max(self, other: Load) -> Load {
+        let rows = self.rows.max(other.rows);
+        Load { rows, text_bytes: self.text_bytes.max(other.text_bytes) }
+    }
+}
+
 /// Buffers that block operations use again and again.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -362,9 +385,9 @@ impl Table {
         self.index.bytes() + self.log.bytes() + others + self.arena.allocated_bytes()
     }
 
-    /// Bytes that taking in `rows` more keys may allocate at once, beside [`Table::bytes`]: room
-    /// for rows, and what the index and the arena grow by, if keys are as long as before.
-    pub fn growth_bytes(&self, rows: usize) -> usize {
+    /// Bytes that taking in so much more may allocate at once, beside [`Table::bytes`]: room for
+    /// rows, and what the index and the arena grow by.
+    pub fn growth_bytes(&self, Load { rows, text_bytes }: Load) -> usize {
         // Two logs share these rows; as with fragments, one that holds nothing yet does not count.
         let others = self.others.as_ref().filter(|others| others.len() > 0);
         let other_bytes = others.map_or(0, |others| others.growth_bytes(rows));
@@ -372,7 +395,11 @@ impl Table {
         let own_bytes = if only_others { 0 } else { self.log.growth_bytes(rows) };
         own_bytes.max(other_bytes)
             + self.index.growth_bytes(rows)
-            + self.arena.growth_bytes(self.arena_bytes_of_row() * rows)
+            + self.arena.growth_bytes(match self.layout.texts() {
+                texts if texts > 0 => text_bytes + 8 * rows * texts,
+                // Sums that have become wide, about as many as there are now.
+                _ => self.arena_bytes_of_row() * rows,
+            })
     }
 
     /// Gives back what reading the rows does not need: the index, and room to grow. Only

@@ -33,6 +33,8 @@ pub(crate) struct Net {
     /// How rows are passed through; `None` in a job without state.
     pub(crate) format: Option<Arc<Format>>,
     workers: usize,
+    /// Bytes that a message of a delta has room for.
+    pub(crate) message_bytes: usize,
     /// By leader, of all processes; `None` for those of this one.
     outboxes: Vec<Option<Mutex<Outbox>>>,
     /// By process; `None` for this one.
@@ -123,8 +125,11 @@ impl Net {
                 help: "group by fewer columns, or run it in one process".into(),
             });
         }
+        let bodies = outboxes.iter().flatten().map(|outbox| lock(outbox).body_bytes());
+        let message_bytes = bodies.max().unwrap_or(0);
         let net = Net {
             place,
+            message_bytes,
             heap,
             format,
             workers,

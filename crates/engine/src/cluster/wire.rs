@@ -38,6 +38,9 @@ pub(crate) enum Kind {
     WindowRows,
     /// Result rows of batch `number` of split `id` of a stateless query.
     BatchRows,
+    /// Behind these rows of batch `number` of split `id` there is a record that cannot be evaluated:
+    /// why not. The rows come next.
+    BatchError,
     /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders
     /// have.
     Fired,
@@ -51,8 +54,8 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let all = [
-            Arena, Rows, Passed, Delta, Credit, Stamp, Ended, WindowRows, BatchRows, Fired,
-            Written, Enough,
+            Arena, Rows, Passed, Delta, Credit, Stamp, Ended, WindowRows, BatchRows, BatchError,
+            Fired, Written, Enough,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -177,6 +180,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 12);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 13);
     }
 }

@@ -144,7 +144,7 @@ pub fn run(
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {
         let slices =
-            Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, (64 << 20, None));
+            Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, (64 << 20, None), 0);
         let receiver = receive.then(|| (Receiver::new(format.clone()), slices));
         Loop { slot: vec![0; SLOT_WORDS], bytes: 0, grouping: &grouping, receiver }
     };

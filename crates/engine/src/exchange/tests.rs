@@ -164,7 +164,7 @@ impl Case {
     }
 
     fn slices(&self) -> Slices {
-        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, (1 << 20, None))
+        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, (1 << 20, None), 0)
     }
 
     /// Everything in a table, as text, sorted.

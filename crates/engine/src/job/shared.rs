@@ -149,12 +149,17 @@ impl Shared {
             }
             cluster::Kind::BatchRows if net.is_asker() => {
                 let (split, ended) = (self.intake.checked(&head)?, self.intake.ended_splits());
-                let rows = decode_rows(body)?;
-                let enough = self.gather.stateless_rows(0, split, head.number, rows, &ended)?;
+                let rows = decode_rows(body)?.into();
+                let enough = self.gather.stateless_rows(0, (head.number, split), rows, &ended)?;
                 self.check_gathered()?;
                 if enough {
                     self.stop_enough()?;
                 }
+            }
+            cluster::Kind::BatchError if net.is_asker() => {
+                let batch = (head.number, self.intake.checked(&head)?);
+                let unknown = || Error::Internal("an error that does not say what it is".into());
+                self.gather.note_failed(batch, Error::of_letter(body).ok_or_else(unknown)?);
             }
             cluster::Kind::Fired if net.is_asker() => {
                 self.fired_up_to(leader()?, head.watermark)?;
@@ -181,9 +186,9 @@ impl Shared {
         }
     }
 
-    /// Rows of other processes that wait for their order have to fit, too; what tables would take
+    /// Rows that wait for their order have to fit, those of other processes, too; what tables would take
     /// next is for those to judge that let them grow.
-    fn check_gathered(&self) -> Result<()> {
+    pub(crate) fn check_gathered(&self) -> Result<()> {
         if !self.budget.is_exceeded() || self.budget.held(Kind::Segments) > 0 {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The state of one window slice: the table that its worker leads, and what is held for others.
 
-use millstream_state::{ChunkPool, Fragment, Leaders, Mode, Scratch, Segment, Table};
+use millstream_state::{ChunkPool, Fragment, Leaders, Load, Mode, Scratch, Segment, Table};
 
 use super::Known;
 use super::spare::Spare;
@@ -44,21 +44,24 @@ impl Slice {
         Slice { primary, fragments, joint_rows: 0, sealed: Vec::new(), counted: None }
     }
 
-    /// What it amounts to; growth by up to `batch_rows` more keys.
-    pub(super) fn usage(&self, batch_rows: usize) -> Usage {
+    /// What it amounts to; growth by what is expected to come, and by what there should be room for.
+    pub(super) fn usage(&self, expected: Load, room: Load) -> Usage {
         let fragments = self.fragments.iter().flatten();
         let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         let bytes =
             self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
         let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
+        let one = Load { rows: 1, text_bytes: expected.text_bytes / expected.rows.max(1) };
         for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
             usage.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
             usage.keys += (table.rows() + table.other_rows()) as u64;
-            let growth_bytes = table.growth_bytes(batch_rows) as u64;
+            let growth_bytes = table.growth_bytes(expected) as u64;
+            let room_bytes = table.growth_bytes(room) as u64;
+            usage.room_bytes = usage.room_bytes.max(room_bytes);
             if growth_bytes > usage.growth_bytes {
                 usage.growth_bytes = growth_bytes;
                 usage.batch_growth_bytes =
-                    growth_bytes.saturating_sub(table.growth_bytes(1) as u64);
+                    growth_bytes.saturating_sub(table.growth_bytes(one) as u64);
             }
         }
         let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;

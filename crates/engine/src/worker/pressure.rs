@@ -1,6 +1,8 @@
 //! Memory pressure: what a worker reports to the budget, what it gives back, and when it waits for
 //! others to give back theirs (see [`crate::budget`]).
 
+use millstream_state::Load;
+
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
@@ -21,6 +23,39 @@ impl Worker {
         }
         (state.uncounted, state.uncounted_bytes) = (0, 0);
         self.shared.budget.note_usage(self.id, &state.usage);
+    }
+
+    /// Whether there is room for a batch that has been taken, with this stamp, and brings so much.
+    /// If there is none, but what others free may make some, it is to be put back: unless the low
+    /// watermark, which is that of this batch, has risen since it was looked at, nothing more can be
+    /// merged, fired and freed, and the slowest split would go on.
+    pub(super) fn has_room(
+        &self,
+        state: &mut State,
+        load: Load,
+        tight: bool,
+        stamp: i64,
+    ) -> Result<bool> {
+        let more = state.slices.expect(load);
+        if more {
+            self.note_usage(state);
+        }
+        if !tight && !more {
+            return Ok(true);
+        }
+        match self.shared.budget.check() {
+            Ok(true) => return Ok(true),
+            Ok(false) => return Ok(!more || !self.others_can_give(0)),
+            Err(_) => {}
+        }
+        // Batches before may have brought more than this one does.
+        state.slices.expect_just(load);
+        self.note_usage(state);
+        match self.shared.budget.check() {
+            Err(error) if self.shared.settled(stamp) => Err(error),
+            Err(_) => Ok(false),
+            Ok(_) => Ok(true),
+        }
     }
 
     /// Gives back what is kept for later windows.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use millstream_state::Leaders;
+use millstream_state::{Leaders, Load};
 
 use super::{State, Step, Worker};
 use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
@@ -190,7 +190,10 @@ fn take(
     let mut span = meter::span(meter::Kind::Update);
     let before = receiver.rows();
     let marked = receiver.take(words, grouping, slices, may_add);
-    span.add((receiver.rows() - before) as usize);
+    let rows = (receiver.rows() - before) as usize;
+    // The next slot may bring as much.
+    slices.expect(Load { rows, text_bytes: size_of_val(words) });
+    span.add(rows);
     marked
 }
 
@@ -383,14 +386,18 @@ impl Worker {
         span.add(batch.prepared.batch.num_rows());
         self.count(batch);
         let mut by_slice = Vec::new();
-        let dropped = grouping.assign(batch, &mut self.buffers, &mut by_slice)?;
+        let dropped = grouping.assign(batch, &mut self.buffers, &mut by_slice);
+        let dropped = dropped.map_err(|error| self.for_record(error, grouping, batch))?;
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
         self.stats.unusable_time_records += dropped.unusable_time;
         let name = self.shared.intake.name(batch.split);
         note_row(&mut self.stats.first_null_time, batch, dropped.first_null_time, name);
         note_row(&mut self.stats.first_unusable_time, batch, dropped.first_unusable_time, name);
-        if let Some((keys, arguments)) = grouping.evaluate(&batch.prepared.batch, &mut by_slice)? {
+        let evaluated = grouping.evaluate(&batch.prepared.batch, &mut by_slice);
+        if let Some((keys, arguments)) =
+            evaluated.map_err(|error| self.for_record(error, grouping, batch))?
+        {
             sending.sender.begin(keys, arguments, by_slice)?;
             sending.advance(grouping)?;
             sending.written_at_us = Some(self.shared.env.now_us());

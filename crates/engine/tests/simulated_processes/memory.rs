@@ -124,10 +124,14 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
         ran.is_all(&expected, &what);
         assert_eq!(stats.late_records, late, "{what}");
         // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in
-        // any case. An exchange takes in a slot at a time, in which there may be more rows than in
+        // any case. A leader takes a message of another process in before it can tell what that makes
+        // its table grow by, and may be above its budget until a window has fired: by some rows more
+        // than a batch has here, to whose doubled index and chunk 8 KB are enough. An exchange takes in a slot at a time, in which there may be more rows than in
         // the tiny batches here, that open windows or make a table grow: seed 930273, by an eighth.
         let may_take = match exchange {
-            Exchange::LateMerge => tight.memory_bytes / 32 * 33 + 1024,
+            Exchange::LateMerge => {
+                (tight.memory_bytes / 32 * 33 + 1024 + 8192).min(tight.memory_bytes / 2 * 3 + 1024)
+            }
             _ => (tight.memory_bytes / 7 * 8 + 4096).min(tight.memory_bytes / 2 * 3 + 1024),
         };
         assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
@@ -176,6 +180,10 @@ fn scarce_memory_is_kept_to_or_told_of() {
         20095, // sealed rows counted twice while they were handed over
         20376, // sealed rows piled up behind a delta that took long to send
         400762, // a window fired that fitted, and its next rows did not
+        960001, // a message had more rows than a batch, and a leader's table grew before it was asked
+        960163, // as above
+        961109, // as above
+        961346, // as above
     ];
     let seeds = seeds(150, REGRESSIONS);
     let sum = sum_of(&seeds, |seed| run_seed(seed, false, Exchange::LateMerge));
@@ -333,8 +341,8 @@ fn windows_complete_at_once_fire_or_do_not_fit() {
     let came = run_all(&seeds, |seed| {
         let slow = seed as usize / 2 % 2;
         let ((query, expected), (free, peak)) = (&jobs[slow], &plenty[slow][seed as usize % 2]);
-        // From as much as that up.
-        let memory_bytes = peak * (60 + seed % 160) / 60;
+        // From next to nothing up to more than that.
+        let memory_bytes = peak * (2 + seed % 160) / 60;
         let tight = Settings { memory_bytes, ..free.clone() };
         let scenario = scenario(seed);
         let what = described(seed, "windows_complete_at_once", &tight, &scenario);

@@ -5,13 +5,14 @@
 //! stays small until what it gives is known.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait};
+use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
 use arrow::compute::concat;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
-use arrow::datatypes::{ByteArrayType, DataType, FieldRef, Int64Type};
+use arrow::datatypes::{ByteArrayType, DataType, FieldRef, Int64Type, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::preimage::PreimageResult;
@@ -21,23 +22,26 @@ use datafusion_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use millstream_engine::texts::{self, TEXT_BYTES_MAX};
+
 use crate::located::within_mark;
 
-/// Bytes that the texts of a column may have in one batch.
-const TEXT_MAX: u64 = 64 << 20;
+/// Bytes that texts made of one batch may have, all together.
+const TEXT_MAX: u64 = TEXT_BYTES_MAX;
 
 /// Constants up to this length need no look: as many as there are rows in the largest batch stay
 /// below [`TEXT_MAX`].
 const SHORT: usize = 64;
 
-/// A column of a batch would have more text than [`TEXT_MAX`].
+/// More text than [`TEXT_MAX`] would be made of a batch.
 #[derive(Debug)]
 pub(crate) struct TooMuchText {
     rows: usize,
 }
 
 impl TooMuchText {
-    fn error(rows: usize) -> DataFusionError {
+    pub(crate) fn error(rows: usize) -> DataFusionError {
         DataFusionError::External(Box::new(TooMuchText { rows }))
     }
 
@@ -57,8 +61,11 @@ impl fmt::Display for TooMuchText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = TEXT_MAX >> 20;
         match self.rows {
-            1 => write!(f, "the text would be longer than {limit} MB"),
-            rows => write!(f, "the texts of {rows} rows would be longer than {limit} MB together"),
+            1 => write!(f, "the texts computed of one row would be longer than {limit} MB"),
+            rows => write!(
+                f,
+                "the texts computed of {rows} rows would be longer than {limit} MB together"
+            ),
         }
     }
 }
@@ -68,7 +75,7 @@ impl std::error::Error for TooMuchText {}
 /// The array of `rows` values that `value` stands for, unless their text is too much.
 pub(crate) fn bounded_array(value: ColumnarValue, rows: usize) -> DfResult<ArrayRef> {
     if let ColumnarValue::Scalar(constant) = &value
-        && Lengths::of_scalar(constant).of(0).saturating_mul(rows as u64) > TEXT_MAX
+        && Lengths::of_scalar(constant).of(0).saturating_mul(rows as u64) > texts::room()
     {
         return Err(TooMuchText::error(rows));
     }
@@ -126,6 +133,76 @@ pub(crate) fn joined_texts(expr: &Expr) -> Option<(&Expr, &Expr)> {
     bounded.0.inner().is::<Concat>().then_some((left, right))
 }
 
+/// A call of a bounded function among compiled expressions: when it has been made, the texts that
+/// were made for it are gone.
+#[derive(Debug, Clone, Eq)]
+pub(crate) struct BoundedCall(Arc<dyn PhysicalExpr>);
+
+impl BoundedCall {
+    /// The compiled form of such a call; `None` if `expr` is none.
+    pub(crate) fn of_call(expr: &Arc<dyn PhysicalExpr>) -> Option<BoundedCall> {
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        call.fun().inner().is::<Bounded>().then(|| BoundedCall(expr.clone()))
+    }
+}
+
+impl PartialEq for BoundedCall {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Hash for BoundedCall {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl fmt::Display for BoundedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl PhysicalExpr for BoundedCall {
+    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
+        self.0.data_type(schema)
+    }
+
+    fn nullable(&self, schema: &Schema) -> DfResult<bool> {
+        self.0.nullable(schema)
+    }
+
+    fn return_field(&self, schema: &Schema) -> DfResult<FieldRef> {
+        self.0.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        let before = texts::made();
+        let value = self.0.evaluate(batch)?;
+        texts::set_made(before + bytes_of(&value));
+        Ok(value)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.0]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DfResult<Arc<dyn PhysicalExpr>> {
+        match children.pop() {
+            Some(call) => Ok(Arc::new(BoundedCall(call))),
+            None => exec_err!("a bounded call is one expression"),
+        }
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
+    }
+}
+
 /// A function that fails instead of giving too much text.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded(Arc<ScalarUDF>);
@@ -180,20 +257,47 @@ impl ScalarUDFImpl for Bounded {
         let growth = Growth::new(self.name(), &args.args);
         let slices = slices(rows, |row| growth.bytes(row))?;
         if slices.len() < 2 {
-            return self.0.invoke_with_args(args);
+            let value = self.0.invoke_with_args(args)?;
+            note(&value, rows)?;
+            return Ok(value);
         }
         let mut made = Vec::new();
-        let mut bytes = 0;
         for slice in slices {
             let array = self.0.invoke_with_args(sliced(&args, &slice))?.into_array(slice.len())?;
-            bytes += Lengths::of_array(&array).sum(slice.len());
-            if bytes > TEXT_MAX {
-                return Err(TooMuchText::error(rows));
-            }
+            note(&ColumnarValue::Array(array.clone()), rows)?;
             made.push(array);
         }
         let made: Vec<&dyn Array> = made.iter().map(AsRef::as_ref).collect();
         Ok(ColumnarValue::Array(concat(&made)?))
+    }
+}
+
+/// Notes the text that a call has given, of so many rows; fails if it is too much. Of a single row,
+/// which cannot be taken in parts, there may be as much again: what the call was given.
+fn note(value: &ColumnarValue, rows: usize) -> DfResult<()> {
+    let bytes = bytes_of(value);
+    let given = if rows == 1 { TEXT_MAX } else { 0 };
+    if bytes > texts::room() + given {
+        return Err(TooMuchText::error(rows));
+    }
+    texts::set_made(texts::made() + bytes);
+    Ok(())
+}
+
+fn bytes_of(value: &ColumnarValue) -> u64 {
+    match value {
+        ColumnarValue::Array(array) => text_bytes(array),
+        ColumnarValue::Scalar(value) => Lengths::of_scalar(value).of(0),
+    }
+}
+
+/// Bytes of all texts of an array.
+pub(crate) fn text_bytes(array: &ArrayRef) -> u64 {
+    match Lengths::of_array(array) {
+        Lengths::All(_) => 0,
+        Lengths::Short(offsets) => (offsets[array.len()] - offsets[0]) as u64,
+        Lengths::Long(offsets) => (offsets[array.len()] - offsets[0]) as u64,
+        lengths @ Lengths::Views(_) => lengths.sum(array.len()),
     }
 }
 

@@ -75,7 +75,7 @@ fn keys_close_together_and_far_apart() {
                     let hashes: Vec<u64> = words.iter().map(|word| hash_word(*word)).collect();
                     let hashes = if hashed { &hashes[..] } else { &[] };
                     let keys = Keys { hashes, ahead: &[], words, vars: NoVarKeys };
-                    let growth = table.growth_bytes(words.len());
+                    let growth = table.growth_bytes(Load::rows(words.len()));
                     // They may lie beside the span of those before, however few they are.
                     assert!(!table.is_direct() || growth >= table.index_bytes(), "case {case}");
                     let room = table.bytes() + growth;

@@ -1,0 +1,34 @@
+//! The texts that expressions make of one batch: all of them together are bounded, however many
+//! columns and calls there are.
+//!
+//! Who evaluates a batch begins with [`begin`]; expressions ask for the [`room`] that is left and
+//! note what they have made. All of it happens on one thread, so the count is the thread's.
+
+use std::cell::Cell;
+
+/// Bytes of text that expressions may make of one batch.
+pub const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+thread_local! {
+    static MADE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Begins with a batch: of what was made before, nothing is left.
+pub fn begin() {
+    MADE.set(0);
+}
+
+/// Bytes of text made of the batch at hand that are still there.
+pub fn made() -> u64 {
+    MADE.get()
+}
+
+/// So many bytes are there now.
+pub fn set_made(bytes: u64) {
+    MADE.set(bytes);
+}
+
+/// Bytes that may still be made.
+pub fn room() -> u64 {
+    TEXT_BYTES_MAX.saturating_sub(MADE.get())
+}
