@@ -359,7 +359,10 @@ def test_a_failing_expression_names_the_record(script, query, watermark, layout)
     script.data("divisors.csv", DIVISORS)
     result = script.run(DIVIDED.format(watermark) + query, **layout)
     assert result.code == 1, result.stderr
-    assert re.search(r"division by zero, for the record at \S*divisors\.csv:5\n", result.stderr), result.stderr
+    # Two records fail. Of several workers, each says which one it has met first.
+    alone = layout["workers"] == 1 and "processes" not in layout
+    line = "5" if alone else "[56]"
+    assert re.search(rf"division by zero, for the record at \S*divisors\.csv:{line}\n", result.stderr), result.stderr
     assert "report it" not in result.stderr, result.stderr
 
 
