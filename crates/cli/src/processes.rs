@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::run::{
-    Text, check_stats_path, fail, failed, harmless, note, print, read_script, setting_pairs,
-    text_format, text_sink, usage, write_stats,
+    Text, check_stats_path, fail, failed, harmless, note, print, read_script, rehearse,
+    setting_pairs, text_format, text_sink, usage, write_stats,
 };
 use crate::watch::{Guard, stop_on_signals};
 use crate::{Failure, Format, ProcessArguments, SettingArguments, report};
@@ -183,16 +183,21 @@ pub(crate) fn run(
         known.set(key, value).map_err(|e| usage(&e))?;
     }
     check_settings(processes.count(), &known).map_err(|e| usage(&e))?;
-    let statements = parse_script(&task.text, &task.name)
-        .map_err(|e| failed(millstream::Failure::Sql(e)))?
-        .len();
+    let statements =
+        parse_script(&task.text, &task.name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
     if let Some(path) = stats_json {
         check_stats_path(path)?;
     }
-    if statements == 0 {
+    if statements.is_empty() {
         note(&format!("there is no statement in {}", task.name));
         return write_stats(stats_json, &[]);
     }
+    let mut session = Session::new(&task.base_dir);
+    for (key, value) in &task.defaults {
+        session.set(key, value).map_err(|e| usage(&e))?;
+    }
+    rehearse(&session, &statements, &task.settings, processes.count())?;
+    let statements = statements.len();
     let mut all = Vec::new();
     let mut own = None;
     let lead = |cluster: &Cluster| {

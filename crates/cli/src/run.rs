@@ -203,6 +203,32 @@ fn near(path: &Path) -> String {
     }
 }
 
+/// Plans a whole script before the first of its queries runs, so that a mistake in the last one is
+/// found at once. `session` is as it is before the first statement.
+pub(crate) fn rehearse(
+    session: &Session,
+    statements: &[Statement],
+    settings: &[(String, String)],
+    processes: usize,
+) -> Result<(), Failure> {
+    let first = statements.iter().position(Statement::is_query).unwrap_or(statements.len());
+    // Nothing has run before a mistake in the only query is found.
+    if first + 1 >= statements.len() {
+        return Ok(());
+    }
+    let mut trial = session.rehearsal();
+    for statement in statements {
+        for (key, value) in settings {
+            trial.set(key, value).map_err(|e| usage(&e))?;
+        }
+        if let Executed::Query(_) = trial.execute(statement).map_err(failed)? {
+            check_settings(processes, trial.settings())
+                .map_err(|e| failed(millstream::Failure::Sql(trial.refuse_setting(e))))?;
+        }
+    }
+    Ok(())
+}
+
 /// `millstream run`.
 pub(crate) fn run(
     script: &Script,
@@ -216,6 +242,7 @@ pub(crate) fn run(
         check_stats_path(path)?;
     }
     session.print_to(move || text_sink(format));
+    rehearse(&session, &statements, &setting_pairs(settings)?, 1)?;
     stop_on_signals(stopper.clone())?;
     let mut all = Vec::new();
     for statement in &statements {

@@ -25,6 +25,7 @@ mod registry;
 mod sinks;
 mod text;
 mod types;
+mod written;
 
 pub use channel::{ChannelTable, ChannelWriter, channel, channels};
 pub use csv::{CsvTable, fuzz_csv};

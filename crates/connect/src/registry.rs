@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use millstream_engine::Result;
 use millstream_engine::settings::closest;
 use millstream_engine::sink::Sink;
 use millstream_engine::table::{Connectors, Table, TableOptions};
+use millstream_engine::{Error, Result};
 
 use crate::csv::CsvTable;
 use crate::datagen::DatagenTable;
@@ -16,6 +16,7 @@ use crate::options::{Options, option_error};
 use crate::sinks::BlackholeSink;
 use crate::text::{Format, TextOptions, TextSink};
 use crate::types::sql_name;
+use crate::written::may_be_written;
 
 /// Connectors that people may look for and that are planned.
 const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store", "s3", "socket"];
@@ -194,6 +195,22 @@ impl Connectors for Registry {
         match make {
             Some(make) => make(options),
             None => self.memory(options),
+        }
+    }
+
+    fn table_after(
+        &self,
+        options: &TableOptions,
+        written: &[TableOptions],
+    ) -> Result<Arc<dyn Table>> {
+        let ours = self.known().checks.contains_key(named(options));
+        match self.table(options) {
+            Err(Error::Option { option, .. })
+                if ours && option == "path" && may_be_written(options, written) =>
+            {
+                Ok(Arc::new(CsvTable::not_yet(options)?))
+            }
+            found => found,
         }
     }
 

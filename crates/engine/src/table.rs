@@ -167,6 +167,15 @@ pub struct TableOptions {
 pub trait Connectors: Send + Sync {
     /// A table to read from. Errors are [`crate::Error::Option`] with the option at fault.
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>>;
+    /// A table to read from once the statements before have run, which insert into `written`: what
+    /// one of them makes need not be there yet.
+    fn table_after(
+        &self,
+        options: &TableOptions,
+        _written: &[TableOptions],
+    ) -> Result<Arc<dyn Table>> {
+        self.table(options)
+    }
     /// A sink to `INSERT INTO`.
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn crate::sink::Sink>>;
     /// Looks at the options when a table is declared, without opening anything: a table may be

@@ -70,6 +70,13 @@ impl Session {
         Session { planner: Planner::new(registry.clone(), base_dir.into()), registry }
     }
 
+    /// A session with the tables, views and settings of this one, to execute statements in before
+    /// any query of theirs runs: so a mistake in the last one is found before the first one's rows
+    /// come. A file that one of them writes need not be there for those behind it.
+    pub fn rehearsal(&self) -> Session {
+        Session { planner: self.planner.rehearsal(), registry: self.registry.clone() }
+    }
+
     /// The settings, as `SET` left them.
     pub fn settings(&self) -> &Settings {
         self.planner.settings()

@@ -127,6 +127,20 @@ impl TableEntry {
         }
     }
 
+    /// The table to read from once rows have been inserted into the tables of `written`.
+    pub(crate) fn table_after(
+        &self,
+        connectors: &dyn Connectors,
+        written: &[TableOptions],
+    ) -> Result<Arc<dyn Table>> {
+        match &self.origin {
+            Origin::Table(table) => Ok(table.clone()),
+            Origin::Connector(declared) => {
+                connectors.table_after(&declared.options, written).map_err(|e| declared.refused(e))
+            }
+        }
+    }
+
     /// The sink to write to.
     pub(crate) fn sink(
         &self,

@@ -15,7 +15,7 @@ use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
 use millstream_engine::plan::Query;
 use millstream_engine::settings::{SETTINGS, SettingError, Settings};
 use millstream_engine::sink::Sink;
-use millstream_engine::table::{Connectors, Table};
+use millstream_engine::table::{Connectors, Table, TableOptions};
 use millstream_engine::wording::counted;
 
 use crate::assemble::Assembler;
@@ -56,15 +56,18 @@ use crate::types::sql_type_name;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Planner {
     connectors: Arc<dyn Connectors>,
     base_dir: PathBuf,
     catalog: Catalog,
-    functions: Functions,
+    functions: Arc<Functions>,
     settings: Settings,
     /// Where the values stand that `SET` gave, by key.
     set_places: BTreeMap<String, Place>,
     start_time: Option<DateTime<Utc>>,
+    /// In a rehearsal: what the statements so far insert into.
+    written: Option<Vec<TableOptions>>,
 }
 
 /// What executing a statement gave.
@@ -128,11 +131,18 @@ impl Planner {
             connectors,
             base_dir,
             catalog: Catalog::default(),
-            functions: Functions::new(),
+            functions: Arc::new(Functions::new()),
             settings: Settings::default(),
             set_places: BTreeMap::new(),
             start_time: None,
+            written: None,
         }
+    }
+
+    /// A planner that knows what this one does, to plan statements before any of them runs: a file
+    /// that one of them writes need not be there for those behind it.
+    pub fn rehearsal(&self) -> Planner {
+        Planner { written: Some(Vec::new()), ..self.clone() }
     }
 
     /// The settings as `SET` statements left them.
@@ -254,7 +264,13 @@ impl Planner {
                 let entry = self.table_named(table)?;
                 let target = Target { entry: &entry, columns, place: Span::new(table.span) };
                 let planned = self.plan(query, statement, Some(&target))?;
-                Ok(Outcome::Insert(planned, entry.sink(&*self.connectors)?))
+                let sink = entry.sink(&*self.connectors)?;
+                if let (Some(written), Origin::Connector(declared)) =
+                    (&mut self.written, &entry.origin)
+                {
+                    written.push(declared.options.clone());
+                }
+                Ok(Outcome::Insert(planned, sink))
             }
         }
     }
@@ -375,6 +391,13 @@ impl Planner {
             .map_err(|e| blame(e, &query, &self.context(), &syntax))
     }
 
+    fn source(&self, table: &TableEntry) -> Result<Arc<dyn Table>> {
+        match &self.written {
+            None => table.table(&*self.connectors),
+            Some(written) => table.table_after(&*self.connectors, written),
+        }
+    }
+
     fn assemble(
         &self,
         plan: &LogicalPlan,
@@ -387,7 +410,7 @@ impl Planner {
             names = fit_to_sink(&mut stage, plan, target)?;
         }
         let assembler = Assembler {
-            source: stage.table.table(&*self.connectors)?,
+            source: self.source(&stage.table)?,
             start_time: self.start_time.unwrap_or_else(Utc::now),
             config: &self.functions.config,
             places,

@@ -104,14 +104,24 @@ impl CsvTable {
     pub fn from_options(table: &TableOptions) -> Result<CsvTable> {
         let (dialect, given) = CsvTable::checked(table)?;
         let path = open::resolve(&Options::new(table), given)?;
-        let name = path.display().to_string();
-        Ok(CsvTable {
-            path: name.into(),
+        Ok(CsvTable::at(path, table, dialect))
+    }
+
+    /// A table of a file that an earlier statement makes, to plan with.
+    pub(crate) fn not_yet(table: &TableOptions) -> Result<CsvTable> {
+        let (dialect, given) = CsvTable::checked(table)?;
+        let path = Options::new(table).path(given.unwrap_or_default());
+        Ok(CsvTable::at(path, table, dialect))
+    }
+
+    fn at(path: PathBuf, table: &TableOptions, dialect: Dialect) -> CsvTable {
+        CsvTable {
+            path: path.display().to_string().into(),
             source: Source::File(path),
             schema: table.schema.clone(),
             dialect: Arc::new(dialect),
             bytes_max: None,
-        })
+        }
     }
 
     /// Whether the options are those of a file, which need not exist.
