@@ -1,17 +1,17 @@
-//! Window assignment: to which window each record of a batch belongs, and whether it is too late
-//! for it.
+//! Window assignment: which slice each record of a batch updates, and whether it is too late for
+//! it.
 //!
-//! A record is late if its window has fired by the watermark just before the record, so the answer
+//! A record is late if its slice has closed by the watermark just before the record, so the answer
 //! depends on the order of records, but not on how they are cut into batches.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::event_time::Running;
-use crate::plan::Tumble;
 use crate::prepare::BatchTimes;
+use crate::windowing::{Bounds, Windowing};
 
-/// Records of a batch that did not make it into a window.
+/// Records of a batch that did not make it into a slice.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) late: u64,
@@ -34,34 +34,31 @@ impl Dropped {
     }
 }
 
-/// Per window start: the positions of its records in the batch, ascending.
+/// Per slice, by its start: the positions of its records in the batch, ascending.
 pub(crate) type BySlice = Vec<(i64, Vec<u32>)>;
 
-/// Records that are looked at together: mostly they share a window, and none can be late.
+/// Records that are looked at together: mostly they share a slice, and none can be late.
 const BLOCK_RECORDS: usize = 64;
 
 /// Goes over the records of one batch.
 struct Assigner<'a> {
-    window: &'a Tumble,
-    lateness_us: i64,
+    windowing: &'a Windowing,
     times: &'a BatchTimes,
     running: Running,
     by_slice: &'a mut BySlice,
-    /// Where each window stands in `by_slice`.
+    /// Where each slice stands in `by_slice`.
     places: BTreeMap<i64, usize>,
     dropped: Dropped,
-    /// The window of the record before, and its place in `by_slice`: neighbours mostly share
+    /// The slice of the record before, and its place in `by_slice`: neighbours mostly share
     /// theirs.
-    slice: usize,
-    start: i64,
-    end: i64,
+    slice: Bounds,
+    place: usize,
 }
 
-/// Assigns those records of a batch that stand at `selected` (ascending) to their windows. All
+/// Assigns those records of a batch that stand at `selected` (ascending) to their slices. All
 /// records move the watermark on, which is at `stamp` before the first.
 pub(crate) fn assign(
-    window: &Tumble,
-    lateness_us: i64,
+    windowing: &Windowing,
     times: &BatchTimes,
     stamp: i64,
     selected: &[u32],
@@ -69,19 +66,17 @@ pub(crate) fn assign(
 ) -> Dropped {
     by_slice.clear();
     let running = times.running(stamp);
-    let (dropped, slice, start, end) = (Dropped::default(), usize::MAX, 0, i64::MIN);
+    let (dropped, slice, place) = (Dropped::default(), Bounds::NOTHING, usize::MAX);
     let places = BTreeMap::new();
     let mut assigner = Assigner {
-        window,
-        lateness_us,
+        windowing,
         times,
         running,
         by_slice,
         places,
         dropped,
         slice,
-        start,
-        end,
+        place,
     };
     let (mut rest, records) = (selected, times.times.len());
     for first in (0..records).step_by(BLOCK_RECORDS) {
@@ -97,14 +92,14 @@ pub(crate) fn assign(
 }
 
 impl Assigner<'_> {
-    /// Assigns a block of records that share a window for which none can be late; false if they do
+    /// Assigns a block of records that share a slice for which none can be late; false if they do
     /// not.
     fn together(&mut self, block: Range<usize>, selected: &[u32]) -> bool {
         let Some((min, max)) = self.times.bounds_of(block) else { return false };
         let Some(watermark) = self.times.watermark_at(max) else { return false };
         let after = self.running.watermark.max(watermark);
         self.enter(min);
-        if max >= self.end || self.fires_at() <= after {
+        if max >= self.slice.end || self.closes_at() <= after {
             return false;
         }
         self.running.watermark = after;
@@ -131,7 +126,7 @@ impl Assigner<'_> {
                 continue;
             };
             self.enter(time);
-            if self.fires_at() <= before {
+            if self.closes_at() <= before {
                 self.dropped.late += 1;
             } else {
                 self.rows().push(row as u32);
@@ -139,29 +134,28 @@ impl Assigner<'_> {
         }
     }
 
-    /// Makes the window of `time` the present one.
+    /// Makes the slice of `time` the present one.
     fn enter(&mut self, time: i64) {
-        if !(self.start..self.end).contains(&time) {
-            self.start = self.window.start_of(time);
-            self.end = self.start.saturating_add(self.window.size_us);
-            self.slice = usize::MAX;
+        if !self.slice.contains(time) {
+            self.slice = self.windowing.slice_of(time);
+            self.place = usize::MAX;
         }
     }
 
-    fn fires_at(&self) -> i64 {
-        self.window.fires_at(self.start, self.lateness_us)
+    fn closes_at(&self) -> i64 {
+        self.windowing.closes_at(self.slice.start)
     }
 
-    /// The records of the present window.
+    /// The records of the present slice.
     fn rows(&mut self) -> &mut Vec<u32> {
-        if self.slice == usize::MAX {
-            let (start, next) = (self.start, self.by_slice.len());
-            self.slice = *self.places.entry(start).or_insert(next);
-            if self.slice == next {
+        if self.place == usize::MAX {
+            let (start, next) = (self.slice.start, self.by_slice.len());
+            self.place = *self.places.entry(start).or_insert(next);
+            if self.place == next {
                 self.by_slice.push((start, Vec::new()));
             }
         }
-        &mut self.by_slice[self.slice].1
+        &mut self.by_slice[self.place].1
     }
 }
 
@@ -172,7 +166,7 @@ mod tests {
     use arrow::array::{RecordBatch, TimestampMicrosecondArray};
 
     use super::*;
-    use crate::plan::{EventTime, Watermark};
+    use crate::plan::{EventTime, Tumble, Watermark};
     use crate::prepare::batch_times;
 
     const DELAY_US: i64 = 30;
@@ -219,7 +213,8 @@ mod tests {
                 (0..times.len() as u32).filter(|_| below(passing) == 0).collect();
             // The stamp: nothing yet, far behind, or at the very time when a window fires.
             let first = times.iter().flatten().next().map_or(0, |t| *t);
-            let fires_at = window.start_of(first) + window.size_us + lateness_us;
+            let start = (first - window.offset_us).div_euclid(window.size_us);
+            let fires_at = (start + 1) * window.size_us + window.offset_us + lateness_us;
             let stamp = [i64::MIN, first - 100, fires_at][below(3) as usize];
             let mut expected: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
             let (mut dropped, mut watermark) = (Dropped::default(), stamp);
@@ -245,7 +240,8 @@ mod tests {
                 }
             }
             let times = times_of(&times, limit);
-            let got = assign(&window, lateness_us, &times, stamp, &selected, &mut by_slice);
+            let windowing = Windowing::new(Some(window), lateness_us);
+            let got = assign(&windowing, &times, stamp, &selected, &mut by_slice);
             assert_eq!(got, dropped, "round {round}");
             let slices: BTreeMap<i64, Vec<u32>> = by_slice.iter().cloned().collect();
             assert_eq!((slices, by_slice.len()), (expected.clone(), expected.len()));

@@ -1,4 +1,4 @@
-//! Event time: reading it from a column, watermarks as running maxima, windows, lateness.
+//! Event time: reading it from a column, and watermarks as running maxima.
 //!
 //! All arithmetic is in microseconds since the epoch (years ±292,000). Finer input is floored,
 //! which changes neither a window nor a lateness, since both have bounds in whole microseconds.
@@ -10,7 +10,6 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::*;
 
 use crate::error::{Error, Result};
-use crate::plan::Tumble;
 
 /// Before every record.
 pub(crate) const BEGINNING: i64 = i64::MIN;
@@ -101,7 +100,7 @@ impl Times {
 }
 
 /// Times beyond this (146,000 years from 1970) leave no room for window arithmetic.
-const USABLE: i64 = i64::MAX / 2;
+pub(crate) const USABLE: i64 = i64::MAX / 2;
 
 /// Least and greatest of at least one value.
 fn min_max(values: &[i64]) -> (i64, i64) {
@@ -154,58 +153,5 @@ impl Running {
             self.watermark = watermark;
         }
         believed
-    }
-}
-
-impl Tumble {
-    /// Start of the window that a time falls into.
-    #[inline(always)]
-    pub(crate) fn start_of(&self, us: i64) -> i64 {
-        us - (us - self.offset_us).rem_euclid(self.size_us)
-    }
-
-    /// When the window that begins at `start` fires: at its end and the lateness after it.
-    #[inline(always)]
-    pub(crate) fn fires_at(&self, start: i64, lateness_us: i64) -> i64 {
-        start.saturating_add(self.size_us).saturating_add(lateness_us)
-    }
-
-    /// Whether a window of some usable time begins then.
-    pub(crate) fn begins_at(&self, us: i64) -> bool {
-        us.unsigned_abs() <= USABLE.unsigned_abs() + self.size_us.unsigned_abs()
-            && us.checked_sub(self.offset_us).is_some_and(|us| us.rem_euclid(self.size_us) == 0)
-    }
-
-    /// How many windows end at or before a watermark; only differences mean something.
-    pub(crate) fn passed(&self, watermark: i64) -> i64 {
-        match watermark {
-            BEGINNING | END => watermark,
-            w => (w.max(-USABLE) - self.offset_us).div_euclid(self.size_us),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn window_bounds_are_half_open_also_before_the_epoch() {
-        let tumble = Tumble { size_us: 10_000, offset_us: 0 };
-        for (time, start) in
-            [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)]
-        {
-            assert_eq!(tumble.start_of(time), start, "{time}");
-        }
-        let shifted = Tumble { size_us: 10_000, offset_us: 3_000 };
-        assert_eq!(shifted.start_of(2_999), -7_000);
-        assert_eq!(shifted.start_of(3_000), 3_000);
-    }
-
-    #[test]
-    fn a_window_has_passed_when_the_watermark_reaches_its_end() {
-        let tumble = Tumble { size_us: 10_000, offset_us: 0 };
-        assert_eq!(tumble.passed(9_999), tumble.passed(0));
-        assert_eq!(tumble.passed(10_000), tumble.passed(9_999) + 1);
     }
 }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::{Grouping, filter_and_project};
 use crate::plan::Aggregate;
+use crate::windowing::Bounds;
 
 /// HAVING and the output columns.
 #[derive(Debug)]
@@ -110,11 +111,10 @@ impl Finisher {
 impl Fire {
     pub(crate) fn new(start: i64, table: Table, grouping: &Grouping) -> Fire {
         let rows = table.rows().min(CHUNK_ROWS);
-        let bounds = match grouping.window {
+        let bounds = match grouping.windowing.bounds_of(start) {
             None => vec![],
-            Some(window) => {
-                let (start, end) =
-                    (start.div_euclid(1000), (start + window.size_us).div_euclid(1000));
+            Some(Bounds { start, end }) => {
+                let (start, end) = (start.div_euclid(1000), end.div_euclid(1000));
                 let column = |ms: i64| -> ArrayRef {
                     Arc::new(TimestampMillisecondArray::from_value(ms, rows))
                 };

@@ -15,10 +15,10 @@ use arrow::datatypes::SchemaRef;
 use crate::budget::{Budget, Kind, batch_bytes};
 use crate::cluster::{self, Head, LAST, Net, encode_rows};
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
+use crate::event_time::BEGINNING;
 use crate::order::{Merge, Order, Run};
-use crate::plan::Tumble;
 use crate::sink::{RowOrder, Sink};
+use crate::windowing::Windowing;
 
 /// Collects result rows.
 pub(crate) struct Gather {
@@ -27,8 +27,7 @@ pub(crate) struct Gather {
     ordered: bool,
     /// Of rows within a window, when the first is there.
     order: OnceLock<Order>,
-    /// Windows, and how much later than at their ends they fire.
-    window: Option<(Tumble, i64)>,
+    windowing: Windowing,
     state: Mutex<State>,
     rows: AtomicU64,
     budget: Arc<Budget>,
@@ -97,7 +96,7 @@ impl Gather {
         sink: Arc<dyn Sink>,
         schema: SchemaRef,
         workers: usize,
-        window: Option<(Tumble, i64)>,
+        windowing: Windowing,
         (offset, limit): (u64, Option<u64>),
         budget: Arc<Budget>,
         (role, one_writer): (Role, bool),
@@ -109,7 +108,7 @@ impl Gather {
             schema,
             ordered,
             order: OnceLock::new(),
-            window,
+            windowing,
             state: Mutex::new(State {
                 windows: BTreeMap::new(),
                 frontiers: vec![BEGINNING; workers],
@@ -268,7 +267,7 @@ impl Gather {
                 start,
                 ..Head::new(cluster::Kind::WindowRows)
             };
-            let ahead = Ahead { fires_at: self.fires_at(start), batch: (0, 0), bytes: 0 };
+            let ahead = Ahead { fires_at: self.windowing.fires_at(start), batch: (0, 0), bytes: 0 };
             return self.send(net, head, &rows, ahead);
         }
         if self.ordered {
@@ -282,11 +281,6 @@ impl Gather {
         }
         self.lock().windows.entry(start).or_default();
         if rows.num_rows() > 0 || last { self.write(worker, &rows, last) } else { Ok(()) }
-    }
-
-    /// Without a window everything fires at the end of the input.
-    fn fires_at(&self, start: i64) -> i64 {
-        self.window.map_or(END, |(window, lateness_us)| window.fires_at(start, lateness_us))
     }
 
     /// `worker` has fired everything that a watermark completes. Windows that every worker has
@@ -303,7 +297,7 @@ impl Gather {
         let mut starts = Vec::new();
         while let Some(entry) = state.windows.first_entry() {
             let start = *entry.key();
-            if self.fires_at(start) > fired {
+            if self.windowing.fires_at(start) > fired {
                 break;
             }
             let runs = entry.remove();

@@ -22,9 +22,9 @@ use crate::cluster::{Net, Place};
 use crate::env::Env;
 use crate::error::Result;
 use crate::event_time::BEGINNING;
-use crate::plan::Tumble;
 use crate::prepare::Preparer;
 use crate::table::{Sharing, Split};
+use crate::windowing::Windowing;
 use read::Read;
 use split::SplitState;
 
@@ -59,8 +59,8 @@ pub(crate) struct Intake {
     waker: Waker,
     workers: usize,
     idle_timeout_us: Option<i64>,
-    /// The window and the lateness it waits for, to see when a window's end has passed.
-    window: Option<(Tumble, i64)>,
+    /// To see when a window may fire.
+    windowing: Windowing,
     budget: Arc<Budget>,
     /// The job's other processes, if it has any.
     net: Option<Arc<Net>>,
@@ -101,7 +101,7 @@ struct State {
     current: Vec<Option<i64>>,
     /// The highest low watermark so far.
     low: i64,
-    /// How many windows the low watermark has passed; see [`Tumble::passed`].
+    /// How many windows the low watermark has passed; see [`Windowing::passed`].
     passed: i64,
     /// When the stamped watermark reached a value: `(watermark, clock)`, the latest ones.
     reached: VecDeque<(i64, i64)>,
@@ -126,7 +126,7 @@ impl Intake {
         (env, net): (Arc<dyn Env>, Option<Arc<Net>>),
         (workers, reading): (usize, Reading),
         idle_timeout_us: Option<i64>,
-        window: Option<(Tumble, i64)>,
+        windowing: Windowing,
         budget: Arc<Budget>,
     ) -> Intake {
         let now = env.now_us();
@@ -170,7 +170,7 @@ impl Intake {
             env,
             workers,
             idle_timeout_us,
-            window,
+            windowing,
             budget,
             net,
             reading,

@@ -34,6 +34,7 @@ use crate::sink::{RowOrder, Sink, Writers};
 use crate::slices::small_table_bytes;
 use crate::stats::Stats;
 use crate::table::OpenOptions;
+use crate::windowing::{WHOLE, Windowing};
 use crate::worker::Worker;
 use shared::{Mailbox, fragment_bytes};
 
@@ -151,15 +152,16 @@ impl Job {
     ) -> Result<Job> {
         let settings = settings.clone();
         let workers = settings.workers;
-        let (aggregation, stateless, limits, window) = match &query.body {
+        let (aggregation, stateless, limits, windowing) = match &query.body {
             Body::Aggregate(aggregate) => {
                 let grouping = Grouping::new(query, aggregate, settings.allowed_lateness_us)?;
-                let window = aggregate.window.map(|w| (w, settings.allowed_lateness_us));
+                let windowing = grouping.windowing;
                 let finisher = Finisher::new(aggregate, &query.output);
-                (Some((grouping, finisher)), None, (0, None), window)
+                (Some((grouping, finisher)), None, (0, None), windowing)
             }
             Body::Stateless { project, limit, offset } => {
-                (None, Some(Stateless::new(query, project)), (*offset, *limit), None)
+                let stateless = Stateless::new(query, project);
+                (None, Some(stateless), (*offset, *limit), Windowing::whole())
             }
         };
         let exchange = mesh.as_ref().map_or(Exchange::LateMerge, |mesh| mesh.exchange);
@@ -196,7 +198,8 @@ impl Job {
         let tables_max = aggregation.as_ref().map_or(0, |(grouping, _)| {
             tables_max(settings.memory_bytes, (workers, leaders), &grouping.layout)
         });
-        let spread = window.map(|(window, _)| Spread { window, leaders, tables_max });
+        let spread =
+            (!windowing.is_whole()).then_some(Spread { windowing, leaders, tables_max });
         let preparer = Preparer::new(query, settings.max_ahead_us, spread);
         // The row of a group without records is one, whatever the number of processes.
         let global = aggregation.as_ref().is_some_and(|(grouping, _)| grouping.has_empty_group);
@@ -233,7 +236,7 @@ impl Job {
             (env.clone(), net.clone()),
             (workers, reading),
             idle_timeout_us,
-            window,
+            windowing,
             budget.clone(),
         );
         let budget_of_rows = budget.clone();
@@ -243,7 +246,7 @@ impl Job {
                 sink,
                 output,
                 gathered,
-                window,
+                windowing,
                 limits,
                 budget_of_rows,
                 (role, one_writer),
@@ -379,7 +382,7 @@ impl Job {
             let asked = shared.net.as_ref().is_none_or(|net| net.is_asker());
             if grouping.has_empty_group && asked && shared.gather.windows() == 0 {
                 let rows = empty_group(grouping, finisher)?;
-                shared.gather.window_rows(0, crate::pipeline::WHOLE, rows, true)?;
+                shared.gather.window_rows(0, WHOLE, rows, true)?;
                 for worker in 0..shared.leaders() {
                     shared.gather.advance(worker, crate::event_time::END)?;
                 }
@@ -396,8 +399,7 @@ impl Job {
             stats.note_shipped(&net.counters());
         }
         stats.rows = shared.gather.rows();
-        let windowed = shared.aggregation.as_ref().is_some_and(|(g, _)| g.window.is_some());
-        stats.windows = if windowed { shared.gather.windows() } else { 0 };
+        stats.windows = if shared.windowing().is_whole() { 0 } else { shared.gather.windows() };
         let (peak, rest) = (shared.budget.peak(), shared.budget.rest());
         (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = (peak.bytes, peak.live_bytes);
         (stats.state_bytes_rest, stats.state_live_bytes_rest) = (rest.bytes, rest.live_bytes);

@@ -56,6 +56,7 @@ pub mod stats;
 mod support;
 pub mod table;
 pub mod texts;
+mod windowing;
 pub mod wording;
 mod worker;
 

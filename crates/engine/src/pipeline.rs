@@ -15,18 +15,15 @@ use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
 use crate::cluster::Net;
 use crate::error::{Error, Result};
-use crate::event_time::END;
 use crate::expr::Expr;
 use crate::failing::{first_failing, rows_before_failing};
 use crate::inputs::{Input, true_mask};
 use crate::intake::Stamped;
 use crate::keys::{KeyCodec, is_variable, text_bytes};
-use crate::plan::{Aggregate, Query, Tumble};
+use crate::plan::{Aggregate, Query};
 use crate::slices::Slices;
 use crate::texts;
-
-/// Slice start of an aggregation without windows.
-pub(crate) const WHOLE: i64 = 0;
+use crate::windowing::{WHOLE, Windowing};
 
 /// Grouping and aggregation in executable form.
 #[derive(Debug)]
@@ -34,8 +31,7 @@ pub(crate) struct Grouping {
     pub(crate) codec: KeyCodec,
     pub(crate) aggregates: Aggregates,
     pub(crate) layout: Arc<RowLayout>,
-    pub(crate) window: Option<Tumble>,
-    pub(crate) lateness_us: i64,
+    pub(crate) windowing: Windowing,
     /// [`Aggregate::has_empty_group`].
     pub(crate) has_empty_group: bool,
     keys: Vec<Expr>,
@@ -65,15 +61,6 @@ pub(crate) struct Buffers {
 }
 
 impl Grouping {
-    /// Whether there is a window that begins then, or, without windows, the one slice that there
-    /// is.
-    pub(crate) fn has_slice(&self, start: i64) -> bool {
-        match &self.window {
-            Some(window) => window.begins_at(start),
-            None => start == WHOLE,
-        }
-    }
-
     pub(crate) fn new(query: &Query, aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
         Grouping::filtered(query.filter.clone(), aggregate, lateness_us)
     }
@@ -103,8 +90,7 @@ impl Grouping {
             codec,
             aggregates,
             layout,
-            window: aggregate.window,
-            lateness_us,
+            windowing: Windowing::new(aggregate.window, lateness_us),
             has_empty_group,
             keys,
             texts,
@@ -227,30 +213,19 @@ impl Grouping {
             by_slice.push((start, std::mem::take(&mut buffers.rows)));
             return Ok(Dropped::default());
         }
-        let (Some(window), Some(times)) = (&self.window, &batch.prepared.times) else {
+        let Some(times) = &batch.prepared.times else {
             return Err(Error::Internal("windows without event times".into()));
         };
-        Ok(assign(window, self.lateness_us, times, batch.stamp, &buffers.rows, by_slice))
+        Ok(assign(&self.windowing, times, batch.stamp, &buffers.rows, by_slice))
     }
 
     /// The slice of the whole batch, if it has just one and no record can be late for it.
     fn single_slice(&self, batch: &Stamped) -> Option<i64> {
-        let Some(window) = &self.window else { return Some(WHOLE) };
-        let (min, max) = batch.prepared.times.as_ref()?.bounds?;
-        let start = window.start_of(min);
-        let fires_at = window.fires_at(start, self.lateness_us);
-        (start == window.start_of(max) && fires_at > batch.after).then_some(start)
-    }
-
-    /// When the slice that begins at `start` fires: as its window does, or at the end of the input.
-    pub(crate) fn fires_at(&self, start: i64) -> i64 {
-        match &self.window {
-            Some(window) => window.fires_at(start, self.lateness_us),
-            None => {
-                debug_assert_eq!(start, WHOLE);
-                END
-            }
+        if self.windowing.is_whole() {
+            return Some(WHOLE);
         }
+        let start = self.windowing.common_slice(batch.prepared.times.as_ref()?.bounds?)?.start;
+        (self.windowing.closes_at(start) > batch.after).then_some(start)
     }
 
     /// Keys and arguments for the rows of a batch that count, which stand at the positions in

@@ -18,9 +18,10 @@ use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::plan::{EventTime, Query, Tumble, Watermark};
+use crate::plan::{EventTime, Query, Watermark};
 use crate::table::{Chunk, Decoded, Places};
 use crate::texts;
+use crate::windowing::Windowing;
 
 /// A decoded batch that has no place in its split yet.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ const PART_COLUMN_BYTES: usize = 160;
 /// How many tables of windows a batch may have to open: beyond that it is cut.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
-    pub(crate) window: Tumble,
+    pub(crate) windowing: Windowing,
     pub(crate) leaders: usize,
     pub(crate) tables_max: usize,
 }
@@ -123,17 +124,18 @@ impl Spread {
     /// Before which rows to cut a batch, so that each part opens `tables_max` tables at the most. A
     /// window needs one for each of its records, but no more than there are leaders.
     fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
-        let (rows, windows) = (times.times.len(), times.bounds.map(|bounds| self.windows(bounds)));
+        let rows = times.times.len();
+        let slices = times.bounds.map(|bounds| self.windowing.slices_between(bounds));
         let few =
-            |windows: i64| windows.saturating_mul(self.leaders as i64) <= self.tables_max as i64;
-        if rows <= self.tables_max || windows.is_some_and(few) {
+            |slices: i64| slices.saturating_mul(self.leaders as i64) <= self.tables_max as i64;
+        if rows <= self.tables_max || slices.is_some_and(few) {
             return Vec::new();
         }
         let (mut cuts, mut tables) = (Vec::new(), 0);
         let mut records: HashMap<i64, usize> = HashMap::new();
         for row in 0..rows {
             let Some(time) = times.times.us(row) else { continue };
-            let start = self.window.start_of(time);
+            let start = self.windowing.slice_of(time).start;
             if records.get(&start).is_some_and(|records| *records == self.leaders) {
                 continue;
             }
@@ -146,12 +148,6 @@ impl Spread {
             tables += 1;
         }
         cuts
-    }
-
-    /// How many windows lie between two times.
-    fn windows(&self, (min, max): (i64, i64)) -> i64 {
-        let (first, last) = (self.window.start_of(min), self.window.start_of(max));
-        last.saturating_sub(first) / self.window.size_us + 1
     }
 }
 
@@ -327,6 +323,7 @@ mod tests {
     use arrow::datatypes::TimestampMicrosecondType;
 
     use super::*;
+    use crate::plan::Tumble;
 
     const LIMIT: i64 = 5_000;
 
@@ -367,8 +364,10 @@ mod tests {
         let mut cut = 0;
         for round in 0..300 {
             let tables_max = 1 + below(12) as usize;
-            let window = Tumble { size_us: 1 + below(200) as i64, offset_us: 0 };
-            let spread = Spread { window, leaders: 1 + below(3) as usize, tables_max };
+            let tumble = Tumble { size_us: 1 + below(200) as i64, offset_us: 0 };
+            let start_of = |time: i64| time.div_euclid(tumble.size_us) * tumble.size_us;
+            let windowing = Windowing::new(Some(tumble), 0);
+            let spread = Spread { windowing, leaders: 1 + below(3) as usize, tables_max };
             let (rows, nulls) = (below(200), below(2) == 0);
             // Some watermarks lie beyond what is believed.
             let time = |i: u64, far: u64| (!nulls || i % 9 != 4).then_some((i * 40 + far) as i64);
@@ -389,9 +388,9 @@ mod tests {
                     assert_eq!((time, part_times.times.us(row)), (times[next], times[next]));
                     assert_eq!(part_times.watermark(row), whole.watermark(next));
                     if let Some(time) = time {
-                        let known = |n: &usize| tables.contains(&(window.start_of(time), *n));
+                        let known = |n: &usize| tables.contains(&(start_of(time), *n));
                         let n = (0..spread.leaders).find(|n| !known(n));
-                        tables.extend(n.map(|n| (window.start_of(time), n)));
+                        tables.extend(n.map(|n| (start_of(time), n)));
                     }
                     next += 1;
                 }

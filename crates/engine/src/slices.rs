@@ -22,6 +22,7 @@ use crate::joint::Joining;
 use crate::keys::{KeyBlock, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
+use crate::windowing::Windowing;
 use known::Known;
 pub(crate) use slice::SealSlice;
 use slice::{Slice, slice_bytes};
@@ -363,9 +364,10 @@ impl Slices {
         segment.recycle(&mut self.pool);
     }
 
-    /// Start of the first slice, if it ends at or before a watermark.
-    pub(crate) fn complete(&self, watermark: i64, end_of: impl Fn(i64) -> i64) -> Option<i64> {
-        self.slices.keys().next().copied().filter(|start| end_of(*start) <= watermark)
+    /// The window that fires next, if it does at or before a watermark.
+    pub(crate) fn complete(&self, windowing: &Windowing, watermark: i64) -> Option<i64> {
+        let window = windowing.first_window_of(*self.slices.keys().next()?);
+        (windowing.fires_at(window) <= watermark).then_some(window)
     }
 
     /// Takes a complete slice out; its fragments have been sealed. The next may go on in its large

@@ -401,7 +401,7 @@ impl Worker {
     /// getting farther.
     fn takes_up_to(&self, state: &State, grouping: &Grouping) -> i64 {
         match &state.firing {
-            _ if grouping.window.is_none() => END,
+            _ if grouping.windowing.is_whole() => END,
             Some(fire) => fire.start,
             None if state.clock.min() > state.frontier => state.frontier,
             None => state.low.max(state.slices.latest()),
@@ -431,7 +431,7 @@ impl Worker {
                     shared.check_gathered()?;
                 }
             } else if let Some(fire) = state.firing.take() {
-                state.frontier = shared.fires_at(fire.start);
+                state.frontier = grouping.windowing.fires_at(fire.start);
                 let small = self.is_small(&fire);
                 state.slices.recycle(fire.into_table());
                 if !small || shared.budget.tight() {
@@ -517,7 +517,7 @@ impl Worker {
         if complete <= state.frontier {
             return Ok(false);
         }
-        let first = state.slices.complete(complete, |start| self.shared.fires_at(start));
+        let first = state.slices.complete(&grouping.windowing, complete);
         let Some(start) = first else {
             state.frontier = complete;
             self.note_usage(state);

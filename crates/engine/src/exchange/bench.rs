@@ -10,7 +10,8 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::pipeline::{Grouping, WHOLE};
+use crate::pipeline::Grouping;
+use crate::windowing::WHOLE;
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::slices::Slices;
 

@@ -157,12 +157,11 @@ impl Intake {
         let before = s.ready.len();
         s.stamp_ready(split);
         let several = s.ready.len() > before + 1;
-        if let Some((tumble, lateness)) = self.window {
+        if !self.windowing.is_whole() {
             let stamped = state.splits.iter().filter(|s| !s.exhausted() && !s.idle);
             let stamped = stamped.map(|s| s.watermark).min().unwrap_or(END);
-            let stamped = stamped.saturating_sub(lateness);
             let last = state.reached.back().map_or(BEGINNING, |(w, _)| *w);
-            if tumble.passed(stamped) > tumble.passed(last) {
+            if self.windowing.passed(stamped) > self.windowing.passed(last) {
                 state.reached.push_back((stamped, self.env.now_us()));
                 if state.reached.len() > 4096 {
                     state.reached.pop_front();

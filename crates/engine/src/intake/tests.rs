@@ -89,11 +89,11 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
         output: schema,
     };
     let preparer = Preparer::new(&query, None, None);
-    let window = Some((Tumble { size_us: 100, offset_us: 0 }, 0));
+    let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }), 0);
     let budget = Arc::new(Budget::new(1 << 30, workers, String::new(), 1));
     let reading = Reading { processes: 1, process: 0, workers };
     let env = (clock.clone() as Arc<dyn Env>, None);
-    Intake::new(splits, preparer, env, (workers, reading), idle_timeout_us, window, budget)
+    Intake::new(splits, preparer, env, (workers, reading), idle_timeout_us, windowing, budget)
 }
 
 /// The next batch, which must be there.

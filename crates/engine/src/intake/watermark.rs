@@ -46,18 +46,13 @@ impl Intake {
 
     /// How many windows a watermark has passed, lateness included.
     pub(crate) fn passed(&self, watermark: i64) -> i64 {
-        match (self.window, watermark) {
-            (_, BEGINNING | END) => watermark,
-            (Some((tumble, lateness)), w) => tumble.passed(w.saturating_sub(lateness)),
-            (None, _) => BEGINNING,
-        }
+        self.windowing.passed(watermark)
     }
 
-    /// The clock when the watermark of what was read passed `end_us` (less lateness), if it is
-    /// known.
-    pub(crate) fn reached_at(&self, end_us: i64) -> Option<i64> {
+    /// The clock when the watermark of what was read reached `watermark_us`, if it is known.
+    pub(crate) fn reached_at(&self, watermark_us: i64) -> Option<i64> {
         let state = self.lock();
-        let at = state.reached.partition_point(|(watermark, _)| *watermark < end_us);
+        let at = state.reached.partition_point(|(watermark, _)| *watermark < watermark_us);
         if at == 0 && state.reached.len() >= 4096 {
             return None;
         }

@@ -18,6 +18,7 @@ use crate::gather::Gather;
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
 use crate::settings::{FragmentMode, Settings};
+use crate::windowing::Windowing;
 use crate::worker::Message;
 
 /// Messages for one worker.
@@ -222,18 +223,20 @@ impl Shared {
     /// That whoever has announced `watermark` may have state for the slice that begins at `start`:
     /// there is such a one, and he has not said that it is complete. So it has not fired either.
     pub(crate) fn check_slice(&self, start: i64, watermark: i64) -> Result<()> {
-        let there = self.aggregation.as_ref().is_some_and(|(g, _)| g.has_slice(start));
-        match there && self.fires_at(start) > watermark {
+        let windowing = self.windowing();
+        match windowing.has_slice(start) && windowing.closes_at(start) > watermark {
             true => Ok(()),
-            false if there => {
+            false if windowing.has_slice(start) => {
                 Err(Error::Internal(format!("state for the window {start} after its end")))
             }
             false => Err(Error::Internal(format!("state for {start}, where no window begins"))),
         }
     }
 
-    pub(crate) fn fires_at(&self, start: i64) -> i64 {
-        self.aggregation.as_ref().map_or(start, |(grouping, _)| grouping.fires_at(start))
+    /// How the aggregation divides event time.
+    pub(crate) fn windowing(&self) -> Windowing {
+        let grouping = self.aggregation.as_ref().map(|(grouping, _)| grouping.windowing);
+        grouping.unwrap_or_else(Windowing::whole)
     }
 
     /// Bytes of keys and values in one fragment after which an epoch ends.
@@ -255,7 +258,7 @@ impl Shared {
             self.wake_all();
         }
         for start in &starts {
-            let Some(at) = self.intake.reached_at(self.fires_at(*start)) else { continue };
+            let Some(at) = self.intake.reached_at(self.windowing().fires_at(*start)) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
             if latencies.len() >= LATENCIES_MAX {
                 latencies.pop_front();

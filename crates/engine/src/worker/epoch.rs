@@ -74,9 +74,10 @@ impl Worker {
         watermark: i64,
         seal: Seal,
     ) -> Result<()> {
-        let how = |start| match seal {
+        let windowing = self.shared.windowing();
+        let how = |slice| match seal {
             Seal::Everything => SealSlice::EndEpoch,
-            _ if self.shared.fires_at(start) <= watermark => SealSlice::EndEpoch,
+            _ if windowing.closes_at(slice) <= watermark => SealSlice::EndEpoch,
             Seal::PassedThrough => SealSlice::PassedThrough,
             Seal::Complete => SealSlice::Nothing,
         };
@@ -146,7 +147,7 @@ impl Worker {
             return Err(Error::Internal(message));
         }
         if let Some((start, segment)) = delta.segments.pop_front() {
-            if self.shared.fires_at(start) <= state.frontier {
+            if self.shared.windowing().drops_at(start) <= state.frontier {
                 return Err(Error::Internal(format!("state for the fired window {start}")));
             }
             let mut span = meter::span(meter::Kind::Merge);
@@ -185,7 +186,7 @@ impl Worker {
             return Ok(());
         }
         let low = state.clock.min();
-        let fires = state.slices.complete(low, |start| self.shared.fires_at(start)).is_some();
+        let fires = state.slices.complete(&self.shared.windowing(), low).is_some();
         let (workers, tight) = (self.shared.settings.workers, self.shared.budget.tight());
         let passed = |watermark| self.shared.intake.passed(watermark);
         let (mut result, clock) = (Ok(()), &state.clock);

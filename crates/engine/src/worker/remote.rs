@@ -323,9 +323,8 @@ impl Worker {
 
     /// Whether a window fires in this process, or is about to, which makes room.
     pub(super) fn fires_here(&self, state: &State) -> bool {
-        let fires_at = |start| self.shared.fires_at(start);
         state.firing.is_some()
-            || state.slices.complete(state.clock.min(), fires_at).is_some()
+            || state.slices.complete(&self.shared.windowing(), state.clock.min()).is_some()
             || self.shared.gather.own_behind(self.shared.settings.workers, state.frontier)
     }
 

@@ -1,0 +1,200 @@
+//! Windows: the one place that knows how event time is divided, and when what is complete.
+//!
+//! State is kept by *slice*, results come by *window*. A record updates one slice; a window is made
+//! of one or several slices. Everybody else asks here: which slice a record updates, which windows
+//! a slice serves, from when on nothing is added to a slice, which window fires next and when, and
+//! when a slice may be dropped. Slices and windows go by the times at which they begin.
+//!
+//! Windows are tumbling, or there is one for the whole input: either way a slice is a window.
+//!
+//! All of it is in microseconds, and none of it overflows for times that can be used
+//! ([`USABLE`](crate::event_time::USABLE)).
+
+use crate::event_time::{BEGINNING, END, USABLE};
+use crate::plan::Tumble;
+
+/// Where the slice begins if there is one for the whole input.
+pub(crate) const WHOLE: i64 = 0;
+
+/// The windows of an operator, and how long they wait for late records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Windowing {
+    /// `None`: one window for the whole input, which fires at its end.
+    tumble: Option<Tumble>,
+    lateness_us: i64,
+}
+
+/// From when to when a slice or window goes; the end does not belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+}
+
+impl Bounds {
+    /// Around no time.
+    pub(crate) const NOTHING: Bounds = Bounds { start: 0, end: BEGINNING };
+
+    #[inline(always)]
+    pub(crate) fn contains(&self, time: i64) -> bool {
+        (self.start..self.end).contains(&time)
+    }
+}
+
+impl Windowing {
+    /// Tumbling windows, or one for the whole input, that wait for late records.
+    pub(crate) fn new(tumble: Option<Tumble>, lateness_us: i64) -> Windowing {
+        Windowing { tumble, lateness_us }
+    }
+
+    /// One window for the whole input.
+    pub(crate) fn whole() -> Windowing {
+        Windowing::new(None, 0)
+    }
+
+    /// Whether there is one window for the whole input.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.tumble.is_none()
+    }
+
+    /// The slice that a record of this time updates.
+    #[inline(always)]
+    pub(crate) fn slice_of(&self, time: i64) -> Bounds {
+        match &self.tumble {
+            Some(tumble) => {
+                let start = start_of(tumble, time);
+                Bounds { start, end: start.saturating_add(tumble.size_us) }
+            }
+            None => Bounds { start: WHOLE, end: END },
+        }
+    }
+
+    /// The slice that all records between two times update, if it is one.
+    #[inline(always)]
+    pub(crate) fn common_slice(&self, (min, max): (i64, i64)) -> Option<Bounds> {
+        Some(self.slice_of(min)).filter(|slice| max < slice.end)
+    }
+
+    /// The most slices that records between two times may update.
+    pub(crate) fn slices_between(&self, (min, max): (i64, i64)) -> i64 {
+        let Some(tumble) = &self.tumble else { return 1 };
+        let (first, last) = (start_of(tumble, min), start_of(tumble, max));
+        last.saturating_sub(first) / tumble.size_us + 1
+    }
+
+    /// Whether there is a slice that begins then, for usable times.
+    pub(crate) fn has_slice(&self, start: i64) -> bool {
+        let Some(tumble) = &self.tumble else { return start == WHOLE };
+        start.unsigned_abs() <= USABLE.unsigned_abs() + tumble.size_us.unsigned_abs()
+            && start
+                .checked_sub(tumble.offset_us)
+                .is_some_and(|start| start.rem_euclid(tumble.size_us) == 0)
+    }
+
+    /// The watermark from which on nothing is added to a slice: who comes for it then is late, and
+    /// what it has may be shipped.
+    #[inline(always)]
+    pub(crate) fn closes_at(&self, slice: i64) -> i64 {
+        match &self.tumble {
+            Some(tumble) => {
+                slice.saturating_add(tumble.size_us).saturating_add(self.lateness_us)
+            }
+            None => END,
+        }
+    }
+
+    /// The first of the windows that a slice serves. Where it is the first slice that there is, no
+    /// other window fires before that one.
+    pub(crate) fn first_window_of(&self, slice: i64) -> i64 {
+        slice
+    }
+
+    /// The watermark at which a window fires.
+    #[inline(always)]
+    pub(crate) fn fires_at(&self, window: i64) -> i64 {
+        self.closes_at(window)
+    }
+
+    /// A slice may be dropped when all windows that fire up to this have fired: none is left that it
+    /// serves.
+    pub(crate) fn drops_at(&self, slice: i64) -> i64 {
+        self.fires_at(slice)
+    }
+
+    /// How many windows have fired when the watermark has got so far; only differences mean
+    /// something.
+    pub(crate) fn passed(&self, watermark: i64) -> i64 {
+        match (&self.tumble, watermark) {
+            (_, BEGINNING | END) => watermark,
+            (None, _) => BEGINNING,
+            (Some(tumble), watermark) => {
+                let end = watermark.saturating_sub(self.lateness_us).max(-USABLE);
+                (end - tumble.offset_us).div_euclid(tumble.size_us)
+            }
+        }
+    }
+
+    /// From when to when a window goes; `None` for the one of the whole input.
+    pub(crate) fn bounds_of(&self, window: i64) -> Option<Bounds> {
+        let tumble = self.tumble.as_ref()?;
+        Some(Bounds { start: window, end: window.saturating_add(tumble.size_us) })
+    }
+}
+
+#[inline(always)]
+fn start_of(tumble: &Tumble, time: i64) -> i64 {
+    time - (time - tumble.offset_us).rem_euclid(tumble.size_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tumbling(size_us: i64, offset_us: i64, lateness_us: i64) -> Windowing {
+        Windowing::new(Some(Tumble { size_us, offset_us }), lateness_us)
+    }
+
+    #[test]
+    fn slices_are_half_open_also_before_the_epoch() {
+        let windowing = tumbling(10_000, 0, 0);
+        for (time, start) in
+            [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)]
+        {
+            let slice = windowing.slice_of(time);
+            assert_eq!(slice, Bounds { start, end: start + 10_000 }, "{time}");
+            assert!(slice.contains(time) && !slice.contains(slice.end));
+        }
+        let shifted = tumbling(10_000, 3_000, 0);
+        assert_eq!(shifted.slice_of(2_999).start, -7_000);
+        assert_eq!(shifted.slice_of(3_000).start, 3_000);
+        assert!(shifted.has_slice(3_000) && !shifted.has_slice(0));
+        assert_eq!(windowing.slices_between((9_999, 10_000)), 2);
+        assert_eq!(windowing.common_slice((0, 9_999)), Some(Bounds { start: 0, end: 10_000 }));
+        assert_eq!(windowing.common_slice((0, 10_000)), None);
+    }
+
+    #[test]
+    fn a_window_fires_when_the_watermark_reaches_its_end_and_the_lateness_after_it() {
+        for lateness_us in [0, 500] {
+            let windowing = tumbling(10_000, 0, lateness_us);
+            let fires_at = windowing.fires_at(0);
+            assert_eq!(fires_at, 10_000 + lateness_us);
+            let passed = windowing.passed(fires_at - 1);
+            assert_eq!(windowing.passed(lateness_us), passed);
+            assert_eq!(windowing.passed(fires_at), passed + 1);
+            let slice = windowing.slice_of(9_999).start;
+            assert_eq!(windowing.first_window_of(slice), 0);
+            assert_eq!((windowing.closes_at(slice), windowing.drops_at(slice)), (fires_at, fires_at));
+        }
+    }
+
+    #[test]
+    fn the_whole_input_is_one_slice_that_fires_at_its_end() {
+        let windowing = Windowing::whole();
+        assert!(windowing.is_whole() && windowing.has_slice(WHOLE) && !windowing.has_slice(1));
+        assert_eq!(windowing.slice_of(-5).start, WHOLE);
+        assert_eq!((windowing.fires_at(WHOLE), windowing.bounds_of(WHOLE)), (END, None));
+        assert_eq!(windowing.passed(7), windowing.passed(BEGINNING));
+        assert!(windowing.passed(END) > windowing.passed(7));
+    }
+}
