@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use millstream::cluster::WORKERS_MAX;
 use millstream::projection::{self, Costs, Kind, Machine, Price, Projected, Projection, Shared};
-use millstream::{Exchange, Job, MemoryTable, Query, Session, Settings, Sink, Stats};
+use millstream::{Exchange, Job, MemoryTable, Plan, Session, Settings, Sink, Stats};
 use millstream_fabric::sim::Model;
 use millstream_flow::Settings as Channels;
 use millstream_flow::bench::{self as channels, Medium, Shm};
@@ -193,7 +193,7 @@ fn time_slice() -> Duration {
 struct Prepared<'a> {
     spec: &'a Spec,
     settings: &'a Settings,
-    query: Query,
+    plan: Plan,
 }
 
 impl<'a> Prepared<'a> {
@@ -206,8 +206,8 @@ impl<'a> Prepared<'a> {
         session
             .register_table(spec.workload.name(), Arc::new(table), event_time)
             .map_err(|e| fail(&e))?;
-        let query = session.plan(&sql(spec)).map_err(|e| fail(&e))?;
-        Ok(Prepared { spec, settings, query })
+        let plan = session.plan(&sql(spec)).map_err(|e| fail(&e))?;
+        Ok(Prepared { spec, settings, plan })
     }
 
     fn sinks(&self, processes: usize) -> Vec<Arc<VerifySink>> {
@@ -218,7 +218,7 @@ impl<'a> Prepared<'a> {
 
     fn job(&self) -> Projected<'_> {
         let channels = Channels::default();
-        Projected { query: &self.query, settings: self.settings, channels }
+        Projected { plan: &self.plan, settings: self.settings, channels }
     }
 }
 
@@ -227,7 +227,7 @@ impl<'a> Prepared<'a> {
 fn neighbour(work: &Prepared<'_>, stop: &AtomicBool) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         let [sink] = &work.sinks(1)[..] else { return Ok(()) };
-        let job = Job::new(&work.query, work.settings, sink.clone());
+        let job = Job::new(&work.plan, work.settings, sink.clone());
         let (_, result) = job.map_err(|e| fail(&e))?.run();
         result.map_err(|e| fail(&e))?;
     }

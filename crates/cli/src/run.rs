@@ -255,7 +255,7 @@ pub(crate) fn run(
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sink = planned.sink.take().unwrap_or_else(|| text_sink(format));
-                let job = Job::new(&planned.query, session.settings(), sink)
+                let job = Job::new(&planned.plan, session.settings(), sink)
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 *stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(job.stopper());
                 let (stats, result) = job.run();

@@ -68,16 +68,8 @@ pub(crate) fn assign(
     let running = times.running(stamp);
     let (dropped, slice, place) = (Dropped::default(), Bounds::NOTHING, usize::MAX);
     let places = BTreeMap::new();
-    let mut assigner = Assigner {
-        windowing,
-        times,
-        running,
-        by_slice,
-        places,
-        dropped,
-        slice,
-        place,
-    };
+    let mut assigner =
+        Assigner { windowing, times, running, by_slice, places, dropped, slice, place };
     let (mut rest, records) = (selected, times.times.len());
     for first in (0..records).step_by(BLOCK_RECORDS) {
         let block = first..(first + BLOCK_RECORDS).min(records);

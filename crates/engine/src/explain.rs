@@ -6,19 +6,34 @@ use arrow::datatypes::DataType;
 
 use crate::error::Result;
 use crate::pipeline::Grouping;
-use crate::plan::{Body, Query};
+use crate::plan::{Aggregate, Operator, Plan};
 
 /// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between
 /// five sixteenths, when it has just doubled, and five eighths.
 const INDEX_BYTES: (usize, usize) = (10, 26);
 
-/// The layout of a query's state as text, one part per line; empty for a query without state.
+/// The layout of a plan's state as text, one part per line; empty for a plan without state.
 /// `type_name` names types as their user does.
-pub fn state_layout(query: &Query, type_name: impl Fn(&DataType) -> String) -> Result<String> {
-    let Body::Aggregate(aggregate) = &query.body else { return Ok(String::new()) };
-    let grouping = Grouping::new(query, aggregate, 0)?;
-    let layout = &grouping.layout;
+pub fn state_layout(plan: &Plan, type_name: impl Fn(&DataType) -> String) -> Result<String> {
     let mut text = String::new();
+    for (number, stage) in (1..).zip(&plan.stages) {
+        if let Operator::Aggregate(aggregate) = &stage.operator {
+            if plan.stages.len() > 1 {
+                let _ = writeln!(text, "  stage {number}");
+            }
+            add_layout(&mut text, aggregate, &type_name)?;
+        }
+    }
+    Ok(text)
+}
+
+fn add_layout(
+    text: &mut String,
+    aggregate: &Aggregate,
+    type_name: impl Fn(&DataType) -> String,
+) -> Result<()> {
+    let grouping = Grouping::new(None, aggregate, 0)?;
+    let layout = &grouping.layout;
     // Writing to a String cannot fail.
     let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());
     let names: Vec<String> =
@@ -41,5 +56,5 @@ pub fn state_layout(query: &Query, type_name: impl Fn(&DataType) -> String) -> R
             "  besides, strings and sums of widely differing numbers take room in an arena"
         );
     }
-    Ok(text)
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The job: a query with its workers, from start to finish.
+//! The job: a plan with its workers, from start to finish.
 
 mod shared;
 
@@ -26,7 +26,7 @@ use crate::fire::Finisher;
 use crate::gather::{Gather, Role};
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
-use crate::plan::{Body, Query};
+use crate::plan::{Operator, Plan, Stage};
 use crate::prepare::{Preparer, Spread};
 use crate::settings::{Exchange, Settings};
 use crate::simulation;
@@ -40,7 +40,7 @@ use shared::{Mailbox, fragment_bytes};
 
 pub(crate) use shared::{PASSED_SHARE, Shared};
 
-/// A query ready to run.
+/// A plan ready to run.
 pub struct Job {
     shared: Arc<Shared>,
     started_us: i64,
@@ -88,10 +88,10 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// Prepares `query` to run into `sink`: lays out its state and opens its source.
-    pub fn new(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+    /// Prepares `plan` to run into `sink`: lays out its state and opens its source.
+    pub fn new(plan: &Plan, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
         if settings.exchange != Exchange::LateMerge {
-            return Job::exchanging(query, settings, sink);
+            return Job::exchanging(plan, settings, sink);
         }
         let threads = Threads::new(settings.workers, Vec::new());
         let started_us = threads.now_us();
@@ -99,11 +99,11 @@ impl Job {
             Some(seed) => Arc::new(Simulated::new(seed, started_us)),
             None => Arc::new(threads),
         };
-        Job::prepare(query, settings, sink, (env, started_us), None)
+        Job::prepare(plan, settings, sink, (env, started_us), None)
     }
 
     /// A job whose workers exchange records, over channels within this process.
-    fn exchanging(query: &Query, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+    fn exchanging(plan: &Plan, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
         if settings.simulate.is_some() {
             return Err(Error::Io {
                 place: "exchange".into(),
@@ -124,15 +124,15 @@ impl Job {
         };
         let mesh = connected().map_err(|error| peer_error(0, error))?;
         let start_us = Threads::new(0, Vec::new()).now_us();
-        Job::distributed(query, settings, sink, mesh, start_us)
+        Job::distributed(plan, settings, sink, mesh, start_us)
     }
 
     /// Prepares one process's part of a job of several: `mesh` connects it with the others, which
-    /// run the same query with the same settings and the same start time (microseconds since the
+    /// run the same plan with the same settings and the same start time (microseconds since the
     /// epoch). Rows come to process 0, unless the sink is local ([`Sink::is_local`]); the other
     /// processes' sinks are not used then.
     pub fn distributed(
-        query: &Query,
+        plan: &Plan,
         settings: &Settings,
         sink: Arc<dyn Sink>,
         mesh: Mesh,
@@ -140,11 +140,11 @@ impl Job {
     ) -> Result<Job> {
         let wakers = mesh.wakers();
         let env = Arc::new(Threads::new(settings.workers, wakers));
-        Job::prepare(query, settings, sink, (env, start_us), Some(mesh))
+        Job::prepare(plan, settings, sink, (env, start_us), Some(mesh))
     }
 
     pub(crate) fn prepare(
-        query: &Query,
+        plan: &Plan,
         settings: &Settings,
         sink: Arc<dyn Sink>,
         (env, started_us): (Arc<dyn Env>, i64),
@@ -152,15 +152,17 @@ impl Job {
     ) -> Result<Job> {
         let settings = settings.clone();
         let workers = settings.workers;
-        let (aggregation, stateless, limits, windowing) = match &query.body {
-            Body::Aggregate(aggregate) => {
-                let grouping = Grouping::new(query, aggregate, settings.allowed_lateness_us)?;
+        let (source, stage) = (plan.source()?, one_stage(plan)?);
+        let filter = stage.inputs.first().and_then(|input| input.filter.clone());
+        let (aggregation, stateless, limits, windowing) = match &stage.operator {
+            Operator::Aggregate(aggregate) => {
+                let grouping = Grouping::new(filter, aggregate, settings.allowed_lateness_us)?;
                 let windowing = grouping.windowing;
-                let finisher = Finisher::new(aggregate, &query.output);
+                let finisher = Finisher::new(aggregate, &stage.output);
                 (Some((grouping, finisher)), None, (0, None), windowing)
             }
-            Body::Stateless { project, limit, offset } => {
-                let stateless = Stateless::new(query, project);
+            Operator::Stateless { project, limit, offset } => {
+                let stateless = Stateless::new(filter, project, &stage.output);
                 (None, Some(stateless), (*offset, *limit), Windowing::whole())
             }
         };
@@ -193,14 +195,13 @@ impl Job {
             process: place.process,
             processes: place.processes,
         };
-        let splits = query.source.open(&query.projection, &options)?;
-        let idle_timeout_us = query.event_time.as_ref().and_then(|t| t.idle_timeout_us);
+        let splits = source.table.open(&source.projection, &options)?;
+        let idle_timeout_us = source.event_time.as_ref().and_then(|t| t.idle_timeout_us);
         let tables_max = aggregation.as_ref().map_or(0, |(grouping, _)| {
             tables_max(settings.memory_bytes, (workers, leaders), &grouping.layout)
         });
-        let spread =
-            (!windowing.is_whole()).then_some(Spread { windowing, leaders, tables_max });
-        let preparer = Preparer::new(query, settings.max_ahead_us, spread);
+        let spread = (!windowing.is_whole()).then_some(Spread { windowing, leaders, tables_max });
+        let preparer = Preparer::new(source, settings.max_ahead_us, spread);
         // The row of a group without records is one, whatever the number of processes.
         let global = aggregation.as_ref().is_some_and(|(grouping, _)| grouping.has_empty_group);
         // LIMIT counts the rows of all.
@@ -221,15 +222,15 @@ impl Job {
         let one_writer = one_result || matches!(role, Role::Asker(_));
         if !matches!(role, Role::Helper { .. }) {
             let workers = if one_writer { 1 } else { workers };
-            sink.open(&query.output, Writers { process: place.process, workers })?;
+            sink.open(&stage.output, Writers { process: place.process, workers })?;
         }
         let budget = Arc::new(Budget::new(
             settings.memory_bytes,
             workers,
-            describe(query),
+            describe(&stage.operator),
             settings.batch_rows,
         ));
-        let output = query.output.clone();
+        let output = stage.output.clone();
         let intake = Intake::new(
             splits,
             preparer,
@@ -411,6 +412,15 @@ impl Job {
     }
 }
 
+/// The stage of a plan that has one.
+fn one_stage(plan: &Plan) -> Result<&Stage> {
+    let stage = plan.last_stage()?;
+    match plan.stages.len() {
+        1 => Ok(stage),
+        stages => Err(Error::Internal(format!("a plan of {stages} stages"))),
+    }
+}
+
 /// How many tables of windows may be opened before state is counted again: those that all workers
 /// open then take a 32nd of the budget at the most.
 fn tables_max(
@@ -423,10 +433,10 @@ fn tables_max(
 }
 
 /// The operator's name in messages.
-fn describe(query: &Query) -> String {
-    match &query.body {
-        Body::Stateless { .. } => "project".into(),
-        Body::Aggregate(aggregate) => {
+fn describe(operator: &Operator) -> String {
+    match operator {
+        Operator::Stateless { .. } => "project".into(),
+        Operator::Aggregate(aggregate) => {
             let keys: Vec<String> = aggregate.keys.iter().map(|k| shortened(&k.name)).collect();
             format!("aggregate by ({})", keys.join(", "))
         }

@@ -1,6 +1,6 @@
 //! The engine: jobs of fused pipelines over late-merged state (the paper's stateful executor).
 //!
-//! A [`plan::Query`] reads one table. Its splits yield batches that are stamped in split order and
+//! A [`plan::Plan`] says what a job runs. A table's splits yield batches that are stamped in split order and
 //! that *any* worker may take ([`table`]); a worker runs them through the first pipeline into its
 //! own partial state; sealed deltas go to the key's leader at the end of an epoch; the leader
 //! merges them and, when its vector clock says that a window is complete, fires it through the

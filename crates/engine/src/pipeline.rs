@@ -20,7 +20,7 @@ use crate::failing::{first_failing, rows_before_failing};
 use crate::inputs::{Input, true_mask};
 use crate::intake::Stamped;
 use crate::keys::{KeyCodec, is_variable, text_bytes};
-use crate::plan::{Aggregate, Query};
+use crate::plan::Aggregate;
 use crate::slices::Slices;
 use crate::texts;
 use crate::windowing::{WHOLE, Windowing};
@@ -61,12 +61,8 @@ pub(crate) struct Buffers {
 }
 
 impl Grouping {
-    pub(crate) fn new(query: &Query, aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
-        Grouping::filtered(query.filter.clone(), aggregate, lateness_us)
-    }
-
-    /// Of the records that pass a filter.
-    pub(crate) fn filtered(
+    /// Of the rows that pass a filter.
+    pub(crate) fn new(
         filter: Option<Expr>,
         aggregate: &Aggregate,
         lateness_us: i64,
@@ -356,12 +352,8 @@ pub(crate) struct Stateless {
 }
 
 impl Stateless {
-    pub(crate) fn new(query: &Query, project: &[Expr]) -> Stateless {
-        Stateless {
-            filter: query.filter.clone(),
-            project: project.to_vec(),
-            output: query.output.clone(),
-        }
+    pub(crate) fn new(filter: Option<Expr>, project: &[Expr], output: &SchemaRef) -> Stateless {
+        Stateless { filter, project: project.to_vec(), output: output.clone() }
     }
 
     /// The rows that a batch yields.

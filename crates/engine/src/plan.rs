@@ -1,42 +1,140 @@
-//! What a job runs: one source, one pipeline up to its soft breaker, one pipeline after it.
+//! What a job runs: a directed acyclic graph of sources, stages and outputs.
 //!
-//! The SQL crate produces a [`Query`]; nothing here knows SQL text.
+//! A [`Source`] is a table that is read once. A [`Stage`] takes the rows of sources or of earlier
+//! stages, filters them and gives them to its operator. What an aggregation yields when a window
+//! fires is an input like any other. An [`Output`] is a stage whose rows leave the job.
+//!
+//! The SQL crate produces a [`Plan`]; nothing here knows SQL text.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::aggregates::Aggregates;
+use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::table::Table;
 
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]
-pub struct Query {
+pub struct Plan {
+    /// Each is read once, however many stages take its rows.
+    pub sources: Vec<Source>,
+    /// A stage takes rows of sources and of stages before it.
+    pub stages: Vec<Stage>,
+    /// What leaves the job.
+    pub outputs: Vec<Output>,
+}
+
+/// A table and how it is read.
+#[derive(Debug, Clone)]
+pub struct Source {
     /// Where records come from.
-    pub source: Arc<dyn Table>,
-    /// Physical columns read, as indices into the table's schema. Batch column `i` of the first
-    /// pipeline is `projection[i]`; derived columns follow.
+    pub table: Arc<dyn Table>,
+    /// Physical columns read, as indices into the table's schema. Column `i` of a batch is
+    /// `projection[i]`; derived columns follow.
     pub projection: Vec<usize>,
-    /// Computed columns of the table that the query needs, appended to each batch in this order;
-    /// each may use the physical columns and the derived ones before it.
+    /// Computed columns of the table that are needed, appended to each batch in this order; each may
+    /// use the physical columns and the derived ones before it.
     pub derived: Vec<Expr>,
     /// Schema of a batch once derived columns are appended.
-    pub input: SchemaRef,
-    /// Event time, if the table declares a watermark.
+    pub schema: SchemaRef,
+    /// Event time, if the table declares a watermark and somebody asks for it.
     pub event_time: Option<EventTime>,
-    /// WHERE, over `input`.
-    pub filter: Option<Expr>,
-    /// What happens to the records that pass.
-    pub body: Body,
-    /// Schema of the result rows.
+}
+
+/// What happens to the rows of some sources and stages.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// Where its rows come from.
+    pub inputs: Vec<Input>,
+    /// What becomes of them.
+    pub operator: Operator,
+    /// Schema of the rows that it yields.
     pub output: SchemaRef,
+}
+
+/// Rows that a stage takes.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Whose rows.
+    pub from: Node,
+    /// Those that it takes of them: a condition over their columns.
+    pub filter: Option<Expr>,
+}
+
+/// Something that yields rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Node {
+    /// Of [`Plan::sources`].
+    Source(usize),
+    /// Of [`Plan::stages`].
+    Stage(usize),
+}
+
+/// Where rows leave the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Output {
+    /// Whose rows: one of [`Plan::stages`].
+    pub stage: usize,
+}
+
+impl Plan {
+    /// A plan of one source, one stage and one output.
+    pub fn of_one_stage(
+        source: Source,
+        filter: Option<Expr>,
+        operator: Operator,
+        output: SchemaRef,
+    ) -> Plan {
+        let inputs = vec![Input { from: Node::Source(0), filter }];
+        Plan {
+            sources: vec![source],
+            stages: vec![Stage { inputs, operator, output }],
+            outputs: vec![Output { stage: 0 }],
+        }
+    }
+
+    /// The one source of a plan that has one.
+    ///
+    /// # Errors
+    /// An internal one where there are none or several, which no job runs yet.
+    pub fn source(&self) -> Result<&Source> {
+        match &self.sources[..] {
+            [source] => Ok(source),
+            sources => Err(Error::Internal(format!("a plan of {} sources", sources.len()))),
+        }
+    }
+
+    /// Where the rows of the one output come from.
+    ///
+    /// # Errors
+    /// An internal one where there are none or several, which no job runs yet.
+    pub fn last_stage(&self) -> Result<&Stage> {
+        match &self.outputs[..] {
+            [output] => self.stages.get(output.stage),
+            _ => None,
+        }
+        .ok_or_else(|| Error::Internal(format!("a plan of {} outputs", self.outputs.len())))
+    }
+
+    /// What a row has that comes from a node.
+    ///
+    /// # Errors
+    /// An internal one where there is no such node.
+    pub fn schema_of(&self, node: Node) -> Result<&SchemaRef> {
+        let schema = match node {
+            Node::Source(source) => self.sources.get(source).map(|source| &source.schema),
+            Node::Stage(stage) => self.stages.get(stage).map(|stage| &stage.output),
+        };
+        schema.ok_or_else(|| Error::Internal(format!("a plan without {node:?}")))
+    }
 }
 
 /// A table's event time and watermark.
 #[derive(Debug, Clone)]
 pub struct EventTime {
-    /// Index into [`Query::input`]; a `Timestamp` of any unit.
+    /// Index into [`Source::schema`]; a `Timestamp` of any unit.
     pub column: usize,
     /// How watermarks follow from records.
     pub watermark: Watermark,
@@ -49,17 +147,17 @@ pub struct EventTime {
 pub enum Watermark {
     /// `ts - INTERVAL …`: the running maximum of event time, less a constant (microseconds).
     Delay(i64),
-    /// Any other expression over [`Query::input`]: the running maximum of its values (a
+    /// Any other expression over [`Source::schema`]: the running maximum of its values (a
     /// `Timestamp` of any unit).
     Expr(Expr),
 }
 
-/// The rest of a query after WHERE.
+/// What a stage does with its rows.
 #[derive(Debug, Clone)]
-pub enum Body {
-    /// No state: rows go through `project` to the sink.
+pub enum Operator {
+    /// No state: rows go on as they are projected.
     Stateless {
-        /// Output columns over [`Query::input`].
+        /// Output columns over the input's.
         project: Vec<Expr>,
         /// LIMIT.
         limit: Option<u64>,
@@ -123,7 +221,7 @@ pub struct Tumble {
 pub struct Key {
     /// For messages and `explain`.
     pub name: String,
-    /// Over [`Query::input`].
+    /// Over the input's columns.
     pub expr: Expr,
     /// Its type. Dictionaries are unpacked before they get here.
     pub data_type: DataType,
@@ -138,13 +236,13 @@ pub struct AggregateCall {
     pub name: String,
     /// Which function.
     pub function: AggregateFunction,
-    /// Its argument over [`Query::input`]; `None` only for `COUNT(*)`.
+    /// Its argument over the input's columns; `None` only for `COUNT(*)`.
     pub argument: Option<Expr>,
     /// The argument's type (`Null` for `COUNT(*)`).
     pub argument_type: DataType,
     /// Whether the argument can be NULL.
     pub argument_nullable: bool,
-    /// `FILTER (WHERE …)` over [`Query::input`].
+    /// `FILTER (WHERE …)` over the input's columns.
     pub filter: Option<Expr>,
     /// The type of the result column.
     pub result_type: DataType,

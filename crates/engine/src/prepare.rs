@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::plan::{EventTime, Query, Watermark};
+use crate::plan::{EventTime, Source, Watermark};
 use crate::table::{Chunk, Decoded, Places};
 use crate::texts;
 use crate::windowing::Windowing;
@@ -213,7 +213,7 @@ impl BatchTimes {
     }
 }
 
-/// What preparing needs to know of a query.
+/// What preparing needs to know of a source.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     derived: Vec<Expr>,
@@ -227,15 +227,15 @@ pub(crate) struct Preparer {
 
 impl Preparer {
     pub(crate) fn new(
-        query: &Query,
+        source: &Source,
         max_ahead_us: Option<i64>,
         spread: Option<Spread>,
     ) -> Preparer {
         Preparer {
-            derived: query.derived.clone(),
-            schema: query.input.clone(),
-            physical: query.projection.len(),
-            event_time: query.event_time.clone(),
+            derived: source.derived.clone(),
+            schema: source.schema.clone(),
+            physical: source.projection.len(),
+            event_time: source.event_time.clone(),
             max_ahead_us,
             spread,
         }

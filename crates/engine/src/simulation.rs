@@ -18,7 +18,7 @@ use crate::env::{Env, Simulated};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
 use crate::meter;
-use crate::plan::Query;
+use crate::plan::Plan;
 use crate::settings::Settings;
 use crate::sink::Sink;
 use crate::stats::Stats;
@@ -77,7 +77,7 @@ pub type Outcome = Option<(Stats, Result<()>)>;
 /// Runs a job of several processes; `sinks` has one for each. Returns what each came to, and what
 /// went wrong while any of them ran.
 pub fn simulate(
-    query: &Query,
+    plan: &Plan,
     settings: &Settings,
     sinks: &[Arc<dyn Sink>],
     scenario: &Scenario,
@@ -91,7 +91,7 @@ pub fn simulate(
     let mut processes = Vec::new();
     for (mesh, sink) in meshes.into_iter().zip(sinks) {
         let env: Arc<dyn Env> = env.clone();
-        let job = Job::prepare(query, settings, sink.clone(), (env, start_us), Some(mesh))?;
+        let job = Job::prepare(plan, settings, sink.clone(), (env, start_us), Some(mesh))?;
         processes.push(Process::new(job));
     }
     for (process, slowness) in processes.iter_mut().zip(&scenario.slowness) {

@@ -96,9 +96,7 @@ impl Windowing {
     #[inline(always)]
     pub(crate) fn closes_at(&self, slice: i64) -> i64 {
         match &self.tumble {
-            Some(tumble) => {
-                slice.saturating_add(tumble.size_us).saturating_add(self.lateness_us)
-            }
+            Some(tumble) => slice.saturating_add(tumble.size_us).saturating_add(self.lateness_us),
             None => END,
         }
     }
@@ -184,7 +182,10 @@ mod tests {
             assert_eq!(windowing.passed(fires_at), passed + 1);
             let slice = windowing.slice_of(9_999).start;
             assert_eq!(windowing.first_window_of(slice), 0);
-            assert_eq!((windowing.closes_at(slice), windowing.drops_at(slice)), (fires_at, fires_at));
+            assert_eq!(
+                (windowing.closes_at(slice), windowing.drops_at(slice)),
+                (fires_at, fires_at)
+            );
         }
     }
 

@@ -5,7 +5,7 @@
 mod support;
 
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Body, Query};
+use millstream_engine::plan::Plan;
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::{Settings, Stats};
 use support::*;
@@ -159,10 +159,10 @@ fn by_key(
     random: &mut Random,
     window_ms: Option<i64>,
     delay_us: i64,
-) -> (Query, Vec<String>) {
+) -> (Plan, Vec<String>) {
     let source = table(data, random, 4000);
     let mut query = query(source, window_ms, delay_us);
-    let Body::Aggregate(aggregate) = &mut query.body else { panic!("a grouped query") };
+    let aggregate = aggregate(&mut query);
     aggregate.keys.truncate(1);
     aggregate.aggregates.truncate(3);
     let window: Vec<usize> = if window_ms.is_some() { vec![0, 1, 2] } else { vec![] };
@@ -171,8 +171,9 @@ fn by_key(
         window.iter().copied().chain([key, key + 2, key + 3, key + 4]).collect();
     aggregate.fired = aggregate.fired.project(&fired).unwrap().into();
     let shown: Vec<usize> = window.first().copied().into_iter().chain(key..key + 4).collect();
-    query.output = aggregate.fired.project(&shown).unwrap().into();
+    let output = aggregate.fired.project(&shown).unwrap().into();
     aggregate.project = shown.into_iter().map(Expr::Column).collect();
+    query.stages[0].output = output;
     // The same without the columns that were left out: name, MAX(name) and AVG(price).
     let (expected, ..) = oracle(data, window_ms, delay_us, 0);
     let first = usize::from(window_ms.is_some());

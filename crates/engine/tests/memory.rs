@@ -10,7 +10,7 @@ use std::task::Waker;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Body, Query};
+use millstream_engine::plan::{Operator, Plan};
 use millstream_engine::table::*;
 use millstream_engine::{Error, Result, Settings, Stats};
 use support::{Random, Record, oracle, query, run, table};
@@ -91,7 +91,7 @@ fn settings(seed: u64, workers: usize, memory_bytes: u64) -> Settings {
 }
 
 /// Runs a query that must succeed within its budget.
-fn run_within(query: &Query, settings: &Settings, expected: &[String]) -> Stats {
+fn run_within(query: &Plan, settings: &Settings, expected: &[String]) -> Stats {
     let (stats, rows) = run(query, settings);
     let rows = rows.unwrap_or_else(|e| panic!("{settings:?}: {e}\n{stats:?}"));
     assert!(rows == expected, "{settings:?}: not the right rows");
@@ -180,9 +180,9 @@ fn rows_of_a_fast_split_do_not_pile_up() {
     let source = paced(&data, &[50_000, 0]);
     let mut query = query(source, None, 0);
     let columns = [0, 1, 2, 3, 4];
-    query.output = Arc::new(query.input.project(&columns).unwrap());
+    query.stages[0].output = Arc::new(query.sources[0].schema.project(&columns).unwrap());
     let project = columns.into_iter().map(Expr::Column).collect();
-    query.body = Body::Stateless { project, limit: None, offset: 0 };
+    query.stages[0].operator = Operator::Stateless { project, limit: None, offset: 0 };
     for workers in [1, 3] {
         let (free, all) = run(&query, &settings(1, workers, 1 << 40));
         let all = all.unwrap();

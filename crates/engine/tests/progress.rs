@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
 use arrow::datatypes::*;
-use millstream_engine::plan::{Body, Query, Tumble};
+use millstream_engine::plan::{Plan, Tumble};
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::Sharing;
 use millstream_engine::{Job, Result, Settings, Stats};
 use support::script::{Script, Scripted, batches_of};
-use support::{Memory, Random, Record, oracle, query, table};
+use support::{Memory, Random, Record, aggregate, event_time, oracle, query, table};
 
 /// Notes, for each window, how far the input had been handed out when its first row came.
 #[derive(Debug)]
@@ -57,10 +57,8 @@ fn run(
 ) -> (Stats, Vec<(i64, i64)>) {
     let source = Scripted::new(scripts, delay_ms);
     let handed_out = source.handed_out.clone();
-    let mut query: Query = query(Arc::new(source), Some(window_ms), delay_ms * 1000);
-    if let Some(event_time) = &mut query.event_time {
-        event_time.idle_timeout_us = idle_timeout_us;
-    }
+    let mut query: Plan = query(Arc::new(source), Some(window_ms), delay_ms * 1000);
+    event_time(&mut query).idle_timeout_us = idle_timeout_us;
     let sink = Arc::new(Watch { handed_out, seen: Mutex::default() });
     let (stats, result) = Job::new(&query, settings, sink.clone()).unwrap().run();
     result.unwrap();
@@ -294,8 +292,7 @@ fn an_offset_shifts_all_windows() {
     let records: Vec<Record> = [-1, 0, 249, 250, 1249, 1250].map(record).into();
     let source = table(&[records], &mut random, 2);
     let mut query = query(source, Some(1000), 0);
-    let Body::Aggregate(aggregate) = &mut query.body else { panic!("a grouped query") };
-    aggregate.window = Some(Tumble { size_us: 1_000_000, offset_us: 250_000 });
+    aggregate(&mut query).window = Some(Tumble { size_us: 1_000_000, offset_us: 250_000 });
     let settings = Settings { workers: 1, ..Settings::default() };
     let (_, rows) = support::run(&query, &settings);
     let rows = rows.unwrap();

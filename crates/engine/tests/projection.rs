@@ -21,7 +21,7 @@ const EXCHANGES: [Exchange; 3] =
     [Exchange::LateMerge, Exchange::Repartition, Exchange::Interleaved];
 
 struct Case {
-    query: millstream_engine::plan::Query,
+    query: millstream_engine::plan::Plan,
     settings: Settings,
     expected: Vec<String>,
     records: u64,
@@ -55,7 +55,7 @@ fn same(rows: &[String], expected: &[String], what: &str) {
 impl Case {
     fn job(&self) -> Projected<'_> {
         let channels = Channels { slots: 4, slot_bytes: 4096, ..Channels::default() };
-        Projected { query: &self.query, settings: &self.settings, channels }
+        Projected { plan: &self.query, settings: &self.settings, channels }
     }
 
     /// The projection, whose rows have been compared.

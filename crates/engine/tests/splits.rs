@@ -116,7 +116,7 @@ fn a_silent_split_changes_nothing() {
         let nothing = batches_of(&data[0][..1], &mut random, 1)[0].slice(0, 0);
         scripts.insert(seed as usize % 3, Script { batches: vec![(3_600_000_000, nothing)] });
         let mut query = query(Arc::new(Scripted::new(scripts, 100)), Some(500), 100_000);
-        query.event_time.as_mut().unwrap().idle_timeout_us = Some(60_000);
+        event_time(&mut query).idle_timeout_us = Some(60_000);
         let settings = settings(&mut random, seed, 0);
         let (expected, late, _) = oracle(&data, Some(500), 100_000, 0);
         let (stats, rows) = run(&query, &settings);
@@ -147,7 +147,7 @@ fn a_split_resumes_where_the_others_have_got_to() {
         let later = batches_of(&tardy[before..], &mut random, 25);
         scripts[1].batches.extend(later.into_iter().map(|batch| (hour_us, batch)));
         let mut query = query(Arc::new(Scripted::new(scripts, 0)), Some(1000), 0);
-        query.event_time.as_mut().unwrap().idle_timeout_us = Some(1_000_000);
+        event_time(&mut query).idle_timeout_us = Some(1_000_000);
         let settings = settings(&mut random, seed, lateness_ms);
         let data = [steady, tardy];
         let resumed = |s, i| if s == 1 && i >= before { reached * 1000 } else { i64::MIN };

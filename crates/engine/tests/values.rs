@@ -97,7 +97,7 @@ fn table(splits: &[Vec<Row>], batch_rows: usize) -> Memory {
 }
 
 /// `SELECT window_start, window_end, keys…, aggregates… WHERE kept GROUP BY keys…`
-fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Query {
+fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Plan {
     let mut fields: Vec<Field> =
         ["window_start", "window_end", "window_time"].map(|n| Field::new(n, MS, false)).to_vec();
     fields.extend(keys.iter().map(|k| Field::new(&k.name, k.data_type.clone(), k.nullable)));
@@ -105,8 +105,8 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Quer
         fields.push(Field::new(format!("a{i}"), a.result_type.clone(), true));
     }
     let fired = Arc::new(Schema::new(fields));
-    Query {
-        input: source.schema.clone(),
+    let source = Source {
+        schema: source.schema.clone(),
         projection: (0..8).collect(),
         derived: vec![],
         event_time: Some(EventTime {
@@ -114,18 +114,18 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Quer
             watermark: Watermark::Expr(Expr::Column(1)),
             idle_timeout_us: None,
         }),
-        filter: Some(Expr::Column(7)),
-        output: fired.clone(),
-        body: Body::Aggregate(Aggregate {
-            window: Some(Tumble { size_us: WINDOW_MS * 1000, offset_us: 0 }),
-            keys,
-            aggregates,
-            project: (0..fired.fields().len()).map(Expr::Column).collect(),
-            fired,
-            having: None,
-        }),
-        source: Arc::new(source),
-    }
+        table: Arc::new(source),
+    };
+    let aggregate = Aggregate {
+        window: Some(Tumble { size_us: WINDOW_MS * 1000, offset_us: 0 }),
+        keys,
+        aggregates,
+        project: (0..fired.fields().len()).map(Expr::Column).collect(),
+        fired: fired.clone(),
+        having: None,
+    };
+    let operator = Operator::Aggregate(aggregate);
+    Plan::of_one_stage(source, Some(Expr::Column(7)), operator, fired)
 }
 
 const WINDOW_MS: i64 = 1000;

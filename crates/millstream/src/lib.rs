@@ -39,7 +39,7 @@ pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
 };
-pub use millstream_engine::plan::Query;
+pub use millstream_engine::plan::Plan;
 pub use millstream_engine::projection;
 pub use millstream_engine::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_engine::sink::{RowOrder, Sink, Writers};

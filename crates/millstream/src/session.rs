@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use millstream_connect::{CollectSink, Registry};
-use millstream_engine::plan::Query;
+use millstream_engine::plan::Plan;
 use millstream_engine::settings::SettingError;
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::Table;
@@ -41,11 +41,11 @@ pub enum Executed {
 #[derive(Debug)]
 pub struct Planned {
     /// For the engine.
-    pub query: Query,
+    pub plan: Plan,
     /// The sink that it names, if it names one (`INSERT INTO`).
     pub sink: Option<Arc<dyn Sink>>,
-    /// Its plan, as `EXPLAIN` prints it.
-    pub plan: String,
+    /// The plan as `EXPLAIN` prints it.
+    pub explain: String,
 }
 
 /// Tables, views and settings.
@@ -56,7 +56,7 @@ pub struct Session {
 
 impl Planned {
     fn new(planned: PlannedQuery, sink: Option<Arc<dyn Sink>>) -> Planned {
-        Planned { query: planned.query, sink, plan: planned.explain }
+        Planned { plan: planned.plan, sink, explain: planned.explain }
     }
 }
 
@@ -135,7 +135,7 @@ impl Session {
                 Executed::Query(Box::new(Planned::new(planned, Some(sink))))
             }
             Outcome::Explain(planned) => {
-                Executed::Explained(with_layout(planned.explain, &planned.query)?)
+                Executed::Explained(with_layout(planned.explain, &planned.plan)?)
             }
         })
     }
@@ -146,17 +146,17 @@ impl Session {
         match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Ok(None),
             Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) => {
-                Ok(Some(with_layout(planned.explain, &planned.query)?))
+                Ok(Some(with_layout(planned.explain, &planned.plan)?))
             }
         }
     }
 
     /// Plans the last query of some SQL text, executing what precedes it.
-    pub fn plan(&mut self, sql: &str) -> Result<Query, Failure> {
+    pub fn plan(&mut self, sql: &str) -> Result<Plan, Failure> {
         let mut last = None;
         for statement in parse_script(sql, "<sql>")? {
             if let Executed::Query(planned) = self.execute(&statement)? {
-                last = Some(planned.query);
+                last = Some(planned.plan);
             }
         }
         last.ok_or_else(|| {
@@ -172,8 +172,8 @@ impl Session {
 
     /// Runs the last query of some SQL text to its end, into `sink`.
     pub fn run(&mut self, sql: &str, sink: Arc<dyn Sink>) -> Result<Stats, Failure> {
-        let query = self.plan(sql)?;
-        let (stats, result) = Job::new(&query, self.settings(), sink)?.run();
+        let plan = self.plan(sql)?;
+        let (stats, result) = Job::new(&plan, self.settings(), sink)?.run();
         result?;
         Ok(stats)
     }
@@ -187,8 +187,8 @@ impl Session {
     }
 }
 
-fn with_layout(mut explain: String, query: &Query) -> Result<String, Failure> {
-    let layout = state_layout(query, millstream_sql::sql_type_name)?;
+fn with_layout(mut explain: String, plan: &Plan) -> Result<String, Failure> {
+    let layout = state_layout(plan, millstream_sql::sql_type_name)?;
     if !layout.is_empty() {
         if !explain.ends_with('\n') {
             explain.push('\n');

@@ -1,4 +1,4 @@
-//! From a lowered stage to the engine's query: which columns are read, and every expression
+//! From a lowered stage to the engine's plan: which columns are read, and every expression
 //! compiled.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,9 @@ use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_engine::expr::Expr as EngineExpr;
-use millstream_engine::plan::{self, Aggregate, AggregateCall, Body, EventTime, Key, Query};
+use millstream_engine::plan::{
+    self, Aggregate, AggregateCall, EventTime, Key, Operator as PlanOperator, Plan, Source,
+};
 use millstream_engine::table::Table;
 
 use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
@@ -42,8 +44,8 @@ struct Input {
 }
 
 impl Assembler<'_> {
-    /// Puts the query together; `names` are those of the output columns.
-    pub(crate) fn assemble(&self, stage: Stage, names: &[String]) -> Result<Query> {
+    /// Puts the plan together; `names` are those of the output columns.
+    pub(crate) fn assemble(&self, stage: Stage, names: &[String]) -> Result<Plan> {
         let stage = self.simplify(write_out(stage.finish()?)?)?;
         let table = stage.table.clone();
         let event_time = match &stage.grouped {
@@ -66,20 +68,18 @@ impl Assembler<'_> {
         };
         let filter = conjunction(&stage.filters);
         let filter = filter.map(|f| self.compile(&f, &input.schema)).transpose()?;
-        let (body, output) = match &stage.grouped {
+        let (operator, output) = match &stage.grouped {
             None => self.stateless(&stage, &input.schema, names)?,
             Some(grouped) => self.aggregate(&stage, grouped, &input.schema, names)?,
         };
-        Ok(Query {
-            source: self.source.clone(),
+        let source = Source {
+            table: self.source.clone(),
             projection: input.projection,
             derived: input.derived,
-            input: Arc::new(input.schema.as_arrow().clone()),
+            schema: Arc::new(input.schema.as_arrow().clone()),
             event_time,
-            filter,
-            body,
-            output,
-        })
+        };
+        Ok(Plan::of_one_stage(source, filter, operator, output))
     }
 
     fn compile(&self, expr: &Expr, schema: &DFSchema) -> Result<EngineExpr> {
@@ -91,10 +91,10 @@ impl Assembler<'_> {
         stage: &Stage,
         input: &DFSchema,
         names: &[String],
-    ) -> Result<(Body, SchemaRef)> {
+    ) -> Result<(PlanOperator, SchemaRef)> {
         let project = self.compile_all(&stage.columns, input)?;
         let output = output_schema(&stage.columns, input, names)?;
-        Ok((Body::Stateless { project, limit: stage.limit, offset: stage.offset }, output))
+        Ok((PlanOperator::Stateless { project, limit: stage.limit, offset: stage.offset }, output))
     }
 
     fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {
@@ -107,7 +107,7 @@ impl Assembler<'_> {
         grouped: &Grouped,
         input: &DFSchema,
         names: &[String],
-    ) -> Result<(Body, SchemaRef)> {
+    ) -> Result<(PlanOperator, SchemaRef)> {
         if !grouped.windowed && !self.source.bounded() {
             return Err(self.unbounded(stage));
         }
@@ -153,7 +153,7 @@ impl Assembler<'_> {
             let place = grouped.aggregates[call].place.as_ref();
             return Err(too_many_nullable().at(place.map(|place| place.span)));
         }
-        Ok((Body::Aggregate(body), output_schema(&stage.columns, &fired, names)?))
+        Ok((PlanOperator::Aggregate(body), output_schema(&stage.columns, &fired, names)?))
     }
 
     /// Calls over the same argument share what computes it.

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use arrow::datatypes::Schema;
 use datafusion_expr::LogicalPlan;
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Aggregate, Body, Query, Watermark};
+use millstream_engine::plan::{Aggregate, Node, Operator, Plan, Source, Stage, Watermark};
 
-use crate::catalog::TableEntry;
 use crate::tumble::duration;
 use crate::types::sql_type_name;
 
@@ -15,36 +15,61 @@ pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
     plan.display_indent().to_string()
 }
 
-/// The whole text. The engine's part (bytes per key) is added by whoever runs the query.
-pub(crate) fn explain(logical: &str, query: &Query, table: &TableEntry) -> String {
+/// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `names` are
+/// those of the plan's sources.
+pub(crate) fn explain(logical: &str, plan: &Plan, names: &[String]) -> String {
     let mut text = String::from("logical plan\n");
     for line in logical.lines() {
         let _ = writeln!(text, "  {line}");
     }
+    let several = plan.stages.len() > 1;
+    for (number, stage) in (1..).zip(&plan.stages) {
+        if several {
+            let _ = writeln!(text, "stage {number}");
+        }
+        stage_text(&mut text, plan, names, stage);
+    }
+    text.push_str("result\n");
+    for output in &plan.outputs {
+        let Some(stage) = plan.stages.get(output.stage) else { continue };
+        let columns = stage.output.fields().iter();
+        let columns = columns.map(|f| format!("{} {}", f.name(), sql_type_name(f.data_type())));
+        let _ = writeln!(text, "  {}", list(columns));
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn stage_text(text: &mut String, plan: &Plan, names: &[String], stage: &Stage) {
+    let mut schema = &stage.output;
     let _ = writeln!(text, "first pipeline (for each batch of records)");
-    let _ = writeln!(text, "  read {}: {}", table.name, query.source.describe(&query.projection));
-    let input = |e: &Expr| shown(e, &query.input);
-    for (i, expr) in query.derived.iter().enumerate() {
-        let name = query.input.field(query.projection.len() + i).name();
-        let _ = writeln!(text, "  compute {name} = {}", input(expr));
+    for input in &stage.inputs {
+        match input.from {
+            Node::Source(source) => {
+                let (Some(name), Some(source)) = (names.get(source), plan.sources.get(source))
+                else {
+                    continue;
+                };
+                source_text(text, name, source);
+                schema = &source.schema;
+            }
+            Node::Stage(before) => {
+                let Some(rows) = plan.stages.get(before) else { continue };
+                schema = &rows.output;
+                let columns = schema.fields().iter().map(|field| field.name().clone());
+                let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
+                if matches!(&rows.operator, Operator::Aggregate(a) if a.window.is_some()) {
+                    let _ = writeln!(text, "  event time: the time of their window");
+                }
+            }
+        }
+        if let Some(filter) = &input.filter {
+            let _ = writeln!(text, "  filter {}", shown(filter, schema));
+        }
     }
-    if let Some(event_time) = &query.event_time {
-        let name = query.input.field(event_time.column).name();
-        let watermark = match &event_time.watermark {
-            Watermark::Delay(0) => name.to_string(),
-            Watermark::Delay(us) => format!("{name} - {}", duration(*us)),
-            Watermark::Expr(expr) => input(expr),
-        };
-        let _ = write!(text, "  event time {name}, watermark {watermark}");
-        let idle = event_time.idle_timeout_us.map(duration);
-        let _ = writeln!(text, "{}", idle.map_or(String::new(), |d| format!(", idle after {d}")));
-    }
-    if let Some(filter) = &query.filter {
-        let _ = writeln!(text, "  filter {}", input(filter));
-    }
-    match &query.body {
-        Body::Stateless { project, limit, offset } => {
-            let _ = writeln!(text, "  project {}", list(project.iter().map(input)));
+    match &stage.operator {
+        Operator::Stateless { project, limit, offset } => {
+            let _ = writeln!(text, "  project {}", list(project.iter().map(|e| shown(e, schema))));
             match (limit, offset) {
                 (None, 0) => {}
                 (Some(limit), 0) => text.push_str(&format!("  limit {limit}\n")),
@@ -52,16 +77,31 @@ pub(crate) fn explain(logical: &str, query: &Query, table: &TableEntry) -> Strin
                 (None, skip) => text.push_str(&format!("  skip {skip}\n")),
             }
         }
-        Body::Aggregate(aggregate) => aggregate_text(&mut text, query, aggregate),
+        Operator::Aggregate(aggregate) => aggregate_text(text, schema, aggregate),
     }
-    let columns = query.output.fields().iter();
-    let columns = columns.map(|f| format!("{} {}", f.name(), sql_type_name(f.data_type())));
-    let _ = write!(text, "result\n  {}", list(columns));
-    text
 }
 
-fn aggregate_text(text: &mut String, query: &Query, aggregate: &Aggregate) {
-    let input = |e: &Expr| shown(e, &query.input);
+fn source_text(text: &mut String, name: &str, source: &Source) {
+    let _ = writeln!(text, "  read {name}: {}", source.table.describe(&source.projection));
+    let input = |e: &Expr| shown(e, &source.schema);
+    for (i, expr) in source.derived.iter().enumerate() {
+        let name = source.schema.field(source.projection.len() + i).name();
+        let _ = writeln!(text, "  compute {name} = {}", input(expr));
+    }
+    let Some(event_time) = &source.event_time else { return };
+    let name = source.schema.field(event_time.column).name();
+    let watermark = match &event_time.watermark {
+        Watermark::Delay(0) => name.to_string(),
+        Watermark::Delay(us) => format!("{name} - {}", duration(*us)),
+        Watermark::Expr(expr) => input(expr),
+    };
+    let _ = write!(text, "  event time {name}, watermark {watermark}");
+    let idle = event_time.idle_timeout_us.map(duration);
+    let _ = writeln!(text, "{}", idle.map_or(String::new(), |d| format!(", idle after {d}")));
+}
+
+fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
+    let input = |e: &Expr| shown(e, schema);
     if let Some(window) = &aggregate.window {
         let _ = write!(text, "  window of {}", duration(window.size_us));
         let offset = (window.offset_us != 0).then(|| duration(window.offset_us));
@@ -90,7 +130,7 @@ fn aggregate_text(text: &mut String, query: &Query, aggregate: &Aggregate) {
     let _ = writeln!(text, "  project {}", list(aggregate.project.iter().map(fired)));
 }
 
-fn shown(expr: &Expr, schema: &arrow::datatypes::Schema) -> String {
+fn shown(expr: &Expr, schema: &Schema) -> String {
     match expr {
         Expr::Column(i) => schema.field(*i).name().clone(),
         Expr::Computed(computed) => computed.to_string(),

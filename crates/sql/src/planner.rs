@@ -12,7 +12,7 @@ use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
-use millstream_engine::plan::Query;
+use millstream_engine::plan::Plan;
 use millstream_engine::settings::{SETTINGS, SettingError, Settings};
 use millstream_engine::sink::Sink;
 use millstream_engine::table::{Connectors, Table, TableOptions};
@@ -92,7 +92,7 @@ pub enum Outcome {
 #[derive(Debug, Clone)]
 pub struct PlannedQuery {
     /// For the engine.
-    pub query: Query,
+    pub plan: Plan,
     /// The logical plan as text, one operator per line.
     pub logical: String,
     /// What `EXPLAIN` prints: the logical plan, then the pipelines.
@@ -405,9 +405,9 @@ impl Planner {
         target: Option<&Target<'_>>,
     ) -> Result<PlannedQuery> {
         let mut stage = Stage::new(plan, &places)?;
-        let mut names = output_names(plan);
+        let mut columns = output_names(plan);
         if let Some(target) = target {
-            names = fit_to_sink(&mut stage, plan, target)?;
+            columns = fit_to_sink(&mut stage, plan, target)?;
         }
         let assembler = Assembler {
             source: self.source(&stage.table)?,
@@ -415,11 +415,11 @@ impl Planner {
             config: &self.functions.config,
             places,
         };
-        let table = stage.table.clone();
-        let query = assembler.assemble(stage, &names)?;
+        let names = [stage.table.name.clone()];
+        let assembled = assembler.assemble(stage, &columns)?;
         let logical = crate::explain::logical_text(plan);
-        let explain = explain(&logical, &query, &table);
-        Ok(PlannedQuery { query, logical, explain })
+        let explain = explain(&logical, &assembled, &names);
+        Ok(PlannedQuery { plan: assembled, logical, explain })
     }
 }
 

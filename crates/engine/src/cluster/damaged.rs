@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 
 use super::relay::{Came, Way, run};
 use super::wire::{CREDITED, HEAD_BYTES, Head, Kind, MORE};
-use crate::plan::Query;
+use crate::plan::Plan;
 use crate::settings::{Exchange, FragmentMode, Settings};
 use crate::support::{self, Random, query, records, table};
 
@@ -23,7 +23,7 @@ enum Form {
 const FORMS: [Form; 3] = [Form::Eager, Form::Passed, Form::Exchanged];
 
 /// A job of windows over keys with texts, and its right rows.
-fn job(form: Form, workers: usize) -> (Query, Settings, Vec<String>) {
+fn job(form: Form, workers: usize) -> (Plan, Settings, Vec<String>) {
     let mut random = Random::new(5);
     let data = records(&mut random, 4, 300, 40);
     let query = query(table(&data, &mut random, 40), Some(500), 100_000);

@@ -17,7 +17,7 @@ use super::{Mesh, MeshSetup, Place};
 use crate::env::{Env, Simulated};
 use crate::error::Result;
 use crate::job::Job;
-use crate::plan::Query;
+use crate::plan::Plan;
 use crate::settings::Settings;
 use crate::simulation::Process;
 use crate::sink::{RowOrder, Sink};
@@ -142,11 +142,11 @@ pub(super) struct Came {
     pub(super) rows: Vec<String>,
 }
 
-/// Runs a query on two processes until both have ended, or one has failed.
+/// Runs a plan on two processes until both have ended, or one has failed.
 ///
 /// # Panics
 /// If they wait for ever.
-pub(super) fn run(query: &Query, settings: &Settings, seed: u64, change: Change<'_>) -> Came {
+pub(super) fn run(plan: &Plan, settings: &Settings, seed: u64, change: Change<'_>) -> Came {
     let start_us = 1_700_000_000_000_000;
     let env: Arc<dyn Env> = Arc::new(Simulated::new(seed, start_us));
     let sim = Sim::new(seed);
@@ -157,7 +157,7 @@ pub(super) fn run(query: &Query, settings: &Settings, seed: u64, change: Change<
     let processes = meshes.into_iter().zip(&sinks).map(|(mesh, sink)| {
         let sink: Arc<dyn Sink> = sink.clone();
         let clock = (env.clone(), start_us);
-        Process::new(Job::prepare(query, settings, sink, clock, Some(mesh)).expect("a good plan"))
+        Process::new(Job::prepare(plan, settings, sink, clock, Some(mesh)).expect("a good plan"))
     });
     let mut processes: Vec<Process> = processes.collect();
     for _ in 0..ROUNDS_MAX {

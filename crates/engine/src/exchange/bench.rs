@@ -11,9 +11,9 @@ use millstream_state::{Leaders, hash_word};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::Grouping;
-use crate::windowing::WHOLE;
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::slices::Slices;
+use crate::windowing::WHOLE;
 
 use super::format::Format;
 use super::receiver::Receiver;
@@ -140,7 +140,7 @@ pub fn run(
     receivers: usize,
     receive: bool,
 ) -> Result<Counts> {
-    let grouping = Grouping::filtered(None, &shape.aggregate(), 0)?;
+    let grouping = Grouping::new(None, &shape.aggregate(), 0)?;
     let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {

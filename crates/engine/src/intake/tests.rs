@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::SchemaRef;
 
 use super::*;
-use crate::plan::{Body, EventTime, Query, Watermark};
+use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::table::{Chunk, OpenOptions, SplitPoll, Table};
 
 const IDLE_US: i64 = 100;
@@ -78,17 +78,14 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
     let splits = table.open(&[0], &options).expect("it opens");
     let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
     let schema = table.schema();
-    let query = Query {
-        source: Arc::new(table),
+    let source = Source {
+        table: Arc::new(table),
         projection: vec![0],
         derived: vec![],
-        input: schema.clone(),
+        schema,
         event_time: Some(EventTime { column: 0, watermark, idle_timeout_us }),
-        filter: None,
-        body: Body::Stateless { project: vec![], limit: None, offset: 0 },
-        output: schema,
     };
-    let preparer = Preparer::new(&query, None, None);
+    let preparer = Preparer::new(&source, None, None);
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }), 0);
     let budget = Arc::new(Budget::new(1 << 30, workers, String::new(), 1));
     let reading = Reading { processes: 1, process: 0, workers };

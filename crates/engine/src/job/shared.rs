@@ -258,7 +258,9 @@ impl Shared {
             self.wake_all();
         }
         for start in &starts {
-            let Some(at) = self.intake.reached_at(self.windowing().fires_at(*start)) else { continue };
+            let Some(at) = self.intake.reached_at(self.windowing().fires_at(*start)) else {
+                continue;
+            };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
             if latencies.len() >= LATENCIES_MAX {
                 latencies.pop_front();

@@ -29,7 +29,7 @@ use crate::env::{Clocked, Env};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::meter::{Meter, Prices, Tallies};
-use crate::plan::Query;
+use crate::plan::Plan;
 use crate::settings::{Exchange, Settings};
 use crate::simulation::{Process, meshes};
 use crate::sink::Sink;
@@ -40,7 +40,7 @@ use crate::worker::Step;
 #[derive(Debug, Clone, Copy)]
 pub struct Projected<'a> {
     /// What all processes run.
-    pub query: &'a Query,
+    pub plan: &'a Plan,
     /// Of each process.
     pub settings: &'a Settings,
     /// Of all channels.
@@ -208,7 +208,7 @@ const START_US: i64 = 1_700_000_000_000_000;
 
 impl Running {
     fn new(job: Projected<'_>, sinks: &[Arc<dyn Sink>], network: Model) -> Result<Running> {
-        let Projected { query, settings, channels } = job;
+        let Projected { plan, settings, channels } = job;
         let (env, sim) = (Arc::new(Clocked::new(START_US)), Sim::new(0));
         let alone = sinks.len() == 1 && settings.exchange == Exchange::LateMerge;
         let meshes = match alone {
@@ -220,7 +220,7 @@ impl Running {
         };
         let process = |(mesh, sink): (_, &Arc<dyn Sink>)| {
             let env: Arc<dyn Env> = env.clone();
-            let job = Job::prepare(query, settings, sink.clone(), (env, START_US), mesh)?;
+            let job = Job::prepare(plan, settings, sink.clone(), (env, START_US), mesh)?;
             Ok(Process::new(job))
         };
         let processes = meshes.into_iter().zip(sinks).map(process).collect::<Result<_>>()?;

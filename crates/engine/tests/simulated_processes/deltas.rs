@@ -6,27 +6,28 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use millstream_engine::Settings;
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Body, Query};
+use millstream_engine::plan::Plan;
 use millstream_engine::settings::FragmentMode;
 use millstream_engine::simulation::Scenario;
 use millstream_engine::sink::RowOrder;
 use millstream_engine::table::Sharing;
 
 use crate::support::script::{Script, Scripted, batches_of};
-use crate::support::{Random, Record, query, records};
+use crate::support::{Random, Record, aggregate, query, records};
 use crate::{Same, led_by_the_second, record_of, run};
 
 /// The greatest name of each key, by window.
-fn greatest_by_key(source: Scripted) -> Query {
+fn greatest_by_key(source: Scripted) -> Plan {
     let mut query = query(Arc::new(source), Some(1000), 0);
-    let Body::Aggregate(aggregate) = &mut query.body else { unreachable!() };
+    let aggregate = aggregate(&mut query);
     aggregate.keys.truncate(1);
     aggregate.keys[0].nullable = false;
     aggregate.aggregates = vec![aggregate.aggregates[3].clone()];
     let fields = [0, 1, 2, 3, 8].map(|i| aggregate.fired.field(i).clone());
     aggregate.fired = Arc::new(Schema::new(fields.to_vec()));
     aggregate.project = [3, 4].map(Expr::Column).to_vec();
-    query.output = Arc::new(aggregate.fired.project(&[3, 4]).unwrap());
+    let output = aggregate.fired.project(&[3, 4]).unwrap();
+    query.stages[0].output = Arc::new(output);
     query
 }
 

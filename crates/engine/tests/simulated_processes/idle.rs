@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::plan::Query;
+use millstream_engine::plan::Plan;
 use millstream_engine::simulation::{Scenario, simulate};
 use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::Sharing;
 use millstream_engine::{Result, Settings};
 
 use crate::support::script::{Script, Scripted, batches_of};
-use crate::support::{Random, Record, oracle, oracle_of_resumed, query};
+use crate::support::{Random, Record, event_time, oracle, oracle_of_resumed, query};
 use crate::{Ran, Same, described, happened, run, run_all, seeds};
 
 /// Notes how many rows came while some split had more to come.
@@ -52,9 +52,9 @@ fn record(ts_ms: i64) -> Record {
     }
 }
 
-fn with_timeout(table: Scripted, idle_timeout_us: Option<i64>) -> Query {
+fn with_timeout(table: Scripted, idle_timeout_us: Option<i64>) -> Plan {
     let mut query = query(Arc::new(table), Some(1000), 0);
-    query.event_time.as_mut().unwrap().idle_timeout_us = idle_timeout_us;
+    event_time(&mut query).idle_timeout_us = idle_timeout_us;
     query
 }
 

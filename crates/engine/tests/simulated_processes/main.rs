@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::Schema;
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Body, Query};
+use millstream_engine::plan::Plan;
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate};
 use millstream_engine::sink::{RowOrder, Sink};
 use millstream_engine::table::Table;
 use millstream_engine::{Error, Settings, Stats};
 use millstream_state::{Leaders, hash_word};
-use support::{Collect, Random, Record, lines, query};
+use support::{Collect, Random, Record, aggregate, lines, query};
 
 /// The seeds of a test: its regressions first.
 fn seeds(usual: u64, regressions: &[u64]) -> Vec<u64> {
@@ -95,16 +95,17 @@ fn faults(random: &mut Random, processes: usize) -> Vec<(u64, Fault)> {
 }
 
 /// Counts the records of each key, of which none is NULL: then a key's value is its only word.
-fn counted_by_key(source: Arc<dyn Table>) -> Query {
+fn counted_by_key(source: Arc<dyn Table>) -> Plan {
     let mut query = query(source, None, 0);
-    let Body::Aggregate(aggregate) = &mut query.body else { unreachable!() };
+    let aggregate = aggregate(&mut query);
     let fired = aggregate.fired.fields();
     let fired = Arc::new(Schema::new(vec![fired[0].clone(), fired[2].clone()]));
     aggregate.keys.truncate(1);
     aggregate.keys[0].nullable = false;
     aggregate.aggregates.truncate(1);
     aggregate.project = vec![Expr::Column(0), Expr::Column(1)];
-    (aggregate.fired, query.output) = (fired.clone(), fired);
+    aggregate.fired = fired.clone();
+    query.stages[0].output = fired;
     query
 }
 
@@ -226,7 +227,7 @@ fn named(error: &Error) -> Option<usize> {
 }
 
 /// Runs one job into sinks that want this order.
-fn run(query: &Query, settings: &Settings, scenario: &Scenario, order: RowOrder) -> Ran {
+fn run(query: &Plan, settings: &Settings, scenario: &Scenario, order: RowOrder) -> Ran {
     let collect = || Arc::new(Collect { order, batches: Mutex::default() });
     let sinks: Vec<_> = scenario.slowness.iter().map(|_| collect()).collect();
     let given: Vec<Arc<dyn Sink>> = sinks.iter().map(|s| s.clone() as Arc<dyn Sink>).collect();

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use millstream_engine::plan::Query;
+use millstream_engine::plan::Plan;
 use millstream_engine::settings::{Exchange, FragmentMode};
 use millstream_engine::simulation::Scenario;
 use millstream_engine::sink::RowOrder;
@@ -290,7 +290,7 @@ fn a_leader_without_input_ends_the_job_at_its_budget() {
 
 /// A job of four windows, all of which are complete when slow splits end, of which there are so
 /// many; and its result.
-fn complete_at_once(slow: usize) -> (Query, Vec<String>) {
+fn complete_at_once(slow: usize) -> (Plan, Vec<String>) {
     const WINDOWS: i64 = 4;
     let mut random = Random::new(17);
     let mut split = |count: usize| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_engine::Settings;
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Body, Query};
+use millstream_engine::plan::{Operator, Plan};
 use millstream_engine::simulation::Scenario;
 use millstream_engine::sink::RowOrder;
 use millstream_engine::table::Sharing;
@@ -51,13 +51,14 @@ pub(crate) fn select_all(
     sharing: Sharing,
     offset: u64,
     limit: Option<u64>,
-) -> Query {
+) -> Plan {
     let table = Scripted::new(scripts, 0).shared(sharing);
     let mut query = query(Arc::new(table), None, 0);
-    query.output = query.input.clone();
-    query.event_time = None;
-    let project = (0..query.input.fields().len()).map(Expr::Column).collect();
-    query.body = Body::Stateless { project, limit, offset };
+    query.sources[0].event_time = None;
+    let schema = query.sources[0].schema.clone();
+    let project = (0..schema.fields().len()).map(Expr::Column).collect();
+    query.stages[0].operator = Operator::Stateless { project, limit, offset };
+    query.stages[0].output = schema;
     query
 }
 

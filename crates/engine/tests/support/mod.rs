@@ -90,10 +90,10 @@ impl Sink for Collect {
     }
 }
 
-/// Runs a query and returns its rows as text, one line each, in the order of arrival.
-pub(crate) fn run(query: &Query, settings: &Settings) -> (Stats, Result<Vec<String>>) {
+/// Runs a plan and returns its rows as text, one line each, in the order of arrival.
+pub(crate) fn run(plan: &Plan, settings: &Settings) -> (Stats, Result<Vec<String>>) {
     let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
-    let job = match Job::new(query, settings, sink.clone()) {
+    let job = match Job::new(plan, settings, sink.clone()) {
         Ok(job) => job,
         Err(error) => return (Stats::default(), Err(error)),
     };
@@ -122,16 +122,16 @@ pub(crate) fn meshes<F: Fabric>(
     setups.into_iter().zip(&hellos).map(|(setup, from)| setup.connect(from).unwrap()).collect()
 }
 
-/// Runs a query on several processes, which are threads here, and returns the rows that come to the
+/// Runs a plan on several processes, which are threads here, and returns the rows that come to the
 /// first and the counters of each.
 pub(crate) fn run_distributed(
-    query: &Query,
+    plan: &Plan,
     settings: &Settings,
     meshes: Vec<Mesh>,
 ) -> Vec<(Stats, Result<Vec<String>>)> {
     let run = |mesh| {
         let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
-        let job = Job::distributed(query, settings, sink.clone(), mesh, 1_700_000_000_000_000)?;
+        let job = Job::distributed(plan, settings, sink.clone(), mesh, 1_700_000_000_000_000)?;
         let (stats, result) = job.run();
         let batches = sink.batches.lock().unwrap();
         Ok((stats, result.map(|()| batches.iter().flat_map(lines).collect())))
@@ -253,7 +253,7 @@ pub(crate) fn key(name: &str, column: usize, data_type: DataType, nullable: bool
 
 /// SELECT window_start, key, name, COUNT(*), SUM(amount), MIN(amount), MAX(name), AVG(price)
 /// GROUP BY window (if any), key, name.
-pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i64) -> Query {
+pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i64) -> Plan {
     use AggregateFunction::*;
     let ms = DataType::Timestamp(TimeUnit::Millisecond, None);
     let aggregates = vec![
@@ -278,8 +278,8 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
     let fired = Arc::new(Schema::new(fields));
     let shown: Vec<usize> =
         window_ms.map(|_| 0).into_iter().chain(first..fired.fields().len()).collect();
-    Query {
-        input: source.schema(),
+    let source = Source {
+        schema: source.schema(),
         projection: (0..5).collect(),
         derived: vec![],
         event_time: Some(EventTime {
@@ -287,17 +287,30 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
             watermark: Watermark::Delay(delay_us),
             idle_timeout_us: None,
         }),
-        filter: None,
-        output: Arc::new(fired.project(&shown).unwrap()),
-        body: Body::Aggregate(Aggregate {
-            window: window_ms.map(|ms| Tumble { size_us: ms * 1000, offset_us: 0 }),
-            keys: vec![key("key", 1, DataType::Int64, true), key("name", 2, DataType::Utf8, false)],
-            aggregates,
-            fired,
-            having: None,
-            project: shown.into_iter().map(Expr::Column).collect(),
-        }),
-        source,
+        table: source,
+    };
+    let output = Arc::new(fired.project(&shown).unwrap());
+    let aggregate = Aggregate {
+        window: window_ms.map(|ms| Tumble { size_us: ms * 1000, offset_us: 0 }),
+        keys: vec![key("key", 1, DataType::Int64, true), key("name", 2, DataType::Utf8, false)],
+        aggregates,
+        fired,
+        having: None,
+        project: shown.into_iter().map(Expr::Column).collect(),
+    };
+    Plan::of_one_stage(source, None, Operator::Aggregate(aggregate), output)
+}
+
+/// The event time of a plan's source.
+pub(crate) fn event_time(plan: &mut Plan) -> &mut EventTime {
+    plan.sources[0].event_time.as_mut().unwrap()
+}
+
+/// The aggregation of a plan's first stage.
+pub(crate) fn aggregate(plan: &mut Plan) -> &mut Aggregate {
+    match &mut plan.stages[0].operator {
+        Operator::Aggregate(aggregate) => aggregate,
+        operator => panic!("{operator:?}"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arrow::datatypes::Schema;
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
-use millstream_engine::plan::Query;
+use millstream_engine::plan::Plan;
 use millstream_engine::settings::{Exchange, SettingError, machine_memory_bytes};
 use millstream_engine::sink::Sink;
 use millstream_engine::{Error, Job, Remains, Settings, Stats};
@@ -186,27 +186,28 @@ impl QueryPart {
         }
         let parts = Parts::new()
             .with("version", env!("CARGO_PKG_VERSION"))
-            .with("plan", planned.plan.as_str())
-            .with("schema", schemas(&planned.query))
+            .with("plan", planned.explain.as_str())
+            .with("schema", schemas(&planned.plan))
             .with("fabric", self.fabric.name())
             .with("settings", by_line(settings));
         self.planned = Some(Ready { planned, settings: settings.clone(), sink, start_us });
         Ok(parts)
     }
 
-    /// How much there is in the splits of the query's table, where that can change.
+    /// How much there is in the splits of the query's tables, where that can change.
     pub fn extents(&self) -> Result<Vec<u64>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
-        ready.planned.query.source.extents().map_err(fault)
+        ready.planned.plan.source().and_then(|source| source.table.extents()).map_err(fault)
     }
 
     /// Makes the channels, for a query that will read no more than `extents`; what each process has
     /// to be told, by process.
     pub fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
         if let Some(Ready { planned, .. }) = &mut self.planned
-            && let Some(source) = planned.query.source.up_to(extents)
+            && let [source] = &mut planned.plan.sources[..]
+            && let Some(table) = source.table.up_to(extents)
         {
-            planned.query.source = source;
+            source.table = table;
         }
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         let channels = self.device.channels(self.place, &ready.settings);
@@ -245,7 +246,7 @@ impl QueryPart {
         };
         let mesh = channels.connect(hellos).map_err(lost)?;
         let Ready { planned, settings, sink, start_us } = ready;
-        let job = Job::distributed(&planned.query, &settings, sink.clone(), mesh, start_us);
+        let job = Job::distributed(&planned.plan, &settings, sink.clone(), mesh, start_us);
         let job = job.map_err(fault)?;
         let parts = Parts::new().with("splits", job.splits().join("\n"));
         (self.job, self.sink) = (Some(job), Some(sink));
@@ -285,11 +286,13 @@ impl QueryPart {
 
 /// The columns of what is read and of the result, a line for each. How rows of state are laid out
 /// follows from whether a column may be NULL, too, which no plan shows.
-fn schemas(query: &Query) -> String {
+fn schemas(plan: &Plan) -> String {
     let lines = |of: &str, schema: &Schema| -> String {
         schema.fields().iter().map(|field| format!("{of}: {field}\n")).collect()
     };
-    lines("input", &query.input) + &lines("result", &query.output)
+    let inputs = plan.sources.iter().map(|source| lines("input", &source.schema));
+    let results = plan.stages.iter().map(|stage| lines("result", &stage.output));
+    inputs.chain(results).collect()
 }
 
 /// A line for each setting; `{:#?}` has lines with a value and no name.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use millstream_engine::error::{Error, Result};
-use millstream_engine::plan::{Aggregate, Body, Query};
+use millstream_engine::expr::Expr;
+use millstream_engine::plan::{Aggregate, EventTime, Input, Node, Operator, Plan, Source, Stage};
 use millstream_engine::sink::{RowOrder, Sink, Writers};
 use millstream_engine::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 use millstream_sql::{Outcome, Planner, SqlError, parse_script};
@@ -124,9 +125,39 @@ pub(crate) fn execute(planner: &mut Planner, text: &str) -> std::result::Result<
     Ok(last)
 }
 
+/// A plan of one source and one stage, flat.
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub(crate) projection: Vec<usize>,
+    pub(crate) derived: Vec<Expr>,
+    pub(crate) input: SchemaRef,
+    pub(crate) event_time: Option<EventTime>,
+    pub(crate) filter: Option<Expr>,
+    pub(crate) body: Operator,
+    pub(crate) output: SchemaRef,
+}
+
+impl Query {
+    pub(crate) fn new(plan: &Plan) -> Query {
+        let source = plan.source().unwrap();
+        let [Stage { inputs, operator, output }] = &plan.stages[..] else { panic!("{plan:?}") };
+        let [Input { from: Node::Source(0), filter }] = &inputs[..] else { panic!("{plan:?}") };
+        let Source { projection, derived, schema, event_time, .. } = source.clone();
+        Query {
+            projection,
+            derived,
+            input: schema,
+            event_time,
+            filter: filter.clone(),
+            body: operator.clone(),
+            output: output.clone(),
+        }
+    }
+}
+
 pub(crate) fn plan(text: &str) -> Query {
     match execute(&mut session(), text) {
-        Ok(Outcome::Query(planned)) => planned.query,
+        Ok(Outcome::Query(planned)) => Query::new(&planned.plan),
         Ok(other) => panic!("no query: {other:?}"),
         Err(e) => panic!("{}", e.render()),
     }
@@ -141,7 +172,7 @@ pub(crate) fn error(text: &str) -> String {
 
 pub(crate) fn aggregate(query: &Query) -> &Aggregate {
     match &query.body {
-        Body::Aggregate(aggregate) => aggregate,
+        Operator::Aggregate(aggregate) => aggregate,
         other => panic!("no aggregate: {other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::util::display::array_value_to_string;
-use millstream_engine::plan::{Body, Query};
+use millstream_engine::plan::Operator;
 use millstream_sql::Outcome;
 
 use crate::common::*;
@@ -41,7 +41,7 @@ fn rows() -> RecordBatch {
 /// Runs the stateless query `text` over [`rows`].
 fn run(text: &str) -> Result<RecordBatch, String> {
     let query = match execute(&mut empty_session(), &format!("{TABLE}{text}")) {
-        Ok(Outcome::Query(planned)) => planned.query,
+        Ok(Outcome::Query(planned)) => Query::new(&planned.plan),
         Ok(other) => panic!("{other:?}"),
         Err(e) => return Err(e.render()),
     };
@@ -49,7 +49,7 @@ fn run(text: &str) -> Result<RecordBatch, String> {
 }
 
 fn run_query(query: &Query) -> millstream_engine::Result<RecordBatch> {
-    let Body::Stateless { project, .. } = &query.body else { panic!("{:?}", query.body) };
+    let Operator::Stateless { project, .. } = &query.body else { panic!("{:?}", query.body) };
     let mut batch = rows().project(&query.projection).unwrap();
     assert!(query.derived.is_empty());
     if let Some(filter) = &query.filter {

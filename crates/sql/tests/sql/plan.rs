@@ -3,7 +3,7 @@
 use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_engine::expr::Expr;
-use millstream_engine::plan::{AggregateFunction, Body, Query, Tumble, Watermark};
+use millstream_engine::plan::{AggregateFunction, Operator, Tumble, Watermark};
 use millstream_sql::Outcome;
 
 #[test]
@@ -234,7 +234,7 @@ fn stateless_queries_read_what_they_need() {
     let query = plan("SELECT price AS p, price * 2 FROM bids WHERE auction = 1 LIMIT 5 OFFSET 2");
     assert_eq!(query.projection, [1, 2]);
     assert!(query.event_time.is_none());
-    let Body::Stateless { project, limit, offset } = &query.body else {
+    let Operator::Stateless { project, limit, offset } = &query.body else {
         panic!("{:?}", query.body)
     };
     assert_eq!(
@@ -318,7 +318,7 @@ fn results_go_to_a_sink_in_its_columns() {
     let Ok(Outcome::Insert(planned, _)) = execute(&mut session(), text) else {
         panic!("no insert")
     };
-    let output = &planned.query.output;
+    let output = &planned.plan.last_stage().unwrap().output;
     assert_eq!(fields(output), [("who", &DataType::Utf8, true), ("n", &DataType::Int64, true)]);
 }
 
