@@ -6,9 +6,9 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
-use millstream_engine::wording::counted;
-use millstream_engine::{Error, Result};
+use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
 
 use crate::memory::{Slicer, check_columns};
 

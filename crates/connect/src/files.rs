@@ -28,9 +28,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::table::TableOptions;
-use millstream_engine::{Error, Result};
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
 
 use crate::csv::Header;
 use crate::options::Options;

@@ -1,8 +1,8 @@
 //! Sources, sinks and formats of Millstream: what stands behind `CREATE TABLE … WITH (…)`.
 //!
-//! **Sources** ([`Table`](millstream_engine::table::Table)): CSV files ([`CsvTable`]), made-up
+//! **Sources** ([`Table`](millstream_contract::table::Table)): CSV files ([`CsvTable`]), made-up
 //! records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
-//! ([`channel`]). **Sinks** ([`Sink`](millstream_engine::sink::Sink)): text as a table, CSV or JSON
+//! ([`channel`]). **Sinks** ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or JSON
 //! ([`TextSink`]), files of that ([`FileSink`]), batches for the program ([`CollectSink`]), nothing
 //! ([`BlackholeSink`]). [`Registry`] finds them by the option `connector`.
 //!

@@ -5,9 +5,9 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
-use millstream_engine::wording::counted;
-use millstream_engine::{Error, Result};
+use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
 
 /// Record batches as a table. Reading it copies nothing: batches are sliced.
 ///

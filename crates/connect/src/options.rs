@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use millstream_engine::settings::{closest, parse_duration_us};
-use millstream_engine::table::TableOptions;
-use millstream_engine::{Error, Result};
+use millstream_contract::settings::{closest, parse_duration_us};
+use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
 
 /// Reads options and remembers which exist.
 pub(crate) struct Options<'a> {

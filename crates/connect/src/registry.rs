@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use millstream_engine::settings::closest;
-use millstream_engine::sink::Sink;
-use millstream_engine::table::{Connectors, Table, TableOptions};
-use millstream_engine::{Error, Result};
+use millstream_contract::settings::closest;
+use millstream_contract::sink::Sink;
+use millstream_contract::table::{Connectors, Table, TableOptions};
+use millstream_contract::{Error, Result};
 
 use crate::csv::CsvTable;
 use crate::datagen::DatagenTable;
@@ -241,7 +241,7 @@ impl Connectors for Registry {
         drop(known);
         match make {
             Some(make) => make(options),
-            None => Err(millstream_engine::Error::Internal(format!("sink {connector} vanished"))),
+            None => Err(millstream_contract::Error::Internal(format!("sink {connector} vanished"))),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::Result;
-use millstream_engine::sink::{RowOrder, Sink, Writers};
+use millstream_contract::Result;
+use millstream_contract::sink::{RowOrder, Sink, Writers};
 
 /// Counts rows and forgets them: `'connector' = 'blackhole'`.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use millstream_engine::table::TableOptions;
+use millstream_contract::table::TableOptions;
 
 use crate::options::Options;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
 use millstream_connect::{FileSink, Registry};
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::table::{Connectors, TableOptions};
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::{Connectors, TableOptions};
 
 use crate::support::Directory;
 

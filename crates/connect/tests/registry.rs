@@ -16,8 +16,8 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
 use millstream_connect::{BlackholeSink, Format, MemoryTable, Registry, TextOptions, TextSink};
-use millstream_engine::sink::{Sink, Writers};
-use millstream_engine::table::{Connectors, OpenOptions, SplitPoll, Table, TableOptions};
+use millstream_contract::sink::{Sink, Writers};
+use millstream_contract::table::{Connectors, OpenOptions, SplitPoll, Table, TableOptions};
 
 use crate::support::Directory;
 

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::inputs::{Columns, Feed, Input, View};
 use crate::keys::{VarColumn, range_of};
-use crate::plan::{AggregateCall, AggregateFunction, NULLABLE_VALUES_MAX};
+use crate::plan::{Aggregate, AggregateCall, AggregateFunction, NULLABLE_VALUES_MAX};
 
 /// One mergeable value with what feeds it.
 #[derive(Debug, Clone)]
@@ -47,6 +47,17 @@ pub(crate) struct Aggregates {
     values: Vec<Value>,
 }
 
+/// The first of an aggregation's calls for which the state has no bit left ([`NULLABLE_VALUES_MAX`]).
+/// No job runs such a plan.
+pub fn first_without_bit(aggregate: &Aggregate) -> Option<usize> {
+    let mut aggregates = Aggregates::default();
+    let empty_group = aggregate.has_empty_group();
+    aggregate
+        .aggregates
+        .iter()
+        .position(|call| aggregates.add(call, empty_group).is_ok() && !aggregates.has_bits())
+}
+
 impl Aggregates {
     /// `empty_group`: whether a group may exist without any record (a global aggregate over
     /// nothing).
@@ -60,14 +71,6 @@ impl Aggregates {
         }
         // The planner refuses it, with the place.
         Err(Error::Internal("more values that can be NULL than the state has bits for".into()))
-    }
-
-    /// The first call for which the state has no bit left.
-    pub(crate) fn first_without_bit(calls: &[AggregateCall], empty_group: bool) -> Option<usize> {
-        let mut aggregates = Aggregates::default();
-        calls
-            .iter()
-            .position(|call| aggregates.add(call, empty_group).is_ok() && !aggregates.has_bits())
     }
 
     fn add(&mut self, call: &AggregateCall, empty_group: bool) -> Result<()> {

@@ -18,52 +18,42 @@ extern crate self as millstream_engine;
 
 mod aggregates;
 mod assign;
-mod available;
 mod budget;
 pub mod cluster;
-pub mod compare;
 mod decimal;
 mod env;
-pub mod error;
 mod event_time;
 pub mod exchange;
 mod explain;
-pub mod expr;
 mod failing;
 mod fire;
 mod gather;
 mod inputs;
 mod intake;
-pub mod interval;
 mod job;
 mod joint;
 mod keys;
 mod meter;
 mod order;
 mod pipeline;
-pub mod plan;
 mod prepare;
 pub mod projection;
 mod routed;
-pub mod settings;
 pub mod simulation;
-pub mod sink;
 mod skipped;
 mod slices;
 pub mod stats;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-pub mod table;
-pub mod texts;
 mod windowing;
-pub mod wording;
 mod worker;
 
-pub use error::{Error, Result};
+use millstream_contract::{error, expr, plan, settings, sink, table, texts};
+
+pub use aggregates::first_without_bit;
 pub use explain::state_layout;
 pub use job::{Job, Remains, Stopper};
 pub use millstream_state::on_refused_memory;
-pub use settings::Settings;
 pub use skipped::Skipped;
 pub use stats::Stats;

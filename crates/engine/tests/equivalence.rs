@@ -4,10 +4,11 @@
 
 mod support;
 
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::Plan;
-use millstream_engine::settings::FragmentMode;
-use millstream_engine::{Settings, Stats};
+use millstream_contract::Settings;
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::FragmentMode;
+use millstream_engine::Stats;
 use support::*;
 
 /// One seed's job: everything about it follows from the seed.

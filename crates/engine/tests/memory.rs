@@ -9,10 +9,11 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Operator, Plan};
-use millstream_engine::table::*;
-use millstream_engine::{Error, Result, Settings, Stats};
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::{Operator, Plan};
+use millstream_contract::table::*;
+use millstream_contract::{Error, Result, Settings};
+use millstream_engine::Stats;
 use support::{Random, Record, oracle, query, run, table};
 
 const MIB: u64 = 1 << 20;

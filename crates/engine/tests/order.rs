@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::table::*;
-use millstream_engine::{Result, Settings};
+use millstream_contract::table::*;
+use millstream_contract::{Result, Settings};
 use support::script::batches_of;
 use support::*;
 

@@ -3,8 +3,8 @@
 
 mod support;
 
-use millstream_engine::Settings;
-use millstream_engine::settings::{Exchange, FragmentMode};
+use millstream_contract::Settings;
+use millstream_contract::settings::{Exchange, FragmentMode};
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;

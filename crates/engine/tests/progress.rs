@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
 use arrow::datatypes::*;
-use millstream_engine::plan::{Plan, Tumble};
-use millstream_engine::settings::FragmentMode;
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::table::Sharing;
-use millstream_engine::{Job, Result, Settings, Stats};
+use millstream_contract::plan::{Plan, Tumble};
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::Sharing;
+use millstream_contract::{Result, Settings};
+use millstream_engine::{Job, Stats};
 use support::script::{Script, Scripted, batches_of};
 use support::{Memory, Random, Record, aggregate, event_time, oracle, query, table};
 

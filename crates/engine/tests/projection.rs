@@ -7,12 +7,12 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millstream_engine::Settings;
+use millstream_contract::Settings;
+use millstream_contract::settings::Exchange;
+use millstream_contract::sink::{RowOrder, Sink};
 use millstream_engine::projection::{
     Costs, Kind, Machine, Price, Projected, Projection, Shared, measure, project,
 };
-use millstream_engine::settings::Exchange;
-use millstream_engine::sink::{RowOrder, Sink};
 use millstream_fabric::sim::Model;
 use millstream_flow::Settings as Channels;
 use support::*;
@@ -21,7 +21,7 @@ const EXCHANGES: [Exchange; 3] =
     [Exchange::LateMerge, Exchange::Repartition, Exchange::Interleaved];
 
 struct Case {
-    query: millstream_engine::plan::Plan,
+    query: millstream_contract::plan::Plan,
     settings: Settings,
     expected: Vec<String>,
     records: u64,

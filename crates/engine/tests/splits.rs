@@ -5,7 +5,8 @@ mod support;
 
 use std::sync::Arc;
 
-use millstream_engine::{Settings, Stats};
+use millstream_contract::Settings;
+use millstream_engine::Stats;
 use support::script::{Script, Scripted, batches_of};
 use support::*;
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::datatypes::*;
-use millstream_engine::expr::{Evaluate, Expr};
-use millstream_engine::plan::*;
-use millstream_engine::settings::FragmentMode;
-use millstream_engine::table::Sharing;
-use millstream_engine::{Error, Result, Settings};
+use millstream_contract::expr::{Evaluate, Expr};
+use millstream_contract::plan::*;
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::table::Sharing;
+use millstream_contract::{Error, Result, Settings};
 use support::{Memory, Random, call, key, run};
 
 #[derive(Clone, Debug)]

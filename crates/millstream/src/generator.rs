@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::settings::closest;
-use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
-use millstream_engine::wording::counted;
-use millstream_engine::{Error, Result};
+use millstream_contract::settings::closest;
+use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
 use millstream_workloads::{BatchIter, Spec, Workload, schema};
 
 /// The data of a benchmark workload, generated while it is read.

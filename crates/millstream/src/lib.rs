@@ -39,12 +39,13 @@ pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
 };
-pub use millstream_engine::plan::Plan;
+pub use millstream_contract::plan::Plan;
+pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
+pub use millstream_contract::sink::{RowOrder, Sink, Writers};
+pub use millstream_contract::table::{OpenOptions, Split, Table};
+pub use millstream_contract::wording::{counted, plural};
+pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::projection;
-pub use millstream_engine::settings::{Exchange, SETTINGS, SettingError, closest};
-pub use millstream_engine::sink::{RowOrder, Sink, Writers};
-pub use millstream_engine::table::{OpenOptions, Split, Table};
-pub use millstream_engine::wording::{counted, plural};
-pub use millstream_engine::{Error, Job, Result, Settings, Stats, Stopper, on_refused_memory};
+pub use millstream_engine::{Job, Stats, Stopper, on_refused_memory};
 pub use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
 pub use session::{Executed, Failure, Planned, Session};

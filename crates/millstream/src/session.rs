@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use millstream_connect::{CollectSink, Registry};
-use millstream_engine::plan::Plan;
-use millstream_engine::settings::SettingError;
-use millstream_engine::sink::{RowOrder, Sink};
-use millstream_engine::table::Table;
-use millstream_engine::{Error, Job, Settings, Stats, state_layout};
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::SettingError;
+use millstream_contract::sink::{RowOrder, Sink};
+use millstream_contract::table::Table;
+use millstream_contract::{Error, Settings};
+use millstream_engine::{Job, Stats, state_layout};
 use millstream_sql::{
     EventTimeSpec, Outcome, PlannedQuery, Planner, SqlError, Statement, parse_script,
 };

@@ -8,7 +8,7 @@ use datafusion_common::{DataFusionError, Result as DfResult, not_impl_err};
 use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion_expr::{Accumulator, AggregateUDFImpl, Expr, Signature, Volatility, lit};
-use millstream_engine::plan::AggregateFunction;
+use millstream_contract::plan::AggregateFunction;
 
 use crate::error::SqlError;
 use crate::types::sql_type_name;

@@ -11,11 +11,11 @@ use datafusion_common::{DFSchema, ExprSchema};
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
-use millstream_engine::expr::Expr as EngineExpr;
-use millstream_engine::plan::{
+use millstream_contract::expr::Expr as EngineExpr;
+use millstream_contract::plan::{
     self, Aggregate, AggregateCall, EventTime, Key, Operator as PlanOperator, Plan, Source,
 };
-use millstream_engine::table::Table;
+use millstream_contract::table::Table;
 
 use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
 use crate::computed::write_out;
@@ -149,7 +149,7 @@ impl Assembler<'_> {
             aggregates,
             fired: Arc::new(fired.as_arrow().clone()),
         };
-        if let Some(call) = body.first_without_bit() {
+        if let Some(call) = millstream_engine::first_without_bit(&body) {
             let place = grouped.aggregates[call].place.as_ref();
             return Err(too_many_nullable().at(place.map(|place| place.span)));
         }

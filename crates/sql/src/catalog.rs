@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
-use millstream_engine::settings::closest;
-use millstream_engine::table::{Connectors, Table, TableOptions};
+use millstream_contract::settings::closest;
+use millstream_contract::table::{Connectors, Table, TableOptions};
 
 use crate::create_table::OptionDef;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
@@ -82,8 +82,8 @@ pub(crate) struct Declared {
 
 impl Declared {
     /// A connector's refusal, placed at the option at fault.
-    fn refused(&self, error: millstream_engine::Error) -> SqlError {
-        let millstream_engine::Error::Option { table, option, message, help } = error else {
+    fn refused(&self, error: millstream_contract::Error) -> SqlError {
+        let millstream_contract::Error::Option { table, option, message, help } = error else {
             let mut lines = error.to_string();
             let help = lines.find("\n  help: ").map(|at| lines.split_off(at));
             return SqlError::new(ErrorKind::Connector, lines)
@@ -145,7 +145,7 @@ impl TableEntry {
     pub(crate) fn sink(
         &self,
         connectors: &dyn Connectors,
-    ) -> Result<Arc<dyn millstream_engine::sink::Sink>> {
+    ) -> Result<Arc<dyn millstream_contract::sink::Sink>> {
         match &self.origin {
             Origin::Table(_) => Err(SqlError::unsupported(format!(
                 "nothing can be inserted into '{}': it is a table of the program's own",

@@ -2,7 +2,7 @@
 
 use arrow::error::ArrowError;
 use datafusion_common::{Column, DataFusionError, SchemaError};
-use millstream_engine::settings::closest;
+use millstream_contract::settings::closest;
 
 use crate::catalog::INPUT;
 use crate::error::{ErrorKind, Span, SqlError};

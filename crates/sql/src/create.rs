@@ -13,8 +13,8 @@ use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident};
-use millstream_engine::settings::{closest, parse_duration_us};
-use millstream_engine::table::TableOptions;
+use millstream_contract::settings::{closest, parse_duration_us};
+use millstream_contract::table::TableOptions;
 
 use crate::assemble::{nullable, plain_type, table_schema, watermark_delay};
 use crate::catalog::{

@@ -16,10 +16,10 @@ use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::{Expr, ExprSchemable, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
-use millstream_engine::Error;
-use millstream_engine::compare::{CompareColumn, Comparison};
-use millstream_engine::expr::{Evaluate, Expr as EngineExpr};
-use millstream_engine::texts::{self, TEXT_BYTES_MAX};
+use millstream_contract::Error;
+use millstream_contract::compare::{CompareColumn, Comparison};
+use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
+use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use crate::error::{Place, Result};
 use crate::lazy::LazyBoolean;
@@ -157,7 +157,7 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
 }
 
 impl Evaluate for Compiled {
-    fn evaluate(&self, batch: &RecordBatch) -> millstream_engine::Result<ArrayRef> {
+    fn evaluate(&self, batch: &RecordBatch) -> millstream_contract::Result<ArrayRef> {
         let before = texts::made();
         let array = match self.evaluate_rows(batch, before) {
             Err(error @ Error::TooMuchText { .. }) if batch.num_rows() > 1 => {
@@ -187,7 +187,7 @@ impl Compiled {
         &self,
         batch: &RecordBatch,
         before: u64,
-    ) -> millstream_engine::Result<ArrayRef> {
+    ) -> millstream_contract::Result<ArrayRef> {
         texts::set_made(before);
         let evaluated = self.physical.evaluate(batch);
         let array = evaluated

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use arrow::datatypes::Schema;
 use datafusion_expr::LogicalPlan;
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Aggregate, Node, Operator, Plan, Source, Stage, Watermark};
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::{Aggregate, Node, Operator, Plan, Source, Stage, Watermark};
 
 use crate::tumble::duration;
 use crate::types::sql_type_name;

@@ -8,7 +8,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DataFusionError, Result as DfResult, TableReference};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
-use millstream_engine::settings::closest;
+use millstream_contract::settings::closest;
 
 use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
 use crate::catalog::{Catalog, Entry, TableHandle, ViewHandle};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_engine::error::{Error, Result};
-use millstream_engine::sink::Sink;
-use millstream_engine::table::{Connectors, OpenOptions, Split, Table, TableOptions};
+use millstream_contract::error::{Error, Result};
+use millstream_contract::sink::Sink;
+use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 
 use arrow::datatypes::SchemaRef;
 

@@ -3,7 +3,7 @@
 
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError, Word};
-use millstream_engine::settings::closest;
+use millstream_contract::settings::closest;
 
 use crate::error::{Span, SqlError};
 use crate::script::lower_first;

@@ -4,7 +4,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr, LogicalPlan};
-use millstream_engine::wording::counted;
+use millstream_contract::wording::counted;
 
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
@@ -96,7 +96,7 @@ fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
                 None => format!("there is no column '{}' in table '{}'", name.value, entry.name),
             };
             let names = entry.columns.iter().map(|c| c.name.as_str());
-            let meant = millstream_engine::settings::closest(&name.value, names)
+            let meant = millstream_contract::settings::closest(&name.value, names)
                 .filter(|_| found.is_none())
                 .map(|meant| format!("did you mean '{meant}'?"));
             SqlError::name(message).at(Span::new(name.span)).maybe_help(meant)

@@ -1,7 +1,7 @@
 //! SQL text to executable queries: Flink's dialect, planned through DataFusion's parts.
 //!
 //! [`parse_script`] splits and parses a text; a [`Planner`] executes its statements one by one and
-//! turns a query into the engine's [`Plan`](millstream_engine::plan::Plan). The way of a query:
+//! turns a query into the engine's [`Plan`](millstream_contract::plan::Plan). The way of a query:
 //! sqlparser's syntax tree with our own `CREATE TABLE` (`script`, `create_table`, `dialect`); what
 //! cannot run is refused, and functions that mean something else in Flink are rewritten (`check`,
 //! `rewrite`); DataFusion's SQL planner resolves names and makes types agree (`functions`,

@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DataFusionError};
 use datafusion_expr::{Distinct, Expr, ExprSchemable, FetchType, LogicalPlan, SkipType};
-use millstream_engine::plan::{AggregateFunction, Tumble};
+use millstream_contract::plan::{AggregateFunction, Tumble};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};

@@ -12,11 +12,11 @@ use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_sql::planner::{ParserOptions, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
-use millstream_engine::plan::Plan;
-use millstream_engine::settings::{SETTINGS, SettingError, Settings};
-use millstream_engine::sink::Sink;
-use millstream_engine::table::{Connectors, Table, TableOptions};
-use millstream_engine::wording::counted;
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::{SETTINGS, SettingError, Settings};
+use millstream_contract::sink::Sink;
+use millstream_contract::table::{Connectors, Table, TableOptions};
+use millstream_contract::wording::counted;
 
 use crate::assemble::Assembler;
 use crate::blame::{blame, check_conditions};
@@ -41,7 +41,7 @@ use crate::types::sql_type_name;
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use millstream_engine::table::Connectors;
+/// # use millstream_contract::table::Connectors;
 /// # fn run(connectors: Arc<dyn Connectors>) -> millstream_sql::Result<()> {
 /// use millstream_sql::{Outcome, Planner, parse_script};
 ///

@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::ast::{self, Ident, ObjectName, Query, Visit, Visi
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
-use millstream_engine::settings::closest;
+use millstream_contract::settings::closest;
 
 use crate::create_table::{CreateTable, parse_create_table};
 use crate::dialect::MillstreamDialect;

@@ -6,7 +6,7 @@
 use datafusion_common::ScalarValue;
 use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
 use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
-use millstream_engine::interval::write_interval;
+use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{joined_texts, measured_interval, written_time};

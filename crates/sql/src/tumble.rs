@@ -16,8 +16,8 @@ use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments, Ident,
     ObjectName, ObjectNamePart, Spanned, TableAlias, TableFactor,
 };
-use millstream_engine::plan::Tumble;
-use millstream_engine::settings::closest;
+use millstream_contract::plan::Tumble;
+use millstream_contract::settings::closest;
 
 use crate::error::{Result, Span, SqlError};
 

@@ -1,7 +1,7 @@
 //! What DataFusion says, in our words.
 
-use millstream_engine::settings::closest;
-use millstream_engine::wording::counted;
+use millstream_contract::settings::closest;
+use millstream_contract::wording::counted;
 
 use crate::aggregates::aggregate_named;
 use crate::error::{ErrorKind, SqlError};

@@ -7,8 +7,8 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use memchr::memchr_iter;
-use millstream_engine::table::{Chunk, Decoded, Places};
-use millstream_engine::{Error, Result};
+use millstream_contract::table::{Chunk, Decoded, Places};
+use millstream_contract::{Error, Result};
 
 use super::decode::{Column, Decoder, Fault, Why};
 use super::dialect::Dialect;

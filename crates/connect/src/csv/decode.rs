@@ -17,7 +17,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use memchr::memchr;
-use millstream_engine::Error;
+use millstream_contract::Error;
 
 use super::dialect::Dialect;
 use super::index::Index;

@@ -1,6 +1,6 @@
 //! How a CSV file is written: the `csv.*` options.
 
-use millstream_engine::Result;
+use millstream_contract::Result;
 
 use crate::options::Options;
 

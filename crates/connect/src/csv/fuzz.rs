@@ -7,8 +7,8 @@ use std::task::Waker;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use millstream_engine::Result;
-use millstream_engine::table::{OpenOptions, Split, SplitPoll};
+use millstream_contract::Result;
+use millstream_contract::table::{OpenOptions, Split, SplitPoll};
 
 use super::CsvTable;
 use super::dialect::{Dialect, Header};

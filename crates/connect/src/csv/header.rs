@@ -1,8 +1,8 @@
 //! The header: whether there is one, and which field each column is.
 
 use arrow::datatypes::{Schema, SchemaRef};
-use millstream_engine::settings::closest;
-use millstream_engine::{Error, Result};
+use millstream_contract::settings::closest;
+use millstream_contract::{Error, Result};
 
 use super::dialect::{Dialect, Header};
 use super::index::index;

@@ -53,9 +53,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::Result;
-use millstream_engine::table::{OpenOptions, Sharing, Split, SplitPoll, Table, TableOptions};
-use millstream_engine::wording::counted;
+use millstream_contract::Result;
+use millstream_contract::table::{OpenOptions, Sharing, Split, SplitPoll, Table, TableOptions};
+use millstream_contract::wording::counted;
 
 use self::chunk::{CsvChunk, Plan};
 use self::dialect::Dialect;
@@ -100,7 +100,7 @@ impl CsvTable {
     ///
     /// # Errors
     ///
-    /// [`millstream_engine::Error::Option`] with the option at fault.
+    /// [`millstream_contract::Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<CsvTable> {
         let (dialect, given) = CsvTable::checked(table)?;
         let path = open::resolve(&Options::new(table), given)?;

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use millstream_engine::settings::closest;
-use millstream_engine::{Error, Result};
+use millstream_contract::settings::closest;
+use millstream_contract::{Error, Result};
 
 use crate::options::Options;
 

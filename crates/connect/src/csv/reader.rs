@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use memchr::memchr_iter;
-use millstream_engine::{Error, Result};
+use millstream_contract::{Error, Result};
 
 use super::cut::{Cut, cut};
 use super::dialect::Dialect;

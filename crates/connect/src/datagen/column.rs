@@ -12,7 +12,7 @@ use arrow::datatypes::{
     Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use millstream_engine::{Error, Result};
+use millstream_contract::{Error, Result};
 
 use super::split::Rows;
 use crate::datetime::{SECONDS_PER_DAY, parse_date, parse_time, parse_timestamp, per_second};

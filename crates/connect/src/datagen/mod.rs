@@ -31,9 +31,9 @@ mod tests;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use millstream_engine::table::{OpenOptions, Split, Table, TableOptions};
-use millstream_engine::wording::counted;
-use millstream_engine::{Error, Result};
+use millstream_contract::table::{OpenOptions, Split, Table, TableOptions};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
 
 use self::column::Column;
 use self::split::{DatagenSplit, Plan};

@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use millstream_engine::table::{Chunk, Split, SplitPoll};
-use millstream_engine::{Error, Result};
+use millstream_contract::table::{Chunk, Split, SplitPoll};
+use millstream_contract::{Error, Result};
 
 use super::column::Column;
 

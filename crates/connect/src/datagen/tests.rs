@@ -7,7 +7,7 @@ use arrow::datatypes::{
     DataType, Decimal128Type, Field, Float64Type, Int8Type, Int64Type, TimeUnit,
     TimestampMillisecondType,
 };
-use millstream_engine::table::SplitPoll;
+use millstream_contract::table::SplitPoll;
 
 use super::*;
 

@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::FormatOptions;
-use millstream_engine::settings::closest;
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::{Error, Result};
+use millstream_contract::settings::closest;
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::{Error, Result};
 
 use self::table::TableWriter;
 use self::value::Cells;
@@ -77,7 +77,7 @@ pub struct TextOptions {
 /// use std::sync::Arc;
 /// use arrow::array::{Int64Array, RecordBatch};
 /// use millstream_connect::{Format, TextOptions, TextSink};
-/// use millstream_engine::sink::{Sink, Writers};
+/// use millstream_contract::sink::{Sink, Writers};
 ///
 /// let column = Arc::new(Int64Array::from(vec![1, 2])) as _;
 /// let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();

@@ -23,8 +23,8 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_engine::interval::{write_duration, write_interval};
-use millstream_engine::{Error, Result};
+use millstream_contract::interval::{write_duration, write_interval};
+use millstream_contract::{Error, Result};
 
 use crate::datetime::{per_second, write_date, write_time, write_timestamp};
 use crate::number::{

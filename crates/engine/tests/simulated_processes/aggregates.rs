@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use millstream_engine::settings::{Exchange, FragmentMode};
+use millstream_contract::Settings;
+use millstream_contract::settings::{Exchange, FragmentMode};
+use millstream_contract::sink::RowOrder;
+use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Scenario};
-use millstream_engine::sink::RowOrder;
-use millstream_engine::{Settings, Stats};
 
 use crate::support::{Random, oracle, query, records, table};
 use crate::{counted_by_key, described, faults, happened, run, run_all, seeds};

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::settings::FragmentMode;
+use millstream_contract::Settings;
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::sink::RowOrder;
+use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
-use millstream_engine::sink::RowOrder;
-use millstream_engine::{Settings, Stats};
 use millstream_flow::Settings as Channels;
 
 use crate::support::script::{Script, Scripted, batches_of};

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use millstream_engine::Settings;
+use millstream_contract::Settings;
+use millstream_contract::sink::RowOrder;
+use millstream_contract::table::Sharing;
 use millstream_engine::simulation::{Fault, Scenario};
-use millstream_engine::sink::RowOrder;
-use millstream_engine::table::Sharing;
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records};

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use millstream_engine::Settings;
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::Plan;
-use millstream_engine::settings::FragmentMode;
+use millstream_contract::Settings;
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::sink::RowOrder;
+use millstream_contract::table::Sharing;
 use millstream_engine::simulation::Scenario;
-use millstream_engine::sink::RowOrder;
-use millstream_engine::table::Sharing;
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, aggregate, query, records};

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::plan::Plan;
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::Sharing;
+use millstream_contract::{Result, Settings};
 use millstream_engine::simulation::{Scenario, simulate};
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::table::Sharing;
-use millstream_engine::{Result, Settings};
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, event_time, oracle, oracle_of_resumed, query};

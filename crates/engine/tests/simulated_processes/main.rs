@@ -20,12 +20,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use arrow::datatypes::Schema;
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::Plan;
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::{RowOrder, Sink};
+use millstream_contract::table::Table;
+use millstream_contract::{Error, Settings};
+use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Outcome, Scenario, simulate};
-use millstream_engine::sink::{RowOrder, Sink};
-use millstream_engine::table::Table;
-use millstream_engine::{Error, Settings, Stats};
 use millstream_state::{Leaders, hash_word};
 use support::{Collect, Random, Record, aggregate, lines, query};
 

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use millstream_engine::plan::Plan;
-use millstream_engine::settings::{Exchange, FragmentMode};
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::{Exchange, FragmentMode};
+use millstream_contract::sink::RowOrder;
+use millstream_contract::table::{Sharing, Table};
+use millstream_contract::{Error, Settings};
 use millstream_engine::simulation::Scenario;
-use millstream_engine::sink::RowOrder;
-use millstream_engine::table::{Sharing, Table};
-use millstream_engine::{Error, Settings};
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, oracle, query, records, table};

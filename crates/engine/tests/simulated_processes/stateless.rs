@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use millstream_engine::Settings;
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Operator, Plan};
+use millstream_contract::Settings;
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::{Operator, Plan};
+use millstream_contract::sink::RowOrder;
+use millstream_contract::table::Sharing;
 use millstream_engine::simulation::Scenario;
-use millstream_engine::sink::RowOrder;
-use millstream_engine::table::Sharing;
 
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, lines, query, records};

@@ -11,13 +11,14 @@ use std::task::Waker;
 
 use arrow::array::*;
 use arrow::datatypes::*;
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::*;
+use millstream_contract::settings::Exchange;
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::*;
+use millstream_contract::{Result, Settings};
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::*;
-use millstream_engine::settings::Exchange;
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::table::*;
-use millstream_engine::{Job, Result, Settings, Stats};
+use millstream_engine::{Job, Stats};
 use millstream_fabric::Fabric;
 use millstream_flow::Settings as Channels;
 

@@ -7,8 +7,8 @@ use std::task::Waker;
 
 use arrow::array::*;
 use arrow::datatypes::*;
-use millstream_engine::Result;
-use millstream_engine::table::*;
+use millstream_contract::Result;
+use millstream_contract::table::*;
 
 use super::{Random, Record, table};
 

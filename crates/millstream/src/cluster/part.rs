@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::Schema;
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
+use millstream_contract::sink::Sink;
+use millstream_contract::{Error, Settings};
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
-use millstream_engine::plan::Plan;
-use millstream_engine::settings::{Exchange, SettingError, machine_memory_bytes};
-use millstream_engine::sink::Sink;
-use millstream_engine::{Error, Job, Remains, Settings, Stats};
+use millstream_engine::{Job, Remains, Stats};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
@@ -254,7 +255,7 @@ impl QueryPart {
     }
 
     /// Runs the query; `stops` stops it.
-    pub fn run(&mut self, stops: &Stops) -> (Stats, millstream_engine::Result<()>) {
+    pub fn run(&mut self, stops: &Stops) -> (Stats, millstream_contract::Result<()>) {
         let Some(job) = self.job.take() else {
             return (Stats::default(), Err(Error::Internal("a query out of turn".into())));
         };

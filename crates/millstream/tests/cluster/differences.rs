@@ -11,7 +11,7 @@ use millstream::cluster::{
     Cause, Cluster, FabricName, Failure, Fault, Member, Node, Parts, QueryPart, Stops, fault,
 };
 use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
-use millstream_engine::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::{Value, json};
 

@@ -23,7 +23,7 @@ use datafusion_expr::{
 };
 
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use millstream_engine::texts::{self, TEXT_BYTES_MAX};
+use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use crate::located::within_mark;
 

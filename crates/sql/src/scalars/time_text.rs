@@ -14,7 +14,7 @@ use datafusion_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, TryCast, Volatility,
 };
-use millstream_engine::interval::{write_duration, write_interval};
+use millstream_contract::interval::{write_duration, write_interval};
 
 use super::interval_order::lengths;
 

@@ -9,7 +9,7 @@ use datafusion_common::{Result as DfResult, exec_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use millstream_engine::plan::Tumble;
+use millstream_contract::plan::Tumble;
 
 use crate::tumble::WINDOW_TYPE;
 

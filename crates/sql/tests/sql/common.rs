@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
-use millstream_engine::error::{Error, Result};
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::{Aggregate, EventTime, Input, Node, Operator, Plan, Source, Stage};
-use millstream_engine::sink::{RowOrder, Sink, Writers};
-use millstream_engine::table::{Connectors, OpenOptions, Split, Table, TableOptions};
+use millstream_contract::error::{Error, Result};
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::{Aggregate, EventTime, Input, Node, Operator, Plan, Source, Stage};
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 use millstream_sql::{Outcome, Planner, SqlError, parse_script};
 
 /// A table without records.

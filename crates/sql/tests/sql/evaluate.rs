@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::util::display::array_value_to_string;
-use millstream_engine::plan::Operator;
+use millstream_contract::plan::Operator;
 use millstream_sql::Outcome;
 
 use crate::common::*;
@@ -48,7 +48,7 @@ fn run(text: &str) -> Result<RecordBatch, String> {
     run_query(&query).map_err(|e| e.to_string())
 }
 
-fn run_query(query: &Query) -> millstream_engine::Result<RecordBatch> {
+fn run_query(query: &Query) -> millstream_contract::Result<RecordBatch> {
     let Operator::Stateless { project, .. } = &query.body else { panic!("{:?}", query.body) };
     let mut batch = rows().project(&query.projection).unwrap();
     assert!(query.derived.is_empty());

@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
-use millstream_engine::expr::Expr;
-use millstream_engine::plan::{AggregateFunction, Operator, Tumble, Watermark};
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::{AggregateFunction, Operator, Tumble, Watermark};
 use millstream_sql::Outcome;
 
 #[test]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
-use crate::aggregates::Aggregates;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::table::Table;
@@ -194,14 +193,8 @@ pub struct Aggregate {
 pub const NULLABLE_VALUES_MAX: usize = 64;
 
 impl Aggregate {
-    /// The first of [`Aggregate::aggregates`] that goes beyond [`NULLABLE_VALUES_MAX`]. No job runs
-    /// such a plan.
-    pub fn first_without_bit(&self) -> Option<usize> {
-        Aggregates::first_without_bit(&self.aggregates, self.has_empty_group())
-    }
-
     /// Whether there is a group without any record: over nothing, a global aggregate has a row.
-    pub(crate) fn has_empty_group(&self) -> bool {
+    pub fn has_empty_group(&self) -> bool {
         self.keys.is_empty() && self.window.is_none()
     }
 }

@@ -140,12 +140,12 @@ pub enum Error {
 
 impl Error {
     /// Whether it is about what some records hold.
-    pub(crate) fn is_of_records(&self) -> bool {
+    pub fn is_of_records(&self) -> bool {
         matches!(self, Error::Evaluation { .. } | Error::TooMuchText { .. })
     }
 
     /// What is told to another process of an error about records.
-    pub(crate) fn to_letter(&self) -> Vec<u8> {
+    pub fn to_letter(&self) -> Vec<u8> {
         match self {
             Error::Evaluation { expression, message, frame, help }
             | Error::TooMuchText { expression, message, frame, help } => {
@@ -157,7 +157,7 @@ impl Error {
     }
 
     /// The error that [`Error::to_letter`] tells of; `None` if it is none.
-    pub(crate) fn of_letter(letter: &[u8]) -> Option<Error> {
+    pub fn of_letter(letter: &[u8]) -> Option<Error> {
         let mut parts = std::str::from_utf8(letter).ok()?.split('\0').map(str::to_string);
         Some(Error::Evaluation {
             expression: parts.next()?,
@@ -168,7 +168,7 @@ impl Error {
     }
 
     /// The same, of an evaluation, with the place of the record with which it failed.
-    pub(crate) fn for_record(mut self, place: &str) -> Error {
+    pub fn for_record(mut self, place: &str) -> Error {
         if let Error::Evaluation { message, .. } | Error::TooMuchText { message, .. } = &mut self {
             message.push_str(&format!(", for the record at {place}"));
         }

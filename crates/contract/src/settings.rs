@@ -151,7 +151,7 @@ impl Default for Settings {
 
 impl Settings {
     /// [`Settings::epoch_max_idle_ms`] in microseconds.
-    pub(crate) fn epoch_max_idle_us(&self) -> i64 {
+    pub fn epoch_max_idle_us(&self) -> i64 {
         self.epoch_max_idle_ms as i64 * 1_000
     }
 
