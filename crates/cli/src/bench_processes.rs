@@ -10,7 +10,8 @@ use millstream::cluster::{
     reader,
 };
 use millstream::{
-    Executed, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table, parse_script,
+    Executed, Extent, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table,
+    parse_script,
 };
 use millstream_fabric::setup::{Hello, Token};
 use millstream_workloads::{
@@ -118,7 +119,7 @@ impl Member for BenchMember {
         parts.map(Some).map_err(Fault::usage)
     }
 
-    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.part.prepare(extents)
     }
 

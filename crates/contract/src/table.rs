@@ -6,13 +6,14 @@
 //! is a pure function that any worker may run, at the same time as others.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 
@@ -22,22 +23,39 @@ pub trait Table: Send + Sync + Debug {
     fn schema(&self) -> SchemaRef;
     /// Whether every split ends by itself.
     fn bounded(&self) -> bool;
+    /// Whether records come as they happen, so that the clock says something about their times:
+    /// pipes, and what does not end.
+    fn live(&self) -> bool {
+        !self.bounded()
+    }
+    /// What it reads, if that can be read only once: it is gone then, for other tables over it, too.
+    fn read_once(&self) -> Option<ReadOnce> {
+        None
+    }
     /// Opens all splits, positioned at their first record. Batches carry only the columns of
     /// `projection` (indices into [`Table::schema`]), in that order; with an empty projection they
     /// carry only a row count. Calling it again starts again from the first record.
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>>;
     /// One line for `explain`, for example `file data/events.csv (csv, 2 of 12 columns)`.
     fn describe(&self, projection: &[usize]) -> String;
-    /// How much there is now in each split that several processes may read ([`Split::extent`]), if
-    /// that can change: one of them tells the others, and all read just as much, also of a file that
-    /// grows.
-    fn extents(&self) -> Result<Vec<u64>> {
+    /// What there is now in each split that can change: process 0 tells the others, and all read just
+    /// that, also of a file that grows.
+    fn extents(&self) -> Result<Vec<Extent>> {
         Ok(Vec::new())
     }
-    /// This table, of which no more is read than its `extents` were; `None` if it has none.
-    fn up_to(&self, _extents: &[u64]) -> Option<Arc<dyn Table>> {
+    /// This table, of which is read what its `extents` were in process 0; `None` if it has none.
+    fn up_to(&self, _extents: &[Extent]) -> Option<Arc<dyn Table>> {
         None
     }
+}
+
+/// Something that can be read only once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadOnce {
+    /// The same for all tables that read it.
+    pub id: String,
+    /// For messages, for example `standard input`.
+    pub name: String,
 }
 
 /// What the job tells its sources when it opens them.
@@ -60,6 +78,34 @@ impl OpenOptions {
     /// For a job of one process.
     pub fn alone(batch_rows: usize, start_time_us: i64, workers: usize) -> OpenOptions {
         OpenOptions { batch_rows, start_time_us, workers, process: 0, processes: 1 }
+    }
+}
+
+/// What there is of a split.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// How much, for example in bytes; `None` if only the process that was asked can read it.
+    pub length: Option<u64>,
+    /// Which file it is, if it is one.
+    pub file: Option<FileId>,
+}
+
+/// What tells a file from others, and from itself after it has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId {
+    /// The file system's device.
+    pub device: u64,
+    /// The file's number there.
+    pub inode: u64,
+    /// When it was last written: seconds since the epoch, and nanoseconds.
+    pub modified: (i64, i64),
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, nanos) = self.modified;
+        let FileId { device, inode, .. } = self;
+        write!(f, "inode {inode} on device {device}, written at {seconds}.{nanos:09}")
     }
 }
 

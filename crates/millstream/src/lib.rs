@@ -42,7 +42,7 @@ pub use millstream_connect::{
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_contract::sink::{RowOrder, Sink, Writers};
-pub use millstream_contract::table::{OpenOptions, Split, Table};
+pub use millstream_contract::table::{Extent, FileId, OpenOptions, Split, Table};
 pub use millstream_contract::wording::{counted, plural};
 pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::projection;

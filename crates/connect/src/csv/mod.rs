@@ -3,8 +3,13 @@
 //! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
 //! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
 //! worker, and only the projected columns of it. A pipe is read as it is written: records count as
-//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe is read
-//! by the one that was asked.
+//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe, or a file
+//! that does not tell its length (of `/proc`), is read by the one that was asked.
+//!
+//! A file is read up to where it ended when the job opened it. It may grow meanwhile. If its last
+//! line has no end then, the line is read on until its end has been written, or nothing has been
+//! written for a quarter of a second: then it is complete as it is. A file that becomes shorter, or
+//! is not the same in all processes, is an error.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -45,21 +50,26 @@ mod index;
 mod open;
 mod pipe;
 mod reader;
+mod regular;
 
 use std::fs::File;
-use std::io::{Cursor, Read};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
-use millstream_contract::table::{OpenOptions, Sharing, Split, SplitPoll, Table, TableOptions};
+use millstream_contract::table::{
+    Extent, OpenOptions, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+};
 use millstream_contract::wording::counted;
 
 use self::chunk::{CsvChunk, Plan};
 use self::dialect::Dialect;
-use self::reader::Reader;
+use self::pipe::Pipe;
+use self::reader::{Input, LOOK, Reader, Ready};
+use self::regular::Regular;
 use crate::options::Options;
 use crate::types::sql_name;
 
@@ -82,8 +92,10 @@ pub struct CsvTable {
     path: Arc<str>,
     schema: SchemaRef,
     dialect: Arc<Dialect>,
-    /// No more bytes of the file are read.
-    bytes_max: Option<u64>,
+    /// What process 0 has found, in a job of several.
+    told: Option<Extent>,
+    /// There, the file that it has found: as long as it is open no other can get its number.
+    kept: Arc<Mutex<Option<File>>>,
 }
 
 /// Where the bytes come from.
@@ -92,6 +104,12 @@ enum Source {
     File(PathBuf),
     /// For tests and fuzzing.
     Memory(Arc<[u8]>),
+}
+
+/// Whether a path names what a process has open itself, as its standard input: it is not the same in
+/// another.
+fn is_own(path: &Path) -> bool {
+    ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir))
 }
 
 impl CsvTable {
@@ -120,7 +138,8 @@ impl CsvTable {
             source: Source::File(path),
             schema: table.schema.clone(),
             dialect: Arc::new(dialect),
-            bytes_max: None,
+            told: None,
+            kept: Arc::default(),
         }
     }
 
@@ -153,35 +172,69 @@ impl CsvTable {
     /// For tests and fuzzing.
     fn in_memory(path: &str, bytes: &[u8], schema: SchemaRef, dialect: Arc<Dialect>) -> CsvTable {
         let source = Source::Memory(bytes.into());
-        CsvTable { source, path: path.into(), schema, dialect, bytes_max: None }
+        CsvTable { source, path: path.into(), schema, dialect, told: None, kept: Arc::default() }
     }
 
     /// The input and its length, if that is known.
-    fn input(&self) -> Result<(Box<dyn Read + Send>, Option<u64>)> {
+    fn input(&self) -> Result<(Input, Option<u64>)> {
         match &self.source {
             Source::Memory(bytes) => {
-                Ok((Box::new(Cursor::new(bytes.clone())), Some(bytes.len() as u64)))
+                let input = Input::Memory(Box::new(Cursor::new(bytes.clone())));
+                Ok((input, Some(bytes.len() as u64)))
             }
             Source::File(path) => {
-                let file = File::open(path).map_err(|error| open::io_error(path, &error))?;
-                let metadata = file.metadata().map_err(|error| open::io_error(path, &error))?;
-                let length = metadata.is_file().then_some(metadata.len());
-                Ok((Box::new(file), length))
+                let told = self.told.as_ref().filter(|told| told.length.is_some());
+                let kept = self.kept().take().filter(|_| told.is_some());
+                let (file, found) = match kept {
+                    Some(file) => regular::opened(file, path)?,
+                    None => regular::open(path)?,
+                };
+                if let Some(told) = told {
+                    regular::check_same(&self.path, told, found.as_ref())?;
+                }
+                let length = told.or(found.as_ref()).and_then(|extent| extent.length);
+                let input = match length {
+                    Some(length) => Input::File(Regular::new(file, self.path.clone(), length)),
+                    None => Input::Pipe(Pipe::new(Box::new(file))),
+                };
+                Ok((input, length))
             }
         }
     }
 
-    /// Whether every process of a job finds the same file, and may read it again and again. What a
-    /// process has open itself, as its standard input, is not that.
-    fn sharing(&self) -> Sharing {
-        let again = match &self.source {
-            Source::Memory(_) => true,
+    /// What all processes of a job may read; without length if only one can.
+    fn extent(&self) -> Result<Extent> {
+        let alone = Extent { length: None, file: None };
+        match &self.source {
+            Source::Memory(bytes) => Ok(Extent { length: Some(bytes.len() as u64), file: None }),
             Source::File(path) => {
-                let own = ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
-                !own && path.metadata().is_ok_and(|metadata| metadata.is_file())
+                // To open a pipe is to wait for its writer.
+                let file =
+                    !is_own(path) && path.metadata().is_ok_and(|metadata| metadata.is_file());
+                let (file, found) = if file {
+                    regular::open(path)?
+                } else {
+                    return Ok(alone);
+                };
+                *self.kept() = found.is_some().then_some(file);
+                Ok(found.unwrap_or(alone))
             }
+        }
+    }
+
+    /// A panic elsewhere leaves a file or none.
+    fn kept(&self) -> MutexGuard<'_, Option<File>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the processes of a job share it, if its length is as found here.
+    fn sharing(&self, found: Option<u64>) -> Sharing {
+        let length = match (&self.told, &self.source) {
+            (Some(told), _) => told.length,
+            (None, Source::File(path)) if is_own(path) => None,
+            (None, _) => found,
         };
-        if again { Sharing::ByChunk } else { Sharing::Asker }
+        if length.is_some() { Sharing::ByChunk } else { Sharing::Asker }
     }
 
     fn open_split(
@@ -190,14 +243,8 @@ impl CsvTable {
         chunk_bytes: Option<usize>,
         options: &OpenOptions,
     ) -> Result<CsvSplit> {
-        let (mut input, found) = self.input()?;
-        let length = found.map(|found| self.bytes_max.map_or(found, |max| found.min(max)));
-        if let Some(length) = length.filter(|_| options.processes > 1) {
-            // All processes have to find the same chunks, also in a file that grows.
-            input = Box::new(input.take(length));
-        }
-        let mut reader =
-            Reader::new(input, self.path.clone(), self.dialect.clone(), length.is_some());
+        let (input, length) = self.input()?;
+        let mut reader = Reader::new(input, self.path.clone(), self.dialect.clone());
         reader.start()?;
         let header = header::read(&mut reader, &self.dialect, &self.schema, &self.path)?;
         let plan = Plan::new(&self.path, &self.dialect, &self.schema, header, projection)?;
@@ -214,7 +261,7 @@ impl CsvTable {
             batch_rows: options.batch_rows.max(1),
             line_bytes: 64.0,
             length,
-            sharing: self.sharing(),
+            sharing: self.sharing(length),
         })
     }
 }
@@ -228,9 +275,26 @@ impl Table for CsvTable {
         true
     }
 
+    fn live(&self) -> bool {
+        match &self.source {
+            Source::Memory(_) => false,
+            Source::File(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file()),
+        }
+    }
+
+    fn read_once(&self) -> Option<ReadOnce> {
+        match &self.source {
+            Source::Memory(_) => None,
+            Source::File(path) => open::read_once(path),
+        }
+    }
+
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        if self.sharing() == Sharing::Asker && options.process != 0 {
-            return Ok(vec![Box::new(Elsewhere(self.path.clone()))]);
+        if options.process != 0 {
+            let found = if self.told.is_none() { self.extent()?.length } else { None };
+            if self.sharing(found) == Sharing::Asker {
+                return Ok(vec![Box::new(Elsewhere(self.path.clone()))]);
+            }
         }
         Ok(vec![Box::new(self.open_split(projection, None, options)?)])
     }
@@ -240,17 +304,13 @@ impl Table for CsvTable {
         format!("file {} (csv, {read} of {})", self.path, counted(all as u64, "column"))
     }
 
-    fn extents(&self) -> Result<Vec<u64>> {
-        let length = match self.sharing() {
-            Sharing::ByChunk => self.input()?.1,
-            Sharing::Whole | Sharing::Asker => None,
-        };
-        Ok(Vec::from_iter(length))
+    fn extents(&self) -> Result<Vec<Extent>> {
+        Ok(vec![self.extent()?])
     }
 
-    fn up_to(&self, extents: &[u64]) -> Option<Arc<dyn Table>> {
-        let bytes_max = Some(*extents.first()?);
-        Some(Arc::new(CsvTable { bytes_max, ..self.clone() }))
+    fn up_to(&self, extents: &[Extent]) -> Option<Arc<dyn Table>> {
+        let told = Some(extents.first()?.clone());
+        Some(Arc::new(CsvTable { told, ..self.clone() }))
     }
 }
 
@@ -299,12 +359,17 @@ impl Split for CsvSplit {
         self.sharing
     }
 
-    fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+    fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         // A saturating cast: a batch of any number of rows is allowed.
         let batch_bytes = (self.line_bytes * self.batch_rows as f64) as usize;
         let bytes = self.chunk_bytes.min(batch_bytes).max(1);
-        if !self.reader.ready(bytes, waker)? {
-            return Ok(SplitPoll::Pending { retry_at_us: None });
+        match self.reader.ready(bytes, waker)? {
+            Ready::Now => {}
+            Ready::Called => return Ok(SplitPoll::Pending { retry_at_us: None }),
+            Ready::Later => {
+                let retry_at_us = Some(now_us.saturating_add(LOOK.as_micros() as i64));
+                return Ok(SplitPoll::Pending { retry_at_us });
+            }
         }
         let Some(block) = self.reader.next(bytes, self.batch_rows)? else {
             return Ok(SplitPoll::Ended);

@@ -1,9 +1,12 @@
 //! Finding the file: the `path` and `format` options, and what to say when it is not there.
 
+use std::fs::Metadata;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use millstream_contract::settings::closest;
+use millstream_contract::table::ReadOnce;
 use millstream_contract::{Error, Result};
 
 use crate::options::Options;
@@ -60,6 +63,23 @@ pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Path
         return Err(options.error("path", message, directory_help(&path)));
     }
     Ok(path)
+}
+
+/// Pipes and terminals are gone once they have been read, whatever the path to them.
+pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let metadata = path.metadata().ok()?;
+    let null = Path::new("/dev/null").metadata();
+    // Of what is a device, `/dev/null` can be read again.
+    if metadata.is_file() || metadata.is_dir() || null.is_ok_and(|null| same(&metadata, &null)) {
+        return None;
+    }
+    let stdin = Path::new("/dev/stdin").metadata();
+    let name = match stdin.is_ok_and(|stdin| same(&metadata, &stdin)) {
+        true => "standard input".to_string(),
+        false => format!("'{}'", path.display()),
+    };
+    Some(ReadOnce { id: format!("{}:{}", metadata.dev(), metadata.ino()), name })
 }
 
 /// What the system said about a file, and what can be done about it.

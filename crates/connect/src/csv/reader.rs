@@ -1,8 +1,14 @@
 //! Reads a CSV file forward and hands it out in blocks of whole records.
+//!
+//! A last line without an end is a record once the file has ended growing: it is read on, also
+//! behind the file's extent, until its end has been written or nothing has been for a while. So all
+//! processes find as many blocks, whenever they look: only one decodes the last.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::task::Waker;
+use std::thread;
+use std::time::Duration;
 
 use memchr::memchr_iter;
 use millstream_contract::{Error, Result};
@@ -11,6 +17,10 @@ use super::cut::{Cut, cut};
 use super::dialect::Dialect;
 use super::pipe::Pipe;
 use super::place;
+use super::regular::Regular;
+
+/// Pause before looking again for the end of a file's last line.
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// A record longer than this is taken for a quote that was never closed.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
@@ -34,31 +44,39 @@ pub(crate) struct Reader {
     dialect: Arc<Dialect>,
     /// Read, but not yet handed out; starts with a record.
     buffer: Vec<u8>,
-    /// Whether the input has been read to its end.
+    /// Whether the input has been read to its end, of a file to its extent.
     ended: bool,
+    /// Whether the buffer's end is that of the last record.
+    last: bool,
     /// Offset in the file and line of the buffer's start.
     offset: u64,
     line: u64,
 }
 
-enum Input {
-    /// Where each read may wait until all the bytes asked for are there.
-    File(Box<dyn Read + Send>),
-    /// Where it must take what comes.
+/// Where the bytes come from.
+pub(crate) enum Input {
+    /// Each read may wait until all the bytes asked for are there.
+    Memory(Box<dyn Read + Send>),
+    /// As in memory, but it may grow meanwhile.
+    File(Regular),
+    /// Reads must take what comes.
     Pipe(Pipe),
 }
 
+/// Whether there is a block to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Now,
+    /// The waker is called when it is worth asking again.
+    Called,
+    /// It is worth asking again after [`LOOK`].
+    Later,
+}
+
 impl Reader {
-    /// `fill`: whether reads may wait for as many bytes as a chunk should have (a file), or must
-    /// take what comes (a pipe).
-    pub(crate) fn new(
-        input: Box<dyn Read + Send>,
-        path: Arc<str>,
-        dialect: Arc<Dialect>,
-        fill: bool,
-    ) -> Reader {
-        let input = if fill { Input::File(input) } else { Input::Pipe(Pipe::new(input)) };
-        Reader { input, path, dialect, buffer: Vec::new(), ended: false, offset: 0, line: 1 }
+    pub(crate) fn new(input: Input, path: Arc<str>, dialect: Arc<Dialect>) -> Reader {
+        let (buffer, ended, last) = (Vec::new(), false, false);
+        Reader { input, path, dialect, buffer, ended, last, offset: 0, line: 1 }
     }
 
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
@@ -96,33 +114,79 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether `next` would return without waiting. If it would wait, `waker` is called when there
-    /// is more to read.
-    pub(crate) fn ready(&mut self, bytes: usize, waker: &Waker) -> Result<bool> {
-        let mut want = bytes.max(1);
+    /// Whether `next` would return without waiting. If it would wait for a pipe, `waker` is called
+    /// when there is more to read.
+    pub(crate) fn ready(&mut self, bytes: usize, waker: &Waker) -> Result<Ready> {
+        match &self.input {
+            Input::Memory(_) => Ok(Ready::Now),
+            Input::File(_) => self.file_ready(bytes.max(1)),
+            Input::Pipe(_) => self.pipe_ready(bytes.max(1), waker),
+        }
+    }
+
+    fn file_ready(&mut self, want: usize) -> Result<Ready> {
+        while self.buffer.len() < want && !self.ended {
+            self.read(want)?;
+        }
+        let unfinished = self.ended && !self.last && !self.buffer.is_empty();
+        if unfinished
+            && cut(&self.buffer, false, 1, &self.dialect) == Cut::More
+            && !self.complete_last()?
+        {
+            return Ok(Ready::Later);
+        }
+        Ok(Ready::Now)
+    }
+
+    fn pipe_ready(&mut self, mut want: usize, waker: &Waker) -> Result<Ready> {
         loop {
-            let Input::Pipe(pipe) = &self.input else { return Ok(true) };
+            let Input::Pipe(pipe) = &self.input else { return Ok(Ready::Now) };
             if self.ended || self.buffer.len() >= RECORD_BYTES_MAX {
-                return Ok(true);
+                return Ok(Ready::Now);
             }
             if self.buffer.len() < want && pipe.ready(waker) {
                 self.read(want)?;
                 continue;
             }
             if !self.buffer.is_empty() && cut(&self.buffer, false, 1, &self.dialect) != Cut::More {
-                return Ok(true);
+                return Ok(Ready::Now);
             }
             if self.buffer.len() < want {
-                return Ok(false);
+                return Ok(Ready::Called);
             }
             want = self.buffer.len().saturating_mul(2).min(RECORD_BYTES_MAX);
         }
     }
 
+    /// Reads on behind a file's extent, in whose last record the buffer ends, until that is
+    /// complete or nothing more comes. Whether that is so now.
+    fn complete_last(&mut self) -> Result<bool> {
+        let Input::File(file) = &mut self.input else {
+            self.last = true;
+            return Ok(true);
+        };
+        while self.buffer.len() < RECORD_BYTES_MAX {
+            let before = self.buffer.len();
+            let more = file.read_beyond(before.max(64 << 10), &mut self.buffer)?;
+            if self.buffer.len() > before {
+                if let Cut::At(end) = cut(&self.buffer, false, 1, &self.dialect) {
+                    self.buffer.truncate(end);
+                    return Ok(true);
+                }
+            } else if more {
+                return Ok(false);
+            } else {
+                self.last = true;
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
     /// The next block: about `bytes` bytes, at most `records_max` records, at least one. From a
     /// pipe, the records that have come.
     pub(crate) fn next(&mut self, bytes: usize, records_max: usize) -> Result<Option<Block>> {
-        let fill = matches!(self.input, Input::File(_));
+        let fill = !matches!(self.input, Input::Pipe(_));
         let mut want = bytes.max(1);
         let mut short = self.buffer.is_empty();
         let end = loop {
@@ -133,12 +197,17 @@ impl Reader {
             if self.buffer.is_empty() {
                 return Ok(None);
             }
-            match cut(&self.buffer, self.ended, records_max, &self.dialect) {
+            match cut(&self.buffer, self.last, records_max, &self.dialect) {
                 Cut::At(end) => break end,
                 // One malformed record, up to the end of the file.
                 Cut::Unterminated(_) if self.dialect.skip_errors => break self.buffer.len(),
                 Cut::Unterminated(at) => return Err(self.unterminated(at)),
                 Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => return Err(self.too_long()),
+                Cut::More if self.ended => {
+                    while !self.complete_last()? {
+                        thread::sleep(LOOK);
+                    }
+                }
                 Cut::More => {
                     want = self.buffer.len().saturating_mul(2).min(RECORD_BYTES_MAX);
                     short = true;
@@ -167,14 +236,16 @@ impl Reader {
     fn read(&mut self, want: usize) -> Result<()> {
         let missing = want - self.buffer.len();
         let got = match &mut self.input {
-            Input::File(file) => {
+            Input::File(file) => Ok(file.read(missing, &mut self.buffer)?),
+            Input::Memory(bytes) => {
                 self.buffer.reserve_exact(missing);
-                file.take(missing as u64).read_to_end(&mut self.buffer)
+                bytes.take(missing as u64).read_to_end(&mut self.buffer)
             }
             Input::Pipe(pipe) => read_some(pipe, missing, &mut self.buffer),
         };
         match got {
-            Ok(0) => self.ended = true,
+            // Of a file, more may have been written behind it.
+            Ok(0) => (self.ended, self.last) = (true, !matches!(self.input, Input::File(_))),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
@@ -224,8 +295,9 @@ mod tests {
     use super::*;
 
     fn reader(data: &str, fill: bool) -> Reader {
-        let input = Box::new(io::Cursor::new(data.as_bytes().to_vec()));
-        let mut reader = Reader::new(input, "x.csv".into(), Arc::default(), fill);
+        let bytes = Box::new(io::Cursor::new(data.as_bytes().to_vec()));
+        let input = if fill { Input::Memory(bytes) } else { Input::Pipe(Pipe::new(bytes)) };
+        let mut reader = Reader::new(input, "x.csv".into(), Arc::default());
         reader.start().unwrap();
         reader
     }
@@ -270,8 +342,8 @@ mod tests {
         for (bytes, word) in
             [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0xff, 0xfe, 0x41, 0][..], "UTF-16")]
         {
-            let input = Box::new(io::Cursor::new(bytes.to_vec()));
-            let error = Reader::new(input, "x".into(), Arc::default(), true).start().unwrap_err();
+            let input = Input::Memory(Box::new(io::Cursor::new(bytes.to_vec())));
+            let error = Reader::new(input, "x".into(), Arc::default()).start().unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
         }
     }
@@ -284,7 +356,8 @@ mod tests {
                 Err(io::Error::other("disk on fire"))
             }
         }
-        let error = Reader::new(Box::new(Broken), "x.csv".into(), Arc::default(), true).start();
+        let input = Input::Memory(Box::new(Broken));
+        let error = Reader::new(input, "x.csv".into(), Arc::default()).start();
         assert_eq!(error.unwrap_err().to_string(), "x.csv: disk on fire");
     }
 }

@@ -391,41 +391,7 @@ fn wrong_options_are_explained() {
     assert!(table.bounded());
 }
 
-/// What has been in a file when its extents were asked for is read by every process, though the file
-/// grows; who finds less says so.
-#[test]
-fn several_processes_read_as_much_of_a_file_as_one_of_them_has_found() {
-    let name = format!("millstream-csv-{}.csv", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let write = |lines: &str| std::fs::write(&path, lines).unwrap();
-    let source = Source::File(path.clone());
-    let schema = schema(&[("a", DataType::Int64, true)]);
-    let table = CsvTable { source, ..CsvTable::in_memory("a.csv", b"", schema, Arc::default()) };
-    let options = OpenOptions { processes: 2, ..OpenOptions::alone(100, 0, 1) };
-    // Values read, and how long the file is said to be.
-    let read = |table: &dyn Table| {
-        let mut split = table.open(&[0], &options).unwrap().remove(0);
-        let mut values = Vec::new();
-        while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
-            let batch = chunk.decode().unwrap();
-            values.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
-        }
-        (values, split.extent())
-    };
-    write("1\n2\n");
-    let extents = table.extents().unwrap();
-    assert_eq!(extents, [4]);
-    write("1\n2\n3\n");
-    let as_told = table.up_to(&extents).unwrap();
-    assert_eq!(read(&*as_told), (vec![1, 2], Some(4)));
-    assert_eq!(read(&table), (vec![1, 2, 3], Some(6)));
-    write("1\n");
-    assert_eq!(read(&*as_told), (vec![1], Some(2)));
-    std::fs::remove_file(&path).unwrap();
-    // What only one process can read has no extent.
-    let pipe = CsvTable { source: Source::File("/dev/stdin".into()), ..table };
-    assert!(pipe.extents().unwrap().is_empty() && pipe.up_to(&[]).is_none());
-}
+mod growing;
 
 #[test]
 fn hostile_input_gives_rows_or_errors() {

@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Debug};
 
+use millstream_contract::table::Extent;
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,8 +33,8 @@ pub enum Request {
         start_us: i64,
     },
     /// Make the channels of the query that was planned last, of whose table no more is read than
-    /// process 0 has found: the length of each split, if that can change.
-    Prepare(Vec<u64>),
+    /// process 0 has found: what there is of each split that can change.
+    Prepare(Vec<Extent>),
     /// Connect them: what every process has told this one, by process.
     Connect(Vec<Vec<PackedHello>>),
     /// All are connected.
@@ -188,6 +189,7 @@ fn read_in_pieces<M: DeserializeOwned>(data: &[u8], bytes: usize) -> Vec<M> {
 
 #[cfg(test)]
 mod tests {
+    use millstream_contract::table::FileId;
     use millstream_fabric::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
     use serde_json::json;
 
@@ -209,7 +211,13 @@ mod tests {
                 task: json!({"sql": "SELECT 'ü'"}),
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
-            Request::Prepare(vec![7, u64::MAX]),
+            Request::Prepare(vec![
+                Extent { length: None, file: None },
+                Extent {
+                    length: Some(u64::MAX),
+                    file: Some(FileId { device: 1, inode: u64::MAX, modified: (-1, 999) }),
+                },
+            ]),
             Request::Connect(vec![vec![hello], vec![]]),
             Request::Start,
             Request::Commit,

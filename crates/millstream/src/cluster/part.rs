@@ -9,6 +9,7 @@ use arrow::datatypes::Schema;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
 use millstream_contract::sink::Sink;
+use millstream_contract::table::Extent;
 use millstream_contract::{Error, Settings};
 use millstream_engine::cluster::{Mesh, MeshSetup, Place};
 use millstream_engine::{Job, Remains, Stats};
@@ -196,14 +197,14 @@ impl QueryPart {
     }
 
     /// How much there is in the splits of the query's tables, where that can change.
-    pub fn extents(&self) -> Result<Vec<u64>, Fault> {
+    pub fn extents(&self) -> Result<Vec<Extent>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         ready.planned.plan.source().and_then(|source| source.table.extents()).map_err(fault)
     }
 
     /// Makes the channels, for a query that will read no more than `extents`; what each process has
     /// to be told, by process.
-    pub fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+    pub fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
         if let Some(Ready { planned, .. }) = &mut self.planned
             && let [source] = &mut planned.plan.sources[..]
             && let Some(table) = source.table.up_to(extents)

@@ -11,7 +11,7 @@ use millstream::cluster::{
     Cause, Cluster, FabricName, Failure, Fault, Member, Node, Parts, QueryPart, Stops, fault,
 };
 use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
-use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::table::{Extent, OpenOptions, Split, SplitPoll, Table};
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::{Value, json};
 
@@ -92,14 +92,16 @@ impl Table for Input {
     fn describe(&self, _: &[usize]) -> String {
         "counted".into()
     }
-    fn extents(&self) -> millstream::Result<Vec<u64>> {
-        Ok(self.splits.iter().filter_map(|(_, extent)| *extent).collect())
+    fn extents(&self) -> millstream::Result<Vec<Extent>> {
+        let extent = |length| Extent { length: Some(length), file: None };
+        Ok(self.splits.iter().filter_map(|(_, length)| length.map(extent)).collect())
     }
     /// Who has more than that has a file that has grown.
-    fn up_to(&self, extents: &[u64]) -> Option<Arc<dyn Table>> {
+    fn up_to(&self, extents: &[Extent]) -> Option<Arc<dyn Table>> {
         let (mut input, mut extents) = (self.clone(), extents.iter());
         for extent in input.splits.iter_mut().filter_map(|(_, extent)| extent.as_mut()) {
-            *extent = extents.next().map_or(*extent, |max| *max.min(extent));
+            let told = extents.next().and_then(|told| told.length);
+            *extent = told.map_or(*extent, |told| told.min(*extent));
         }
         Some(Arc::new(input))
     }
@@ -164,11 +166,11 @@ impl Member for Process {
             None => parts,
         }))
     }
-    fn extents(&mut self) -> Result<Vec<u64>, Fault> {
+    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
         self.part.extents()
     }
 
-    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.part.prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
@@ -277,7 +279,7 @@ fn another_fabric_is_refused() {
 /// Every setting is compared, and named.
 #[test]
 fn other_settings_are_refused() {
-    let day = "max_ahead_us: Some(86400000000),";
+    let auto = "max_ahead: Auto,";
     for (key, value, usual, changed) in [
         ("workers", "2", "workers: 1,", "workers: 2,"),
         ("memory", "32MB", "memory_bytes: 16777216,", "memory_bytes: 33554432,"),
@@ -286,8 +288,8 @@ fn other_settings_are_refused() {
         ("fragment.bytes", "7", "fragment_bytes: 8388608,", "fragment_bytes: 7,"),
         ("fragment.mode", "aggregate", "fragment_mode: Auto,", "fragment_mode: Aggregate,"),
         ("batch.rows", "7", "batch_rows: 16384,", "batch_rows: 7,"),
-        ("watermark.max_ahead", "7 s", day, "max_ahead_us: Some(7000000),"),
-        ("watermark.max_ahead", "none", day, "max_ahead_us: None,"),
+        ("watermark.max_ahead", "7 s", auto, "max_ahead: Us(7000000),"),
+        ("watermark.max_ahead", "none", auto, "max_ahead: Unlimited,"),
         ("allowed_lateness", "7 s", "allowed_lateness_us: 0,", "allowed_lateness_us: 7000000,"),
         ("exchange", "repartition", "exchange: LateMerge,", "exchange: Repartition,"),
     ] {

@@ -14,6 +14,7 @@ use millstream::cluster::message::{PackedHello, Reply, Request};
 use millstream::cluster::{
     Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Member, Parts, Stops,
 };
+use millstream_contract::table::Extent;
 use millstream_fabric::setup::Hello;
 use serde_json::{Value, json};
 
@@ -168,7 +169,7 @@ impl Member for Impatient {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         self.0.execute(statement, start_us)
     }
-    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.0.prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

@@ -12,6 +12,7 @@ use millstream::cluster::message::{Reply, Request};
 use millstream::cluster::{
     Cause, Failure, Fault, Invitation, Member, Node, Parts, Setup, Stops, preamble,
 };
+use millstream_contract::table::Extent;
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
@@ -184,7 +185,7 @@ impl Member for Asked {
         self.note("Execute");
         Ok(Some(Parts::new()))
     }
-    fn prepare(&mut self, _: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, _: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.note("Prepare");
         Ok(vec![])
     }

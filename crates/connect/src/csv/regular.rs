@@ -1,0 +1,156 @@
+//! A regular file as input: as much of it as there was when the job opened it.
+//!
+//! That much is its *extent*, the same in all processes of a job. A file may grow meanwhile: what
+//! comes behind the extent belongs to no record of this job, but for the end of the record that the
+//! extent cuts. A file may not shrink, nor become another one.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use millstream_contract::table::{Extent, FileId};
+use millstream_contract::{Error, Result};
+
+use super::open::io_error;
+
+/// A file whose last line has no end is taken for complete when nothing has been written for so
+/// long.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// A file, up to its extent.
+#[derive(Debug)]
+pub(super) struct Regular {
+    file: File,
+    name: Arc<str>,
+    /// Bytes to read, and read so far.
+    extent: u64,
+    read: u64,
+}
+
+/// Opens a file; with its length and which file it is, if it is one that can be read anywhere and
+/// again: neither a pipe nor one whose length is not known before it has been read.
+pub(super) fn open(path: &Path) -> Result<(File, Option<Extent>)> {
+    let file = File::open(path).map_err(|error| io_error(path, &error))?;
+    opened(file, path)
+}
+
+/// As [`open`], of a file that is open.
+pub(super) fn opened(file: File, path: &Path) -> Result<(File, Option<Extent>)> {
+    let extent = extent_of(&file).map_err(|error| io_error(path, &error))?;
+    Ok((file, extent))
+}
+
+/// Files of `/proc` say that they are empty, those of `/sys` that they have a page. So the last
+/// byte is looked for.
+fn extent_of(file: &File) -> io::Result<Option<Extent>> {
+    // Again where the length has just changed.
+    for _ in 0..100 {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        let length = metadata.len();
+        let mut last = [0];
+        // Some of those files cannot be read from just anywhere.
+        let found = file.read_at(&mut last, length.saturating_sub(1)).ok();
+        if found == Some(usize::from(length > 0)) {
+            return Ok(Some(Extent { length: Some(length), file: Some(identity(&metadata)) }));
+        }
+        if file.metadata()?.len() == length {
+            return Ok(None);
+        }
+    }
+    Err(io::Error::other("its length changes all the time"))
+}
+
+fn identity(metadata: &Metadata) -> FileId {
+    FileId {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+    }
+}
+
+/// Checks that a process has found the file that process 0 has found before.
+pub(super) fn check_same(name: &str, told: &Extent, found: Option<&Extent>) -> Result<()> {
+    let help = "run it again when the file is complete".to_string();
+    let Some(found) = found else {
+        let message = "it was replaced by what is no regular file while the job started".into();
+        return Err(Error::Io { place: name.to_string(), message, help });
+    };
+    let (Some(told_file), Some(found_file)) = (told.file, found.file) else { return Ok(()) };
+    let (told, found) = (told.length.unwrap_or(0), found.length.unwrap_or(0));
+    let same = (told_file.device, told_file.inode) == (found_file.device, found_file.inode);
+    if same && found < told {
+        return Err(shrunk(name, told, found));
+    }
+    let changed = found == told && told_file.modified != found_file.modified;
+    if same && !changed {
+        return Ok(());
+    }
+    let what = if same { "was written anew" } else { "was replaced by another file" };
+    Err(Error::Io {
+        place: name.to_string(),
+        message: format!(
+            "it {what} while the processes of the job opened it: expected {told_file} of {told} \
+             bytes, found {found_file} of {found} bytes"
+        ),
+        help,
+    })
+}
+
+fn shrunk(name: &str, expected: u64, found: u64) -> Error {
+    Error::Io {
+        place: name.to_string(),
+        message: format!(
+            "it became shorter while it was read: expected {expected} bytes, found {found}"
+        ),
+        help: "leave a file as it is while a job reads it: write a new one and rename it, rather \
+               than truncating this one"
+            .into(),
+    }
+}
+
+impl Regular {
+    pub(super) fn new(file: File, name: Arc<str>, extent: u64) -> Regular {
+        Regular { file, name, extent, read: 0 }
+    }
+
+    /// Appends what comes next, `bytes_max` bytes unless the extent ends before.
+    pub(super) fn read(&mut self, bytes_max: usize, buffer: &mut Vec<u8>) -> Result<usize> {
+        let left = self.extent.saturating_sub(self.read);
+        let wanted = left.min(bytes_max as u64);
+        buffer.reserve_exact(wanted as usize);
+        let got = (&self.file).take(wanted).read_to_end(buffer).map_err(|e| self.failed(&e))?;
+        self.read += got as u64;
+        if (got as u64) < wanted {
+            let length = self.file.metadata().map_err(|e| self.failed(&e))?.len();
+            return Err(shrunk(&self.name, self.extent, length.min(self.read)));
+        }
+        Ok(got)
+    }
+
+    /// Appends what is behind the extent, as far as it has been written, and says whether more of
+    /// it may come soon.
+    pub(super) fn read_beyond(&mut self, bytes_max: usize, buffer: &mut Vec<u8>) -> Result<bool> {
+        // Asked before, so that nothing can be written between the two.
+        let metadata = self.file.metadata().map_err(|e| self.failed(&e))?;
+        let before = buffer.len();
+        let read = (&self.file).take(bytes_max as u64).read_to_end(buffer);
+        read.map_err(|e| self.failed(&e))?;
+        if buffer.len() > before {
+            return Ok(true);
+        }
+        let written = metadata.modified().ok();
+        // What was written in the future is of another clock, which cannot be asked.
+        let age = written.and_then(|written| SystemTime::now().duration_since(written).ok());
+        Ok(age.is_some_and(|age| age < QUIET))
+    }
+
+    fn failed(&self, error: &io::Error) -> Error {
+        Error::Io { place: self.name.to_string(), message: error.to_string(), help: String::new() }
+    }
+}
