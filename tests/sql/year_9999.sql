@@ -1,5 +1,6 @@
 -- answer: by hand. Records of the year 9999 lie further ahead of the clock than watermark.max_ahead
 -- (a day): they count in their own window but do not make the others late.
+-- settings: watermark.max_ahead=1 day
 -- counters: records=6 late_records=0 ahead_records=2 windows=3
 CREATE TABLE events (
     ts TIMESTAMP(3), v BIGINT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND

@@ -24,9 +24,8 @@ pub struct Settings {
     pub fragment_mode: FragmentMode,
     /// `batch.rows`: rows in a batch at most.
     pub batch_rows: usize,
-    /// `watermark.max_ahead`: how far ahead of the clock a record may push the watermark,
-    /// microseconds. `None`: as far as it likes.
-    pub max_ahead_us: Option<i64>,
+    /// `watermark.max_ahead`: how far ahead of the clock a record may push the watermark.
+    pub max_ahead: MaxAhead,
     /// `allowed_lateness`: how much longer than its end a window waits for late records,
     /// microseconds. It delays firing by as much: a fired window never changes.
     pub allowed_lateness_us: i64,
@@ -35,6 +34,30 @@ pub struct Settings {
     /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this
     /// seed.
     pub simulate: Option<u64>,
+}
+
+/// How far ahead of the clock a record may push the watermark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MaxAhead {
+    /// A day in a live table, without limit in any other: who is late in a file depends on the file
+    /// alone.
+    #[default]
+    Auto,
+    /// Microseconds.
+    Us(i64),
+    /// As far as it likes.
+    Unlimited,
+}
+
+impl MaxAhead {
+    /// In microseconds, for a table that is live or not; see [`crate::table::Table::live`].
+    pub fn us(self, live: bool) -> Option<i64> {
+        match self {
+            MaxAhead::Auto => live.then_some(86_400_000_000),
+            MaxAhead::Us(us) => Some(us),
+            MaxAhead::Unlimited => None,
+        }
+    }
 }
 
 /// How what belongs to a key comes together from all workers.
@@ -108,8 +131,8 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
     ("batch.rows", "1 to 1048576", "rows in a batch at most"),
     (
         "watermark.max_ahead",
-        "'1 day', '10 s' or none",
-        "how far ahead of the clock a record may push the watermark",
+        "auto, none, '1 day' or '10 s'",
+        "how far ahead of the clock a record may push the watermark; auto: a day in pipes and endless tables, none in files",
     ),
     (
         "allowed_lateness",
@@ -141,7 +164,7 @@ impl Default for Settings {
             fragment_bytes: 8 << 20,
             fragment_mode: FragmentMode::Auto,
             batch_rows: 16 * 1024,
-            max_ahead_us: Some(86_400_000_000),
+            max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
             exchange: Exchange::LateMerge,
             simulate: None,
@@ -174,10 +197,10 @@ impl Settings {
             }
             "batch.rows" => self.batch_rows = number(key, value, 1, 1 << 20)? as usize,
             "watermark.max_ahead" => {
-                self.max_ahead_us = if value.eq_ignore_ascii_case("none") {
-                    None
-                } else {
-                    Some(parse_duration_us(value).ok_or_else(|| wrong(key, value))?)
+                self.max_ahead = match value.to_ascii_lowercase().as_str() {
+                    "auto" => MaxAhead::Auto,
+                    "none" => MaxAhead::Unlimited,
+                    _ => MaxAhead::Us(parse_duration_us(value).ok_or_else(|| wrong(key, value))?),
                 }
             }
             "allowed_lateness" => {
@@ -316,9 +339,12 @@ mod tests {
             assert!(s.set("memory", too_much).unwrap_err().help.contains("1GB"), "{too_much}");
         }
         s.set("watermark.max_ahead", "2 hours").unwrap();
-        assert_eq!(s.max_ahead_us, Some(7_200_000_000));
+        assert_eq!(s.max_ahead, MaxAhead::Us(7_200_000_000));
         s.set("watermark.max_ahead", "none").unwrap();
-        assert_eq!(s.max_ahead_us, None);
+        assert_eq!(s.max_ahead, MaxAhead::Unlimited);
+        s.set("watermark.max_ahead", "Auto").unwrap();
+        assert_eq!(s.max_ahead, MaxAhead::Auto);
+        assert_eq!([true, false].map(|live| s.max_ahead.us(live)), [Some(86_400_000_000), None]);
     }
 
     #[test]

@@ -201,7 +201,8 @@ impl Job {
             tables_max(settings.memory_bytes, (workers, leaders), &grouping.layout)
         });
         let spread = (!windowing.is_whole()).then_some(Spread { windowing, leaders, tables_max });
-        let preparer = Preparer::new(source, settings.max_ahead_us, spread);
+        let max_ahead_us = settings.max_ahead.us(source.table.live());
+        let preparer = Preparer::new(source, max_ahead_us, spread);
         // The row of a group without records is one, whatever the number of processes.
         let global = aggregation.as_ref().is_some_and(|(grouping, _)| grouping.has_empty_group);
         // LIMIT counts the rows of all.

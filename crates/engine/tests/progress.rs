@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_contract::plan::{Plan, Tumble};
-use millstream_contract::settings::FragmentMode;
+use millstream_contract::settings::{FragmentMode, MaxAhead};
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::Sharing;
 use millstream_contract::{Result, Settings};
@@ -276,10 +276,14 @@ fn a_record_far_ahead_does_not_move_the_watermark() {
     records[10] = record(year_9999_ms);
     let batches = batches_of(&records, &mut random, 20).into_iter().map(|b| (0, b)).collect();
     let scripts = vec![Script { batches }];
-    let believe = Settings { workers: 2, max_ahead_us: None, ..Settings::default() };
-    let (stats, _) = run(scripts.clone(), 1000, 0, None, &believe);
-    assert!(stats.late_records > 200, "without a limit, the others are late: {stats:?}");
-    let doubt = Settings { workers: 2, ..Settings::default() };
+    // By default what ends by itself does not look at the clock.
+    for max_ahead in [MaxAhead::Unlimited, MaxAhead::Auto] {
+        let believe = Settings { workers: 2, max_ahead, ..Settings::default() };
+        let (stats, _) = run(scripts.clone(), 1000, 0, None, &believe);
+        assert!(stats.late_records > 200, "without a limit, the others are late: {stats:?}");
+    }
+    let day = MaxAhead::Us(86_400_000_000);
+    let doubt = Settings { workers: 2, max_ahead: day, ..Settings::default() };
     let (stats, seen) = run(scripts, 1000, 0, None, &doubt);
     assert_eq!((stats.late_records, stats.ahead_records), (0, 1));
     let last = seen.iter().map(|(start, _)| *start).max();
