@@ -10,7 +10,8 @@ use millstream::cluster::{
     QueryPart, Stops, WORKERS_MAX, check_settings, fault, raise_open_files,
 };
 use millstream::{
-    Error, Executed, Session, Settings, Sink, Statement, Stats, TextOptions, TextSink, parse_script,
+    Error, Executed, Extent, Session, Settings, Sink, Statement, Stats, TextOptions, TextSink,
+    parse_script,
 };
 use millstream_fabric::setup::{Hello, Token};
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,9 @@ impl Script {
         let mut session = Session::new(&task.base_dir);
         for (key, value) in &task.defaults {
             session.set(key, value).map_err(Fault::usage)?;
+        }
+        if process != 0 {
+            session.read_nothing_once();
         }
         let format = task.format;
         session.print_to(move || rows_sink(process, format));
@@ -136,11 +140,11 @@ impl Member for Script {
         }
     }
 
-    fn extents(&mut self) -> Result<Vec<u64>, Fault> {
+    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
         self.part.extents()
     }
 
-    fn prepare(&mut self, extents: &[u64]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.part.prepare(extents)
     }
 

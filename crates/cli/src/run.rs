@@ -380,6 +380,7 @@ fn stop_on_signals(stopper: Arc<Mutex<Option<Stopper>>>) -> Result<(), Failure> 
 /// `millstream explain`.
 pub(crate) fn explain(script: &Script, settings: &SettingArguments) -> Result<(), Failure> {
     let (mut session, statements) = open(script, settings)?;
+    session.read_nothing_once();
     for statement in &statements {
         if let Some(text) = session.explain(statement).map_err(failed)? {
             print(&harmless(&text))?;

@@ -105,6 +105,12 @@ impl Session {
         self.planner.set_start_time_us(start_time_us);
     }
 
+    /// Does not care for what is read twice and can be read once: where nothing is read, and in all
+    /// processes but the first, which alone reads pipes.
+    pub fn read_nothing_once(&mut self) {
+        self.planner.read_nothing_once();
+    }
+
     /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of
     /// plain queries go.
     pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {

@@ -42,6 +42,7 @@ mod located;
 mod lower;
 mod pattern;
 mod planner;
+mod readings;
 mod refusals;
 mod rewrite;
 mod scalars;

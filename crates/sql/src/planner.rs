@@ -30,6 +30,7 @@ use crate::explain::explain;
 use crate::functions::{Context, Functions};
 use crate::insert::fit_to_sink;
 use crate::lower::{Places, Stage};
+use crate::readings::Readings;
 use crate::rewrite::{name_casts, rewrite_query};
 use crate::script::{Statement, StatementKind};
 use crate::stack::on_large_stack;
@@ -68,6 +69,7 @@ pub struct Planner {
     start_time: Option<DateTime<Utc>>,
     /// In a rehearsal: what the statements so far insert into.
     written: Option<Vec<TableOptions>>,
+    readings: Readings,
 }
 
 /// What executing a statement gave.
@@ -136,6 +138,7 @@ impl Planner {
             set_places: BTreeMap::new(),
             start_time: None,
             written: None,
+            readings: Readings::default(),
         }
     }
 
@@ -177,6 +180,12 @@ impl Planner {
     /// a query is planned.
     pub fn set_start_time_us(&mut self, start_time_us: i64) {
         self.start_time = DateTime::from_timestamp_micros(start_time_us);
+    }
+
+    /// Does not care for what is read twice and can be read once: nothing is read here, or what is
+    /// standard input here is not the job's.
+    pub fn read_nothing_once(&mut self) {
+        self.readings = Readings::elsewhere();
     }
 
     /// Declares a table of the program's own. A table of that name is replaced.
@@ -256,7 +265,11 @@ impl Planner {
                 }
                 Ok(Outcome::Set { key: key.clone() })
             }
-            StatementKind::Query(query) => Ok(Outcome::Query(self.plan(query, statement, None)?)),
+            StatementKind::Query(query) => {
+                let planned = self.plan(query, statement, None)?;
+                self.readings.note(&planned.plan, statement)?;
+                Ok(Outcome::Query(planned))
+            }
             StatementKind::Explain(query) => {
                 Ok(Outcome::Explain(self.plan(query, statement, None)?))
             }
@@ -264,6 +277,7 @@ impl Planner {
                 let entry = self.table_named(table)?;
                 let target = Target { entry: &entry, columns, place: Span::new(table.span) };
                 let planned = self.plan(query, statement, Some(&target))?;
+                self.readings.note(&planned.plan, statement)?;
                 let sink = entry.sink(&*self.connectors)?;
                 if let (Some(written), Origin::Connector(declared)) =
                     (&mut self.written, &entry.origin)

@@ -1,0 +1,63 @@
+//! What can be read only once, as standard input, is read by one query of a session.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use millstream_contract::plan::Plan;
+use millstream_contract::table::ReadOnce;
+
+use crate::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::script::Statement;
+
+/// Who has read what can be read only once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Readings {
+    by_id: BTreeMap<String, Reader>,
+    elsewhere: bool,
+}
+
+/// A statement, which may be planned several times.
+#[derive(Debug, Clone)]
+struct Reader {
+    source: Arc<Source>,
+    span: Option<Span>,
+}
+
+impl Readings {
+    /// Nothing is read here.
+    pub(crate) fn elsewhere() -> Readings {
+        Readings { by_id: BTreeMap::new(), elsewhere: true }
+    }
+
+    /// Notes that `statement` reads the sources of `plan`, unless another has read one of them
+    /// before.
+    pub(crate) fn note(&mut self, plan: &Plan, statement: &Statement) -> Result<()> {
+        if self.elsewhere {
+            return Ok(());
+        }
+        let mut own = BTreeSet::new();
+        for ReadOnce { id, name } in plan.sources.iter().filter_map(|s| s.table.read_once()) {
+            let reader = Reader { source: statement.source.clone(), span: statement.span };
+            let first = self.by_id.entry(id.clone()).or_insert(reader);
+            let again = !own.insert(id);
+            if first.is(statement) && !again {
+                continue;
+            }
+            let whose = match first.span {
+                Some(span) if !again => format!("the query on line {} reads it", span.line),
+                _ => "this query reads it twice".to_string(),
+            };
+            let message = format!("{name} can be read only once, and {whose}");
+            return Err(SqlError::new(ErrorKind::Connector, message).help(
+                "save it in a file and read that, or compute all that is wanted of it in one query",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    fn is(&self, statement: &Statement) -> bool {
+        Arc::ptr_eq(&self.source, &statement.source) && self.span == statement.span
+    }
+}
