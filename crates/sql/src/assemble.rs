@@ -24,6 +24,7 @@ use crate::evaluate::compile;
 use crate::located::within_mark;
 use crate::lower::{Call, FIRED, Grouped, Places, Stage};
 use crate::scalars::{bound_constants, bound_texts, compare_intervals, write_times};
+use crate::size::check_growth;
 use crate::text::sql_text;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
 use crate::types::sql_type_name;
@@ -240,6 +241,7 @@ impl Assembler<'_> {
     }
 
     fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
+        check_growth(expr)?;
         let before = expr.get_type(schema.as_ref())?;
         let expr = compare_intervals(write_times(expr.clone(), schema)?, schema)?;
         let expr = bound_texts(expr, schema)?;

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
+use datafusion_sql::sqlparser::ast::{Query, visit_relations};
 use millstream_contract::settings::closest;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 
@@ -226,9 +228,14 @@ impl TableSource for ViewHandle {
 #[derive(Debug)]
 pub(crate) struct ViewEntry {
     pub(crate) plan: LogicalPlan,
-    /// Its text, for messages.
-    pub(crate) syntax: Arc<Syntax>,
+    /// For messages: its text, and those of the views that it uses, and so on.
+    pub(crate) texts: Vec<Arc<Syntax>>,
+    /// Views that use each other down to a table, this one among them.
+    pub(crate) levels: usize,
 }
+
+/// Views that may use each other down to a table. A view is planned with all that it uses.
+const VIEW_LEVELS_MAX: usize = 200;
 
 /// A name's meaning.
 #[derive(Debug, Clone)]
@@ -256,12 +263,40 @@ impl Catalog {
         self.entries.remove(name);
     }
 
-    /// The texts of all views.
-    pub(crate) fn view_texts(&self) -> impl Iterator<Item = Arc<Syntax>> {
-        self.entries.values().filter_map(|entry| match entry {
-            Entry::View(view) => Some(view.syntax.clone()),
-            Entry::Table(_) => None,
-        })
+    /// The views that a query names: the levels of views in them, and their texts.
+    ///
+    /// # Errors
+    ///
+    /// If there are more levels than planning has room for.
+    pub(crate) fn views_of(&self, query: &Query) -> Result<(usize, Vec<Arc<Syntax>>)> {
+        let (mut levels, mut texts): (usize, Vec<Arc<Syntax>>) = (0, Vec::new());
+        let seen = visit_relations(query, |name| {
+            let name = name.0.last().and_then(|part| part.as_ident());
+            let Some((name, Entry::View(view))) =
+                name.and_then(|name| Some((name, self.get(&name.value)?)))
+            else {
+                return ControlFlow::Continue(());
+            };
+            if view.levels >= VIEW_LEVELS_MAX {
+                let message = format!(
+                    "'{}' is a view of a view and so on: more than {VIEW_LEVELS_MAX} of them",
+                    name.value
+                );
+                let error = SqlError::unsupported(message).at(Span::new(name.span));
+                return ControlFlow::Break(error.help("compute more in one view"));
+            }
+            levels = levels.max(view.levels);
+            for text in &view.texts {
+                if !texts.iter().any(|known| Arc::ptr_eq(known, text)) {
+                    texts.push(text.clone());
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        match seen {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok((levels, texts)),
+        }
     }
 
     /// Says that there is no such table or view, and which was probably meant.

@@ -1,7 +1,8 @@
 //! From a parsed `CREATE TABLE` to a catalog entry: types, computed columns, the watermark, and the
 //! options that are not the connector's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use datafusion_expr::utils::find_aggregate_exprs;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
-use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident};
+use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Visit, Visitor};
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 
@@ -87,8 +88,9 @@ fn columns(
     context: &Context<'_>,
     source: &Arc<Source>,
 ) -> Result<Vec<TableColumn>> {
-    for (i, column) in create.columns.iter().enumerate() {
-        if create.columns[..i].iter().any(|c| c.name.value == column.name.value) {
+    let mut names = HashSet::new();
+    for column in &create.columns {
+        if !names.insert(&column.name.value) {
             return Err(SqlError::name(format!("there are two columns '{}'", column.name.value))
                 .at(Span::new(column.name.span))
                 .help("give one of them another name"));
@@ -106,10 +108,15 @@ fn columns(
     // A computed column sees all physical ones, and the computed ones before it.
     for (i, column) in create.columns.iter().enumerate() {
         if let ColumnKind::Computed(expr) = &column.kind {
-            let known: Vec<&TableColumn> = planned.values().collect();
-            let schema = schema_of(&known)?;
-            let column = computed(column, expr, &schema, context, source)
-                .map_err(|e| e.at(column.span.or(Span::new(column.name.span))))?;
+            // A table may have thousands: those that it names are enough, except for a message.
+            let named = names_in(expr);
+            let known = planned.values().filter(|c| named.contains(&c.name)).collect::<Vec<_>>();
+            let few = computed(column, expr, &schema_of(&known)?, context, source);
+            let column = few.or_else(|_| {
+                let schema = schema_of(&planned.values().collect::<Vec<_>>())?;
+                computed(column, expr, &schema, context, source)
+                    .map_err(|e| e.at(column.span.or(Span::new(column.name.span))))
+            })?;
             planned.insert(i, column);
         }
     }
@@ -119,6 +126,27 @@ fn columns(
             .help("write CREATE TABLE name (column TYPE, …) WITH (…)"));
     }
     Ok(planned.into_values().collect())
+}
+
+/// The names in an expression, those of columns among them.
+fn names_in(expr: &SqlExpr) -> HashSet<String> {
+    struct Names(HashSet<String>);
+    impl Visitor for Names {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &SqlExpr) -> ControlFlow<()> {
+            match expr {
+                SqlExpr::Identifier(name) => self.0.extend([name.value.clone()]),
+                SqlExpr::CompoundIdentifier(path) => {
+                    self.0.extend(path.iter().map(|name| name.value.clone()));
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(HashSet::new());
+    let _ = expr.visit(&mut names);
+    names.0
 }
 
 fn schema_of(columns: &[&TableColumn]) -> Result<DFSchema> {

@@ -1,6 +1,8 @@
 //! Flink's lexical rules and the one piece of expression syntax that sqlparser does not know:
 //! `TABLE t` as a function's argument.
 
+use std::cell::Cell;
+
 use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use datafusion_sql::sqlparser::dialect::Dialect;
 use datafusion_sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
@@ -8,8 +10,61 @@ use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
+///
+/// The parser reads some things one way and, if that fails, another. Within each other such things
+/// would be read exponentially often, so a dialect that is made for a statement counts.
 #[derive(Debug, Default)]
-pub(crate) struct MillstreamDialect;
+pub(crate) struct MillstreamDialect {
+    /// Expressions that may be begun; none: any number.
+    begun_max: Option<usize>,
+    /// Expressions begun so far.
+    begun: Cell<usize>,
+    /// The furthest token at which one began.
+    furthest: Cell<usize>,
+}
+
+/// An expression for each token is what a statement has at most; some are read again.
+const BEGUN_PER_TOKEN: usize = 50;
+
+/// What sqlparser reads as a call whatever follows, and as a name if that fails.
+const CALLS: [Keyword; 12] = [
+    Keyword::CAST,
+    Keyword::TRY_CAST,
+    Keyword::SAFE_CAST,
+    Keyword::CONVERT,
+    Keyword::EXTRACT,
+    Keyword::CEIL,
+    Keyword::FLOOR,
+    Keyword::POSITION,
+    Keyword::SUBSTR,
+    Keyword::SUBSTRING,
+    Keyword::OVERLAY,
+    Keyword::TRIM,
+];
+
+impl MillstreamDialect {
+    /// For one statement of so many tokens.
+    pub(crate) fn of_statement(tokens: usize) -> MillstreamDialect {
+        let begun_max = Some(1_000 + BEGUN_PER_TOKEN * tokens);
+        MillstreamDialect { begun_max, ..MillstreamDialect::default() }
+    }
+
+    /// The token at which reading got stuck, if it was given up.
+    pub(crate) fn stuck_at(&self) -> Option<usize> {
+        let given_up = self.begun_max.is_some_and(|max| self.begun.get() > max);
+        given_up.then(|| self.furthest.get())
+    }
+
+    /// `floor` alone is a column.
+    fn call_as_name(parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let Token::Word(word) = parser.peek_token_ref().token.clone() else { return None };
+        let name = word.quote_style.is_none() && CALLS.contains(&word.keyword);
+        if !name || parser.peek_nth_token_ref(1).token == Token::LParen {
+            return None;
+        }
+        Some(parser.parse_identifier().map(Expr::Identifier))
+    }
+}
 
 impl Dialect for MillstreamDialect {
     fn is_delimited_identifier_start(&self, ch: char) -> bool {
@@ -51,7 +106,9 @@ impl Dialect for MillstreamDialect {
     /// An expression that fails to parse is not tried as a name instead: CASE nested too deeply is
     /// no column "case", nor is a CASE without END.
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
-        keyword == Keyword::CASE || RESERVED_FOR_IDENTIFIER.contains(&keyword)
+        matches!(keyword, Keyword::CASE | Keyword::NOT)
+            || CALLS.contains(&keyword)
+            || RESERVED_FOR_IDENTIFIER.contains(&keyword)
     }
 
     fn supports_nested_comments(&self) -> bool {
@@ -60,6 +117,15 @@ impl Dialect for MillstreamDialect {
 
     /// `TABLE t` becomes the name `t`; what takes tables knows what it means.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        self.begun.set(self.begun.get() + 1);
+        self.furthest.set(self.furthest.get().max(parser.index()));
+        if self.stuck_at().is_some() {
+            // The one error after which nothing else is tried.
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        if let Some(name) = MillstreamDialect::call_as_name(parser) {
+            return Some(name);
+        }
         if !parser.peek_keyword(Keyword::TABLE)
             || !matches!(parser.peek_nth_token(1).token, Token::Word(_))
         {

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use datafusion_sql::sqlparser::tokenizer;
+use datafusion_sql::sqlparser::tokenizer::{self, Token, TokenWithSpan, Tokenizer};
 
+use crate::dialect::MillstreamDialect;
 use crate::frame::frame;
 
 /// What kind of mistake it is.
@@ -74,15 +75,41 @@ impl From<datafusion_common::Span> for Span {
 }
 
 /// The text that statements come from.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Source {
     /// For messages: a file's name, or `<command line>`.
     pub name: String,
     /// The text.
     pub text: String,
+    /// Its tokens without blanks and comments, once somebody has asked for them.
+    tokens: OnceLock<Vec<TokenWithSpan>>,
 }
 
+impl PartialEq for Source {
+    fn eq(&self, other: &Source) -> bool {
+        std::ptr::eq(self, other) || (self.name == other.name && self.text == other.text)
+    }
+}
+
+impl Eq for Source {}
+
 impl Source {
+    /// A text of that name.
+    pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
+        Source { name: name.into(), text: text.into(), tokens: OnceLock::new() }
+    }
+
+    /// Its tokens without blanks and comments; none if it has no tokens.
+    pub(crate) fn tokens(&self) -> &[TokenWithSpan] {
+        self.tokens.get_or_init(|| {
+            let tokens =
+                Tokenizer::new(&MillstreamDialect::default(), &self.text).tokenize_with_location();
+            let mut tokens = tokens.unwrap_or_default();
+            tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
+            tokens
+        })
+    }
+
     /// The text of a range.
     pub(crate) fn slice(&self, span: Span) -> String {
         let lines = self.text.lines().zip(1u32..);

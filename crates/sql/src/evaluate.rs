@@ -24,7 +24,7 @@ use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 use crate::error::{Place, Result};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
-use crate::scalars::{BoundedCall, TooMuchText, bounded_array, text_bytes};
+use crate::scalars::{BoundedCall, ChoiceExpr, TooMuchText, bounded_array, text_bytes};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
 use crate::widest::Widest;
@@ -124,6 +124,9 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         }
         if let Some(call) = BoundedCall::of_call(&e) {
             return Ok(Transformed::yes(Arc::new(call)));
+        }
+        if let Some(choice) = ChoiceExpr::of_call(&e, schema) {
+            return Ok(Transformed::yes(Arc::new(choice)));
         }
         if let Some(negative) = e.downcast_ref::<NegativeExpr>() {
             let data_type = negative.arg().data_type(schema)?;

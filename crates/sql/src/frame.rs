@@ -74,7 +74,7 @@ mod tests {
         let at = text.find(part).unwrap();
         let column = text[..at].chars().count() as u32 + 1;
         let end_column = column + part.chars().count() as u32;
-        let source = Source { name: "q.sql".into(), text: text.into() };
+        let source = Source::new("q.sql", text);
         let frame = frame(&source, Span { line: 1, column, end_line: 1, end_column });
         let mut lines = frame.lines().skip(2).map(str::to_string);
         (lines.next().unwrap(), lines.next().unwrap())
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_place_at_or_beyond_the_end_of_the_line_has_a_mark() {
-        let source = Source { name: "q.sql".into(), text: "SELECT\n".into() };
+        let source = Source::new("q.sql", "SELECT\n");
         for (line, column) in [(1, 7), (1, 40), (2, 1), (9, 3)] {
             let span = Span { line, column, end_line: line, end_column: column + 3 };
             assert!(frame(&source, span).ends_with('^'), "{line}:{column}");

@@ -49,6 +49,7 @@ mod scalars;
 mod script;
 #[cfg(test)]
 mod simplify_tests;
+mod size;
 mod stack;
 mod syntax;
 mod text;

@@ -18,6 +18,7 @@ use crate::error::{Place, Result, Span, SqlError};
 use crate::located::without_cast_names;
 use crate::refusals::{refuse_expr, refused};
 use crate::scalars::{WindowBound, window_bound};
+use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
@@ -26,9 +27,6 @@ use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
 pub(crate) const WINDOW: &str = "$window";
 /// The qualifier of the columns of a fired window.
 pub(crate) const FIRED: &str = "$fired";
-
-/// Nodes that an expression may have once views are written out.
-const MAX_NODES: usize = 20_000;
 
 /// A whole query, as far as it does not depend on the table's physical form.
 #[derive(Debug, Clone)]
@@ -276,11 +274,8 @@ impl Stage {
             Ok(TreeNodeRecursion::Continue)
         })?;
         if nodes > MAX_NODES {
-            return Err(SqlError::unsupported(format!(
-                "an expression has {nodes} parts once its views are written out; at most \
-                 {MAX_NODES} are possible"
-            ))
-            .help("list fewer values, or compute less in the views"));
+            let parts = format!("{nodes} parts once its views are written out");
+            return Err(too_large(&parts, MAX_NODES));
         }
         let marked = places.texts.mark(without_cast_names(expr.clone())?, schema)?;
         let substituted = marked.transform_up(|e| match e {

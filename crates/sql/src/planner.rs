@@ -341,8 +341,9 @@ impl Planner {
         let query = rewrite_query(query.clone())?;
         let syntax = Arc::new(Syntax::of_query(&query, &statement.source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
-        let views = self.catalog.view_texts();
-        let texts = Texts::new(std::iter::once(syntax.clone()).chain(views).collect());
+        let (levels, views) = self.catalog.views_of(&query)?;
+        let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
+        let texts = Texts::new(texts);
         let places = places(&query, statement.span, texts);
         let context = self.context();
         let planner = SqlToRel::new_with_options(&context, parser_options());
@@ -357,7 +358,7 @@ impl Planner {
             Ok((self.analyze(plan.clone())?, plan))
         });
         let (analyzed, plan) = planned.map_err(|e| blame(e, &query, &context, &syntax))?;
-        Ok(Logical { plan, analyzed, places, query, syntax })
+        Ok(Logical { plan, analyzed, places, query, syntax, levels })
     }
 
     fn view(
@@ -366,11 +367,11 @@ impl Planner {
         columns: &[Ident],
         statement: &Statement,
     ) -> Result<ViewEntry> {
-        let Logical { plan, analyzed, places, syntax, .. } = self.logical(query, statement)?;
+        let Logical { plan, analyzed, places, levels, .. } = self.logical(query, statement)?;
         // What cannot run is refused here, not where the view is used.
         Stage::new(&analyzed, &places)?;
         if columns.is_empty() {
-            return Ok(ViewEntry { plan, syntax });
+            return Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1 });
         }
         let fields: Vec<_> = plan.schema().columns();
         if fields.len() != columns.len() {
@@ -385,7 +386,7 @@ impl Planner {
         let named = fields.into_iter().zip(columns);
         let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
         let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
-        Ok(ViewEntry { plan, syntax })
+        Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1 })
     }
 
     /// Makes types agree.
@@ -447,6 +448,8 @@ struct Logical {
     /// With its functions rewritten.
     query: SqlQuery,
     syntax: Arc<Syntax>,
+    /// Levels of views in it.
+    levels: usize,
 }
 
 /// Where `INSERT INTO` writes.

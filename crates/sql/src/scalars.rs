@@ -1,6 +1,7 @@
 //! Scalar functions that DataFusion lacks, or that mean something else there.
 
 mod bounded;
+mod choice;
 mod date_trunc;
 mod interval_order;
 mod strict;
@@ -16,6 +17,7 @@ pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
     text_bytes,
 };
+pub(crate) use choice::ChoiceExpr;
 pub(crate) use interval_order::{compare_intervals, measured_interval};
 pub(crate) use time_text::{write_times, written_time};
 pub(crate) use window::{WindowBound, window_bound};
@@ -32,6 +34,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
             _ => {}
         }
     }
+    functions.extend(choice::choices());
     functions.push(strings::split_index());
     functions.push(strings::regexp_extract());
     functions.into_iter().map(Arc::new).collect()

@@ -2,10 +2,9 @@
 //! queries and expressions.
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{self, Ident, ObjectName, Query, Visit, Visitor};
+use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
@@ -15,13 +14,11 @@ use crate::create_table::{CreateTable, parse_create_table};
 use crate::dialect::MillstreamDialect;
 use crate::error::{Result, Source, Span, SqlError};
 use crate::grammar::{hint, token_error};
+use crate::size::check_size;
 use crate::stack::on_large_stack;
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
 const MAX_NESTING: usize = 256;
-/// Levels of an expression's tree; a chain of operators, `a + b + c`, is as deep as it is long.
-/// Whoever drops or evaluates it recurses on an ordinary stack.
-const MAX_DEPTH: usize = 1000;
 
 /// One statement of a script, parsed.
 #[derive(Debug, Clone)]
@@ -84,13 +81,12 @@ impl fmt::Display for Statement {
 pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
     // A byte order mark is no part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let source = Arc::new(Source { name: source_name.to_string(), text: text.to_string() });
+    let source = Arc::new(Source::new(source_name, text));
     on_large_stack(|| parse(&source)).map_err(|e| e.in_source(&source))
 }
 
 fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
-    let dialect = MillstreamDialect;
-    let tokens = Tokenizer::new(&dialect, &source.text)
+    let tokens = Tokenizer::new(&MillstreamDialect::default(), &source.text)
         .tokenize_with_location()
         .map_err(|e| token_error(&e, &source.text))?;
     if let Some(comment) = tokens.iter().find(|t| is_hint(&t.token)) {
@@ -105,11 +101,14 @@ fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
         let last = words.next_back().unwrap_or(first);
         let span = Span::new(first.span.union(&last.span));
         check_prefixes(tokens)?;
+        let dialect = MillstreamDialect::of_statement(tokens.len());
+        let read = local_time_zones(tokens);
         let mut parser = Parser::new(&dialect)
             .with_recursion_limit(MAX_NESTING)
-            .with_tokens_with_locations(local_time_zones(tokens));
+            .with_tokens_with_locations(read.clone());
         let kind = parse_statement(&mut parser)
-            .and_then(|kind| check_depth(&kind).map(|()| kind))
+            .map_err(|e| dialect.stuck_at().map_or(e, |at| stuck(&read, at)))
+            .and_then(|kind| check_size(&kind).map(|()| kind))
             .map_err(|e| hint(e, tokens, last))?;
         statements.push(Statement { kind, source: source.clone(), span });
     }
@@ -138,6 +137,14 @@ fn too_deep() -> SqlError {
         "the statement is nested too deeply: at most {MAX_NESTING} levels"
     ))
     .help("split it with views: CREATE VIEW name AS SELECT …")
+}
+
+/// The parser has tried too many ways to read a statement; it got no further than `at`.
+fn stuck(tokens: &[TokenWithSpan], at: usize) -> SqlError {
+    let place = tokens.get(at).and_then(|t| Span::new(t.span));
+    SqlError::syntax("nothing was found that this and what follows could mean").at(place).help(
+        "write it with less within brackets, or split it with views: the mistake will be named",
+    )
 }
 
 /// `/*+ … */`, which would otherwise be a comment.
@@ -424,38 +431,4 @@ fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
         parser.expect_token(&Token::RParen)?;
     }
     Ok(StatementKind::Insert { table, columns, query: query(parser)? })
-}
-
-/// Refuses trees so deep that an ordinary stack cannot hold a walk over them.
-fn check_depth(kind: &StatementKind) -> Result<()> {
-    struct Depth(usize);
-    impl Visitor for Depth {
-        type Break = ();
-        fn pre_visit_expr(&mut self, _: &ast::Expr) -> ControlFlow<()> {
-            self.0 += 1;
-            if self.0 > MAX_DEPTH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
-        fn post_visit_expr(&mut self, _: &ast::Expr) -> ControlFlow<()> {
-            self.0 -= 1;
-            ControlFlow::Continue(())
-        }
-    }
-    let mut depth = Depth(0);
-    let found = match kind {
-        StatementKind::CreateTable(table) => {
-            table.expressions().try_for_each(|expr| expr.visit(&mut depth))
-        }
-        StatementKind::CreateView { query, .. }
-        | StatementKind::Query(query)
-        | StatementKind::Insert { query, .. }
-        | StatementKind::Explain(query) => query.visit(&mut depth),
-        StatementKind::Drop { .. } | StatementKind::Set { .. } => ControlFlow::Continue(()),
-    };
-    if found.is_continue() {
-        return Ok(());
-    }
-    Err(SqlError::unsupported(format!(
-        "an expression is nested too deeply: at most {MAX_DEPTH} operators within each other"
-    ))
-    .help("write x IN (1, 2, …) instead of x = 1 OR x = 2 OR …, or split the statement with views"))
 }

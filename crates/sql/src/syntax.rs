@@ -8,9 +8,8 @@ use datafusion_sql::sqlparser::ast::{
     Visitor,
 };
 use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-use crate::dialect::MillstreamDialect;
 use crate::error::{Source, Span, SqlError};
 
 /// The expressions of a statement.
@@ -19,8 +18,6 @@ pub(crate) struct Syntax {
     source: Arc<Source>,
     /// Those that are in no other expression.
     roots: Vec<SqlExpr>,
-    /// The text's tokens, without blanks and comments.
-    tokens: Vec<TokenWithSpan>,
 }
 
 impl Syntax {
@@ -59,12 +56,12 @@ impl Syntax {
         }
         let mut roots = Roots { found: Vec::new(), depth: Vec::new() };
         let _ = query.visit(&mut roots);
-        Syntax { source: source.clone(), roots: roots.found, tokens: tokens(source) }
+        Syntax { source: source.clone(), roots: roots.found }
     }
 
     /// Of one expression.
     pub(crate) fn of_expr(expr: &SqlExpr, source: &Arc<Source>) -> Syntax {
-        Syntax { source: source.clone(), roots: vec![expr.clone()], tokens: tokens(source) }
+        Syntax { source: source.clone(), roots: vec![expr.clone()] }
     }
 
     /// The expressions that are in no other.
@@ -80,7 +77,7 @@ impl Syntax {
     /// looks like a function and is none.
     pub(crate) fn span(&self, expr: &SqlExpr) -> Option<Span> {
         let (from, to) = self.range(expr)?;
-        Span::new(self.tokens.get(from)?.span.union(&self.tokens.get(to)?.span))
+        Span::new(self.source.tokens().get(from)?.span.union(&self.source.tokens().get(to)?.span))
     }
 
     /// The text of a range.
@@ -102,7 +99,7 @@ impl Syntax {
             (span.line.into(), span.column.into()) <= order(t.span.start)
                 && order(t.span.end) <= (span.end_line.into(), span.end_column.into())
         };
-        let found = self.tokens.iter().filter(within).find(|t| {
+        let found = self.source.tokens().iter().filter(within).find(|t| {
             matches!(&t.token, Token::Word(w) if w.keyword != Keyword::NoKeyword && w.value.to_uppercase() == word)
         });
         found.and_then(|t| Span::new(t.span))
@@ -122,14 +119,14 @@ impl Syntax {
             }
             SqlExpr::Function(call) => {
                 let name = self.at(call.name.span().start)?;
-                match self.tokens.get(name + 1).map(|t| &t.token) {
+                match self.source.tokens().get(name + 1).map(|t| &t.token) {
                     Some(Token::LParen) => Some((name, self.closing(name + 1)?)),
                     _ => Some((name, name)),
                 }
             }
             SqlExpr::Cast { expr, .. } => {
                 let (from, to) = self.range(expr)?;
-                match self.tokens.get(to + 1).map(|t| &t.token) {
+                match self.source.tokens().get(to + 1).map(|t| &t.token) {
                     Some(Token::DoubleColon) => Some((from, to + 2)),
                     _ => self.call((from, to)),
                 }
@@ -154,11 +151,12 @@ impl Syntax {
 
     /// Extends a range to the brackets around it, and the name before them if they are a call's.
     fn in_brackets(&self, (from, to): (usize, usize)) -> (usize, usize) {
-        let open = from.checked_sub(1).filter(|at| self.tokens[*at].token == Token::LParen);
-        let close = self.tokens.get(to + 1).filter(|t| t.token == Token::RParen);
+        let open =
+            from.checked_sub(1).filter(|at| self.source.tokens()[*at].token == Token::LParen);
+        let close = self.source.tokens().get(to + 1).filter(|t| t.token == Token::RParen);
         let (Some(open), Some(_)) = (open, close) else { return (from, to) };
         let named = open.checked_sub(1).filter(|at| {
-            matches!(&self.tokens[*at].token, Token::Word(w) if w.keyword == Keyword::NoKeyword)
+            matches!(&self.source.tokens()[*at].token, Token::Word(w) if w.keyword == Keyword::NoKeyword)
         });
         (named.unwrap_or(open), to + 1)
     }
@@ -170,11 +168,11 @@ impl Syntax {
         // Over what stands between the name's bracket and the argument, such as `YEAR FROM`.
         let open = loop {
             at = at.checked_sub(1)?;
-            match &self.tokens[at].token {
+            match &self.source.tokens()[at].token {
                 Token::RParen => depth += 1,
                 Token::LParen if depth > 0 => depth -= 1,
                 Token::LParen => {
-                    if matches!(&self.tokens[at.checked_sub(1)?].token, Token::Word(_)) {
+                    if matches!(&self.source.tokens()[at.checked_sub(1)?].token, Token::Word(_)) {
                         break at;
                     }
                 }
@@ -189,7 +187,7 @@ impl Syntax {
     /// The bracket that closes the one at `open`.
     fn closing(&self, open: usize) -> Option<usize> {
         let mut depth = 0;
-        for (at, token) in self.tokens.iter().enumerate().skip(open) {
+        for (at, token) in self.source.tokens().iter().enumerate().skip(open) {
             match token.token {
                 Token::LParen => depth += 1,
                 Token::RParen => {
@@ -207,24 +205,17 @@ impl Syntax {
 
     /// The token that starts at a location.
     fn at(&self, start: Location) -> Option<usize> {
-        self.tokens.binary_search_by(|t| order(t.span.start).cmp(&order(start))).ok()
+        self.source.tokens().binary_search_by(|t| order(t.span.start).cmp(&order(start))).ok()
     }
 
     /// The last token that ends at or before a location.
     fn ending(&self, end: Location) -> Option<usize> {
-        self.tokens.partition_point(|t| order(t.span.end) <= order(end)).checked_sub(1)
+        self.source.tokens().partition_point(|t| order(t.span.end) <= order(end)).checked_sub(1)
     }
 }
 
 fn order(location: Location) -> (u64, u64) {
     (location.line, location.column)
-}
-
-fn tokens(source: &Source) -> Vec<TokenWithSpan> {
-    let tokens = Tokenizer::new(&MillstreamDialect, &source.text).tokenize_with_location();
-    let mut tokens = tokens.unwrap_or_default();
-    tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
-    tokens
 }
 
 /// The plain arguments of a call; none for `COUNT(*)`.

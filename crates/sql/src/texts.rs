@@ -33,6 +33,11 @@ impl Texts {
         Texts { syntax, left: Cell::new(COMPARISONS_MAX) }
     }
 
+    /// The statement, and the views.
+    pub(crate) fn all(self) -> Vec<Arc<Syntax>> {
+        self.syntax
+    }
+
     /// Where an expression stands, if it is found.
     pub(crate) fn place(&self, expr: &Expr) -> Option<Place> {
         self.find(expr).map(|found| found.place)

@@ -90,6 +90,20 @@ fn fails(expr: &str, parts: &[&str]) {
 }
 
 #[test]
+fn what_is_chosen_among_is_evaluated_where_it_is_needed() {
+    gives("COALESCE(a, 1)", ["7", "1", "-7"]);
+    gives("COALESCE(NULL, a, NULL)", ["7", "NULL", "-7"]);
+    gives("IFNULL(a, 1)", ["7", "1", "-7"]);
+    gives("NVL2(a, 1, 2)", ["1", "2", "1"]);
+    gives("NVL2(NULL, 1, a)", ["7", "NULL", "-7"]);
+    // Where `a` is -7 the division would fail.
+    gives("COALESCE(a, 10 / (a + 7), 5)", ["7", "5", "-7"]);
+    gives("NVL2(NULLIF(a, -7), 10 / (a + 7), 1)", ["0", "1", "1"]);
+    gives("COALESCE(1, 1 / 0)", ["1", "1", "1"]);
+    fails("COALESCE(NULLIF(a, -7), 10 / (a + 7))", &["division by zero"]);
+}
+
+#[test]
 fn arithmetic_truncates_towards_zero() {
     gives("a + 1", ["8", "NULL", "-6"]);
     gives("a / 2", ["3", "NULL", "-3"]);

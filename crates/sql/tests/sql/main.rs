@@ -4,5 +4,6 @@ mod common;
 mod errors;
 mod evaluate;
 mod fuzz;
+mod growth;
 mod plan;
 mod suite;

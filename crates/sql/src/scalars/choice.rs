@@ -1,0 +1,233 @@
+//! `COALESCE`, `IFNULL`, `NVL` and `NVL2`, each argument evaluated once and only for the rows that
+//! need it. DataFusion writes them as CASE with their first arguments twice, so that twenty of them
+//! within each other would come to a million parts.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::cast;
+use arrow::compute::kernels::zip::zip;
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion_common::{Result as DfResult, internal_err, plan_err};
+use datafusion_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+/// DataFusion's function, evaluated otherwise.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Choice {
+    function: Arc<ScalarUDF>,
+    name: &'static str,
+    aliases: Vec<String>,
+}
+
+/// The functions that choose among their arguments by which of them are NULL. IFNULL is COALESCE of
+/// two: DataFusion's takes few types and works them out exponentially often.
+pub(super) fn choices() -> [ScalarUDF; 3] {
+    let choice = |function, name, aliases: &[&str]| {
+        let aliases = aliases.iter().map(|alias| alias.to_string()).collect();
+        ScalarUDF::from(Choice { function, name, aliases })
+    };
+    let coalesce = datafusion_functions::core::coalesce;
+    [
+        choice(coalesce(), "coalesce", &[]),
+        choice(coalesce(), "ifnull", &["nvl"]),
+        choice(datafusion_functions::core::nvl2(), "nvl2", &[]),
+    ]
+}
+
+impl Choice {
+    /// Whether the first argument is tested alone: `NVL2(tested, if not null, if null)`.
+    fn tests_only(&self) -> bool {
+        self.name == "nvl2"
+    }
+}
+
+impl ScalarUDFImpl for Choice {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        self.function.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.function.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        self.function.return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        if self.name == "ifnull" && types.len() != 2 {
+            return plan_err!("IFNULL takes two arguments, not {}", types.len());
+        }
+        self.function.coerce_types(types)
+    }
+
+    fn short_circuits(&self) -> bool {
+        true
+    }
+
+    /// Of constants: what is in a plan is a [`ChoiceExpr`].
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let rows = args.number_rows;
+        let argument = |at: usize, _: Option<&BooleanArray>| args.args[at].to_array(rows);
+        let chosen = choose(
+            self.tests_only(),
+            args.args.len(),
+            args.return_field.data_type(),
+            rows,
+            argument,
+        )?;
+        Ok(ColumnarValue::Array(chosen))
+    }
+}
+
+/// A choice among arguments that are evaluated where they are needed.
+#[derive(Debug, Clone, Eq)]
+pub(crate) struct ChoiceExpr {
+    args: Vec<Arc<dyn PhysicalExpr>>,
+    tests_only: bool,
+    field: FieldRef,
+}
+
+impl ChoiceExpr {
+    /// The compiled form of a call; `None` if `expr` is none of these functions.
+    pub(crate) fn of_call(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<ChoiceExpr> {
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        let choice = call.fun().inner().downcast_ref::<Choice>()?;
+        let field = call.return_field(schema).ok()?;
+        Some(ChoiceExpr { args: call.args().to_vec(), tests_only: choice.tests_only(), field })
+    }
+}
+
+/// Puts the result together. `argument` gives an argument's values for the rows that are asked for;
+/// the others may be anything.
+fn choose(
+    tests_only: bool,
+    arguments: usize,
+    data_type: &DataType,
+    rows: usize,
+    argument: impl Fn(usize, Option<&BooleanArray>) -> DfResult<ArrayRef>,
+) -> DfResult<ArrayRef> {
+    let typed = |at: usize, wanted: Option<&BooleanArray>| {
+        let array = argument(at, wanted)?;
+        if array.data_type() == data_type { Ok(array) } else { Ok(cast(&array, data_type)?) }
+    };
+    if tests_only {
+        let null = nulls(&argument(0, None)?);
+        let present = BooleanArray::new(!&null, None);
+        if null.count_set_bits() == rows {
+            return typed(2, None);
+        }
+        if null.count_set_bits() == 0 {
+            return typed(1, None);
+        }
+        let (then, otherwise) =
+            (typed(1, Some(&present))?, typed(2, Some(&BooleanArray::new(null, None)))?);
+        return Ok(zip(&present, &then, &otherwise)?);
+    }
+    let mut chosen = new_null_array(data_type, rows);
+    for at in 0..arguments {
+        let open = nulls(&chosen);
+        if open.count_set_bits() == rows {
+            chosen = typed(at, None)?;
+        } else if open.count_set_bits() > 0 {
+            let open = BooleanArray::new(open, None);
+            let more = typed(at, Some(&open))?;
+            chosen = zip(&open, &more, &chosen)?;
+        } else {
+            break;
+        }
+    }
+    Ok(chosen)
+}
+
+/// The rows that are NULL.
+fn nulls(array: &ArrayRef) -> BooleanBuffer {
+    match array.logical_nulls() {
+        Some(nulls) => !nulls.inner(),
+        None => BooleanBuffer::new_unset(array.len()),
+    }
+}
+
+impl PartialEq for ChoiceExpr {
+    fn eq(&self, other: &Self) -> bool {
+        self.tests_only == other.tests_only && self.args == other.args && self.field == other.field
+    }
+}
+
+impl Hash for ChoiceExpr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.args, self.tests_only).hash(state);
+    }
+}
+
+impl fmt::Display for ChoiceExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tests_only { "NVL2(" } else { "COALESCE(" })?;
+        for (at, arg) in self.args.iter().enumerate() {
+            write!(f, "{}{arg}", if at > 0 { ", " } else { "" })?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl PhysicalExpr for ChoiceExpr {
+    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+        Ok(self.field.data_type().clone())
+    }
+
+    fn nullable(&self, _: &Schema) -> DfResult<bool> {
+        Ok(self.field.is_nullable())
+    }
+
+    fn return_field(&self, _: &Schema) -> DfResult<FieldRef> {
+        Ok(self.field.clone())
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
+        let rows = batch.num_rows();
+        let argument = |at: usize, wanted: Option<&BooleanArray>| {
+            let arg = &self.args[at];
+            let value = match wanted {
+                Some(wanted) => arg.evaluate_selection(batch, wanted)?,
+                None => arg.evaluate(batch)?,
+            };
+            value.into_array(rows)
+        };
+        let data_type = self.field.data_type();
+        let chosen = choose(self.tests_only, self.args.len(), data_type, rows, argument)?;
+        Ok(ColumnarValue::Array(chosen))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        self.args.iter().collect()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        args: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DfResult<Arc<dyn PhysicalExpr>> {
+        if args.len() != self.args.len() {
+            return internal_err!("{self} keeps its number of arguments");
+        }
+        let (tests_only, field) = (self.tests_only, self.field.clone());
+        Ok(Arc::new(ChoiceExpr { args, tests_only, field }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

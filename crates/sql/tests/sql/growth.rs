@@ -1,0 +1,171 @@
+//! What is written within each other is planned in steps that grow with the text, or refused at
+//! once: without that, none of these tests would end.
+
+use millstream_sql::Outcome;
+
+use crate::common::*;
+
+/// `f` applied so many times.
+fn nested(times: usize, first: &str, f: impl Fn(&str) -> String) -> String {
+    (0..times).fold(first.to_string(), |text, _| f(&text))
+}
+
+fn explained(text: &str) -> String {
+    match execute(&mut session(), text) {
+        Ok(Outcome::Query(planned)) => planned.explain,
+        Ok(other) => panic!("no query: {other:?}"),
+        Err(e) => panic!("{}", e.render()),
+    }
+}
+
+#[test]
+fn choices_within_each_other_stay_as_they_are_written() {
+    for (name, call) in [
+        ("coalesce", (|x: &str| format!("COALESCE({x}, i32)")) as fn(&str) -> String),
+        ("coalesce", |x| format!("COALESCE(i32, {x})")),
+        ("ifnull", |x| format!("IFNULL({x}, i64)")),
+        ("nvl2", |x| format!("NVL2({x}, i64, u8)")),
+        ("nullif", |x| format!("NULLIF({x}, i32)")),
+        ("greatest", |x| format!("GREATEST({x}, i32)")),
+    ] {
+        let expr = nested(40, "i64", call);
+        for text in [
+            format!("SELECT {expr} AS v FROM typed"),
+            format!("SELECT COUNT(*) AS n FROM typed WHERE {expr} > 1"),
+            format!("SELECT MAX({expr}) AS n FROM typed GROUP BY {expr}"),
+            format!("SELECT i64, COUNT(*) AS n FROM typed GROUP BY i64 HAVING {expr} > 1")
+                .replace("i32", "1")
+                .replace("u8", "2"),
+        ] {
+            let explained = explained(&text).to_lowercase();
+            let calls = explained.matches(&format!("{name}(")).count();
+            // Each stands in the logical plan and in the pipelines, up to three times.
+            assert!((80..=240).contains(&calls), "{calls} in {text}");
+        }
+    }
+}
+
+#[test]
+fn views_and_columns_of_choices_grow_by_one_each() {
+    let mut views = String::from("CREATE VIEW v0 AS SELECT i64 AS a FROM typed;");
+    let mut columns = String::from("CREATE TABLE c (b BIGINT, c0 AS COALESCE(b, 1)");
+    for i in 1..100 {
+        views += &format!("CREATE VIEW v{i} AS SELECT COALESCE(a, {i}) AS a FROM v{};", i - 1);
+        columns += &format!(", c{i} AS COALESCE(c{}, {i})", i - 1);
+    }
+    plan(&format!("{views} SELECT a FROM v99"));
+    plan(&format!("{columns}) WITH ('connector' = 'fake'); SELECT c99 FROM c"));
+    // Twice each: what is too large to be written out stays a column.
+    let twice = (1..100).map(|i| format!(", c{i} AS c{} + c{0}", i - 1)).collect::<String>();
+    let table =
+        format!("CREATE TABLE c (b BIGINT, c0 AS b + b{twice}) WITH ('connector' = 'fake');");
+    plan(&format!("{table} SELECT c99 FROM c"));
+}
+
+#[test]
+fn what_would_grow_is_refused_with_its_place() {
+    for (expr, then) in [
+        ("({} BETWEEN b AND TRUE)", "b"),
+        ("({} IN (b, i64 > 1))", "b"),
+        ("CAST({} IN (1.5, 2.5) AS DOUBLE)", "f64"),
+        ("CASE WHEN {} IS NOT NULL THEN i64 ELSE 1 END", "i64"),
+        ("CASE WHEN {} > 1 THEN i64 ELSE 1 END", "i64"),
+    ] {
+        let text = nested(30, then, |x| expr.replace("{}", x));
+        let message = error(&format!("SELECT {text} AS v FROM typed"));
+        assert!(message.contains("stand within each other so often"), "{message}");
+        assert!(message.contains("query.sql:1:"), "{message}");
+        let few = nested(5, then, |x| expr.replace("{}", x));
+        plan(&format!("SELECT {few} AS v FROM typed"));
+        // A level in each of thirty views.
+        let mut views = format!("CREATE VIEW v0 AS SELECT b, i64, {then} AS x FROM typed;");
+        for i in 1..30 {
+            let column = expr.replace("{}", "x").replace("i64 ELSE", "x ELSE");
+            let from = i - 1;
+            views += &format!("CREATE VIEW v{i} AS SELECT b, i64, {column} AS x FROM v{from};");
+        }
+        let message = error(&format!("{views} SELECT x FROM v29"));
+        assert!(
+            message.contains("within each other so often") || message.contains("parts"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_mistake_deep_inside_is_found_in_one_reading() {
+    for (call, found) in [
+        ("CAST({} AS BIGINT)", "expected AS, found a"),
+        ("TRY_CAST({} AS BIGINT)", "expected AS, found a"),
+        ("EXTRACT(DAY FROM {})", "found a"),
+        ("FLOOR({})", "expected ), found a"),
+        ("CEIL({})", "expected ), found a"),
+        ("SUBSTRING({})", "expected ), found a"),
+        ("OVERLAY({} PLACING 'a' FROM 1)", "expected PLACING, found a"),
+        ("TRIM({})", "expected ), found a"),
+        ("CASE ({}) WHEN 1 THEN 1 END", "expected ), found a"),
+        ("NOT ({})", "expected ), found a"),
+        ("ABS({})", "found a"),
+        ("({})", "expected ), found a"),
+        ("i64 IN (({}))", "expected ), found a"),
+    ] {
+        let text = nested(60, "i64 a a", |x| call.replace("{}", x));
+        let message = error(&format!("SELECT {text} FROM typed"));
+        assert!(message.contains(found), "{message}");
+        let line = message.lines().find(|line| line.contains("query.sql")).unwrap();
+        let column: usize = line.rsplit(':').next().unwrap().parse().unwrap();
+        let stands = "SELECT ".len() + text.find(" a a").unwrap() + 2;
+        assert!(column == stands || column == stands + 2, "{column}, {stands}: {message}");
+    }
+    // Where sqlparser itself reads everything twice, reading is given up.
+    for query in ["SELECT * FROM (({})) x", "SELECT * FROM (({}) x)"] {
+        let text = nested(60, "SELECT a a a", |x| query.replace("{}", x));
+        let message = error(&text);
+        assert!(message.contains("query.sql:1:"), "{message}");
+    }
+    for call in ["POSITION({} IN 'a')", "CONVERT({}, BIGINT)", "INTERVAL ({}) DAY", "EXISTS ({})"] {
+        let text = nested(60, "i64 a a", |x| call.replace("{}", x));
+        error(&format!("SELECT {text} FROM typed"));
+    }
+}
+
+#[test]
+fn names_of_calls_are_columns_without_brackets() {
+    let table = "CREATE TABLE n (floor BIGINT, extract BIGINT, substr STRING, trim STRING) \
+                 WITH ('connector' = 'fake');";
+    plan(&format!(
+        "{table} SELECT floor + extract AS x, n.substr AS y, FLOOR(extract) AS z FROM n"
+    ));
+}
+
+#[test]
+fn long_scripts_are_read_once() {
+    // A token list for each statement would be 3,000 times the whole text.
+    let mut text = String::new();
+    for i in 0..3_000 {
+        text +=
+            &format!("CREATE TABLE t{i} (a BIGINT, b AS a + {i}) WITH ('connector' = 'fake');\n");
+        text += &format!("CREATE VIEW w{i} AS SELECT a + b + {i} AS c FROM t{i};\n");
+    }
+    plan(&format!("{text} SELECT c FROM w2999"));
+}
+
+#[test]
+fn chains_of_views_end_somewhere() {
+    let mut text = String::from("CREATE VIEW v0 AS SELECT i64 AS a FROM typed;");
+    for i in 1..200 {
+        text += &format!("CREATE VIEW v{i} AS SELECT a FROM v{};", i - 1);
+    }
+    plan(&format!("{text} SELECT a FROM v198"));
+    let message = error(&format!("{text} CREATE VIEW w AS SELECT a FROM v199; SELECT a FROM w"));
+    assert!(message.contains("'v199' is a view of a view and so on: more than 200"), "{message}");
+    assert!(message.contains("^^^^"), "{message}");
+}
+
+#[test]
+fn a_list_of_millions_is_refused_where_it_gets_too_long() {
+    let list = (0..300_000).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
+    let message = error(&format!("SELECT i64 FROM typed WHERE i64 IN ({list})"));
+    assert!(message.contains("more than 20000 parts"), "{message}");
+    assert!(message.contains("list fewer values"), "{message}");
+}
