@@ -149,7 +149,12 @@ impl Member for Script {
     }
 
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
-        self.part.connect(&hellos)
+        let parts = self.part.connect(&hellos)?;
+        // All processes read the same.
+        if self.process == 0 {
+            self.part.remarks().iter().for_each(|remark| note(remark));
+        }
+        Ok(parts)
     }
 
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {

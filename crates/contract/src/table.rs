@@ -133,6 +133,10 @@ pub trait Split: Send {
     fn sharing(&self) -> Sharing {
         Sharing::Whole
     }
+    /// What the user should know of how it is read, in one line.
+    fn remark(&self) -> Option<&str> {
+        None
+    }
     /// The next chunk in split order. Must be cheap: parsing belongs in [`Chunk::decode`].
     /// `now_us` is the job's clock (microseconds since the epoch; virtual in simulation).
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;

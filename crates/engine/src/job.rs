@@ -46,6 +46,7 @@ pub struct Job {
     started_us: i64,
     /// Per worker, if the job has other processes.
     ends: Vec<Ends>,
+    remarks: Vec<String>,
 }
 
 /// What is left of a job that has ended: its ends of channels, and state.
@@ -196,6 +197,8 @@ impl Job {
             processes: place.processes,
         };
         let splits = source.table.open(&source.projection, &options)?;
+        let remarks =
+            splits.iter().filter_map(|split| split.remark().map(str::to_string)).collect();
         let idle_timeout_us = source.event_time.as_ref().and_then(|t| t.idle_timeout_us);
         let tables_max = aggregation.as_ref().map_or(0, |(grouping, _)| {
             tables_max(settings.memory_bytes, (workers, leaders), &grouping.layout)
@@ -266,12 +269,17 @@ impl Job {
             settings,
             env,
         };
-        Ok(Job { shared: Arc::new(shared), started_us, ends })
+        Ok(Job { shared: Arc::new(shared), started_us, ends, remarks })
     }
 
     /// Names of the splits, in order.
     pub fn splits(&self) -> Vec<String> {
         self.shared.intake.described()
+    }
+
+    /// What the user should know of how the splits are read, a line each.
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// A handle to stop the job with.

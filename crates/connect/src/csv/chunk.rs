@@ -14,8 +14,8 @@ use super::decode::{Column, Decoder, Fault, Why};
 use super::dialect::Dialect;
 use super::header::Layout;
 use super::index::{Index, Misshapen, Shape, index};
-use super::place;
 use super::reader::Block;
+use super::{line, place};
 use crate::types::{integer_range, sql_name};
 
 /// Characters of a field that a message shows.
@@ -125,20 +125,33 @@ impl Plan {
     #[cold]
     fn shape_error(&self, block: &Block, wrong: Misshapen) -> Error {
         let (message, help) = match wrong.what {
-            Shape::Fields(found) => {
+            Shape::Fields { found, lines } => {
                 let whose = if self.named { "as in the header" } else { "one for each column" };
                 let s = if self.fields == 1 { "" } else { "s" };
-                (
-                    format!("expected {} field{s}, {whose}, found {found}", self.fields),
-                    self.shape_help(block, wrong.at, found),
-                )
+                let mut message =
+                    format!("expected {} field{s}, {whose}, found {found}", self.fields);
+                let mut help = self.shape_help(block, wrong.at, found);
+                if lines > 1 {
+                    message += &format!(" in a record of {lines} lines");
+                    help.insert_str(0, "a quote in it may never be closed; ");
+                }
+                (message, help)
             }
             Shape::TextAfterQuote => (
                 "expected a delimiter or a line end after the closing quote".into(),
                 "a quote within quotes is written twice".to_string(),
             ),
+            Shape::TextAfterLines(lines) => {
+                let close = line(&block.data, block.line, wrong.at) + lines as u64;
+                (
+                    format!(
+                        "the quote that opens here is closed on line {close}, where text follows"
+                    ),
+                    format!("{CLOSE_HELP}; a quote within quotes is written twice"),
+                )
+            }
             Shape::Unterminated => {
-                ("the quote that opens here is never closed".into(), String::new())
+                ("the quote that opens here is never closed".into(), CLOSE_HELP.into())
             }
         };
         self.error(block, wrong.at, message, help)
@@ -209,6 +222,9 @@ impl Plan {
     }
 }
 
+/// What to do about a quote that stays open.
+pub(super) const CLOSE_HELP: &str = "close it, or set 'csv.disable-quote-character' = 'true' if \
+                                     quotes are ordinary characters in this file";
 const SKIP_HELP: &str = "'csv.ignore-parse-errors' = 'true' leaves such records out";
 
 /// A field for a message: short, and harmless on a terminal.

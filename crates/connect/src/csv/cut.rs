@@ -2,6 +2,11 @@
 //!
 //! Without a quote character in sight a record ends with its line. With one, the rules of
 //! [`super::index`] decide whether a line end stands inside a quoted field.
+//!
+//! Where malformed records are left out, a quote that is never closed must not take the records
+//! behind it along. So a quoted field is *broken* there if it goes on for too long, or over the end
+//! of its line to a quote behind which text follows, which is some other field's. A broken field
+//! ends its record, as a malformed one, with the line in which it begins.
 
 use memchr::{memchr, memchr_iter, memchr2, memrchr};
 
@@ -14,7 +19,8 @@ pub(crate) enum Cut {
     At(usize),
     /// Not one record is complete yet.
     More,
-    /// The input ends inside the quotes opened at this offset, in the buffer's first record.
+    /// The input ends inside the quotes opened at this offset, in the buffer's first record. Not
+    /// where malformed records are left out.
     Unterminated(usize),
 }
 
@@ -64,11 +70,20 @@ fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect:
                 return Cut::At(start);
             }
         } else if found == start || buffer[found - 1] == dialect.delimiter {
-            match close(buffer, found, quote, last) {
-                Close::After(end) => at = end,
-                Close::Never if start > 0 => return Cut::At(start),
-                Close::Never if last => return Cut::Unterminated(found),
-                Close::Never => return Cut::More,
+            match quoted(buffer, found, last, dialect) {
+                Quoted::Before(end) => at = end,
+                Quoted::Broken => {
+                    let Some(end) = memchr(b'\n', &buffer[found..]) else {
+                        return unfinished(start);
+                    };
+                    (start, at, records) = (found + end + 1, found + end + 1, records + 1);
+                    if records >= records_max {
+                        return Cut::At(start);
+                    }
+                }
+                Quoted::Open if start > 0 => return Cut::At(start),
+                Quoted::Open if last => return Cut::Unterminated(found),
+                Quoted::Open => return Cut::More,
             }
         } else {
             at = found + 1;
@@ -77,27 +92,53 @@ fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect:
     Cut::At(start)
 }
 
-enum Close {
-    /// Just after the closing quote.
-    After(usize),
+/// How a quoted field ends.
+enum Quoted {
+    /// With the closing quote just before this offset.
+    Before(usize),
+    /// It is broken: its record ends with the line.
+    Broken,
     /// Not in this buffer.
-    Never,
+    Open,
 }
 
-/// The closing quote for the one at `open`.
-fn close(buffer: &[u8], open: usize, quote: u8, last: bool) -> Close {
+/// The end of the field whose quote is at `open`.
+fn quoted(buffer: &[u8], open: usize, last: bool, dialect: &Dialect) -> Quoted {
+    let skip = dialect.skip_errors;
+    match close(buffer, open, last, dialect) {
+        Some(end) if skip => match buffer[end..] {
+            [b'\r'] if !last => Quoted::Open,
+            [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => Quoted::Before(end),
+            [next, ..] if next == dialect.delimiter => Quoted::Before(end),
+            _ if memchr(b'\n', &buffer[open..end]).is_some() => Quoted::Broken,
+            _ => Quoted::Before(end),
+        },
+        Some(end) => Quoted::Before(end),
+        None if skip && (last || buffer.len() - open > dialect.quoted_bytes_max + 1) => {
+            Quoted::Broken
+        }
+        None => Quoted::Open,
+    }
+}
+
+/// Just after the closing quote for the one at `open`, if it is in this buffer and, where that
+/// counts, not too far off.
+fn close(buffer: &[u8], open: usize, last: bool, dialect: &Dialect) -> Option<usize> {
+    let quote = dialect.quote?;
     let mut at = open + 1;
-    while let Some(found) = memchr(quote, &buffer[at..]) {
+    while let Some(found) = memchr(quote, buffer.get(at..)?) {
         let found = at + found;
+        if dialect.skip_errors && found - open > dialect.quoted_bytes_max {
+            return None;
+        }
         match buffer.get(found + 1) {
             Some(next) if *next == quote => at = found + 2,
-            Some(_) => return Close::After(found + 1),
+            Some(_) => return Some(found + 1),
             // What comes next decides, and is yet to be read.
-            None if last => return Close::After(found + 1),
-            None => return Close::Never,
+            None => return last.then_some(found + 1),
         }
     }
-    Close::Never
+    None
 }
 
 #[cfg(test)]
@@ -123,6 +164,23 @@ mod tests {
         assert_eq!(cut("\"x\"", false, 10), Cut::More);
         assert_eq!(cut("\"x\"\"\n\"", false, 10), Cut::More);
         assert_eq!(cut("\"x\"\"\n\"\n", false, 10), Cut::At(7));
+        // Where malformed records are left out, one whose quote is not closed as it should be ends
+        // with its line.
+        let dialect = Dialect { skip_errors: true, quoted_bytes_max: 8, ..dialect.clone() };
+        let skip = |text: &str, last, max| super::cut(text.as_bytes(), last, max, &dialect);
+        assert_eq!(skip("a,\"x\ny", true, 1), Cut::At(5));
+        assert_eq!(skip("a,\"x\ny\nz", true, 2), Cut::At(7));
+        assert_eq!(skip("a,\"x\ny\n", false, 10), Cut::More);
+        assert_eq!(skip("a,\"x\nb,\"y\",z\n", false, 1), Cut::At(5));
+        assert_eq!(skip("a,\"x\nb,\"\r", false, 1), Cut::More);
+        assert_eq!(skip("a,\"x\nb,\"\r\n", false, 1), Cut::At(10));
+        assert_eq!(skip("a,\"x\" y\nb\n", false, 1), Cut::At(9));
+        // The closing quote may be eight bytes from the other, not nine.
+        assert_eq!(skip("\"123\n567\"\nb\n", false, 1), Cut::At(10));
+        assert_eq!(skip("\"123\n5678\"\nb\n", false, 1), Cut::At(5));
+        assert_eq!(skip("\"123\n567", false, 1), Cut::More);
+        assert_eq!(skip("\"123\n567\"", false, 1), Cut::More);
+        assert_eq!(skip("\"123\n5678x", false, 1), Cut::At(5));
         // Quotes in a comment or in the middle of an unquoted field mean nothing.
         assert_eq!(cut("# it's \"\n1,5\" pipe\n2", false, 10), Cut::At(19));
     }

@@ -7,7 +7,7 @@ use crate::options::Options;
 /// Whether the first record names the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// It does if half of the declared columns are among its fields.
+    /// It does if its fields are the declared columns: [`super::header`] has the rule.
     Auto,
     Present,
     Absent,
@@ -38,7 +38,12 @@ pub(crate) struct Dialect {
     pub(crate) comments: bool,
     /// Leave malformed records out instead of failing.
     pub(crate) skip_errors: bool,
+    /// Then a quoted field is over after so many bytes, closed or not.
+    pub(crate) quoted_bytes_max: usize,
 }
+
+/// No more than a chunk, so that rows of a pipe need not wait long for a quote that never comes.
+const QUOTED_BYTES_MAX: usize = 1 << 20;
 
 impl Default for Dialect {
     fn default() -> Self {
@@ -49,6 +54,7 @@ impl Default for Dialect {
             null_literal: None,
             comments: false,
             skip_errors: false,
+            quoted_bytes_max: QUOTED_BYTES_MAX,
         }
     }
 }
@@ -65,6 +71,7 @@ impl Dialect {
             null_literal: options.text("csv.null-literal").map(str::to_string),
             comments: options.flag("csv.allow-comments")?,
             skip_errors: options.flag("csv.ignore-parse-errors")?,
+            quoted_bytes_max: QUOTED_BYTES_MAX,
         };
         let clash = |option: &str, what: &str| {
             Err(options.error(option, format!("the same character is {what}"), String::new()))

@@ -28,6 +28,7 @@ pub fn fuzz_csv(data: &[u8]) {
         null_literal: (choice[0] & 16 != 0).then(|| "NULL".to_string()),
         comments: choice[0] & 32 != 0,
         skip_errors: choice[0] & 64 != 0,
+        quoted_bytes_max: if choice[0] & 128 != 0 { 12 } else { 1 << 20 },
     };
     let schema = Arc::new(Schema::new(fuzz_fields()));
     let columns = schema.fields().len();
@@ -61,32 +62,49 @@ fn fuzz_fields() -> Vec<Field> {
     types.into_iter().enumerate().map(|(at, t)| Field::new(name(at), t, at != 9)).collect()
 }
 
-/// All rows of a file in memory, read in chunks of about `chunk_bytes`.
+/// What came of a file.
+#[derive(Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) rows: RecordBatch,
+    /// Malformed records, and what is said of the first.
+    pub(super) left_out: u64,
+    pub(super) first_left_out: Option<String>,
+}
+
+/// A file in memory, read in chunks of about `chunk_bytes`.
 pub(super) fn read_memory(
     content: &[u8],
     schema: &SchemaRef,
     dialect: &Dialect,
     projection: &[usize],
     chunk_bytes: usize,
-) -> Result<RecordBatch> {
+) -> Result<Outcome> {
     let dialect = Arc::new(dialect.clone());
     let table = CsvTable::in_memory("memory.csv", content, schema.clone(), dialect);
     let options = OpenOptions::alone(1 << 20, 0, 1);
     let mut split = table.open_split(projection, Some(chunk_bytes), &options)?;
     let mut batches = Vec::new();
+    let (mut left_out, mut first_left_out) = (0, None);
     loop {
         match split.poll_next(0, Waker::noop())? {
-            SplitPoll::Chunk(chunk) => batches.push(chunk.decode()?),
+            SplitPoll::Chunk(chunk) => {
+                let decoded = chunk.decode_reporting()?;
+                batches.push(decoded.batch);
+                left_out += decoded.left_out;
+                first_left_out = first_left_out.or(decoded.first_left_out);
+            }
             SplitPoll::Pending { .. } => {}
             SplitPoll::Ended => break,
         }
     }
     let projected = Arc::new(schema.project(projection).expect("a projection of the schema"));
-    if projected.fields().is_empty() {
+    let rows = if projected.fields().is_empty() {
         let rows = batches.iter().map(RecordBatch::num_rows).sum();
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
         let empty = RecordBatch::try_new_with_options(projected, vec![], &options);
-        return Ok(empty.expect("no columns fit no fields"));
-    }
-    Ok(concat_batches(&projected, &batches).expect("batches of one schema"))
+        empty.expect("no columns fit no fields")
+    } else {
+        concat_batches(&projected, &batches).expect("batches of one schema")
+    };
+    Ok(Outcome { rows, left_out, first_left_out })
 }

@@ -1,13 +1,27 @@
 //! The header: whether there is one, and which field each column is.
+//!
+//! Where nobody has said, the first record decides (`csv.header` = `auto`). It is the header if all
+//! declared columns are among its fields. It is a record if none is and a field is a number or
+//! another value that fits a column that is not text; also if only some are, as long as no field
+//! speaks against it. Where all columns are text, nothing can: then it is a record if no column is
+//! among its fields, and the user is told. Anything else is refused: a header that has another name
+//! for a column must not count as data.
 
-use arrow::datatypes::{Schema, SchemaRef};
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_contract::settings::closest;
+use millstream_contract::table::Chunk;
 use millstream_contract::{Error, Result};
 
+use super::chunk::{CLOSE_HELP, CsvChunk, Plan};
+use super::decode::{Column, Decoder};
 use super::dialect::{Dialect, Header};
-use super::index::index;
+use super::index::{Index, index};
 use super::place;
 use super::reader::{Block, Reader};
+use crate::number::parse_f64;
 
 /// Bytes to read in search of the first record.
 const FIRST_READ_BYTES: usize = 4 << 10;
@@ -21,43 +35,89 @@ pub(crate) struct Layout {
     pub(crate) columns: Vec<usize>,
     /// Whether a header was read.
     pub(crate) named: bool,
+    /// Where the first record stands, if nothing says that it is no header.
+    pub(crate) unsure: Option<String>,
 }
 
 impl Layout {
     /// Column `i` is field `i`.
     fn by_position(schema: &Schema) -> Layout {
         let fields = schema.fields().len();
-        Layout { fields, columns: (0..fields).collect(), named: false }
+        Layout { fields, columns: (0..fields).collect(), named: false, unsure: None }
     }
 }
 
 /// Reads the header if there is one, and leaves `reader` at the first record after it.
 pub(crate) fn read(
     reader: &mut Reader,
-    dialect: &Dialect,
+    dialect: &Arc<Dialect>,
     schema: &SchemaRef,
-    path: &str,
+    path: &Arc<str>,
 ) -> Result<Layout> {
     if dialect.header == Header::Absent {
         return Ok(Layout::by_position(schema));
     }
+    // Blank lines and comments before it.
+    let mut before = Vec::new();
+    let mut layout = Layout::by_position(schema);
     while let Some(block) = reader.next(FIRST_READ_BYTES, 1)? {
         let (found, wrong) = index(&block.data, dialect, None, false);
         if let Some(wrong) = wrong {
-            if dialect.header == Header::Auto {
-                // No header looks like this; let the record be reported as one.
-                reader.put_back(block);
-                return Ok(Layout::by_position(schema));
+            if dialect.header == Header::Present {
+                return Err(Error::Data {
+                    place: place(path, &block.data, block.line, wrong.at),
+                    message: "the header cannot be read: a quote is open, or text follows it"
+                        .into(),
+                    help: CLOSE_HELP.into(),
+                });
             }
-            return Err(Error::Data {
-                place: place(path, &block.data, block.line, wrong.at),
-                message: "the header cannot be read: text follows a closing quote".into(),
-                help: String::new(),
-            });
+            // No header looks like this; let the record be reported as one.
+            before.push(block);
+            break;
         }
         if found.rows() == 0 {
-            continue; // a blank line or a comment
+            before.push(block);
+            continue;
         }
+        let first = First::new(&block, &found, dialect, schema, path);
+        let header = match dialect.header {
+            Header::Auto => first.is_header()?,
+            _ => Some(true),
+        };
+        if header == Some(true) {
+            let columns = first.check()?;
+            return Ok(Layout { fields: first.names.len(), columns, named: true, unsure: None });
+        }
+        layout.unsure =
+            header.is_none().then(|| place(path, &block.data, block.line, found.field(0, 0).0));
+        before.push(block);
+        break;
+    }
+    before.into_iter().rev().for_each(|block| reader.put_back(block));
+    Ok(layout)
+}
+
+/// The first record.
+struct First<'a> {
+    block: &'a Block,
+    found: &'a Index,
+    dialect: &'a Arc<Dialect>,
+    schema: &'a SchemaRef,
+    path: &'a Arc<str>,
+    /// Its fields as names, and where they start.
+    names: Vec<(usize, String)>,
+    /// Per declared column, the field with its name.
+    columns: Vec<Option<usize>>,
+}
+
+impl<'a> First<'a> {
+    fn new(
+        block: &'a Block,
+        found: &'a Index,
+        dialect: &'a Arc<Dialect>,
+        schema: &'a SchemaRef,
+        path: &'a Arc<str>,
+    ) -> First<'a> {
         let names: Vec<(usize, String)> = (0..found.fields())
             .map(|field| {
                 let (start, end) = found.field(0, field);
@@ -65,67 +125,120 @@ pub(crate) fn read(
             })
             .collect();
         let position = |column: &str| {
+            let (column, lower) = (column.trim(), column.trim().to_lowercase());
             let same = names.iter().position(|(_, name)| name == column);
-            same.or_else(|| {
-                names.iter().position(|(_, n)| n.to_lowercase() == column.to_lowercase())
-            })
+            same.or_else(|| names.iter().position(|(_, name)| name.to_lowercase() == lower))
         };
-        let columns: Vec<Option<usize>> =
-            schema.fields().iter().map(|field| position(field.name())).collect();
-        let matching = columns.iter().flatten().count();
-        let header = match dialect.header {
-            Header::Auto => matching > 0 && matching * 2 >= columns.len(),
-            _ => true,
-        };
-        if !header {
-            reader.put_back(block);
-            return Ok(Layout::by_position(schema));
-        }
-        let fields = names.len();
-        let columns = check(schema, &columns, &names, &block, dialect, path)?;
-        return Ok(Layout { fields, columns, named: true });
+        let columns = schema.fields().iter().map(|field| position(field.name())).collect();
+        First { block, found, dialect, schema, path, names, columns }
     }
-    Ok(Layout::by_position(schema))
-}
 
-/// Every column must be there, once.
-fn check(
-    schema: &Schema,
-    columns: &[Option<usize>],
-    names: &[(usize, String)],
-    block: &Block,
-    dialect: &Dialect,
-    path: &str,
-) -> Result<Vec<usize>> {
-    let error = |at: usize, message: String, help: String| Error::Data {
-        place: place(path, &block.data, block.line, at),
-        message,
-        help,
-    };
-    let mut found = Vec::with_capacity(columns.len());
-    for (column, field) in schema.fields().iter().zip(columns) {
-        let Some(field) = field else {
-            let candidates = names.iter().map(|(_, name)| name.as_str());
-            let mut help = match closest(column.name(), candidates.clone()) {
-                Some(similar) => format!("did you mean '{similar}'?"),
-                None => format!("its columns are {}", listed(candidates)),
-            };
-            if dialect.header == Header::Auto {
-                help.push_str(
-                    "; if this line is no header but a record, set 'csv.header' = 'false'",
-                );
-            }
-            let message = format!("the header has no column '{}'", column.name());
-            return Err(error(names.first().map_or(0, |(start, _)| *start), message, help));
-        };
-        let (_, name) = &names[*field];
-        if let Some((again, _)) = names.iter().skip(field + 1).find(|(_, other)| other == name) {
-            let message = format!("the header has column '{}' twice", name.escape_debug());
-            return Err(error(*again, message, "rename one of them".into()));
+    /// Whether it is the header; `None`: hardly, but nothing shows it.
+    fn is_header(&self) -> Result<Option<bool>> {
+        let matching = self.columns.iter().flatten().count();
+        if matching > 0 && matching == self.columns.len() {
+            return Ok(Some(true));
         }
-        found.push(*field);
+        if self.names.len() != self.columns.len() {
+            return if matching > 0 { Ok(Some(true)) } else { Err(self.neither()) };
+        }
+        let (values, others) = self.values()?;
+        match (matching, values, others) {
+            (0, 1.., _) | (_, 1.., 0) => Ok(Some(false)),
+            (0, 0, 0) => Ok(None),
+            (0, 0, _) => Err(self.neither()),
+            _ => Ok(Some(true)),
+        }
     }
-    Ok(found)
+
+    /// How many fields are what names are not, numbers or other values of their columns' types;
+    /// and how many fit their columns neither as that nor as text.
+    fn values(&self) -> Result<(usize, usize)> {
+        let (mut values, mut others) = (0, 0);
+        let mut decoder = Decoder::new(&self.block.data, self.found, self.dialect);
+        for (at, field) in self.schema.fields().iter().enumerate() {
+            let (_, name) = &self.names[at];
+            if parse_f64(name.as_bytes()).is_some() {
+                values += 1;
+            } else if !matches!(field.data_type(), DataType::Utf8 | DataType::Binary) {
+                let column = Column {
+                    name: field.name().clone(),
+                    data_type: field.data_type().clone(),
+                    nullable: true,
+                    field: at,
+                };
+                match decoder.column(&column)? {
+                    Ok(array) if decoder.first_skipped.is_none() => {
+                        values += usize::from(array.is_valid(0));
+                    }
+                    _ => others += 1,
+                }
+                decoder.first_skipped = None;
+            }
+        }
+        Ok((values, others))
+    }
+
+    /// Says what makes it no record; that it is no header is plain.
+    fn neither(&self) -> Error {
+        let dialect = Arc::new(Dialect { skip_errors: false, ..(**self.dialect).clone() });
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        let layout = Layout::by_position(self.schema);
+        let decoded = Plan::new(self.path, &dialect, self.schema, layout, &all).and_then(|plan| {
+            let Block { data, line, lines, offset } = self.block;
+            let block = Block { data: data.clone(), line: *line, lines: *lines, offset: *offset };
+            Box::new(CsvChunk { plan: Arc::new(plan), block }).decode()
+        });
+        let first = "the first line is neither a header with the table's columns nor a record";
+        match decoded {
+            Err(Error::Data { place, message, help }) => Error::Data {
+                place,
+                message: format!("{first}: {message}"),
+                help: match help.contains("csv.field-delimiter") {
+                    true => help,
+                    false => "if it is a header, write 'csv.header' = 'true' and name the columns as it does; \
+                              if it is a record, 'csv.header' = 'false'".into(),
+                },
+            },
+            Err(error) => error,
+            Ok(_) => Error::Internal(format!("{first}, and yet it can be decoded")),
+        }
+    }
+
+    /// As a header: every column must be there, once.
+    fn check(&self) -> Result<Vec<usize>> {
+        let names = &self.names;
+        let error = |at: usize, message: String, help: String| Error::Data {
+            place: place(self.path, &self.block.data, self.block.line, at),
+            message,
+            help,
+        };
+        let mut found = Vec::with_capacity(self.columns.len());
+        for (column, field) in self.schema.fields().iter().zip(&self.columns) {
+            let Some(field) = field else {
+                let candidates = names.iter().map(|(_, name)| name.as_str());
+                let mut help = match closest(column.name(), candidates.clone()) {
+                    Some(similar) => format!("did you mean '{similar}'?"),
+                    None => format!("its columns are {}", listed(candidates)),
+                };
+                if self.dialect.header == Header::Auto {
+                    help.push_str(
+                        "; if this line is no header but a record, set 'csv.header' = 'false'",
+                    );
+                }
+                let message = format!("the header has no column '{}'", column.name());
+                return Err(error(names.first().map_or(0, |(start, _)| *start), message, help));
+            };
+            let (_, name) = &names[*field];
+            if let Some((again, _)) = names.iter().skip(field + 1).find(|(_, other)| other == name)
+            {
+                let message = format!("the header has column '{}' twice", name.escape_debug());
+                return Err(error(*again, message, "rename one of them".into()));
+            }
+            found.push(*field);
+        }
+        Ok(found)
+    }
 }
 
 /// Names for a message; the first twenty.

@@ -5,7 +5,12 @@
 //! machine. The second pass then goes over the chunk column by column.
 //!
 //! A field is quoted if its first character is the quote character; a quote elsewhere in an
-//! unquoted field is an ordinary character. [`super::cut`] cuts chunks by the same rules.
+//! unquoted field is an ordinary character. [`super::cut`] cuts chunks by the same rules, and says
+//! which quoted fields are broken: the scan goes back to the line after the one they begin in.
+//!
+//! A blank line is no record, unless records are known to have one field: then it is NULL.
+
+use memchr::{memchr, memchr_iter};
 
 use super::dialect::Dialect;
 
@@ -32,11 +37,13 @@ pub(crate) struct Misshapen {
 /// What is wrong with a record's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// It has this many fields.
-    Fields(usize),
+    /// It has so many fields, and goes over so many lines.
+    Fields { found: usize, lines: usize },
     /// After a closing quote comes something other than a delimiter or a line end.
     TextAfterQuote,
-    /// The input ends inside quotes.
+    /// So does after a quote so many lines further on, which may be another field's.
+    TextAfterLines(usize),
+    /// Never closed: the input ends inside quotes, or the field is broken.
     Unterminated,
 }
 
@@ -117,6 +124,8 @@ pub(crate) fn index(
         quote: dialect.quote,
         comments: dialect.comments,
         skip,
+        quoted_bytes_max: if skip { dialect.quoted_bytes_max } else { NEVER },
+        blank_is_record: fields == Some(1),
         expected: fields,
         index: Index::default(),
         row_start: 0,
@@ -124,6 +133,7 @@ pub(crate) fn index(
         state: State::Plain,
         closed_at: NEVER,
         ignore: NEVER,
+        restart: None,
         wrong: None,
         first_wrong: None,
     };
@@ -149,6 +159,8 @@ struct Scan<'a> {
     quote: Option<u8>,
     comments: bool,
     skip: bool,
+    quoted_bytes_max: usize,
+    blank_is_record: bool,
     expected: Option<usize>,
     index: Index,
     row_start: usize,
@@ -158,6 +170,8 @@ struct Scan<'a> {
     closed_at: usize,
     /// The second of two quotes that stand for one.
     ignore: usize,
+    /// Where to go on after a broken field.
+    restart: Option<usize>,
     /// What is wrong with the current record, as far as is known.
     wrong: Option<Misshapen>,
     first_wrong: Option<Misshapen>,
@@ -165,12 +179,24 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn run(&mut self) {
+        let mut from = 0;
+        loop {
+            self.start_row(from);
+            self.pass(from);
+            match self.restart.take() {
+                Some(next) => from = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Scans from the start of a record to the end, to where it stops, or has to start again.
+    fn pass(&mut self, from: usize) {
         let quote = self.quote.unwrap_or(b'\n');
         let patterns = [repeat(self.delimiter), repeat(b'\n'), repeat(quote)];
-        self.start_row(0);
-        let (blocks, rest) = self.data.as_chunks::<64>();
+        let (blocks, rest) = self.data[from..].as_chunks::<64>();
         for (number, block) in blocks.iter().enumerate() {
-            self.hits(number * 64, mask(block, patterns));
+            self.hits(from + number * 64, mask(block, patterns));
             if self.stopped() {
                 return;
             }
@@ -179,11 +205,14 @@ impl Scan<'_> {
             let mut last = [0; 64];
             last[..rest.len()].copy_from_slice(rest);
             let valid = (1u64 << rest.len()) - 1;
-            self.hits(blocks.len() * 64, mask(&last, patterns) & valid);
+            self.hits(from + blocks.len() * 64, mask(&last, patterns) & valid);
         }
         let pending = self.row_start < self.data.len() && self.state != State::Comment;
         if pending && !self.stopped() {
             if self.state == State::Quoted {
+                if self.skip {
+                    return self.leave_broken();
+                }
                 let at = self.field_start;
                 self.wrong.get_or_insert(Misshapen { at, what: Shape::Unterminated });
             }
@@ -193,7 +222,7 @@ impl Scan<'_> {
 
     #[inline]
     fn stopped(&self) -> bool {
-        !self.skip && self.first_wrong.is_some()
+        self.restart.is_some() || !self.skip && self.first_wrong.is_some()
     }
 
     #[inline]
@@ -204,8 +233,8 @@ impl Scan<'_> {
             let byte = self.data[at];
             if self.state == State::Plain {
                 if byte == self.delimiter {
-                    if self.closed_at != NEVER {
-                        self.check_closed(at);
+                    if self.closed_at != NEVER && !self.closed_well(at) {
+                        return;
                     }
                     self.index.ends.push(at as u32);
                     self.field_start = at + 1;
@@ -219,6 +248,9 @@ impl Scan<'_> {
                 }
             } else {
                 self.in_quotes_or_comment(at, byte);
+                if self.restart.is_some() {
+                    return;
+                }
             }
         }
     }
@@ -232,6 +264,8 @@ impl Scan<'_> {
         } else if Some(byte) == self.quote && at != self.ignore {
             if self.data.get(at + 1) == Some(&byte) {
                 self.ignore = at + 1;
+            } else if at - self.field_start > self.quoted_bytes_max {
+                self.leave_broken();
             } else {
                 self.state = State::Plain;
                 self.closed_at = at + 1;
@@ -239,24 +273,54 @@ impl Scan<'_> {
         }
     }
 
-    /// After a closing quote the field must end.
-    fn check_closed(&mut self, end: usize) {
-        if self.closed_at != end {
-            let at = self.closed_at;
-            self.wrong.get_or_insert(Misshapen { at, what: Shape::TextAfterQuote });
+    /// After a closing quote the field must end, or its record is wrong; `false` if it is broken
+    /// and the scan has to start again.
+    fn closed_well(&mut self, end: usize) -> bool {
+        let (open, closed) = (self.field_start, std::mem::replace(&mut self.closed_at, NEVER));
+        if closed == end {
+            return true;
         }
-        self.closed_at = NEVER;
+        let lines = memchr_iter(b'\n', &self.data[open..closed]).count();
+        if lines > 0 && self.skip {
+            self.leave_broken();
+            return false;
+        }
+        self.wrong.get_or_insert(match lines {
+            0 => Misshapen { at: closed, what: Shape::TextAfterQuote },
+            _ => Misshapen { at: open, what: Shape::TextAfterLines(lines) },
+        });
+        true
+    }
+
+    /// Leaves a record out whose field is broken. The next one is on the next line.
+    #[cold]
+    fn leave_broken(&mut self) {
+        let open = self.field_start;
+        let before = self.index.starts.len() * self.expected.unwrap_or(0);
+        self.leave_out(before, Misshapen { at: open, what: Shape::Unterminated });
+        (self.closed_at, self.ignore) = (NEVER, NEVER);
+        let line = memchr(b'\n', &self.data[open..]);
+        self.restart = Some(line.map_or(self.data.len(), |end| open + end + 1));
+    }
+
+    /// Leaves the current record out, of which this is wrong if nothing else is.
+    fn leave_out(&mut self, before: usize, wrong: Misshapen) {
+        self.index.ends.truncate(before);
+        self.index.misshapen += 1;
+        let wrong = self.wrong.take().unwrap_or(wrong);
+        self.first_wrong.get_or_insert(wrong);
     }
 
     #[inline]
     fn end_row(&mut self, at: usize) {
         let carriage = at > self.field_start && self.data[at - 1] == b'\r';
         let end = if carriage { at - 1 } else { at };
-        if self.row_start == end && self.closed_at == NEVER {
-            return self.start_row(at + 1); // a blank line
+        let blank = self.row_start == end && self.closed_at == NEVER;
+        if blank && !self.blank_is_record {
+            return self.start_row(at + 1);
         }
-        if self.closed_at != NEVER {
-            self.check_closed(end);
+        if self.closed_at != NEVER && !self.closed_well(end) {
+            return;
         }
         self.index.ends.push(end as u32);
         let before = self.index.starts.len() * self.expected.unwrap_or(0);
@@ -265,12 +329,10 @@ impl Scan<'_> {
         if found == expected && self.wrong.is_none() {
             self.index.starts.push(self.row_start as u32);
         } else {
-            self.index.ends.truncate(before);
-            self.index.misshapen += 1;
-            let at = self.row_start;
-            let shape = Misshapen { at, what: Shape::Fields(found) };
-            let wrong = self.wrong.take().unwrap_or(shape);
-            self.first_wrong.get_or_insert(wrong);
+            let start = self.row_start;
+            let lines = 1 + memchr_iter(b'\n', &self.data[start..at]).count();
+            let what = Shape::Fields { found, lines };
+            self.leave_out(before, Misshapen { at: start, what });
         }
         self.start_row(at + 1);
     }
@@ -333,21 +395,50 @@ mod tests {
         assert_eq!(rows("\"\"\n\n", &plain).0, [["\"\""]]);
     }
 
+    fn row(a: &str, b: &str) -> Vec<String> {
+        vec![a.to_string(), b.to_string()]
+    }
+
+    #[test]
+    fn a_blank_line_is_a_record_where_records_have_one_field() {
+        let found = |fields| index(b"\n\"\"\n\r\nx\n\n", &Dialect::default(), fields, false).0;
+        assert_eq!((found(Some(1)).rows(), found(None).rows()), (5, 2));
+    }
+
     #[test]
     fn misshapen_records_stop_or_are_left_out() {
         let stop = Dialect::default();
         let skip = Dialect { skip_errors: true, ..Dialect::default() };
         for (data, at, what, kept) in [
-            ("1,2\n3\n4,5\n", 4, Shape::Fields(1), 2),
-            ("1,2\n3,4,5\n4,5\n", 4, Shape::Fields(3), 2),
+            ("1,2\n3\n4,5\n", 4, Shape::Fields { found: 1, lines: 1 }, 2),
+            ("1,2\n3,4,\"\n\"\n4,5\n", 4, Shape::Fields { found: 3, lines: 2 }, 2),
             ("1,2\n\"3\"x,4\n4,5\n", 7, Shape::TextAfterQuote, 2),
             ("1,2\n3,\"4\" \r\n4,5\n", 9, Shape::TextAfterQuote, 2),
             ("1,2\n3,\"4\n", 6, Shape::Unterminated, 1),
+            ("1,2\n3,\"4", 6, Shape::Unterminated, 1),
+            // What stands behind a quote that is never closed is kept.
+            ("1,2\n3,\"4\n5,6\n7,8\n", 6, Shape::Unterminated, 3),
         ] {
             let (found, wrong) = rows(data, &stop);
             assert_eq!((found.len(), wrong), (1, Some(Misshapen { at, what })), "{data}");
             let (found, wrong) = rows(data, &skip);
             assert_eq!((found.len(), wrong), (kept, Some(Misshapen { at, what })), "{data}");
         }
+        // Closed by the next field's opening quote, behind which text follows.
+        let data = format!("1,2\n3,\"4\n{}7,\"8\"\n\"9\n\",0\n", "5,6\n".repeat(40));
+        let (found, wrong) = rows(&data, &stop);
+        let lines = Misshapen { at: 6, what: Shape::TextAfterLines(41) };
+        assert_eq!((found.len(), wrong), (1, Some(lines)));
+        let (found, wrong) = rows(&data, &skip);
+        assert_eq!(wrong, Some(Misshapen { at: 6, what: Shape::Unterminated }));
+        assert_eq!(
+            (found.len(), &found[41], &found[42]),
+            (43, &row("7", "\"8\""), &row("\"9\n\"", "0"))
+        );
+        // Closed too late.
+        let skip = Dialect { quoted_bytes_max: 4, ..skip };
+        let (found, wrong) = rows("1,\"2\n3\"\n1,\"2\n34\"\n5,6\n", &skip);
+        assert_eq!(wrong, Some(Misshapen { at: 10, what: Shape::Unterminated }));
+        assert_eq!(found, [row("1", "\"2\n3\""), row("5", "6")]);
     }
 }

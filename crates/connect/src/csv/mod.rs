@@ -19,15 +19,16 @@
 //! | `csv.disable-quote-character` | `false` | quotes are ordinary characters |
 //! | `csv.header` | `auto` | `true`: the first record names the columns; `auto`: see below |
 //! | `csv.null-literal` | | an unquoted field with this text is NULL |
-//! | `csv.ignore-parse-errors` | `false` | leave malformed records out |
+//! | `csv.ignore-parse-errors` | `false` | leave malformed records out: see below |
 //! | `csv.allow-comments` | `false` | lines that start with `#` are no records |
 //!
-//! `auto` takes the first record for a header if at least half of the declared columns are among
-//! its fields (whatever the case); should others then be missing, that is an error.
+//! `auto` takes the first record for the header if all declared columns are among its fields,
+//! whatever the case; for a record if there is a value that no name would be. What is neither is
+//! refused ([`header`] has the whole rule).
 //!
 //! With a header columns are found by name, whatever the case, and other columns are ignored.
 //! Without one, by position. Each record must have as many fields as the header, or as there are
-//! columns. Blank lines are skipped.
+//! columns. Blank lines are skipped, unless there is one field for each record: then it is NULL.
 //!
 //! **NULL**: an empty unquoted field. A quoted empty field is the empty string in a STRING or BYTES
 //! column and NULL in others. With `csv.null-literal` an unquoted empty field is the empty string
@@ -37,6 +38,11 @@
 //! scale half away from zero. BYTES is base64, as in Flink. Timestamps are ISO 8601 with `T` or a
 //! blank; an offset converts to UTC, none means UTC; digits beyond the type's are cut off, which is
 //! toward the past. Blanks around anything but strings and timestamps' inner parts are ignored.
+//!
+//! **Malformed records** end the job, or are left out with `csv.ignore-parse-errors`. There a quote
+//! that is never closed takes no other records along: if the field goes on for more than 1 MiB, to
+//! the end of the file, or to a quote on another line behind which text follows, only the line is
+//! left out in which the quote opens, and the next one is read as a record.
 //!
 //! A value is checked only where its column is read: an unused column may hold anything.
 
@@ -246,8 +252,14 @@ impl CsvTable {
         let (input, length) = self.input()?;
         let mut reader = Reader::new(input, self.path.clone(), self.dialect.clone());
         reader.start()?;
-        let header = header::read(&mut reader, &self.dialect, &self.schema, &self.path)?;
-        let plan = Plan::new(&self.path, &self.dialect, &self.schema, header, projection)?;
+        let layout = header::read(&mut reader, &self.dialect, &self.schema, &self.path)?;
+        let remark = layout.unsure.as_ref().map(|place| {
+            format!(
+                "{place}: read as a record; if it is a header, say so with 'csv.header' = 'true' \
+                 (or 'false')"
+            )
+        });
+        let plan = Plan::new(&self.path, &self.dialect, &self.schema, layout, projection)?;
         let automatic = length.map_or(64 << 10, |length| {
             let chunks = CHUNKS_PER_WORKER * options.workers.max(1) as u64;
             // At most 1 MiB, so it fits.
@@ -262,6 +274,7 @@ impl CsvTable {
             line_bytes: 64.0,
             length,
             sharing: self.sharing(length),
+            remark,
         })
     }
 }
@@ -327,6 +340,8 @@ struct CsvSplit {
     /// Of a file, when it was opened.
     length: Option<u64>,
     sharing: Sharing,
+    /// What was decided about the header, where that is open to doubt.
+    remark: Option<String>,
 }
 
 /// A pipe that the asking process reads.
@@ -357,6 +372,10 @@ impl Split for CsvSplit {
 
     fn sharing(&self) -> Sharing {
         self.sharing
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
     }
 
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use memchr::memchr_iter;
 use millstream_contract::{Error, Result};
 
+use super::chunk::CLOSE_HELP;
 use super::cut::{Cut, cut};
 use super::dialect::Dialect;
 use super::pipe::Pipe;
@@ -81,8 +82,8 @@ impl Reader {
 
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
     pub(crate) fn start(&mut self) -> Result<()> {
-        while self.buffer.len() < 4 && !self.ended {
-            self.read(4)?;
+        while self.buffer.len() < 5 && !self.ended {
+            self.read(5)?;
         }
         let wrong = |message: &str, help: &str| {
             Err(Error::Data {
@@ -98,7 +99,8 @@ impl Reader {
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
                 return wrong("expected CSV, found a zstd file", "unpack it first (zstd -d)");
             }
-            [b'P', b'A', b'R', b'1', ..] => {
+            // The first page's header begins with this byte.
+            [b'P', b'A', b'R', b'1', 0x15, ..] => {
                 return wrong("expected CSV, found a Parquet file", "");
             }
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
@@ -199,8 +201,6 @@ impl Reader {
             }
             match cut(&self.buffer, self.last, records_max, &self.dialect) {
                 Cut::At(end) => break end,
-                // One malformed record, up to the end of the file.
-                Cut::Unterminated(_) if self.dialect.skip_errors => break self.buffer.len(),
                 Cut::Unterminated(at) => return Err(self.unterminated(at)),
                 Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => return Err(self.too_long()),
                 Cut::More if self.ended => {
@@ -263,20 +263,20 @@ impl Reader {
         Error::Data {
             place: place(&self.path, &self.buffer, self.line, at),
             message: "the quote that opens here is never closed".into(),
-            help: "close it, or set 'csv.disable-quote-character' = 'true' if quotes are ordinary \
-                   characters in this file"
-                .into(),
+            help: CLOSE_HELP.into(),
         }
     }
 
     fn too_long(&self) -> Error {
+        let (at, what, help) = match cut(&self.buffer, true, 1, &self.dialect) {
+            // It is what takes so much.
+            Cut::Unterminated(at) => (at, "quote that opens here is not closed within", CLOSE_HELP),
+            _ => (0, "record that starts here is longer than", "this may be no CSV file"),
+        };
         Error::Data {
-            place: place(&self.path, &self.buffer, self.line, 0),
-            message: format!(
-                "the record that starts here is longer than {} MiB",
-                RECORD_BYTES_MAX >> 20
-            ),
-            help: "a quote in it may never be closed, or this is no CSV file".into(),
+            place: place(&self.path, &self.buffer, self.line, at),
+            message: format!("the {what} {} MiB", RECORD_BYTES_MAX >> 20),
+            help: help.into(),
         }
     }
 }

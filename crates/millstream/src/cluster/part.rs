@@ -255,6 +255,11 @@ impl QueryPart {
         Ok(parts)
     }
 
+    /// What the user should know of how the sources are read, once they are open.
+    pub fn remarks(&self) -> &[String] {
+        self.job.as_ref().map_or(&[], Job::remarks)
+    }
+
     /// Runs the query; `stops` stops it.
     pub fn run(&mut self, stops: &Stops) -> (Stats, millstream_contract::Result<()>) {
         let Some(job) = self.job.take() else {
