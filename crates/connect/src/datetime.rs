@@ -118,10 +118,13 @@ impl Cursor<'_> {
             self.eat(b'+');
         }
         let count = self.0.iter().take_while(|b| b.is_ascii_digit()).count();
-        if !(4..=6).contains(&count) {
+        // The years that 64 bits of seconds reach have twelve.
+        if !(4..=12).contains(&count) {
             return None;
         }
-        let year = i64::from(self.digits(count)?);
+        let (digits, rest) = self.0.split_at(count);
+        self.0 = rest;
+        let year = digits.iter().fold(0, |year, digit| year * 10 + i64::from(digit - b'0'));
         Some(if negative { -year } else { year })
     }
 
@@ -206,7 +209,7 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
         cursor.0 = rest;
     }
     let east = cursor.offset()?;
-    let seconds = days * SECONDS_PER_DAY + i64::from(seconds) - east;
+    let seconds = days.checked_mul(SECONDS_PER_DAY)?.checked_add(i64::from(seconds) - east)?;
     cursor.0.is_empty().then_some(Instant { seconds, nanos })
 }
 

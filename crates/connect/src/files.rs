@@ -9,7 +9,8 @@
 //! While a job runs its files are called `.part-<process>-<worker>.inprogress`. Only when all
 //! processes have written and synced theirs do they get their names: a file that is called `part-…`
 //! is whole, and if the job ended well there is one of each worker. What a failed job has written
-//! stays where it is; the next one begins anew those files that it has, too. Files that are whole
+//! stays where it is; the next one replaces those files that it has, too. It writes to none that it
+//! has not created: a link, a pipe or the like under such a name is refused. Files that are whole
 //! are never written to: a directory with such files is refused. (Names are given one after the
 //! other: a process that is killed just then leaves a part of them, and the job ends with an
 //! error.)
@@ -19,10 +20,14 @@
 //! | `path` | required | a directory, relative to the SQL file; `file://` may stand in front |
 //! | `format` | required | `csv` or `ndjson` |
 //! | `csv.header` | `true` | `false`: no line with the columns' names |
+//! | `csv.field-delimiter` | `,` | one ASCII character; `\t` is the tabulator |
+//! | `csv.quote-character` | `"` | one ASCII character |
+//! | `csv.null-literal` | | how NULL is written; without it as an empty field |
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +39,7 @@ use millstream_contract::{Error, Result};
 
 use crate::csv::Header;
 use crate::options::Options;
-use crate::text::{Format, TextOptions, TextSink, write_error};
+use crate::text::{Format, PLAIN, TextOptions, TextSink, write_error};
 
 /// Writes a directory with a file for each worker.
 #[derive(Debug)]
@@ -74,11 +79,9 @@ impl FileSink {
             }
             None => return Err(options.error("format", "a file needs a format".into(), FORMATS)),
         };
-        let header = match format {
-            Format::Csv => {
-                options.parsed("csv.header", "'true', 'false' or 'auto'", Header::parse)?
-            }
-            _ => None,
+        let text = match format {
+            Format::Csv => text_options(&options)?,
+            _ => TextOptions::default(),
         };
         let given = options.text("path").map_or("", str::trim);
         if given.is_empty() {
@@ -89,10 +92,7 @@ impl FileSink {
         Ok(FileSink {
             directory: options.path(given),
             format,
-            text: TextOptions {
-                without_header: header == Some(Header::Absent),
-                ..TextOptions::default()
-            },
+            text,
             parts: OnceLock::new(),
             finished: AtomicBool::new(false),
         })
@@ -106,19 +106,46 @@ impl FileSink {
         let path = self.directory.join(format!(".{name}.inprogress"));
         let place = path.display().to_string();
         let failed = |error| write_error(&place, &error);
-        // Not before the lock may what is in it be thrown away.
-        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::Io {
-                place: place.clone(),
-                message: "another job is writing it".into(),
-                help: "wait for it, or write to another path".into(),
-            },
-            TryLockError::Error(error) => failed(error),
-        })?;
-        let out = File::options().write(true).truncate(true).open(&path).map_err(failed)?;
-        let rows = TextSink::named(place, self.format, Box::new(out), self.text.clone());
+        self.clear(&path)?;
+        let file =
+            File::options().write(true).create_new(true).open(&path).map_err(
+                |error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => busy(&path),
+                    _ => failed(error),
+                },
+            )?;
+        lock(&file, &path)?;
+        let out = file.try_clone().map_err(failed)?;
+        let rows = TextSink::named(place.clone(), self.format, Box::new(out), self.text.clone());
         Ok(Part { name, path, file, rows })
+    }
+
+    /// Removes what a job that failed has left at `path`. Whatever else is there stays: nothing that
+    /// exists is written to, so that a link leads nowhere, and nothing is waited for.
+    fn clear(&self, path: &Path) -> Result<()> {
+        let failed = |error| write_error(&path.display().to_string(), &error);
+        let found = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(failed)?,
+        };
+        if !found.is_file() {
+            return Err(Error::Io {
+                place: path.display().to_string(),
+                message: "it is not a plain file, and no job has left it there".into(),
+                help: "remove it, or write to another path".into(),
+            });
+        }
+        let open = File::options().read(true).custom_flags(NO_LINKS).open(path);
+        let left = open.map_err(failed)?;
+        lock(&left, path)?;
+        // Whoever removes a file has locked it: if it is still there, so it will be below.
+        let (same, now) = (left.metadata().map_err(failed)?, fs::symlink_metadata(path));
+        match now {
+            Ok(now) if (now.dev(), now.ino()) == (same.dev(), same.ino()) => {
+                fs::remove_file(path).map_err(failed)
+            }
+            _ => Err(busy(path)),
+        }
     }
 
     /// Fails if there are results already.
@@ -141,6 +168,50 @@ impl FileSink {
         write_error(&self.directory.display().to_string(), error)
     }
 }
+
+/// The `csv.*` options, which mean what they mean to the source.
+fn text_options(options: &Options<'_>) -> Result<TextOptions> {
+    let header = options.parsed("csv.header", "'true', 'false' or 'auto'", Header::parse)?;
+    let (delimiter, quote) =
+        (options.ascii_char("csv.field-delimiter")?, options.ascii_char("csv.quote-character")?);
+    let between = delimiter.unwrap_or(b',');
+    let around = quote.unwrap_or(b'"');
+    if around == between {
+        let message = "the same character is the field delimiter".into();
+        return Err(options.error("csv.quote-character", message, ""));
+    }
+    if PLAIN.contains(&around) {
+        let message = format!("numbers and times have '{}' in them", char::from(around));
+        return Err(options.error("csv.quote-character", message, "choose another character"));
+    }
+    let null_literal = options.text("csv.null-literal").map(str::to_string);
+    let special = |byte: &u8| [between, around, b'\n', b'\r'].contains(byte);
+    if null_literal.as_ref().is_some_and(|text| text.as_bytes().iter().any(special)) {
+        let message = "it must do without quotes, and has such a character in it".into();
+        return Err(options.error("csv.null-literal", message, "choose another text"));
+    }
+    let without_header = header == Some(Header::Absent);
+    Ok(TextOptions { without_header, delimiter, quote, null_literal, ..TextOptions::default() })
+}
+
+/// Locks a file for as long as it is open.
+fn lock(file: &File, path: &Path) -> Result<()> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => busy(path),
+        TryLockError::Error(error) => write_error(&path.display().to_string(), &error),
+    })
+}
+
+fn busy(path: &Path) -> Error {
+    Error::Io {
+        place: path.display().to_string(),
+        message: "another job is writing it".into(),
+        help: "wait for it, or write to another path".into(),
+    }
+}
+
+/// Opens no symbolic link, and waits for nobody at a pipe.
+const NO_LINKS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// What files are called, in front of the numbers of process and worker.
 const PART: &str = "part-";

@@ -22,6 +22,8 @@ mod number;
 mod options;
 mod random;
 mod registry;
+#[cfg(test)]
+mod round_trip;
 mod sinks;
 mod text;
 mod types;

@@ -4,7 +4,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch};
@@ -140,6 +142,42 @@ fn two_jobs_do_not_write_the_same_file() {
     assert_eq!(files(&directory)[0].1, "n\n1\n", "nothing is lost of the first one's");
 }
 
+/// Nothing that exists is written to, whatever it is called, and nothing is waited for.
+#[test]
+fn what_is_no_plain_file_is_refused_and_what_is_one_is_replaced() {
+    let directory = Directory::new("links");
+    let results = directory.0.join("deep/results");
+    fs::create_dir_all(&results).unwrap();
+    let (victim, part) = (directory.0.join("victim"), results.join(".part-3-1.inprogress"));
+    let open = || sink(&directory.0, CSV).open(&batch(&[]).schema(), TWO);
+    let refused = || {
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains(".part-3-1.inprogress: it is not a plain file"), "{error}");
+        assert!(error.contains("remove it, or write to another path"), "{error}");
+        assert!(part.symlink_metadata().is_ok(), "it stays");
+    };
+    fs::write(&victim, "mine\n").unwrap();
+    symlink(&victim, &part).unwrap();
+    refused();
+    fs::remove_file(&part).unwrap();
+    symlink(directory.0.join("nowhere"), &part).unwrap();
+    refused();
+    assert!(!directory.0.join("nowhere").exists(), "nothing is created behind a link");
+    fs::remove_file(&part).unwrap();
+    fs::create_dir(&part).unwrap();
+    refused();
+    fs::remove_dir(&part).unwrap();
+    let status = Command::new("mkfifo").arg(&part).status().unwrap();
+    assert!(status.success());
+    refused();
+    fs::remove_file(&part).unwrap();
+    // Another name of a file is as plain as that: the name goes, the file stays as it is.
+    fs::hard_link(&victim, &part).unwrap();
+    open().unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine\n");
+    assert_eq!(fs::read_to_string(&part).unwrap(), "");
+}
+
 #[test]
 fn wrong_options_and_places_are_explained() {
     let directory = Directory::new("wrong");
@@ -153,7 +191,7 @@ fn wrong_options_and_places_are_explained() {
         (&[("format", "csv"), ("csv.header", "maybe")], "expected 'true', 'false' or 'auto'"),
         (&[("format", "csv"), ("csv.heade", "true")], "did you mean 'csv.header'?"),
         (
-            &[("format", "csv"), ("csv.field-delimiter", ";")],
+            &[("format", "csv"), ("csv.allow-comments", "true")],
             "a file that is written has no such option",
         ),
         (

@@ -1,59 +1,93 @@
-//! Rows as CSV, RFC 4180 with `\n` line ends: NULL is an empty field, the empty string is `""`.
+//! Rows as CSV, RFC 4180 with `\n` line ends: NULL is an empty field, or the null literal; the empty
+//! string is `""`. The CSV source reads back what is written here, with the same options.
 //!
-//! A row of one NULL is an empty line, which CSV readers skip; ours does too.
+//! A row of one NULL is an empty line, as in PostgreSQL: the source takes it for NULL, too.
 
+use super::TextOptions;
 use super::value::{Cells, Class};
 
-/// Appends the header line.
-pub(super) fn write_header<'a>(names: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
-    for (at, name) in names.enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        let start = out.len();
-        out.extend_from_slice(name.as_bytes());
-        quote_if_needed(start, out);
-    }
-    out.push(b'\n');
+/// What stands around and between fields.
+#[derive(Debug)]
+pub(super) struct Style {
+    delimiter: u8,
+    quote: u8,
+    /// What NULL is.
+    null: Vec<u8>,
+    /// Whether numbers and times may need quotes.
+    check_all: bool,
 }
 
-/// Appends a batch.
-pub(super) fn write_rows(columns: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
-    for row in 0..rows {
-        for (at, column) in columns.iter().enumerate() {
+impl Style {
+    pub(super) fn new(options: &TextOptions) -> Style {
+        let (delimiter, quote) = (options.delimiter.unwrap_or(b','), options.quote.unwrap_or(b'"'));
+        let null = options.null_literal.clone().unwrap_or_default().into_bytes();
+        let check_all = !null.is_empty() || PLAIN.contains(&delimiter);
+        Style { delimiter, quote, null, check_all }
+    }
+
+    /// Appends the header line.
+    pub(super) fn write_header<'a>(&self, names: impl Iterator<Item = &'a str>, out: &mut Vec<u8>) {
+        for (at, name) in names.enumerate() {
             if at > 0 {
-                out.push(b',');
-            }
-            if column.is_null(row) {
-                continue;
+                out.push(self.delimiter);
             }
             let start = out.len();
-            column.write(row, out);
-            if column.class == Class::Text {
-                quote_if_needed(start, out);
-            }
+            out.extend_from_slice(name.as_bytes());
+            self.quote_if_needed(start, at == 0, out);
         }
         out.push(b'\n');
     }
-}
 
-/// Puts what was appended since `start` between quotes, if it could be misread without.
-#[inline]
-fn quote_if_needed(start: usize, out: &mut Vec<u8>) {
-    let text = &out[start..];
-    if text.is_empty() || text.iter().any(|b| matches!(b, b',' | b'"' | b'\n' | b'\r')) {
-        quote(start, out);
-    }
-}
-
-fn quote(start: usize, out: &mut Vec<u8>) {
-    let text = out.split_off(start);
-    out.push(b'"');
-    for part in text.split_inclusive(|byte| *byte == b'"') {
-        out.extend_from_slice(part);
-        if part.ends_with(b"\"") {
-            out.push(b'"');
+    /// Appends a batch.
+    pub(super) fn write_rows(&self, columns: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
+        for row in 0..rows {
+            for (at, column) in columns.iter().enumerate() {
+                if at > 0 {
+                    out.push(self.delimiter);
+                }
+                if column.is_null(row) {
+                    out.extend_from_slice(&self.null);
+                    continue;
+                }
+                let start = out.len();
+                column.write(row, out);
+                if column.class == Class::Text || self.check_all {
+                    self.quote_if_needed(start, at == 0, out);
+                }
+            }
+            out.push(b'\n');
         }
     }
-    out.push(b'"');
+
+    /// Puts what was appended since `start` between quotes, if it could be misread without: as
+    /// NULL, or at the start of a line as a comment or a byte order mark.
+    #[inline]
+    fn quote_if_needed(&self, start: usize, first: bool, out: &mut Vec<u8>) {
+        let text = &out[start..];
+        let special = |byte: u8| {
+            byte == self.delimiter || byte == self.quote || byte == b'\n' || byte == b'\r'
+        };
+        if text.is_empty()
+            || text.iter().any(|byte| special(*byte))
+            || text == self.null
+            || first && (text[0] == b'#' || text.starts_with("\u{feff}".as_bytes()))
+        {
+            self.put_in_quotes(start, out);
+        }
+    }
+
+    fn put_in_quotes(&self, start: usize, out: &mut Vec<u8>) {
+        let text = out.split_off(start);
+        out.push(self.quote);
+        for part in text.split_inclusive(|byte| *byte == self.quote) {
+            out.extend_from_slice(part);
+            if part.last() == Some(&self.quote) {
+                out.push(self.quote);
+            }
+        }
+        out.push(self.quote);
+    }
 }
+
+/// What numbers and times may have in them beside letters and digits.
+pub(crate) const PLAIN: &[u8] = b" +-.:";

@@ -19,6 +19,7 @@ use millstream_contract::settings::closest;
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::{Error, Result};
 
+pub(crate) use self::csv::PLAIN;
 use self::table::TableWriter;
 use self::value::Cells;
 
@@ -69,6 +70,12 @@ pub struct TextOptions {
     pub width: Option<u16>,
     /// CSV without its header line.
     pub without_header: bool,
+    /// CSV: the character between fields; `None`: a comma.
+    pub delimiter: Option<u8>,
+    /// CSV: the character around fields; `None`: a double quote.
+    pub quote: Option<u8>,
+    /// CSV: what NULL is; `None`: an empty field.
+    pub null_literal: Option<String>,
 }
 
 /// Writes rows as text, in an order that does not depend on the number of workers.
@@ -112,7 +119,7 @@ struct Inner {
 /// What a format keeps between batches.
 enum Rows {
     Table(TableWriter),
-    Csv,
+    Csv(csv::Style),
     Ndjson(Vec<Vec<u8>>),
 }
 
@@ -133,7 +140,7 @@ impl TextSink {
             place,
             out,
             buffer: Vec::new(),
-            rows: Rows::Csv,
+            rows: Rows::Csv(csv::Style::new(&options)),
             schema: None,
             started: false,
             closed: false,
@@ -153,7 +160,7 @@ impl Sink for TextSink {
         let names = schema.fields().iter().map(|field| field.name().as_str());
         inner.rows = match self.format {
             Format::Table => Rows::Table(TableWriter::new(schema, self.options.width)),
-            Format::Csv => Rows::Csv,
+            Format::Csv => Rows::Csv(csv::Style::new(&self.options)),
             Format::Ndjson => Rows::Ndjson(ndjson::keys(names)),
         };
         inner.schema = Some(schema.clone());
@@ -191,9 +198,9 @@ impl Sink for TextSink {
 impl Inner {
     /// Formats the header line, once.
     fn header(&mut self) {
-        if let (Rows::Csv, Some(schema), false) = (&self.rows, &self.schema, self.started) {
+        if let (Rows::Csv(style), Some(schema), false) = (&self.rows, &self.schema, self.started) {
             let names = schema.fields().iter().map(|field| field.name().as_str());
-            csv::write_header(names, &mut self.buffer);
+            style.write_header(names, &mut self.buffer);
         }
         self.started = true;
     }
@@ -209,7 +216,7 @@ impl Inner {
         let rows = batch.num_rows();
         match &mut self.rows {
             Rows::Table(table) => table.write_rows(&columns, rows, &mut self.buffer),
-            Rows::Csv => csv::write_rows(&columns, rows, &mut self.buffer),
+            Rows::Csv(style) => style.write_rows(&columns, rows, &mut self.buffer),
             Rows::Ndjson(keys) => ndjson::write_rows(keys, &columns, rows, &mut self.buffer),
         }
         Ok(())
@@ -247,6 +254,9 @@ pub(crate) fn write_error(place: &str, error: &io::Error) -> Error {
     let help = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "make room there, or write to another path, and start the job again"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "raise the limit of file sizes (ulimit -f), or let the job write less"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "choose a path that this user may write to"
