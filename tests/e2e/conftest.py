@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +65,19 @@ def job(script: Script):
         if one.main.poll() is None:
             one.main.kill()
         one.main.communicate()
+
+
+@pytest.fixture
+def before_libc(tmp_path_factory, monkeypatch):
+    """Puts functions written in C before those of the C library, in all programs started from now on."""
+    def put(source: str) -> None:
+        compiler = shutil.which("cc") or shutil.which("gcc") or cannot_run("there is no C compiler")
+        folder = tmp_path_factory.mktemp("before_libc")
+        (folder / "before.c").write_text("#define _GNU_SOURCE\n#include <dlfcn.h>\n" + source)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "before.so", folder / "before.c", "-ldl"], check=True)
+        monkeypatch.setenv("LD_PRELOAD", str(folder / "before.so"))
+
+    return put
 
 
 def check_place(result: harness.Run, text: str, underlined: str) -> None:

@@ -1,12 +1,16 @@
 """Files as sinks: a file per process and worker, which has its name when the whole job is done, and not before."""
 
 import os
+import resource
 import signal
+import subprocess
+import time
 from pathlib import Path
 
+import harness
 import pytest
 from conftest import generated, into
-from jobs import ENDLESS, wait_until
+from jobs import ENDLESS, PATIENCE_SECONDS, wait_until
 
 QUERY = """SELECT window_start, k, COUNT(*) AS n
 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
@@ -78,11 +82,25 @@ def test_stateless_rows_stay_where_they_were_read(script):
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
 @pytest.mark.parametrize("fabric", ["shm", "tcp"])
-def test_a_full_disk_in_one_process_ends_all_and_no_file_looks_whole(script, failing, fabric):
+def test_a_full_disk_in_one_process_ends_all_and_no_file_looks_whole(script, failing, fabric, before_libc):
     out = script.folder / "out"
-    out.mkdir()
     # What this process writes goes to a disk that is full.
-    (out / f".part-{failing}-0.inprogress").symlink_to("/dev/full")
+    before_libc(f"""
+        #include <errno.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <unistd.h>
+        ssize_t write(int file, const void *from, size_t bytes) {{
+            ssize_t (*real)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
+            char link[64], path[4096] = "";
+            snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+            if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".part-{failing}-0.inprogress")) {{
+                errno = ENOSPC;
+                return -1;
+            }}
+            return real(file, from, bytes);
+        }}
+        """)
     done = script.run(SOURCE + into() + "INSERT INTO results " + QUERY, "--processes", 3, "--fabric", fabric, workers=1)
     assert done.code == 1
     expected = f"out/.part-{failing}-0.inprogress: No space left on device (os error 28)"
@@ -105,6 +123,87 @@ def test_a_job_that_is_ended_leaves_no_file_that_looks_whole(job, script, number
     code, stderr = running.end()
     assert code == (1 if number == signal.SIGKILL else 130), stderr
     assert sorted(os.listdir(script.folder / "out")) == [f".part-{p}-0.inprogress" for p in range(3)]
+
+
+# Before it gives a file this name, the program waits for another file.
+SLOW_RENAME = """
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int rename(const char *from, const char *to) {
+    int (*real)(const char *, const char *) = dlsym(RTLD_NEXT, "rename");
+    if (strstr(to, getenv("SLOW_NAME"))) {
+        close(open(getenv("SLOW_BEGUN"), O_CREAT | O_WRONLY, 0600));
+        while (access(getenv("SLOW_GO"), F_OK) != 0) usleep(10000);
+    }
+    return real(from, to);
+}
+"""
+
+
+@pytest.mark.parametrize("impatient", [False, True])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_result_that_gets_its_names_is_waited_for(job, script, before_libc, monkeypatch, tmp_path_factory, processes,
+                                                    impatient):
+    folder, out = tmp_path_factory.mktemp("slow"), script.folder / "out"
+    out.mkdir()
+    before_libc(SLOW_RENAME)
+    for key, value in [("NAME", f"part-{processes - 1}-0"), ("BEGUN", folder / "begun"), ("GO", folder / "go")]:
+        monkeypatch.setenv(f"SLOW_{key}", str(value))
+    running = job(SOURCE + into() + "INSERT INTO results " + QUERY, processes, "shm", running=False)
+    wait_until("names are given", (folder / "begun").exists)
+    running.main.send_signal(signal.SIGINT)
+    # Longer than what a job gets that does not stop.
+    time.sleep(2.5)
+    assert running.main.poll() is None
+    if impatient:
+        running.main.send_signal(signal.SIGINT)
+        running.main.wait(PATIENCE_SECONDS)
+    (folder / "go").touch()
+    code, stderr = running.end()
+    assert code == 130, stderr
+    assert "the result is complete and gets its names: the program ends after that" in stderr, stderr
+    assert "rows that nobody has read" not in stderr, stderr
+    if impatient:
+        assert "files called part-* are whole, but some are missing" in stderr, stderr
+        assert f"part-{processes - 1}-0" not in os.listdir(out)
+    else:
+        assert sorted(os.listdir(out)) == [f"part-{p}-0" for p in range(processes)]
+        assert sum(len(lines) - 1 for lines in parts(out).values()) == 20 * 100
+        assert "2,000 rows" in stderr, stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(script, processes):
+    out, victim = script.folder / "out", script.folder / "victim"
+    out.mkdir()
+    victim.write_text("mine\n")
+    part = out / f".part-{processes - 1}-0.inprogress"
+    for make in (lambda: part.symlink_to(victim), lambda: os.mkfifo(part)):
+        make()
+        done = script.run(SOURCE + into() + "INSERT INTO results " + QUERY, "--processes", processes, workers=1)
+        assert done.code == 1 and f"{part.name}: it is not a plain file" in done.stderr, done.stderr
+        assert victim.read_text() == "mine\n"
+        part.unlink()
+
+
+@pytest.mark.parametrize("where, processes", [("stdout", 1), ("stdout", 2), ("files", 1), ("files", 2), ("stats", 1)])
+def test_a_limit_of_file_sizes_ends_it_with_a_message(script, where, processes):
+    sql = SOURCE + (into() + "INSERT INTO results " if where == "files" else "") + QUERY
+    words = ["--stats-json", script.folder / "stats.json"] if where == "stats" else []
+    limit = 512 if where == "stats" else 4096
+    with open(script.folder / "rows" if where == "stdout" else os.devnull, "wb") as rows:
+        done = subprocess.run(
+            [harness.program(), "run", script.write(sql), "--format", "csv", "--processes", str(processes), "--fabric",
+             "tcp", "--workers", "1", *map(str, words)],
+            stdout=rows, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert done.returncode == 1, done.stderr
+    assert "File too large" in done.stderr, done.stderr
+    named = {"stdout": "the output", "files": ".inprogress", "stats": "stats.json"}[where]
+    assert named in done.stderr, done.stderr
+    assert ("ulimit -f" in done.stderr) == (where != "stats"), done.stderr
 
 
 def test_a_result_is_never_written_over(script):

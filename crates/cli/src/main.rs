@@ -16,6 +16,7 @@ mod provenance;
 mod report;
 mod report_page;
 mod run;
+mod signals;
 mod watch;
 
 use std::panic::catch_unwind;
@@ -168,6 +169,7 @@ enum Failure {
 
 fn main() -> ExitCode {
     run::report_panics_politely();
+    signals::let_large_files_fail();
     millstream::on_refused_memory(allocator::refused);
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

@@ -211,7 +211,7 @@ pub(crate) fn run(
     let mut own = None;
     let lead = |cluster: &Cluster| {
         drive(cluster, processes, task, statements, &mut own, |stats| {
-            note(&report::closing_line(&stats, false));
+            note(&report::closing_line(&stats, false, false));
             all.push(stats);
             write_stats(stats_json, &all)
         })
@@ -228,7 +228,8 @@ pub(crate) fn run(
                     _ => silent.push(process.to_string()),
                 }
             }
-            let mut line = report::closing_line(&stats, false);
+            let mut line =
+                report::closing_line(&stats, false, matches!(reason.cause, Cause::Interrupted));
             if !silent.is_empty() {
                 line += &format!(", without those of process {}", silent.join(", "));
             }

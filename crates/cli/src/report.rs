@@ -1,12 +1,14 @@
 //! What a run says of itself: the closing line for people, the counters as JSON.
 
+use std::collections::BTreeSet;
+
 use millstream::{Stats, plural};
 use serde_json::{Map, Value, json};
 
 /// `16,385 records, 324 windows, 7,011 rows, 0 late records, 0.042 s, 390,119 records/s`, after a
 /// line for each kind of record that did not count as others do. A simulated run has no rate: its
-/// time is not real.
-pub(crate) fn closing_line(stats: &Stats, simulated: bool) -> String {
+/// time is not real. One that was interrupted says so, and how many windows have no result.
+pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) -> String {
     let mut text = String::new();
     for (count, record, what, first) in [
         (
@@ -52,6 +54,13 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool) -> String {
         true => " of virtual time".to_string(),
         false => format!(", {} records/s", grouped(rate as u64)),
     };
+    if interrupted {
+        text += &match stats.open_windows.as_ref().map(BTreeSet::len) {
+            None => "interrupted: ".to_string(),
+            Some(0) => "interrupted with no window open: ".to_string(),
+            Some(open) => format!("interrupted with {} open: ", counted(open as u64, "window")),
+        };
+    }
     text + &format!(
         "{}, {windows}, {}, {}, {seconds:.3} s{speed}",
         counted(stats.records, "record"),
@@ -90,6 +99,7 @@ pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
         "records": stats.records,
         "input_bytes": stats.input_bytes,
         "windows": stats.windows,
+        "open_windows": stats.open_windows.as_ref().map_or(0, BTreeSet::len),
         "rows": stats.rows,
         "late_records": stats.late_records,
         "malformed_records": stats.malformed_records,
@@ -148,21 +158,31 @@ mod tests {
     fn the_closing_line_counts_and_warns() {
         let mut stats = Stats { records: 1_000, rows: 1, elapsed_us: 500_000, ..Stats::default() };
         assert_eq!(
-            closing_line(&stats, false),
+            closing_line(&stats, false, false),
             "1,000 records, no windows, 1 row, 0 late records, 0.500 s, 2,000 records/s"
         );
         assert_eq!(
-            closing_line(&stats, true),
+            closing_line(&stats, true, false),
             "1,000 records, no windows, 1 row, 0 late records, 0.500 s of virtual time"
         );
         (stats.windows, stats.malformed_records, stats.null_time_records) = (2, 1, 3);
-        let text = closing_line(&stats, false);
+        let text = closing_line(&stats, false, false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(
             lines[0].starts_with("1 malformed record left out")
                 && lines[1].starts_with("3 records ")
         );
         assert!(lines[2].contains(", 2 windows, "), "{text}");
+        for (open, expected) in [
+            (None, "interrupted: 1,000 records, 2 windows, "),
+            (Some(0), "interrupted with no window open: 1,000 records, "),
+            (Some(1), "interrupted with 1 window open: 1,000 records, "),
+            (Some(1_234), "interrupted with 1,234 windows open: 1,000 records, "),
+        ] {
+            stats.open_windows = open.map(|open| (0..open).collect());
+            let text = closing_line(&stats, false, true);
+            assert!(text.lines().last().unwrap().starts_with(expected), "{text}");
+        }
     }
 
     #[test]

@@ -6,17 +6,16 @@ use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use millstream::cluster::check_settings;
 use millstream::{
     Error, ErrorKind, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats,
-    Stopper, TextOptions, TextSink, parse_script,
+    TextOptions, TextSink, parse_script,
 };
 use serde_json::Value;
 
-use crate::watch::{Signal, Signals};
+use crate::watch::Alone;
 use crate::{Failure, Format, Script, SettingArguments, report};
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
@@ -236,14 +235,14 @@ pub(crate) fn run(
     stats_json: Option<&Path>,
     settings: &SettingArguments,
 ) -> Result<(), Failure> {
-    let stopper: Arc<Mutex<Option<Stopper>>> = Arc::default();
+    let alone = Alone::default();
     let (mut session, statements) = open(script, settings)?;
     if let Some(path) = stats_json {
         check_stats_path(path)?;
     }
     session.print_to(move || text_sink(format));
     rehearse(&session, &statements, &setting_pairs(settings)?, 1)?;
-    stop_on_signals(stopper.clone())?;
+    alone.stop_on_signals()?;
     let mut all = Vec::new();
     for statement in &statements {
         // Settings given on the command line outlast SET in the file.
@@ -255,16 +254,21 @@ pub(crate) fn run(
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sink = planned.sink.take().unwrap_or_else(|| text_sink(format));
+                let written = sink.clone();
                 let job = Job::new(&planned.plan, session.settings(), sink)
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
-                *stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(job.stopper());
-                let (stats, result) = job.run();
-                *stopper.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                job.remarks().iter().for_each(|remark| note(remark));
+                alone.runs(job.stopper());
+                let (stats, result, remains) = job.run_and_keep();
+                drop(remains);
+                let (result, interrupted) = alone.commits(result, &*written);
+                let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
-                note(&report::closing_line(&stats, simulated));
+                note(&report::closing_line(&stats, simulated, stopped));
                 all.push(stats);
                 write_stats(stats_json, &all)?;
                 match result {
+                    Ok(()) if interrupted => return Err(Failure::Interrupted),
                     Ok(()) => {}
                     Err(Error::Interrupted) => return Err(Failure::Interrupted),
                     Err(error) => return Err(failed(millstream::Failure::Run(error))),
@@ -349,32 +353,6 @@ fn terminal_width() -> Option<u16> {
         (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)
     };
     size.map(|s| s.ws_col).filter(|columns| *columns > 0)
-}
-
-/// How long a job may take to stop cleanly.
-pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Ctrl-C (and SIGTERM) stops the running job cleanly; a second one, or one between jobs, at once.
-/// A job that waits for the reader of its output cannot stop cleanly: it ends after a short time.
-fn stop_on_signals(stopper: Arc<Mutex<Option<Stopper>>>) -> Result<(), Failure> {
-    let signals = Signals::default();
-    let handler = move || match stopper.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(stopper) => {
-            signals.next();
-            stopper.stop();
-            let force = || {
-                std::thread::sleep(STOP_TIMEOUT);
-                note(&"interrupted; rows that nobody has read from the output are lost");
-                std::process::exit(130);
-            };
-            if std::thread::Builder::new().spawn(force).is_err() {
-                std::process::exit(130);
-            }
-        }
-        None if matches!(signals.next(), Signal::Echo) => {}
-        None => std::process::exit(130),
-    };
-    ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))
 }
 
 /// `millstream explain`.

@@ -7,9 +7,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream::cluster::{Failure as Reason, Interrupt};
+use millstream::{Error, Sink, Stopper};
 
 use crate::processes::tell;
-use crate::run::{STOP_TIMEOUT, fail, note};
+use crate::run::{fail, note};
+use crate::signals::on_stop;
 use crate::{Failure, code};
 
 /// How long a process may take to stop, once there is a reason to: all have to have stopped two
@@ -79,8 +81,11 @@ impl Drop for Guard {
     }
 }
 
+/// How long a job may take to stop cleanly.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// What a signal to stop means.
-pub(crate) enum Signal {
+enum Signal {
     First,
     /// The first once more: some programs signal a process and then the group that it is in.
     Echo,
@@ -90,15 +95,14 @@ pub(crate) enum Signal {
 
 /// Signals to stop that have come.
 #[derive(Default)]
-pub(crate) struct Signals(Mutex<Option<Instant>>);
+struct Signals(Option<Instant>);
 
 impl Signals {
     /// One more has come.
-    pub(crate) fn next(&self) -> Signal {
-        let mut first = lock(&self.0);
-        match *first {
+    fn next(&mut self) -> Signal {
+        match self.0 {
             None => {
-                *first = Some(Instant::now());
+                self.0 = Some(Instant::now());
                 Signal::First
             }
             Some(first) if first.elapsed() < ECHO_MAX => Signal::Echo,
@@ -110,22 +114,122 @@ impl Signals {
 /// An impatient person takes longer.
 const ECHO_MAX: Duration = Duration::from_millis(150);
 
-/// Ctrl-C (and SIGTERM) stops the job in all processes cleanly; a second one at once. A job that
-/// cannot stop is ended after a short time.
+const COMMITTING: &str = "the result is complete and gets its names: the program ends after that";
+const COMMIT_CUT: &str = "interrupted while the result got its names: files called part-* are whole, but some are missing";
+
+/// What a program of one process is doing, as far as it matters to who stops it.
+#[derive(Default)]
+enum Doing {
+    /// What can be ended at any time.
+    #[default]
+    Other,
+    Query(Stopper),
+    Stopping,
+    /// A result gets its names, which must not be left half done.
+    Commit {
+        interrupted: bool,
+    },
+}
+
+/// A program of one process, which Ctrl-C (and SIGTERM) stops cleanly: a query ends early, a result
+/// is committed. A second one stops it at once. A job that waits for the reader of its output
+/// cannot stop cleanly: it ends after a short time.
+#[derive(Clone, Default)]
+pub(crate) struct Alone(Arc<Mutex<Doing>>);
+
+impl Alone {
+    /// A query runs from now on.
+    pub(crate) fn runs(&self, stopper: Stopper) {
+        *lock(&self.0) = Doing::Query(stopper);
+    }
+
+    /// A query has ended: commits its sink, if it went well. Whether somebody meanwhile wanted it
+    /// to be stopped, which it has not been.
+    pub(crate) fn commits(
+        &self,
+        result: Result<(), Error>,
+        sink: &dyn Sink,
+    ) -> (Result<(), Error>, bool) {
+        if result.is_ok() {
+            *lock(&self.0) = Doing::Commit { interrupted: false };
+        }
+        let result = result.and_then(|()| sink.commit());
+        let doing = std::mem::take(&mut *lock(&self.0));
+        (result, matches!(doing, Doing::Commit { interrupted: true }))
+    }
+
+    /// Listens for signals from now on.
+    pub(crate) fn stop_on_signals(&self) -> Result<(), Failure> {
+        let alone = self.clone();
+        let mut signals = Signals::default();
+        on_stop(move || alone.stop(signals.next())).map_err(|e| fail(&e))
+    }
+
+    fn stop(&self, signal: Signal) {
+        let mut doing = lock(&self.0);
+        match (signal, &mut *doing) {
+            (Signal::Echo, _) => {}
+            (Signal::First, Doing::Query(stopper)) => {
+                stopper.stop();
+                *doing = Doing::Stopping;
+                self.force_later();
+            }
+            (Signal::First, Doing::Commit { interrupted }) => {
+                *interrupted = true;
+                note(&COMMITTING);
+            }
+            (Signal::Second, Doing::Commit { .. }) => {
+                note(&COMMIT_CUT);
+                exit(130);
+            }
+            _ => exit(130),
+        }
+    }
+
+    /// Ends the program if it has not stopped by itself in time.
+    fn force_later(&self) {
+        let doing = self.0.clone();
+        let force = move || {
+            thread::sleep(STOP_TIMEOUT);
+            while matches!(*lock(&doing), Doing::Commit { .. }) {
+                thread::sleep(LOOK);
+            }
+            if matches!(*lock(&doing), Doing::Stopping) {
+                note(&"interrupted; rows that nobody has read from the output are lost");
+            }
+            exit(130);
+        };
+        if thread::Builder::new().spawn(force).is_err() {
+            exit(130);
+        }
+    }
+}
+
+/// Ctrl-C (and SIGTERM) stops the job in all processes cleanly, after a result that is just being
+/// committed; a second one at once. A job that cannot stop is ended after a short time.
 pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
-    let signals = Signals::default();
+    let mut signals = Signals::default();
     let handler = move || {
         match signals.next() {
             Signal::First => {}
             Signal::Echo => return,
             Signal::Second => {
+                if interrupt.is_late() {
+                    note(&COMMIT_CUT);
+                }
                 interrupt.kill();
                 exit(130);
             }
         }
         interrupt.stop();
+        if interrupt.is_late() {
+            note(&COMMITTING);
+        }
         let forced = interrupt.clone();
         let force = move || {
+            while forced.is_late() {
+                thread::sleep(LOOK);
+            }
             thread::sleep(STOP_TIMEOUT);
             note(&GIVEN_UP);
             forced.kill();
@@ -136,5 +240,5 @@ pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
             exit(130);
         }
     };
-    ctrlc::set_handler(handler).map_err(|e| fail(&format!("cannot listen for Ctrl-C: {e}")))
+    on_stop(handler).map_err(|e| fail(&e))
 }

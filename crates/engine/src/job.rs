@@ -379,7 +379,17 @@ impl Job {
         if is_first && matches!(result, Err(Error::OutputClosed)) {
             result = Ok(());
         }
-        (self.stats(workers), result)
+        let mut stats = self.stats(workers);
+        if result.is_err() && self.is_windowed() {
+            let windowing = self.shared.windowing();
+            let open = workers.iter().flat_map(|worker| worker.open_slices());
+            stats.open_windows = Some(open.map(|slice| windowing.first_window_of(slice)).collect());
+        }
+        (stats, result)
+    }
+
+    fn is_windowed(&self) -> bool {
+        !self.shared.windowing().is_whole()
     }
 
     /// After the last worker: the row of a global aggregate over nothing, and the sink's end.
@@ -409,7 +419,7 @@ impl Job {
             stats.note_shipped(&net.counters());
         }
         stats.rows = shared.gather.rows();
-        stats.windows = if shared.windowing().is_whole() { 0 } else { shared.gather.windows() };
+        stats.windows = if self.is_windowed() { shared.gather.windows() } else { 0 };
         let (peak, rest) = (shared.budget.peak(), shared.budget.rest());
         (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = (peak.bytes, peak.live_bytes);
         (stats.state_bytes_rest, stats.state_live_bytes_rest) = (rest.bytes, rest.live_bytes);

@@ -145,7 +145,7 @@ impl Slices {
     }
 
     /// Makes sure that there is a slice that begins at `start`.
-    fn open(&mut self, start: i64) {
+    fn ensure(&mut self, start: i64) {
         if self.slices.contains_key(&start) {
             return;
         }
@@ -190,7 +190,7 @@ impl Slices {
         net: Option<&Net>,
     ) -> Result<u64> {
         let leaders = self.leaders.count();
-        self.open(start);
+        self.ensure(start);
         self.latest = self.latest.max(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(0) };
         slice.counted = None;
@@ -272,7 +272,7 @@ impl Slices {
         if rows == 0 {
             return;
         }
-        self.open(start);
+        self.ensure(start);
         let Some(slice) = self.slices.get_mut(&start) else { return };
         slice.counted = None;
         let hashes = &mut self.block.hashes;
@@ -329,7 +329,7 @@ impl Slices {
 
     /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
     pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
-        self.open(start);
+        self.ensure(start);
         let Some(slice) = self.slices.get_mut(&start) else { return false };
         slice.counted = None;
         slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
@@ -346,7 +346,7 @@ impl Slices {
         if first.is_some_and(|hash| self.leaders.of(hash) != self.me) {
             return Err(Malformed { what: "rows of another leader's keys" });
         }
-        self.open(start);
+        self.ensure(start);
         let Some(slice) = self.slices.get_mut(&start) else { return Ok(()) };
         slice.counted = None;
         slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
@@ -362,6 +362,12 @@ impl Slices {
     /// Takes the memory of a segment back that its leader, in another process, has merged.
     pub(crate) fn reuse(&mut self, segment: Segment) {
         segment.recycle(&mut self.pool);
+    }
+
+    /// Starts of the slices that hold rows.
+    pub(crate) fn open(&self) -> impl Iterator<Item = i64> {
+        let open = |slice: &Slice| slice.primary.rows() > 0 || slice.has_rows_of_others();
+        self.slices.iter().filter(move |(_, slice)| open(slice)).map(|(start, _)| *start)
     }
 
     /// The window that fires next, if it does at or before a watermark.
@@ -508,7 +514,7 @@ mod tests {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
         let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, (0, None), 0);
         assert_eq!(slices.usage(1).bytes, 0);
-        slices.open(0);
+        slices.ensure(0);
         let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
         let Slices { slices: open, pool, scratch, .. } = &mut slices;
         let slice = open.get_mut(&0).expect("it was opened");

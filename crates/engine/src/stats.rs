@@ -1,5 +1,7 @@
 //! Counters of a job: what tests assert on and what the closing line and `--json` print.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cluster;
@@ -14,6 +16,9 @@ pub struct Stats {
     pub input_bytes: u64,
     /// Windows fired with at least one group; 0 for a query without windows.
     pub windows: u64,
+    /// Where those windows begin that had records and had not fired when the job ended early; `None`
+    /// if it did not, or the query has no windows.
+    pub open_windows: Option<BTreeSet<i64>>,
     /// Result rows written to the sink.
     pub rows: u64,
     /// Records that came too late for their window and were dropped.
@@ -107,6 +112,9 @@ impl Stats {
         self.add(other);
         self.rows += other.rows;
         self.windows = self.windows.max(other.windows);
+        if let Some(open) = &other.open_windows {
+            self.open_windows.get_or_insert_default().extend(open);
+        }
         self.state_bytes_peak += other.state_bytes_peak;
         self.state_live_bytes_at_peak += other.state_live_bytes_at_peak;
         self.state_bytes_rest += other.state_bytes_rest;

@@ -6,6 +6,7 @@
 //! step at a time.
 
 mod epoch;
+mod open;
 mod pressure;
 mod remote;
 mod repartition;

@@ -30,6 +30,11 @@ impl Mailbox {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Shows what it holds.
+    pub(crate) fn look(&self, see: impl FnMut(&Message)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(see);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }

@@ -24,6 +24,13 @@ pub(crate) struct Delta {
     held: Option<Held>,
 }
 
+impl Delta {
+    /// Where the windows begin that it has rows of.
+    pub(super) fn starts(&self) -> impl Iterator<Item = i64> {
+        self.segments.iter().map(|(start, _)| *start)
+    }
+}
+
 /// What is sealed at the end of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seal {

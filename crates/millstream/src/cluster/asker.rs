@@ -39,6 +39,12 @@ impl Interrupt {
         self.0.interrupt();
     }
 
+    /// Whether a result is being committed, and a job that was told to stop goes on until that is
+    /// done.
+    pub fn is_late(&self) -> bool {
+        self.0.is_committing()
+    }
+
     /// Why the job ends early, as far as it is known.
     pub fn reason(&self) -> Option<Failure> {
         self.0.board.failure()

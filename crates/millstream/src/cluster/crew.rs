@@ -168,6 +168,11 @@ impl Crew {
         }
     }
 
+    /// Whether a result is being committed.
+    pub(super) fn is_committing(&self) -> bool {
+        self.committing().under_way
+    }
+
     /// All have ended a query well: tells all to commit its result, unless something has failed
     /// since.
     pub(super) fn begin_commit(&self) -> Result<(), Failure> {

@@ -1,0 +1,66 @@
+//! Signals that end the program, and those that must not.
+
+use std::mem::{MaybeUninit, zeroed};
+use std::ptr::{null, null_mut};
+
+/// The signals that stop a job: Ctrl-C, `kill`, a terminal that is closed.
+const STOPPING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Calls `stop` in a thread of its own at each signal to stop. One that was ignored when the
+/// program started stays ignored, as `nohup` and a shell's background jobs mean it to be.
+pub(crate) fn on_stop(stop: impl FnMut() + Send + 'static) -> Result<(), String> {
+    let ignored: Vec<_> = STOPPING.into_iter().filter(|signal| is_ignored(*signal)).collect();
+    // None may come in between.
+    let held = Held::new(&ignored);
+    let set = ctrlc::set_handler(stop);
+    ignored.iter().for_each(|signal| ignore(*signal));
+    drop(held);
+    set.map_err(|e| format!("cannot listen for Ctrl-C: {e}"))
+}
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, with an error that can be told,
+/// rather than end the program.
+pub(crate) fn let_large_files_fail() {
+    ignore(libc::SIGXFSZ);
+}
+
+/// Whether a signal is ignored.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call only writes the old one, if it succeeds.
+    unsafe {
+        libc::sigaction(signal, null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+fn ignore(signal: libc::c_int) {
+    // SAFETY: ignoring a signal runs no code of ours. It fails only for signals that cannot be
+    // ignored.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Signals that wait, for this thread, until this is dropped.
+struct Held(libc::sigset_t);
+
+impl Held {
+    fn new(signals: &[libc::c_int]) -> Held {
+        // SAFETY: a set of signals is plain data; the calls write both sets and nothing else.
+        unsafe {
+            let (mut held, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+            libc::sigemptyset(&mut held);
+            for signal in signals {
+                libc::sigaddset(&mut held, *signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &held, &mut before);
+            Held(before)
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that the thread had before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, null_mut()) };
+    }
+}

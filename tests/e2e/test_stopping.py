@@ -1,0 +1,80 @@
+"""Signals that stop a job: which ones do, and what is said then."""
+
+import os
+import signal
+
+import pytest
+from conftest import events
+from jobs import ENDLESS, PATIENCE_SECONDS
+
+WINDOWS = """SELECT window_start, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end{}"""
+
+
+def counted(job, folder, processes: int, query: str, lines: str, rows: int) -> str:
+    """Runs a query over a pipe that stays open, waits for so many rows, presses Ctrl-C; the closing line."""
+    os.mkfifo(folder / "events.csv")
+    running = job(events("k BIGINT", delay=" - INTERVAL '10' SECOND") + query, processes, "shm", running=False)
+    with open(folder / "events.csv", "w", encoding="utf-8") as pipe:
+        pipe.write("ts,k\n" + lines)
+        pipe.flush()
+        for _ in range(1 + rows):
+            assert running.main.stdout.readline().endswith(b"\n")
+        running.main.send_signal(signal.SIGINT)
+        running.main.wait(PATIENCE_SECONDS)
+    code, stderr = running.end()
+    assert code == 130, stderr
+    return stderr.splitlines()[-1]
+
+
+# By hand: at 12:00:35 less 10 s the windows of 12:00:00 and 12:00:10 are over, those of :20 and :30 are open.
+LINES = "".join(f"2024-01-01 12:00:{second:02},{second}\n" for second in (5, 15, 16, 25, 35))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_says_how_many_windows_were_open(job, script, processes):
+    last = counted(job, script.folder, processes, WINDOWS.format(";"), LINES, 2)
+    assert last.startswith("interrupted with 2 windows open: 5 records, 2 windows, 2 rows, "), last
+
+
+def test_windows_of_several_keys_are_counted_once(job, script):
+    sql = WINDOWS.format(", k;").replace("SELECT", "SELECT k,")
+    lines = "".join(f"2024-01-01 12:00:{second:02},{second}{digit}\n" for second in (5, 15, 16, 25, 35)
+                    for digit in range(10))
+    last = counted(job, script.folder, 2, sql, lines, 30)
+    assert last.startswith("interrupted with 2 windows open: "), last
+
+
+def test_a_query_without_windows_has_none_open(job, script):
+    last = counted(job, script.folder, 1, "SELECT k FROM events;", LINES, 5)
+    assert last.startswith("interrupted: 5 records, no windows, 5 rows, "), last
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored(job, processes, number):
+    """`nohup` ignores SIGHUP, a shell that is no terminal's ignores SIGINT in what it runs in the background."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        running = job(ENDLESS, processes, "shm")
+    finally:
+        signal.signal(number, before)
+    for pid in [running.main.pid, *running.others]:
+        os.kill(pid, number)
+    running.main.send_signal(number)
+    # It goes on: windows of a second come for longer than a job takes to stop.
+    for _ in range(4 * 10):
+        assert running.main.stdout.readline().endswith(b"\n")
+    running.main.send_signal(signal.SIGTERM)
+    code, stderr = running.end()
+    assert code == 130, stderr
+    assert "interrupted with " in stderr.splitlines()[-1], stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_not_ignored_ends_it(job, number):
+    running = job(ENDLESS, 1, "shm")
+    os.kill(running.main.pid, number)
+    code, stderr = running.end()
+    assert code == 130, stderr
