@@ -1,4 +1,5 @@
--- A query without state: rows pass through one by one, in the file's order. LIMIT ends it.
+-- A query without state: rows pass through one by one, in the file's order. LIMIT would end it
+-- earlier if there were more than ten such tasks; there are six.
 
 CREATE TABLE task_events (
     time_s BIGINT,
