@@ -17,8 +17,8 @@ use arrow::datatypes::{
     Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use millstream_engine::sink::{Sink, Writers};
-use millstream_engine::table::{OpenOptions, SplitPoll, Table, TableOptions};
+use millstream_contract::sink::{Sink, Writers};
+use millstream_contract::table::{OpenOptions, SplitPoll, Table, TableOptions};
 
 use crate::csv::CsvTable;
 use crate::files::FileSink;
