@@ -162,7 +162,8 @@ def test_a_result_that_gets_its_names_is_waited_for(job, script, before_libc, mo
         running.main.wait(PATIENCE_SECONDS)
     (folder / "go").touch()
     code, stderr = running.end()
-    assert code == 130, stderr
+    # All that was to be done is done, unless somebody could not wait.
+    assert code == (130 if impatient else 0), stderr
     assert "the result is complete and gets its names: the program ends after that" in stderr, stderr
     assert "rows that nobody has read" not in stderr, stderr
     if impatient:

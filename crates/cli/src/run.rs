@@ -244,7 +244,7 @@ pub(crate) fn run(
     rehearse(&session, &statements, &setting_pairs(settings)?, 1)?;
     alone.stop_on_signals()?;
     let mut all = Vec::new();
-    for statement in &statements {
+    for (at, statement) in statements.iter().enumerate() {
         // Settings given on the command line outlast SET in the file.
         apply_settings(settings, |key, value| session.set(key, value))?;
         match session.execute(statement).map_err(failed)? {
@@ -268,7 +268,10 @@ pub(crate) fn run(
                 all.push(stats);
                 write_stats(stats_json, &all)?;
                 match result {
-                    Ok(()) if interrupted => return Err(Failure::Interrupted),
+                    // If it was the last there is nothing left to stop.
+                    Ok(()) if interrupted && at + 1 < statements.len() => {
+                        return Err(Failure::Interrupted);
+                    }
                     Ok(()) => {}
                     Err(Error::Interrupted) => return Err(Failure::Interrupted),
                     Err(error) => return Err(failed(millstream::Failure::Run(error))),

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(skip("a,\"x\nb,\"y\",z\n", false, 1), Cut::At(5));
         assert_eq!(skip("a,\"x\nb,\"\r", false, 1), Cut::More);
         assert_eq!(skip("a,\"x\nb,\"\r\n", false, 1), Cut::At(10));
-        assert_eq!(skip("a,\"x\" y\nb\n", false, 1), Cut::At(9));
+        assert_eq!(skip("a,\"x\" y\nb\n", false, 1), Cut::At(8));
         // The closing quote may be eight bytes from the other, not nine.
         assert_eq!(skip("\"123\n567\"\nb\n", false, 1), Cut::At(10));
         assert_eq!(skip("\"123\n5678\"\nb\n", false, 1), Cut::At(5));
