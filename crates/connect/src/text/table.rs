@@ -1,17 +1,20 @@
 //! Rows as a table for people, growing as windows fire.
 //!
-//! The widths of the first rows, and what their types usually need, set the columns. Where wider
-//! values come later, the table ends before them and a new one begins, with a header and wider
-//! columns: so all rows stand under their header, and nothing has to wait for the end of a stream.
-//! On a terminal a table is never wider than the terminal: what does not fit ends in `…`. Elsewhere
-//! nothing is cut off.
+//! What their types usually need, and the first rows, set the widths of the columns: nothing has to
+//! wait for the end of a stream, and the header stands there once. A later value that is wider
+//! widens its own line.
+//!
+//! On a terminal a table is made to fit: columns give up what they have to spare, times the zeros
+//! behind their seconds, and then texts are cut, which `…` tells. Numbers and times never are: where
+//! there is no room for them, lines are longer than the terminal is wide. Elsewhere nothing is cut
+//! off.
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::value::{Cells, Class, class};
 
-/// A column is not made narrower than this to make the table fit.
+/// A text column is not made narrower than this to make the table fit.
 const WIDTH_MIN: usize = 6;
 
 /// A table being written.
@@ -29,28 +32,48 @@ pub(super) struct TableWriter {
 #[derive(Debug)]
 struct Column {
     name: String,
-    right: bool,
+    name_width: usize,
+    class: Class,
+    /// What values of its type usually take.
+    usual: usize,
+    /// What the first ones take.
+    needed: usize,
     /// Terminal columns of its values.
     width: usize,
+    /// Times go without zeros behind their seconds.
+    short: bool,
+}
+
+impl Column {
+    fn new(name: &str, data_type: &DataType) -> Column {
+        let (name, usual) = (harmless(name), usual_width(data_type));
+        let (name_width, class) = (width(&name), class(data_type));
+        Column { name, name_width, class, usual, needed: 0, width: usual, short: false }
+    }
+
+    fn right(&self) -> bool {
+        matches!(self.class, Class::Number | Class::Float)
+    }
+
+    /// Its width where nothing has to be cut.
+    fn whole(&self) -> usize {
+        self.needed.max(self.name_width)
+    }
+
+    /// Its least width.
+    fn least(&self) -> usize {
+        match self.class {
+            Class::Text => self.whole().min(WIDTH_MIN),
+            _ => self.needed.max(self.name_width.min(WIDTH_MIN)),
+        }
+    }
 }
 
 impl TableWriter {
     pub(super) fn new(schema: &Schema, limit: Option<u16>) -> TableWriter {
-        let columns = schema
-            .fields()
-            .iter()
-            .map(|field| {
-                let name = harmless(field.name());
-                let usual = usual_width(field.data_type());
-                Column {
-                    width: width(&name).max(usual),
-                    name,
-                    right: matches!(class(field.data_type()), Class::Number | Class::Float),
-                }
-            })
-            .collect();
+        let fields = schema.fields().iter();
         TableWriter {
-            columns,
+            columns: fields.map(|field| Column::new(field.name(), field.data_type())).collect(),
             limit: limit.map(usize::from),
             started: false,
             texts: Vec::new(),
@@ -58,37 +81,63 @@ impl TableWriter {
         }
     }
 
-    /// Appends a batch; a header before it if it is the first or needs wider columns.
+    /// Appends a batch, and a header before the first.
     pub(super) fn write_rows(&mut self, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
         if rows == 0 {
             return;
         }
-        let needed = self.render_all(cells, rows);
-        if !self.started {
-            for (column, needed) in self.columns.iter_mut().zip(needed) {
-                column.width = column.width.max(needed);
-            }
-            self.fit();
-            self.start(out);
+        if self.started {
+            self.render_all(cells, rows);
         } else {
-            let mut end = Vec::new();
-            self.border(["└", "┴", "┘"], &mut end);
-            if self.widen(&needed) {
-                out.append(&mut end);
-                self.start(out);
-            }
+            self.start(cells, rows, out);
         }
         let mut texts = &self.texts[..];
         for row in self.cells.chunks(self.columns.len().max(1)).take(rows) {
+            let too_wide = self.columns.iter().zip(row).any(|(c, (_, taken))| *taken > c.width);
+            let rooms = if too_wide { self.rooms(row) } else { Vec::new() };
             out.extend_from_slice("│".as_bytes());
-            for (column, (bytes, width)) in self.columns.iter().zip(row) {
+            for (at, (column, (bytes, taken))) in self.columns.iter().zip(row).enumerate() {
                 let (text, rest) = texts.split_at(*bytes);
                 texts = rest;
                 let text = std::str::from_utf8(text).unwrap_or_default();
-                pad(text, *width, column.width, column.right, out);
+                let room = rooms.get(at).copied().unwrap_or(column.width);
+                pad(text, *taken, room, column.right(), out);
             }
             out.push(b'\n');
         }
+    }
+
+    /// The rooms of a row of which a value is wider than its column. What it takes more, those give
+    /// that come after it and have room to spare. On a terminal texts take no more than is free,
+    /// and give what the rest lacks.
+    fn rooms(&self, row: &[(usize, usize)]) -> Vec<usize> {
+        let line_width = self.line_width();
+        let mut free = self.limit.map_or(usize::MAX, |limit| limit.saturating_sub(line_width));
+        let (mut rooms, mut over) = (Vec::with_capacity(row.len()), 0);
+        for (column, (_, taken)) in self.columns.iter().zip(row) {
+            if *taken > column.width {
+                let mut more = taken - column.width;
+                if column.class == Class::Text {
+                    more = more.min(free);
+                    free -= more;
+                }
+                over += more;
+                rooms.push(column.width + more);
+            } else {
+                let spare = (column.width - taken).min(over);
+                over -= spare;
+                rooms.push(column.width - spare);
+            }
+        }
+        let mut lacking = self.limit.map_or(0, |limit| (line_width + over).saturating_sub(limit));
+        for (column, room) in self.columns.iter().zip(&mut rooms) {
+            if column.class == Class::Text {
+                let less = room.saturating_sub(column.least()).min(lacking);
+                *room -= less;
+                lacking -= less;
+            }
+        }
+        rooms
     }
 
     /// Renders a batch into `texts` and `cells`; returns the greatest width of each column.
@@ -98,8 +147,8 @@ impl TableWriter {
         let mut greatest = vec![0; cells.len()];
         let mut text = Vec::new();
         for row in 0..rows {
-            for (cells, greatest) in cells.iter().zip(&mut greatest) {
-                let value = render(cells, row, &mut text);
+            for ((cells, column), greatest) in cells.iter().zip(&self.columns).zip(&mut greatest) {
+                let value = render(cells, row, column.short, &mut text);
                 let width = width(value);
                 *greatest = width.max(*greatest);
                 self.texts.extend_from_slice(value.as_bytes());
@@ -112,21 +161,39 @@ impl TableWriter {
     /// Appends the header, if there were no rows, and the last border.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.started {
-            self.fit();
-            self.start(out);
+            self.start(&[], 0, out);
         }
         self.border(["└", "┴", "┘"], out);
     }
 
-    fn start(&mut self, out: &mut Vec<u8>) {
+    /// Renders the first batch, chooses the columns' widths, and appends the header.
+    fn start(&mut self, cells: &[Cells<'_>], rows: usize, out: &mut Vec<u8>) {
         self.started = true;
+        self.measure(cells, rows);
+        if !self.shrink(Column::whole) {
+            for column in &mut self.columns {
+                column.short = column.class == Class::Plain;
+            }
+            self.measure(cells, rows);
+            let _ = self.shrink(Column::whole) || self.shrink(Column::least);
+        }
         self.border(["┌", "┬", "┐"], out);
         out.extend_from_slice("│".as_bytes());
         for column in &self.columns {
-            pad(&column.name, width(&column.name), column.width, column.right, out);
+            pad(&column.name, column.name_width, column.width, column.right(), out);
         }
         out.push(b'\n');
         self.border(["├", "┼", "┤"], out);
+    }
+
+    /// Renders the first batch and gives columns the widths that they should have.
+    fn measure(&mut self, cells: &[Cells<'_>], rows: usize) {
+        let mut needed = self.render_all(cells, rows).into_iter();
+        for column in &mut self.columns {
+            column.needed = needed.next().unwrap_or(0);
+            let usual = if column.short { 0 } else { column.usual };
+            column.width = column.whole().max(usual);
+        }
     }
 
     /// Terminal columns of a line: a value has a blank on either side, and borders between.
@@ -134,31 +201,17 @@ impl TableWriter {
         self.columns.iter().map(|column| column.width + 3).sum::<usize>() + 1
     }
 
-    /// Takes from the widest columns what does not fit.
-    fn fit(&mut self) {
-        let Some(limit) = self.limit else { return };
+    /// Takes from the widest columns what does not fit, down to `floor`; whether it fits then.
+    fn shrink(&mut self, floor: impl Fn(&Column) -> usize) -> bool {
+        let Some(limit) = self.limit else { return true };
         while self.line_width() > limit {
-            let widest = self.columns.iter_mut().max_by_key(|column| column.width);
-            match widest {
-                Some(column) if column.width > WIDTH_MIN => column.width -= 1,
-                _ => return,
+            let wider = self.columns.iter_mut().filter(|column| column.width > floor(column));
+            match wider.max_by_key(|column| column.width) {
+                Some(column) => column.width -= 1,
+                None => return false,
             }
         }
-    }
-
-    /// Makes room for wider values, as far as there is any; says whether a column became wider.
-    fn widen(&mut self, needed: &[usize]) -> bool {
-        let mut widened = false;
-        for (at, needed) in needed.iter().enumerate() {
-            let missing = needed.saturating_sub(self.columns[at].width);
-            let room = match self.limit {
-                None => missing,
-                Some(limit) => limit.saturating_sub(self.line_width()).min(missing),
-            };
-            self.columns[at].width += room;
-            widened |= room > 0;
-        }
-        widened
+        true
     }
 
     fn border(&self, [left, middle, right]: [&str; 3], out: &mut Vec<u8>) {
@@ -171,24 +224,37 @@ impl TableWriter {
     }
 }
 
-/// What values of a type usually take, so that the table need not widen soon.
+/// What values of a type usually take, so that later ones fit, too.
 fn usual_width(data_type: &DataType) -> usize {
+    let fraction = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 4,
+        TimeUnit::Microsecond => 7,
+        TimeUnit::Nanosecond => 10,
+    };
     match data_type {
         DataType::Boolean => 5,
         DataType::Int8 | DataType::UInt8 => 4,
-        integer if integer.is_integer() => 6,
-        DataType::Float32 | DataType::Float64 | DataType::Decimal128(_, _) => 8,
-        _ => 4,
+        DataType::Int16 | DataType::UInt16 => 6,
+        DataType::Float64 => 18,
+        DataType::Decimal128(precision, _) => usize::from(*precision).min(12) + 2,
+        DataType::Date32 | DataType::Date64 | DataType::Float32 => 10,
+        DataType::Time32(unit) | DataType::Time64(unit) => 8 + fraction(unit),
+        DataType::Timestamp(unit, zone) => 19 + fraction(unit) + usize::from(zone.is_some()),
+        _ => 8,
     }
 }
 
 /// A value's text, harmless on a terminal.
-fn render<'a>(cells: &Cells<'_>, row: usize, text: &'a mut Vec<u8>) -> &'a str {
+fn render<'a>(cells: &Cells<'_>, row: usize, short: bool, text: &'a mut Vec<u8>) -> &'a str {
     text.clear();
     if cells.is_null(row) {
         return "NULL";
     }
     cells.write(row, text);
+    if short {
+        shorten(text);
+    }
     if cells.class == Class::Text {
         // What is written is UTF-8; should it not be, it must not reach the terminal.
         let shown = match std::str::from_utf8(text) {
@@ -201,6 +267,16 @@ fn render<'a>(cells: &Cells<'_>, row: usize, text: &'a mut Vec<u8>) -> &'a str {
         }
     }
     std::str::from_utf8(text).unwrap_or_default()
+}
+
+/// Takes zeros behind the seconds of a time away.
+fn shorten(text: &mut Vec<u8>) {
+    let zone = text.last() == Some(&b'Z');
+    let end = text.len() - usize::from(zone);
+    let zeros = text[..end].iter().rev().take_while(|byte| **byte == b'0').count();
+    if let Some(point) = (end - zeros).checked_sub(1).filter(|at| text[*at] == b'.') {
+        text.drain(point..end);
+    }
 }
 
 /// Escapes what could move the cursor, colour the screen or turn the writing direction.

@@ -130,29 +130,25 @@ fn people(names: Vec<&str>, counts: Vec<Option<i64>>) -> RecordBatch {
 fn a_table_grows_with_its_rows() {
     let first = people(vec!["Ada", "\u{4e16}\u{754c}"], vec![Some(1), None]);
     let second = people(vec!["Bartholomew", "x\u{1b}[31m\n"], vec![Some(12_345_678), Some(-1)]);
-    // Wider values begin a new table, so that every row stands under its header.
     let third = people(vec!["Bob"], vec![Some(3)]);
+    // A wider value widens its line; what comes after it gives what it has to spare.
     let expected = "\
-┌──────┬────────┐
-│ name │  count │
-├──────┼────────┤
-│ Ada  │      1 │
-│ 世界 │   NULL │
-└──────┴────────┘
-┌───────────────┬──────────┐
-│ name          │    count │
-├───────────────┼──────────┤
-│ Bartholomew   │ 12345678 │
-│ x\\u{1b}[31m\\n │       -1 │
-│ Bob           │        3 │
-└───────────────┴──────────┘
+┌──────────┬──────────┐
+│ name     │    count │
+├──────────┼──────────┤
+│ Ada      │        1 │
+│ 世界     │     NULL │
+│ Bartholomew │ 12345678 │
+│ x\\u{1b}[31m\\n │  -1 │
+│ Bob      │        3 │
+└──────────┴──────────┘
 ";
     assert_eq!(shown(Format::Table, None, &[first.clone(), second, third]), expected);
     let expected = "\
-┌──────┬────────┐
-│ name │  count │
-├──────┼────────┤
-└──────┴────────┘
+┌──────────┬──────────┐
+│ name     │    count │
+├──────────┼──────────┤
+└──────────┴──────────┘
 ";
     assert_eq!(shown(Format::Table, None, &[first.slice(0, 0)]), expected);
 }
@@ -172,13 +168,53 @@ fn a_table_fits_its_terminal() {
     assert_eq!(shown_narrow, expected);
     let wide = shown(Format::Table, Some(200), std::slice::from_ref(&batch));
     assert!(wide.contains("a name that is long │"), "{wide}");
-    // A later value finds no more room than the terminal has.
+    // A later value finds no more room than the terminal has; a number is whole all the same.
     let later = people(vec!["yet another long name"], vec![Some(123_456_789_012)]);
     for width in [22, 30, 40] {
         let table = shown(Format::Table, Some(width), &[batch.clone(), later.clone()]);
         use unicode_width::UnicodeWidthStr as _;
-        assert!(table.lines().all(|line| line.width() <= usize::from(width)), "{table}");
+        let limit = usize::from(width.max(25));
+        assert!(table.lines().all(|line| line.width() <= limit), "{table}");
+        assert!(table.contains(" 123456789012 │\n"), "{table}");
+        assert_eq!(table.matches("count").count(), 1, "{table}");
     }
+}
+
+/// A query over windows, as it mostly is, at three widths: worked out by hand.
+#[test]
+fn times_are_never_cut() {
+    let times =
+        |values: [i64; 2]| Arc::new(TimestampMillisecondArray::from(values.to_vec())) as ArrayRef;
+    let batch = |start: i64, key: &str, n: i64| {
+        columns(vec![
+            ("window_start", times([start, start])),
+            ("window_end", times([start + 10_000, start + 10_000])),
+            ("page", Arc::new(StringArray::from(vec!["/home", key]))),
+            ("n", Arc::new(Int64Array::from(vec![1, n]))),
+        ])
+    };
+    let batches = [batch(0, "/cart", 20), batch(10_500, "/a/longer/one", 123_456_789)];
+    let at_80 = "\
+┌─────────────────────────┬─────────────────────────┬──────────┬──────────┐
+│ window_start            │ window_end              │ page     │        n │
+├─────────────────────────┼─────────────────────────┼──────────┼──────────┤
+│ 1970-01-01 00:00:00.000 │ 1970-01-01 00:00:10.000 │ /home    │        1 │
+│ 1970-01-01 00:00:00.000 │ 1970-01-01 00:00:10.000 │ /cart    │       20 │
+│ 1970-01-01 00:00:10.500 │ 1970-01-01 00:00:20.500 │ /home    │        1 │
+│ 1970-01-01 00:00:10.500 │ 1970-01-01 00:00:20.500 │ /a/longer/o… │ 123456789 │
+└─────────────────────────┴─────────────────────────┴──────────┴──────────┘
+";
+    assert_eq!(shown(Format::Table, Some(80), &batches), at_80);
+    let at_60 = shown(Format::Table, Some(60), &batches);
+    let lines: Vec<&str> = at_60.lines().collect();
+    assert_eq!(lines.len(), 8, "{at_60}");
+    assert!(lines[3].starts_with("│ 1970-01-01 00:00:00 │ 1970-01-01 00:00:10 │ /home"), "{at_60}");
+    assert!(lines[6].contains(" 1970-01-01 00:00:20.500 │ "), "{at_60}");
+    assert!(lines[6].ends_with(" 123456789 │"), "{at_60}");
+    assert!(lines[..5].iter().all(|line| line.chars().count() <= 60), "{at_60}");
+    // Where there is no room lines are longer.
+    let at_40 = shown(Format::Table, Some(40), &batches);
+    assert!(at_40.contains("│ 1970-01-01 00:00:00 │ 1970-01-01 00:00:10 │ /home"), "{at_40}");
 }
 
 #[test]
