@@ -49,6 +49,8 @@ pub(crate) struct Reader {
     ended: bool,
     /// Whether the buffer's end is that of the last record.
     last: bool,
+    /// Where in the buffer a file's extent ends, once records are read on behind it.
+    extent: Option<usize>,
     /// Offset in the file and line of the buffer's start.
     offset: u64,
     line: u64,
@@ -77,7 +79,8 @@ pub(crate) enum Ready {
 impl Reader {
     pub(crate) fn new(input: Input, path: Arc<str>, dialect: Arc<Dialect>) -> Reader {
         let (buffer, ended, last) = (Vec::new(), false, false);
-        Reader { input, path, dialect, buffer, ended, last, offset: 0, line: 1 }
+        let extent = None;
+        Reader { input, path, dialect, buffer, ended, last, extent, offset: 0, line: 1 }
     }
 
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
@@ -163,26 +166,48 @@ impl Reader {
     /// Reads on behind a file's extent, in whose last record the buffer ends, until that is
     /// complete or nothing more comes. Whether that is so now.
     fn complete_last(&mut self) -> Result<bool> {
-        let Input::File(file) = &mut self.input else {
-            self.last = true;
-            return Ok(true);
-        };
+        let extent = *self.extent.get_or_insert(self.buffer.len());
         while self.buffer.len() < RECORD_BYTES_MAX {
+            let Input::File(file) = &mut self.input else {
+                self.last = true;
+                return Ok(true);
+            };
             let before = self.buffer.len();
             let more = file.read_beyond(before.max(64 << 10), &mut self.buffer)?;
             if self.buffer.len() > before {
-                if let Cut::At(end) = cut(&self.buffer, false, 1, &self.dialect) {
-                    self.buffer.truncate(end);
+                if self.end_with_extent(extent, false) {
                     return Ok(true);
                 }
             } else if more {
                 return Ok(false);
             } else {
+                self.end_with_extent(extent, true);
                 self.last = true;
                 return Ok(true);
             }
         }
         Ok(true)
+    }
+
+    /// Ends the buffer with the last record that begins before this offset, if that is complete.
+    /// What seemed to be one record may be several: a quote in it turns out not to be closed, where
+    /// malformed records are left out.
+    fn end_with_extent(&mut self, extent: usize, last: bool) -> bool {
+        let mut at = 0;
+        while at < extent {
+            let whole = cut(&self.buffer[at..extent], false, usize::MAX, &self.dialect);
+            let next = match whole {
+                Cut::At(_) => whole,
+                _ => cut(&self.buffer[at..], last, 1, &self.dialect),
+            };
+            match next {
+                Cut::At(end) => at += end,
+                _ => return false,
+            }
+        }
+        self.buffer.truncate(at);
+        self.last = true;
+        true
     }
 
     /// The next block: about `bytes` bytes, at most `records_max` records, at least one. From a

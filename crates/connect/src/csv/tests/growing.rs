@@ -269,3 +269,19 @@ fn what_does_not_tell_its_length_is_read_by_one_process() {
         assert_eq!(rows, lines);
     }
 }
+
+/// Whether a quote is closed may show only behind the extent. What stands before is read all the
+/// same, with the record that the extent cuts.
+#[test]
+fn an_open_quote_before_the_end_of_a_file_that_grows_takes_nothing_along() {
+    let file = Scratch::new("1\n\"2\n3\n4");
+    let skip = Arc::new(Dialect { skip_errors: true, ..Dialect::default() });
+    let table = CsvTable { dialect: skip, ..file.table() };
+    let extents = table.extents().unwrap();
+    file.append("5\n\"6\"\n7\n");
+    let as_told = table.up_to(&extents).unwrap();
+    for options in [several(), OpenOptions::alone(1, 0, 1)] {
+        assert_eq!(read(&*as_told, &options).unwrap(), [1, 3, 45]);
+        assert_eq!(read(&table, &options).unwrap(), [1, 3, 45, 6, 7]);
+    }
+}
