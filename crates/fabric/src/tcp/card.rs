@@ -344,7 +344,11 @@ impl Stranger {
             return;
         }
         match Greeting::decode(&self.greeting, &device.token) {
-            Ok(greeting) if self.socket.write_all(&answer(&device.token)).is_ok() => {
+            // One that has been heard before is a copy: it is told nothing.
+            Ok(greeting)
+                if device.may_call(&greeting)
+                    && self.socket.write_all(&answer(&device.token)).is_ok() =>
+            {
                 self.known = Some(greeting);
             }
             _ => self.gone = true,

@@ -123,6 +123,12 @@ impl Device {
         driven != 0 && now.saturating_sub(driven) < within.as_micros() as u64
     }
 
+    /// Whether a caller may be joined to the pair that it calls.
+    fn may_call(&self, greeting: &Greeting) -> bool {
+        let pair = lock(&self.pairs).get(&greeting.to).and_then(Weak::upgrade);
+        pair.is_some_and(|pair| pair.may_call((greeting.device, greeting.from)))
+    }
+
     /// A worker does the card's work.
     fn drive(self: &Arc<Self>) {
         if let Ok(mut card) = self.card.try_lock() {

@@ -42,6 +42,8 @@ pub struct Shared {
     /// Whether the socket has no room for what is to be sent.
     congested: AtomicBool,
     failed: AtomicBool,
+    /// Who has called it: each calls once.
+    callers: Mutex<Vec<(u64, u32)>>,
     engine: Mutex<Engine>,
 }
 
@@ -185,6 +187,7 @@ impl Shared {
             used: AtomicU32::new(0),
             congested: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            callers: Mutex::default(),
             engine: Mutex::new(engine),
         }
     }
@@ -215,6 +218,16 @@ impl Shared {
             State::Connected => (engine.peer == Some(peer)).then_some(true),
             State::Failed => None,
         }
+    }
+
+    /// Whether a peer may call: for the first time, and not if it will never be connected to it.
+    pub(super) fn may_call(&self, peer: (u64, u32)) -> bool {
+        let mut callers = lock(&self.callers);
+        let may = !callers.contains(&peer) && self.is_connected_to(peer).is_some();
+        if may {
+            callers.push(peer);
+        }
+        may
     }
 
     #[inline]

@@ -42,6 +42,36 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Somebody who has heard a greeting, and says it again, is told nothing and does no harm.
+#[test]
+fn a_copy_of_a_greeting_is_not_answered() {
+    let Bed { device, pair, queue: _queue, peer: _open } = bed();
+    let (address, to) = (device.address(), pair.number());
+    let greeting = |device, to| Greeting { device, from: 1, to }.encode(&Token::new([4; 32]));
+    let call = |greeting: &[u8]| {
+        let mut caller = TcpStream::connect(address).unwrap();
+        caller.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        caller.write_all(greeting).unwrap();
+        let answered = caller.read_exact(&mut [0; ANSWER_BYTES]).is_ok();
+        (caller, answered)
+    };
+    let (mut peer, answered) = call(&greeting(1, to));
+    assert!(answered);
+    // The first frame says that its pair is connected.
+    peer.read_exact(&mut [0; HEADER_BYTES]).unwrap();
+    for copy in 0..3 {
+        assert!(!call(&greeting(1, to)).1, "copy {copy}");
+    }
+    // Nor is who calls what is connected to another, or not there.
+    assert!(!call(&greeting(2, to)).1);
+    assert!(!call(&greeting(1, to + 1)).1);
+    // The connection is as it was.
+    peer.write_all(&Frame::new(FrameKind::Ping).encode()).unwrap();
+    peer.read_exact(&mut [0; HEADER_BYTES]).unwrap();
+    let shared = lock(&device.device().pairs).get(&to).and_then(Weak::upgrade).unwrap();
+    assert!(!shared.is_failed());
+}
+
 #[test]
 fn an_answer_that_is_late_leaves_the_memory_alone() {
     const BYTES: usize = 64 * 1024;
