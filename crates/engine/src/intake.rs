@@ -332,6 +332,30 @@ impl Intake {
         self.lock().splits.iter().map(ended).collect()
     }
 
+    /// What keeps this process from going on, in words, unless it is a source.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let now = self.env.now_us();
+        let state = self.lock();
+        let mut waits_for = "what other processes have yet to merge and to announce".to_string();
+        for (split, s) in state.splits.iter().enumerate().filter(|(_, s)| !s.exhausted()) {
+            if s.pending || s.retry_at_us > now {
+                return None;
+            }
+            let (name, chunk) = (&self.names[split], s.stamped);
+            let other = chunk % self.reading.processes as u64;
+            waits_for = if s.outstanding() == 0 {
+                format!("others, before it reads on in {name}")
+            } else if s.stamped == s.read {
+                format!("room in channels and memory for records of {name}")
+            } else if self.by_chunk[split] && other != self.reading.process as u64 {
+                format!("word of chunk {chunk} of {name}, which process {other} decodes")
+            } else {
+                format!("chunk {chunk} of {name}, which one of its workers decodes")
+            };
+        }
+        Some(waits_for)
+    }
+
     /// Whether a split still has records to come.
     pub(crate) fn has_more(&self) -> bool {
         self.lock().splits.iter().any(|s| !s.exhausted())

@@ -32,6 +32,7 @@ use crate::settings::{Exchange, Settings};
 use crate::simulation;
 use crate::sink::{RowOrder, Sink, Writers};
 use crate::slices::small_table_bytes;
+use crate::standing::{Pace, Standing};
 use crate::stats::Stats;
 use crate::table::OpenOptions;
 use crate::windowing::{WHOLE, Windowing};
@@ -73,6 +74,11 @@ impl Stopper {
     /// Lets the job end with this error, unless it has one already: another process has failed.
     pub fn stop_with(&self, error: Error) {
         self.0.stop(Some(error));
+    }
+
+    /// How far the job is in this process.
+    pub fn standing(&self) -> Standing {
+        self.0.standing()
     }
 }
 
@@ -262,6 +268,8 @@ impl Job {
             stateless,
             mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
             stopping: AtomicBool::new(limits.1 == Some(0)),
+            pace: Pace::new(workers),
+            closing: AtomicBool::new(false),
             error: Mutex::new(None),
             latencies: Mutex::default(),
             budget,
@@ -325,6 +333,7 @@ impl Job {
                 _ => thread::sleep(Duration::from_micros(50)),
             }
         }
+        self.shared.closing.store(true, Relaxed);
         let (stats, result) = self.close(&workers);
         (stats, result, Remains(Some((workers, self.shared))))
     }

@@ -42,6 +42,7 @@ mod routed;
 pub mod simulation;
 mod skipped;
 mod slices;
+mod standing;
 pub mod stats;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
@@ -56,4 +57,5 @@ pub use explain::state_layout;
 pub use job::{Job, Remains, Stopper};
 pub use millstream_state::on_refused_memory;
 pub use skipped::Skipped;
+pub use standing::Standing;
 pub use stats::Stats;

@@ -195,7 +195,10 @@ impl Worker {
     /// Runs on its own thread until there is nothing left to do.
     pub(crate) fn run(&mut self) -> Result<()> {
         loop {
-            match self.step()? {
+            self.shared.pace.begin(self.id);
+            let step = self.step()?;
+            self.shared.pace.end(self.id, step == Step::Busy);
+            match step {
                 Step::Busy => self.wait_anew(),
                 Step::Wait { until_us } => self.wait(until_us)?,
                 Step::Done => return Ok(()),

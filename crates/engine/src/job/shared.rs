@@ -18,6 +18,7 @@ use crate::gather::Gather;
 use crate::intake::Intake;
 use crate::pipeline::{Grouping, Stateless};
 use crate::settings::{FragmentMode, Settings};
+use crate::standing::{Pace, Standing};
 use crate::windowing::Windowing;
 use crate::worker::Message;
 
@@ -55,6 +56,9 @@ pub(crate) struct Shared {
     /// Who sends and receives, if records are exchanged.
     pub(crate) roles: Roles,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) pace: Pace,
+    /// All workers have ended, and the job is being closed.
+    pub(super) closing: AtomicBool,
     /// State is counted at the latest when so many tables of windows have been opened.
     pub(crate) tables_max: usize,
     pub(super) error: Mutex<Option<Error>>,
@@ -83,6 +87,13 @@ impl Shared {
     pub(crate) fn wake_others(&self, worker: usize) {
         let others = (0..self.settings.workers).filter(|other| *other != worker);
         others.for_each(|other| self.env.wake(other));
+    }
+
+    /// How far this process is.
+    pub(crate) fn standing(&self) -> Standing {
+        let (steps, waits) = self.pace.look();
+        let waits = waits && !self.closing.load(Relaxed);
+        Standing { steps, waits_for: if waits { self.intake.waits_for() } else { None } }
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -98,6 +98,12 @@ impl Cluster {
         Interrupt(self.crew.clone())
     }
 
+    /// After so long in which nothing happens in a query, and no process waits for anything but the
+    /// others, it is taken for stuck: a minute, unless this says otherwise.
+    pub fn set_patience(&self, patience: Duration) {
+        self.crew.watch().set_patience(patience);
+    }
+
     /// The job's token.
     pub fn token(&self) -> &Token {
         &self.token

@@ -4,15 +4,20 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use millstream_engine::Standing;
+
 use super::failure::Failure;
 use super::member::SetHook;
 
 pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
+type Watched = Box<dyn Fn() -> Standing + Send>;
 
 /// Messages by process, and the first failure that tells something.
 pub(super) struct Board<M> {
     state: Mutex<State<M>>,
     changed: Condvar,
+    /// How far the query is that runs here.
+    watched: Mutex<Option<Watched>>,
 }
 
 struct State<M> {
@@ -29,7 +34,7 @@ impl<M> Board<M> {
     pub(super) fn new(processes: usize) -> Board<M> {
         let inboxes = (0..processes).map(|_| VecDeque::new()).collect();
         let state = State { inboxes, failure: None, hook: None, over: false };
-        Board { state: Mutex::new(state), changed: Condvar::new() }
+        Board { state: Mutex::new(state), changed: Condvar::new(), watched: Mutex::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
@@ -73,6 +78,16 @@ impl<M> Board<M> {
     /// No hook is called any more.
     pub(super) fn clear_hook(&self) {
         self.lock().hook = None;
+        *self.watched() = None;
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Option<Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far the query is that runs here, if one does.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        self.watched().as_ref().map(|standing| standing())
     }
 
     /// Nothing that happens from now on is a failure.
@@ -122,6 +137,9 @@ impl<M> Board<M> {
 impl<M: Send> SetHook for Board<M> {
     fn set(&self, hook: Hook) {
         self.set_hook(hook);
+    }
+    fn watch(&self, standing: Watched) {
+        *self.watched() = Some(standing);
     }
 }
 

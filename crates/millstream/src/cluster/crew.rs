@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use millstream_engine::Standing;
 use serde_json::Value;
 
 use super::board::Board;
@@ -14,6 +15,7 @@ use super::children::Children;
 use super::failure::{Cause, Failure, Fault, guarded};
 use super::link::{Link, read_all};
 use super::message::{Reply, Request};
+use super::watch::Watch;
 
 /// How long processes may take to end, once told, before they are ended.
 pub(super) const END_MAX: Duration = Duration::from_millis(1500);
@@ -34,6 +36,7 @@ pub(super) struct Crew {
     /// Held while all are told to commit, or to stop: not some the one and then others the other. Taken
     /// after `committing`, if both are.
     telling: Mutex<()>,
+    watch: Mutex<Watch>,
     /// Whether the others have been told of a failure.
     told: AtomicBool,
     over: AtomicBool,
@@ -59,6 +62,7 @@ impl Crew {
             open: AtomicUsize::new(0),
             committing: Mutex::default(),
             telling: Mutex::default(),
+            watch: Mutex::new(Watch::new(processes)),
             told: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -133,8 +137,14 @@ impl Crew {
     }
 
     fn read(&self, process: usize, link: &Link, stream: &TcpStream) {
-        let mut cause = read_all(stream, link, &Request::Heartbeat, |reply| match reply {
-            Reply::Heartbeat => {}
+        let heartbeat = || Request::Heartbeat;
+        let mut cause = read_all(stream, link, heartbeat, |reply| match reply {
+            Reply::Heartbeat => {
+                // Nothing, now: it has not begun yet, or ended already.
+                let none = "the others to end the query".to_string();
+                self.note_standing(process, Standing { steps: 0, waits_for: Some(none) });
+            }
+            Reply::Standing(standing) => self.note_standing(process, standing),
             Reply::Stopped(end) => self.note_end(process, end),
             Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
             // This process was stopped, or did not get to run.
@@ -152,6 +162,27 @@ impl Crew {
             }
         }
         self.fail(Failure::new(process, cause));
+    }
+
+    /// A process is so far.
+    fn note_standing(&self, process: usize, theirs: Standing) {
+        let own = self.board.standing();
+        let mut watch = self.watch();
+        let stuck = match own {
+            Some(own) => watch.note(process, theirs, own),
+            None => {
+                watch.forget();
+                None
+            }
+        };
+        drop(watch);
+        if let Some(waits) = stuck {
+            self.fail(Failure::new(0, Cause::Stuck(waits)));
+        }
+    }
+
+    pub(super) fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn committing(&self) -> MutexGuard<'_, Committing> {

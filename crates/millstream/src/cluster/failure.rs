@@ -59,6 +59,8 @@ pub enum Cause {
     Differs(String),
     /// Its connection was closed; why is not known.
     Closed,
+    /// No process gets on, and each waits for others: what for.
+    Stuck(String),
     /// Ctrl-C.
     Interrupted,
 }
@@ -111,6 +113,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Interrupted => write!(f, "interrupted"),
+            Cause::Stuck(_) => self.cause.fmt(f),
             Cause::Fault(fault) => write!(f, "process {}: {}", self.process, fault.message),
             cause => write!(f, "process {} {cause}", self.process),
         }
@@ -127,6 +130,11 @@ impl fmt::Display for Cause {
             Cause::Silent(ms) => write!(f, "has not answered for {} s", *ms as f64 / 1000.0),
             Cause::Rubbish(what) => write!(f, "has sent {what}"),
             Cause::Differs(what) => write!(f, "does not run what process 0 runs: {what}"),
+            Cause::Stuck(waits) => write!(
+                f,
+                "the query is stuck: {waits}\n  help: run it again; this is a fault of Millstream, \
+                 please report it"
+            ),
             Cause::Closed => f.write_str("has closed its connection"),
             Cause::Interrupted => f.write_str("was interrupted"),
         }

@@ -13,10 +13,13 @@ use super::failure::Cause;
 use super::frame::{self, Frames};
 
 /// How often each side says that it is still there.
-pub const HEARTBEAT: Duration = Duration::from_millis(500);
-/// After so long without a byte the other side counts as dead. Time in which this process, or the
+pub const HEARTBEAT: Duration = Duration::from_millis(100);
+/// A process that stands still for less is not taken for dead. Time in which this process, or the
 /// machine, stood still does not count.
 pub const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Without a byte for so long, it is: its last heartbeat may have come some time before it stopped.
+/// Whoever says that a process is silent has heard of it, later, from here.
+pub(super) const DEAF_MAX: Duration = SILENCE_MAX.saturating_add(HEARTBEAT.saturating_mul(2));
 /// How long a reader waits at a time.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -68,10 +71,10 @@ fn write(mut stream: &TcpStream, bytes: &[u8]) {
 
 /// Reads messages until the other side is gone, and says why. Every one goes to `take`. Meanwhile
 /// `heartbeat` is sent over `link`, so that the other side knows of this one.
-pub(super) fn read_all<M: DeserializeOwned>(
+pub(super) fn read_all<M: DeserializeOwned, B: Serialize>(
     mut stream: &TcpStream,
     link: &Link,
-    heartbeat: &impl Serialize,
+    heartbeat: impl Fn() -> B,
     mut take: impl FnMut(M),
 ) -> Cause {
     if stream.set_read_timeout(Some(LOOK)).is_err() {
@@ -82,7 +85,7 @@ pub(super) fn read_all<M: DeserializeOwned>(
     loop {
         if beat.is_none_or(|beat: Instant| beat.elapsed() >= HEARTBEAT) {
             beat = Some(Instant::now());
-            link.send_heartbeat(heartbeat);
+            link.send_heartbeat(&heartbeat());
         }
         match stream.read(&mut bytes) {
             Ok(0) => return Cause::Closed,
@@ -100,7 +103,7 @@ pub(super) fn read_all<M: DeserializeOwned>(
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 // Waits are counted: the clock also runs while nobody listens here.
                 silence += LOOK;
-                if silence >= SILENCE_MAX {
+                if silence >= DEAF_MAX {
                     return Cause::Silent(SILENCE_MAX.as_millis() as u64);
                 }
             }

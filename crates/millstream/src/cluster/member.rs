@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millstream_contract::table::Extent;
+use millstream_engine::Standing;
 use millstream_fabric::setup::Hello;
 use serde_json::Value;
 
@@ -66,6 +67,7 @@ pub struct Stops(pub(super) Arc<dyn SetHook>);
 
 pub(super) trait SetHook: Send + Sync {
     fn set(&self, hook: Box<dyn Fn(&Failure) + Send>);
+    fn watch(&self, standing: Box<dyn Fn() -> Standing + Send>);
 }
 
 impl Stops {
@@ -73,6 +75,11 @@ impl Stops {
     /// wait.
     pub fn set(&self, stop: impl Fn(&Failure) + Send + 'static) {
         self.0.set(Box::new(stop));
+    }
+
+    /// From now on, until the query has ended, `standing` says how far it is. It must not wait.
+    pub fn watch(&self, standing: impl Fn() -> Standing + Send + 'static) {
+        self.0.watch(Box::new(standing));
     }
 }
 

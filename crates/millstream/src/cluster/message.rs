@@ -8,6 +8,7 @@
 use std::fmt::{self, Debug};
 
 use millstream_contract::table::Extent;
+use millstream_engine::Standing;
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -52,6 +53,8 @@ pub enum Request {
 pub enum Reply {
     /// It is still there.
     Heartbeat,
+    /// It is still there, and so far with a query.
+    Standing(Standing),
     /// Set up.
     Ready,
     /// The statement was executed; with what has to be the same everywhere if it is a query.
@@ -230,6 +233,7 @@ mod tests {
     fn replies() -> Vec<Reply> {
         vec![
             Reply::Heartbeat,
+            Reply::Standing(Standing { steps: 7, waits_for: Some("x".into()) }),
             Reply::Ready,
             Reply::Planned(None),
             Reply::Planned(Some(Parts::new().with("plan", "scan"))),

@@ -28,6 +28,7 @@ mod node;
 mod part;
 mod parts;
 pub mod preamble;
+mod watch;
 
 pub use asker::{Cluster, Interrupt};
 pub use children::{Invitation, Program, STOPPED};

@@ -24,7 +24,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a process that has failed waits to be told to end: process 0 does so at once, or its
 /// silence is noticed.
-const TOLD_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(250));
+const TOLD_MAX: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(750));
 
 /// A process that has joined a job.
 pub struct Node {
@@ -241,7 +241,8 @@ impl Drop for Node {
 
 impl Shared {
     fn read(&self, stream: &TcpStream) {
-        let cause = read_all(stream, &self.link, &Reply::Heartbeat, |request| match request {
+        let heartbeat = || self.board.standing().map_or(Reply::Heartbeat, Reply::Standing);
+        let cause = read_all(stream, &self.link, heartbeat, |request| match request {
             Request::Heartbeat => {}
             Request::Stop(failure) => drop(self.board.fail(failure)),
             request => self.board.put(0, request),

@@ -29,7 +29,7 @@ use crate::session::Planned;
 
 /// A process that is silent is found silent by its control connection, which knows who it is; this
 /// is for a connection that fails alone. A device that rounds (verbs) keeps to less.
-const CHANNEL_SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(250));
+const CHANNEL_SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(750));
 
 /// What the processes of a job are connected by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,6 +266,8 @@ impl QueryPart {
             return (Stats::default(), Err(Error::Internal("a query out of turn".into())));
         };
         let stopper = job.stopper();
+        let watched = stopper.clone();
+        stops.watch(move || watched.standing());
         stops.set(move |Failure { process, cause }| match cause {
             Cause::Interrupted => stopper.stop(),
             cause => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -11,7 +12,7 @@ use millstream::cluster::{
     Cause, Cluster, FabricName, Failure, Fault, Member, Node, Parts, QueryPart, Stops, fault,
 };
 use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
-use millstream_contract::table::{Extent, OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::table::{Extent, OpenOptions, Sharing, Split, SplitPoll, Table};
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::{Value, json};
 
@@ -29,6 +30,21 @@ struct Task {
     settings: Vec<(&'static str, &'static str)>,
     /// Names of the table's splits, and bytes in them.
     splits: Vec<(String, Option<u64>)>,
+    /// Chunks in each of them.
+    chunks: usize,
+    sharing: Sharing,
+    /// Before the last of them.
+    pause: Pause,
+}
+
+/// Before a split goes on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Pause {
+    None,
+    /// It has nothing for a while.
+    Source(Duration),
+    /// A step takes long.
+    Step(Duration),
 }
 
 impl Task {
@@ -40,6 +56,9 @@ impl Task {
             fabric: FabricName::Shm,
             settings: vec![("workers", "1"), ("memory", "16MB")],
             splits: vec![("a.csv".into(), Some(10)), ("b.csv".into(), None)],
+            chunks: 1,
+            sharing: Sharing::Whole,
+            pause: Pause::None,
         }
     }
 }
@@ -49,6 +68,9 @@ impl Task {
 struct Input {
     schema: SchemaRef,
     splits: Vec<(String, Option<u64>)>,
+    chunks: usize,
+    sharing: Sharing,
+    pause: Pause,
     reads: Arc<AtomicU64>,
 }
 
@@ -56,6 +78,9 @@ struct InputSplit {
     name: String,
     extent: Option<u64>,
     batches: Vec<RecordBatch>,
+    sharing: Sharing,
+    pause: Pause,
+    opened: Instant,
     reads: Arc<AtomicU64>,
 }
 
@@ -66,7 +91,18 @@ impl Split for InputSplit {
     fn extent(&self) -> Option<u64> {
         self.extent
     }
-    fn poll_next(&mut self, _: i64, _: &Waker) -> millstream::Result<SplitPoll> {
+    fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+    fn poll_next(&mut self, now_us: i64, _: &Waker) -> millstream::Result<SplitPoll> {
+        match self.pause {
+            _ if self.batches.len() != 1 => {}
+            Pause::Source(pause) if self.opened.elapsed() < pause => {
+                return Ok(SplitPoll::Pending { retry_at_us: Some(now_us + 20_000) });
+            }
+            Pause::Step(pause) => thread::sleep(pause),
+            Pause::None | Pause::Source(_) => {}
+        }
         self.reads.fetch_add(1, Ordering::SeqCst);
         let batch = self.batches.pop();
         Ok(batch.map_or(SplitPoll::Ended, |batch| SplitPoll::Chunk(Box::new(batch))))
@@ -84,8 +120,15 @@ impl Table for Input {
         let column = || Arc::new(Int64Array::from(vec![1, 2, 3])) as _;
         let batch = RecordBatch::try_new(self.schema.clone(), vec![column(), column()]).unwrap();
         let open = |(name, extent): &(String, Option<u64>)| -> Box<dyn Split> {
-            let (name, reads) = (name.clone(), self.reads.clone());
-            Box::new(InputSplit { name, extent: *extent, batches: vec![batch.clone()], reads })
+            Box::new(InputSplit {
+                name: name.clone(),
+                extent: *extent,
+                batches: vec![batch.clone(); self.chunks],
+                sharing: self.sharing,
+                pause: self.pause,
+                opened: Instant::now(),
+                reads: self.reads.clone(),
+            })
         };
         Ok(self.splits.iter().map(open).collect())
     }
@@ -133,6 +176,9 @@ impl Process {
         let input = Input {
             schema: Arc::new(Schema::new(fields)),
             splits: task.splits.clone(),
+            chunks: task.chunks,
+            sharing: task.sharing,
+            pause: task.pause,
             reads: reads.clone(),
         };
         session.register_table("input", Arc::new(input), None).map_err(Fault::run)?;
@@ -187,8 +233,14 @@ impl Member for Process {
 /// Runs a job whose processes run `tasks`: how it ended, how it did for the others, and how often
 /// something was read.
 fn run(tasks: &[Task]) -> (Result<usize, Failure>, Vec<End>, u64) {
+    run_for(tasks, None)
+}
+
+/// As [`run`], and after so long in which nothing happens it is stuck.
+fn run_for(tasks: &[Task], patience: Option<Duration>) -> (Result<usize, Failure>, Vec<End>, u64) {
     let (reads, processes) = (Arc::new(AtomicU64::new(0)), tasks.len());
     let cluster = Cluster::open(processes, Lines::default().log()).unwrap();
+    patience.into_iter().for_each(|patience| cluster.set_patience(patience));
     let mut others = Vec::new();
     let started = cluster.start(None, |invitations| {
         for (invitation, task) in invitations.iter().zip(&tasks[1..]) {
@@ -249,6 +301,39 @@ fn processes_that_are_alike_run() {
     assert_eq!(ended.unwrap(), 3);
     assert!(others.into_iter().all(|end| end.is_ok()));
     assert_eq!(reads, 4, "a batch and an end from each of two splits");
+}
+
+/// Processes that do not find the same chunks would wait for each other for ever.
+#[test]
+fn a_query_that_is_stuck_ends_and_says_what_each_process_waits_for() {
+    let shared = Task { sharing: Sharing::ByChunk, chunks: 6, ..Task::new() };
+    let mut tasks = vec![shared; 3];
+    tasks[1].chunks = 4;
+    let (ended, others, _) = run_for(&tasks, Some(Duration::from_millis(500)));
+    let failure = ended.expect_err("it ended");
+    let words = failure.to_string();
+    for process in [0, 2] {
+        let waits = format!("process {process} waits for word of chunk 4 of ");
+        assert!(words.contains(&waits), "{words}");
+    }
+    let expected = "the query is stuck: process 0 waits for word of chunk 4 of ";
+    assert!(words.starts_with(expected) && words.contains(", which process 1 decodes"), "{words}");
+    let done = "process 1 waits for what other processes have yet to merge and to announce";
+    assert!(words.contains(done), "{words}");
+    assert!(others.into_iter().all(|end| end.unwrap_err() == failure));
+}
+
+#[test]
+fn a_query_that_waits_for_a_source_or_a_long_step_is_not_stuck() {
+    let patience = Duration::from_secs(1);
+    for pause in [Pause::Source(3 * patience), Pause::Step(3 * patience)] {
+        for sharing in [Sharing::Whole, Sharing::ByChunk] {
+            let mut tasks = vec![Task { sharing, chunks: 4, ..Task::new() }; 3];
+            tasks[1].pause = pause;
+            let (ended, ..) = run_for(&tasks, Some(patience));
+            assert_eq!(ended.unwrap(), 3, "{pause:?} {sharing:?}");
+        }
+    }
 }
 
 #[test]

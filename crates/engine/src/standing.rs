@@ -1,0 +1,97 @@
+//! Whether a process of a job gets on, and what it waits for if not.
+//!
+//! A job in which no process gets on, though none waits for a source, a reader or a slow step, will
+//! never end. Whoever sees all processes can tell ([`Standing`]); each of them only keeps count.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+/// How far a process is, and what it waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Steps of its workers that have done something.
+    pub steps: u64,
+    /// What its workers wait for, if all of them wait for other processes.
+    pub waits_for: Option<String>,
+}
+
+/// The steps of a process's workers.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    workers: Vec<Steps>,
+    /// For each worker, what `entered` was at the last look.
+    seen: Mutex<Vec<u64>>,
+}
+
+/// Of one worker, on a cache line of its own: only the worker writes.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Steps {
+    /// Goes up when a step begins and when it ends: odd within one.
+    entered: AtomicU64,
+    /// Steps that have done something.
+    done: AtomicU64,
+}
+
+impl Pace {
+    pub(crate) fn new(workers: usize) -> Pace {
+        let steps = (0..workers).map(|_| Steps::default()).collect();
+        Pace { workers: steps, seen: Mutex::new(vec![0; workers]) }
+    }
+
+    /// A worker begins a step.
+    pub(crate) fn begin(&self, worker: usize) {
+        let entered = &self.workers[worker].entered;
+        entered.store((entered.load(Relaxed) + 1) | 1, Relaxed);
+    }
+
+    /// It has ended it; `done`: it has done something, rather than found that it has to wait.
+    pub(crate) fn end(&self, worker: usize, done: bool) {
+        let Steps { entered, done: steps } = &self.workers[worker];
+        steps.store(steps.load(Relaxed) + u64::from(done), Relaxed);
+        entered.store((entered.load(Relaxed) + 1) & !1, Relaxed);
+    }
+
+    /// Steps that have done something, and whether none has been under way since the last look: who
+    /// looks again and again in vain is in a step now and then, but each time in another.
+    pub(crate) fn look(&self) -> (u64, bool) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut steps, mut waits) = (0, true);
+        for (worker, seen) in self.workers.iter().zip(seen.iter_mut()) {
+            let entered = worker.entered.load(Relaxed);
+            waits &= entered.is_multiple_of(2) || entered != *seen;
+            *seen = entered;
+            steps += worker.done.load(Relaxed);
+        }
+        (steps, waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_step_is_no_wait_and_looking_in_vain_is_no_step() {
+        let pace = Pace::new(2);
+        pace.begin(0);
+        pace.end(0, true);
+        assert_eq!(pace.look(), (1, true));
+        // It writes to somebody who does not read.
+        pace.begin(0);
+        pace.look();
+        assert_eq!(pace.look(), (1, false));
+        assert_eq!(pace.look(), (1, false));
+        pace.end(0, false);
+        assert_eq!(pace.look(), (1, true));
+        // It is in a step whenever somebody looks, but never in the same.
+        for _ in 0..3 {
+            pace.begin(1);
+            assert_eq!(pace.look(), (1, true));
+            pace.end(1, false);
+        }
+    }
+}
