@@ -84,7 +84,8 @@ class Job:
         """Waits for the end of all; returns exit code and stderr. Nothing is left behind."""
         _, err = self.main.communicate(timeout=PATIENCE_SECONDS)
         wait_until(f"no process of {self.others} is left", lambda: not self.processes())
-        assert self.traces() <= self.before
+        left = self.traces() - self.before
+        assert not left, left
         stderr = err.decode()
         assert "panicked" not in stderr and "internal error" not in stderr, stderr
         return self.main.returncode, stderr
