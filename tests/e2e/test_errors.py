@@ -372,3 +372,26 @@ def test_rows_beyond_a_limit_are_not_evaluated(script, layout):
     for query in ("SELECT a / b AS q FROM events LIMIT 1;", "SELECT q FROM events WHERE 8 / b > 1 LIMIT 1;"):
         result = script.run(DIVIDED.format("") + query, **layout)
         assert (result.code, result.stdout) == (0, b"q\n4\n"), result.stderr
+
+
+@pytest.mark.parametrize("number, function", [
+    ("1704067201", "to_timestamp_seconds"), ("1704067201000", "to_timestamp_millis"),
+    ("1704067201000000", "to_timestamp_micros"), ("1704067201000000000", "to_timestamp_nanos"),
+])
+def test_numbers_where_a_time_belongs_are_told_by_their_size(script, number, function):
+    script.data("events.csv", f"ts,k,v\n{number},1,10\n")
+    result = script.run(events() + WINDOW)
+    assert result.code == 1 and f"{function}(x)" in result.stderr, result.stderr
+    # The advice, followed, gives the time that is meant: 2024-01-01 00:00:01.
+    table = events().replace("ts TIMESTAMP(3)", f"t BIGINT, ts AS {function}(t)").replace("'path'", "'csv.header' = 'false', 'path'")
+    script.data("events.csv", f"{number},1,10\n")
+    result = script.run(table + WINDOW)
+    assert (result.code, result.stdout) == (0, b"window_start,k,n\n2024-01-01 00:00:00.000,1,1\n"), result.stderr
+
+
+def test_where_a_relative_path_starts_is_said(script):
+    wrong = events(path="nothing/like/it.csv") + "SELECT k FROM events;"
+    result = script.run(wrong)
+    assert "a relative path starts at the directory of the SQL file" in result.stderr, result.stderr
+    result = harness.run("run", "-e", wrong)
+    assert result.code == 2 and "a relative path starts at the current directory" in result.stderr, result.stderr

@@ -41,9 +41,8 @@ enum Command {
     Run {
         #[command(flatten)]
         script: Script,
-        /// How result rows are written
-        #[arg(long, value_enum, default_value = "table")]
-        format: Format,
+        #[command(flatten)]
+        output: Output,
         /// Write the counters of the run to this file, as JSON
         #[arg(long, value_name = "PATH")]
         stats_json: Option<PathBuf>,
@@ -129,7 +128,8 @@ impl ProcessArguments {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Script {
-    /// A file of SQL statements; relative paths in it start from its directory
+    /// A file of SQL statements, or - for standard input; relative paths in it start from its
+    /// directory
     #[arg(value_name = "FILE.sql")]
     file: Option<PathBuf>,
     /// SQL statements on the command line
@@ -147,7 +147,37 @@ struct SettingArguments {
     set: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize, Deserialize)]
+/// How result rows are written to stdout.
+#[derive(Debug, Clone, Copy, clap::Args, Serialize, Deserialize)]
+struct Output {
+    /// How result rows are written
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// What stands between the fields of --format csv: one ASCII character, or \t [default: ,]
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true, value_parser = delimiter)]
+    delimiter: Option<u8>,
+}
+
+impl Output {
+    /// A delimiter stands in CSV alone.
+    fn check(&self) -> Result<(), Failure> {
+        if self.delimiter.is_some() && self.format != Format::Csv {
+            return Err(run::usage(&"--delimiter goes with --format csv"));
+        }
+        Ok(())
+    }
+}
+
+/// As the option `csv.field-delimiter` takes them.
+fn delimiter(text: &str) -> Result<u8, String> {
+    match if text == "\\t" { b"\t" } else { text.as_bytes() } {
+        [b'"' | b'\n' | b'\r' | b'\0'] => Err("it cannot stand between fields".into()),
+        [byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() => Ok(*byte),
+        _ => Err("expected one ASCII character, no letter and no digit, or \\t".into()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum, Serialize, Deserialize)]
 enum Format {
     /// Columns side by side, for reading
     Table,
@@ -181,12 +211,13 @@ fn main() -> ExitCode {
         }
     };
     let result = catch_unwind(|| match &arguments.command {
-        Command::Run { script, format, stats_json, processes, settings } => {
+        Command::Run { script, output, stats_json, processes, settings } => {
             let path = stats_json.as_deref();
+            output.check()?;
             processes.check_fabric();
             match processes.count() {
-                1 => run::run(script, *format, path, settings),
-                _ => processes::run(script, *format, path, processes, settings),
+                1 => run::run(script, *output, path, settings),
+                _ => processes::run(script, *output, path, processes, settings),
             }
         }
         Command::Explain { script, settings } => run::explain(script, settings),

@@ -10,8 +10,7 @@ use millstream::cluster::{
     QueryPart, Stops, WORKERS_MAX, check_settings, fault, raise_open_files,
 };
 use millstream::{
-    Error, Executed, Extent, Session, Settings, Sink, Statement, Stats, TextOptions, TextSink,
-    parse_script,
+    Error, Executed, Extent, Session, Settings, Sink, Statement, Stats, parse_script,
 };
 use millstream_fabric::setup::{Hello, Token};
 use serde::{Deserialize, Serialize};
@@ -19,10 +18,10 @@ use serde_json::{Value, json};
 
 use crate::run::{
     Text, check_stats_path, fail, failed, harmless, note, print, read_script, rehearse,
-    setting_pairs, text_format, text_sink, usage, write_stats,
+    setting_pairs, text_sink, text_sink_to, usage, write_stats,
 };
 use crate::watch::{Guard, stop_on_signals};
-use crate::{Failure, Format, ProcessArguments, SettingArguments, report};
+use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
 
 /// What process 0 tells the others to do.
 #[derive(Serialize, Deserialize)]
@@ -39,7 +38,7 @@ pub(crate) struct ScriptTask {
     name: String,
     text: String,
     base_dir: PathBuf,
-    format: Format,
+    output: Output,
     /// Settings that hold where neither the script nor the command line says otherwise.
     defaults: Vec<(String, String)>,
     /// Settings of the command line, which outlast `SET` in the script.
@@ -51,7 +50,7 @@ pub(crate) struct Script {
     session: Session,
     statements: Vec<Statement>,
     settings: Vec<(String, String)>,
-    format: Format,
+    output: Output,
     process: usize,
     part: QueryPart,
     /// What `EXPLAIN` answered.
@@ -77,13 +76,13 @@ impl Script {
         if process != 0 {
             session.read_nothing_once();
         }
-        let format = task.format;
-        session.print_to(move || rows_sink(process, format));
+        let output = task.output;
+        session.print_to(move || rows_sink(process, output));
         Ok(Script {
             session,
             statements,
             settings: task.settings.clone(),
-            format,
+            output,
             process,
             part: QueryPart::open(fabric, token, process, processes)?,
             explained: None,
@@ -104,13 +103,10 @@ impl Script {
 }
 
 /// Where rows of this process go: those of process 0 to stdout, and all others send theirs there.
-fn rows_sink(process: usize, format: Format) -> Arc<dyn Sink> {
+fn rows_sink(process: usize, output: Output) -> Arc<dyn Sink> {
     match process {
-        0 => text_sink(format),
-        _ => {
-            let options = TextOptions::default();
-            Arc::new(TextSink::new(text_format(format), Box::new(sink()), options))
-        }
+        0 => text_sink(output),
+        _ => text_sink_to(output, Box::new(sink()), None),
     }
 }
 
@@ -132,7 +128,7 @@ impl Member for Script {
             }
             Ok(Executed::Query(mut planned)) => {
                 let sink =
-                    planned.sink.take().unwrap_or_else(|| rows_sink(self.process, self.format));
+                    planned.sink.take().unwrap_or_else(|| rows_sink(self.process, self.output));
                 let settings = self.session.settings();
                 let parts = self.part.plan(*planned, settings, sink, start_us);
                 parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
@@ -172,7 +168,7 @@ impl Member for Script {
 /// Runs a script on several processes.
 pub(crate) fn run(
     script: &crate::Script,
-    format: Format,
+    output: Output,
     stats_json: Option<&Path>,
     processes: &ProcessArguments,
     settings: &SettingArguments,
@@ -183,7 +179,7 @@ pub(crate) fn run(
         name,
         text,
         base_dir,
-        format,
+        output,
         defaults: default_settings(processes.count()),
         settings: pairs,
     };

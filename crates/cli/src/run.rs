@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Display;
 use std::fs::OpenOptions;
-use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::io::{self, IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use millstream::{
 use serde_json::Value;
 
 use crate::watch::Alone;
-use crate::{Failure, Format, Script, SettingArguments, report};
+use crate::{Failure, Format, Output, Script, SettingArguments, report};
 
 /// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
 pub(crate) fn note(line: &dyn Display) {
@@ -140,6 +140,13 @@ pub(crate) struct Text {
 /// Reads the script.
 pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
     let (name, text, base_dir) = match (&script.file, &script.execute) {
+        (Some(path), _) if path == Path::new("-") => {
+            let mut text = Vec::new();
+            let name = "<standard input>";
+            stdin().read_to_end(&mut text).map_err(|e| usage(&format!("{name}: {e}")))?;
+            let text = String::from_utf8(text).map_err(|e| not_utf8(Path::new(name), &e))?;
+            (name.to_string(), text, PathBuf::from("."))
+        }
         (Some(path), _) => {
             let text = std::fs::read(path).map_err(|e| {
                 usage(&format!("cannot read {}: {e}\n  help: {}", path.display(), near(path)))
@@ -231,7 +238,7 @@ pub(crate) fn rehearse(
 /// `millstream run`.
 pub(crate) fn run(
     script: &Script,
-    format: Format,
+    output: Output,
     stats_json: Option<&Path>,
     settings: &SettingArguments,
 ) -> Result<(), Failure> {
@@ -240,7 +247,7 @@ pub(crate) fn run(
     if let Some(path) = stats_json {
         check_stats_path(path)?;
     }
-    session.print_to(move || text_sink(format));
+    session.print_to(move || text_sink(output));
     rehearse(&session, &statements, &setting_pairs(settings)?, 1)?;
     alone.stop_on_signals()?;
     let mut all = Vec::new();
@@ -253,7 +260,7 @@ pub(crate) fn run(
             Executed::Query(mut planned) => {
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
-                let sink = planned.sink.take().unwrap_or_else(|| text_sink(format));
+                let sink = planned.sink.take().unwrap_or_else(|| text_sink(output));
                 let written = sink.clone();
                 let job = Job::new(&planned.plan, session.settings(), sink)
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
@@ -332,17 +339,23 @@ fn check_writable(path: &Path) -> io::Result<()> {
 }
 
 /// Rows to stdout.
-pub(crate) fn text_sink(format: Format) -> Arc<dyn Sink> {
-    let options = TextOptions { width: terminal_width(), ..TextOptions::default() };
-    Arc::new(TextSink::new(text_format(format), Box::new(stdout()), options))
+pub(crate) fn text_sink(output: Output) -> Arc<dyn Sink> {
+    text_sink_to(output, Box::new(stdout()), terminal_width())
 }
 
-pub(crate) fn text_format(format: Format) -> millstream::Format {
-    match format {
+/// Rows as text to `out`.
+pub(crate) fn text_sink_to(
+    output: Output,
+    out: Box<dyn Write + Send>,
+    width: Option<u16>,
+) -> Arc<dyn Sink> {
+    let format = match output.format {
         Format::Table => millstream::Format::Table,
         Format::Csv => millstream::Format::Csv,
         Format::Ndjson => millstream::Format::Ndjson,
-    }
+    };
+    let options = TextOptions { width, delimiter: output.delimiter, ..TextOptions::default() };
+    Arc::new(TextSink::new(format, out, options))
 }
 
 /// Columns of the terminal that stdout is, if it is one.

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
@@ -35,6 +35,18 @@ impl<'a> Options<'a> {
     /// Where a path leads that is given relative to the SQL file.
     pub(crate) fn path(&self, given: &str) -> PathBuf {
         self.table.base_dir.join(given.strip_prefix("file://").unwrap_or(given))
+    }
+
+    /// Where such a path starts, for messages.
+    pub(crate) fn start(&self, given: &str) -> &'static str {
+        let given = given.strip_prefix("file://").unwrap_or(given);
+        if Path::new(given).is_absolute() {
+            "check the path"
+        } else if self.table.base_dir == Path::new(".") {
+            "a relative path starts at the current directory"
+        } else {
+            "a relative path starts at the directory of the SQL file"
+        }
     }
 
     /// The option's value as `parse` reads it; `form` says what is expected.
@@ -96,7 +108,15 @@ impl<'a> Options<'a> {
         let Some(key) = self.table.options.keys().find(|key| !known.contains(*key)) else {
             return Ok(());
         };
-        let help = match closest(key, known.iter().map(String::as_str)) {
+        // Of a column's options only that column's may be meant.
+        let own = key.rsplit_once('.').map_or("", |(own, _)| own);
+        let own = known.iter().filter(|name| name.rsplit_once('.').is_some_and(|n| n.0 == own));
+        let own: Vec<&str> = own.map(String::as_str).collect();
+        let meant = match key.starts_with("fields.") && !own.is_empty() {
+            true => closest(key, own.iter().copied()).or(own.first().copied()),
+            false => closest(key, known.iter().map(String::as_str)),
+        };
+        let help = match meant {
             Some(name) => format!("did you mean '{name}'?"),
             None => {
                 let names: Vec<&str> = known.iter().map(String::as_str).collect();

@@ -21,6 +21,9 @@ use crate::written::may_be_written;
 /// Connectors that people may look for and that are planned.
 const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store", "s3", "socket"];
 
+/// Other names of `file` and `print`.
+const SECOND_NAMES: [&str; 2] = ["filesystem", "stdout"];
+
 type MakeTable = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync>;
 type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync>;
 
@@ -219,6 +222,8 @@ impl Connectors for Registry {
         let sources = known.sources.keys().chain(known.sinks.keys()).cloned();
         let mut names: Vec<String> = sources.collect();
         names.push("memory".to_string());
+        names.sort();
+        names.dedup();
         let connector = connector(options, "read from and write to", &names, false)?;
         // One that was registered in place of ours is asked when it is used.
         match (known.checks.get(connector), connector) {
@@ -262,7 +267,9 @@ fn connector<'a>(
     if names.iter().any(|known| known == name) {
         return Ok(name);
     }
-    let list = format!("connectors to {direction} are {}", names.join(", "));
+    // Second names are understood, and not advertised.
+    let first = names.iter().map(String::as_str).filter(|name| !SECOND_NAMES.contains(name));
+    let list = format!("connectors to {direction} are {}", first.collect::<Vec<_>>().join(", "));
     let error = |message, help| Err(option_error(&options.name, "connector", message, help));
     if name.is_empty() {
         return error("a table needs a connector".to_string(), list);

@@ -170,6 +170,13 @@ impl TableEntry {
         Arc::new(Schema::new(fields))
     }
 
+    /// A name for a time that no column has yet.
+    pub(crate) fn free_name(&self) -> String {
+        let names = ["ts", "event_time"].map(str::to_string).into_iter();
+        let mut names = names.chain((2..).map(|n| format!("event_time_{n}")));
+        names.find(|name| self.columns.iter().all(|c| c.name != *name)).unwrap_or_default()
+    }
+
     /// The name of the event time column.
     pub(crate) fn time_name(&self) -> Option<&str> {
         let event_time = self.event_time.as_ref()?;

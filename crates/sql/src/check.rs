@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Interval, LimitClause, Query, Select, SetExpr, Spanned, TableFactor, Value, Visit,
-    Visitor,
+    GroupByExpr, Interval, LimitClause, Query, Select, SelectItem, SetExpr, Spanned, TableFactor,
+    Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -79,6 +79,27 @@ fn from_as_name(select: &Select) -> Option<tokenizer::Span> {
         }
     }
     select.projection.visit(&mut Names).break_value()
+}
+
+/// A column, or `*`, of a SELECT.
+fn column_in(select: &Select) -> Option<tokenizer::Span> {
+    struct Columns;
+    impl Visitor for Columns {
+        type Break = tokenizer::Span;
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<tokenizer::Span> {
+            match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+                    ControlFlow::Break(expr.span())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let all = |item: &&SelectItem| {
+        matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+    };
+    let all = select.projection.iter().find(all).map(Spanned::span);
+    all.or_else(|| select.visit(&mut Columns).break_value())
 }
 
 /// What stands after LIMIT and OFFSET.
@@ -180,7 +201,12 @@ impl Visitor for Checker<'_> {
                         SqlError::syntax("expected a value, found FROM").at(Span::new(from)),
                     );
                 }
-                return refuse("a query without FROM", "add FROM and a table's name", place);
+                if let Some(column) = column_in(select) {
+                    let error = SqlError::name("there is no table to take columns from");
+                    return ControlFlow::Break(
+                        error.at(Span::new(column)).help("add FROM and a table's name"),
+                    );
+                }
             }
             [table] => {
                 if let Some(join) = table.joins.first() {
@@ -341,6 +367,15 @@ fn check_unit(interval: &Interval) -> Flow {
                 .help("name the units, for example INTERVAL '1 day 2 hours'"),
         );
     }
+    if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {
+        let unit = interval.leading_field.as_ref().map_or("DAY".to_string(), |f| f.to_string());
+        let error = SqlError::unsupported("the unit of an interval takes no number of digits here");
+        return ControlFlow::Break(
+            error
+                .at(Span::new(interval.value.span()))
+                .help(format!("leave it out: INTERVAL '{number}' {unit}")),
+        );
+    }
     if interval.leading_field.is_some() || number.parse::<f64>().is_err() {
         return ControlFlow::Continue(());
     }
@@ -489,6 +524,21 @@ fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "row_number" | "rank" | "dense_rank" | "lag" | "lead" | "ntile" => {
             ("does not run here: it needs OVER", "aggregate over a window instead")
         }
+        name if name.starts_with("json_") || name == "is_json" => (
+            "does not exist here: a text is not looked into as JSON yet",
+            "take the field out before, or with REGEXP_EXTRACT(x, '\"name\":\"([^\"]*)\"', 1)",
+        ),
+        "md5" | "sha1" | "sha2" | "sha224" | "sha256" | "sha384" | "sha512" | "crc32" | "hash"
+        | "hash_code" | "murmurhash" => {
+            ("does not exist here", "a key may be a text of any length: GROUP BY the text itself")
+        }
+        "parse_url" | "url_decode" | "url_encode" => {
+            ("does not exist here", "REGEXP_EXTRACT(x, '://([^/]*)', 1) takes a host out of a URL")
+        }
+        "cardinality" | "element" | "array_contains" | "array_join" | "map" | "array" => (
+            "does not exist here",
+            "the values are numbers, strings, bytes, booleans, dates and times",
+        ),
         "grouping" | "grouping_id" | "group_id" => ("does not run here", ""),
         "date_format" => (
             "takes a time and a pattern in quotes",

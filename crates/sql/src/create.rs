@@ -214,8 +214,9 @@ fn event_time(
         ))
         .at(Span::new(watermark.column.span))
         .help(format!(
-            "add a computed column, for example: ts AS to_timestamp_seconds({name}),\n\
-             and write WATERMARK FOR ts AS …"
+            "add a computed column, for example: {time} AS to_timestamp_seconds({name}),\n\
+             (_millis if it counts milliseconds) and write WATERMARK FOR {time} AS …",
+            time = entry.free_name()
         )));
     }
     let schema = table_schema(entry)?;

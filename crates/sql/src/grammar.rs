@@ -85,6 +85,15 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         let units = || format!("the units are {}", UNITS.join(", "));
         return error.help(meant.map_or_else(units, |unit| format!("did you mean {unit}?")));
     }
+    if is_keyword(found, Keyword::PARTITION) && error.message.starts_with("expected )") {
+        let session =
+            tokens[..at].iter().any(|t| t.token.to_string().eq_ignore_ascii_case("session"));
+        error.message = match session {
+            true => "SESSION comes in a later version, with its PARTITION BY".into(),
+            false => "a window takes no PARTITION BY".into(),
+        };
+        return error.help("name the keys in GROUP BY, next to window_start and window_end");
+    }
     let value = matches!(
         found.token,
         Token::Word(Word { keyword: Keyword::NoKeyword, .. })

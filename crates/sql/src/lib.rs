@@ -40,6 +40,7 @@ mod insert;
 mod lazy;
 mod located;
 mod lower;
+mod one_row;
 mod pattern;
 mod planner;
 mod readings;

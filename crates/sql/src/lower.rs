@@ -16,6 +16,7 @@ use millstream_contract::plan::{AggregateFunction, Tumble};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
 use crate::located::without_cast_names;
+use crate::one_row::one_row;
 use crate::refusals::{refuse_expr, refused};
 use crate::scalars::{WindowBound, window_bound};
 use crate::size::{MAX_NODES, too_large};
@@ -90,6 +91,9 @@ impl Stage {
                 Some(handle) => Ok(Stage::of_table(handle.entry.clone())),
                 None => Err(SqlError::internal("a table that is not ours")),
             },
+            LogicalPlan::EmptyRelation(none) if none.produce_one_row => {
+                Ok(Stage::of_table(one_row()))
+            }
             LogicalPlan::SubqueryAlias(alias) => Stage::new(&alias.input, places),
             LogicalPlan::Projection(projection) => {
                 let mut stage = Stage::new(&projection.input, places)?;
@@ -227,8 +231,10 @@ impl Stage {
             .at(node.place)
             .help(format!(
                 "add a time to CREATE TABLE {}, for example:\n\
-                 ts AS to_timestamp_seconds({name}),\nWATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
-                table.name
+                 {time} AS to_timestamp_seconds({name}),\n\
+                 WATERMARK FOR {time} AS {time} - INTERVAL '5' SECOND",
+                table.name,
+                time = table.free_name()
             )));
         }
         Err(SqlError::unsupported(format!(

@@ -105,7 +105,10 @@ impl VisitorMut for Rewriter {
             Expr::Ceil { field: CeilFloorKind::DateTimeField(unit), .. }
                 if *unit != DateTimeField::NoDateTime =>
             {
-                let help = format!("write FLOOR(x TO {unit}) + INTERVAL '1' {unit}");
+                let help = format!(
+                    "write CASE WHEN FLOOR(x TO {unit}) = x THEN x ELSE FLOOR(x TO {unit}) + \
+                     INTERVAL '1' {unit} END"
+                );
                 Err(SqlError::unsupported("CEIL to a unit of time does not run here").help(help))
             }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {

@@ -61,7 +61,7 @@ impl Visitor for Sizes {
             return ControlFlow::Break(too_deep());
         }
         if self.nodes > MAX_NODES {
-            let error = too_large(&format!("more than {MAX_NODES} parts"), MAX_NODES);
+            let error = too_large("too many parts", MAX_NODES);
             return ControlFlow::Break(error.at(Span::new(expr.span())));
         }
         ControlFlow::Continue(())

@@ -17,6 +17,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use millstream::counted;
+
 use self::html::{element, escape};
 use self::line::{Line, Machine};
 use crate::Failure;
@@ -51,7 +53,7 @@ pub(crate) fn run(folder: &Path) -> Result<(), Failure> {
     }
     let page = folder.join("report.html");
     write(&page, &render(&lines)).map_err(|e| fail(&format!("{}: {e}", page.display())))?;
-    note(&format!("{} lines, {}", lines.len(), page.display()));
+    note(&format!("{}, {}", counted(lines.len() as u64, "line"), page.display()));
     let refused: Vec<String> = lines.iter().filter_map(Placed::refusal).collect();
     match refused.is_empty() {
         true => Ok(()),

@@ -54,7 +54,7 @@ pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Path
         ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
             "path",
             format!("there is no file '{}'", path.display()),
-            missing_help(&path),
+            missing_help(&path, options.start(given)),
         ),
         _ => io_error(&path, &error),
     })?;
@@ -85,7 +85,7 @@ pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
 /// What the system said about a file, and what can be done about it.
 pub(super) fn io_error(path: &Path, error: &std::io::Error) -> Error {
     let help = match error.kind() {
-        ErrorKind::NotFound => missing_help(path),
+        ErrorKind::NotFound => missing_help(path, "check the path"),
         ErrorKind::PermissionDenied => "make the file readable for this user (chmod)".to_string(),
         _ => String::new(),
     };
@@ -93,8 +93,8 @@ pub(super) fn io_error(path: &Path, error: &std::io::Error) -> Error {
 }
 
 /// Looks at the deepest directory that exists for something with a similar name.
-fn missing_help(path: &Path) -> String {
-    let relative = "a relative path starts at the directory of the SQL file".to_string();
+/// `start` says where such paths start.
+fn missing_help(path: &Path, start: &str) -> String {
     let mut missing = path;
     while let Some(parent) = missing.parent() {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -110,11 +110,11 @@ fn missing_help(path: &Path) -> String {
         let similar = closest(&name, names.iter().map(String::as_str));
         return match similar {
             Some(similar) => format!("did you mean '{}'?", parent.join(similar).display()),
-            None if missing == path => relative,
-            None => format!("there is no directory '{}'; {relative}", missing.display()),
+            None if missing == path => start.to_string(),
+            None => format!("there is no directory '{}'; {start}", missing.display()),
         };
     }
-    relative
+    start.to_string()
 }
 
 fn directory_help(path: &Path) -> String {

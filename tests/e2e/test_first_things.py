@@ -1,0 +1,67 @@
+"""What people type first: SELECT without FROM, a script on standard input, another delimiter."""
+
+import subprocess
+
+import harness
+import pytest
+from conftest import events
+
+ROWS = "ts,k,v\n2024-01-01 00:00:01,1,10\n2024-01-01 00:00:02,2,\n"
+LAYOUTS = [{"workers": 1}, {"workers": 3}, {"workers": 1, "processes": 2}, {"workers": 2, "exchange": "interleaved"}]
+
+
+# Worked out by hand.
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("query, rows", [
+    ("SELECT 1", "1\n1\n"),
+    ("SELECT 1 + 1 AS two, 'a' AS a, NULL AS n", "two,a,n\n2,a,\n"),
+    ("SELECT 1 AS x WHERE 1 = 2", ""),
+    ("SELECT COUNT(*) AS n, SUM(3) AS s", "n,s\n1,3\n"),
+    ("SELECT x + 1 AS y FROM (SELECT 1 AS x) t", "y\n2\n"),
+    ("WITH a AS (SELECT 2 AS x) SELECT x FROM a", "x\n2\n"),
+    ("SELECT 1 AS x LIMIT 0", ""),
+    ("SELECT DISTINCT 1 AS x", "x\n1\n"),
+])
+def test_a_query_without_from_has_one_row(script, query, rows, layout):
+    result = script.run(query + ";", **layout)
+    assert result.code == 0, result.stderr
+    lines = result.stdout.decode()
+    # Where there are no rows a header may stand alone.
+    assert lines == rows or rows == "" and lines in ("", "x\n"), lines
+
+
+def piped(text: str, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([str(harness.program()), *words], input=text.encode(), capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("words", [(), ("--processes", "2")])
+def test_a_script_comes_from_standard_input(words):
+    done = piped("SELECT 1 AS x;\n", "run", "-", "--format", "csv", *words)
+    assert (done.returncode, done.stdout) == (0, b"x\n1\n"), done.stderr
+    assert b"one row" in piped("SELECT 1 AS x;\n", "explain", "-").stdout
+    done = piped("SELECT\nx;\n", "run", "-", *words)
+    assert done.returncode == 2 and b"<standard input>:2:1" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("given, byte", [(";", ";"), ("\\t", "\t"), ("\t", "\t"), ("|", "|"), ("-", "-")])
+def test_rows_are_written_with_another_delimiter(script, given, byte, layout):
+    script.data("events.csv", ROWS)
+    sql = events() + "SELECT k, v, CAST(k AS STRING) || ';|' AS s, -k AS m FROM events;"
+    result = script.run(sql, f"--delimiter={given}", **layout)
+    minus = ['"-1"', '"-2"'] if byte == "-" else ["-1", "-2"]
+    text = [f'"{k};|"' if byte in ";|" else f"{k};|" for k in (1, 2)]
+    rows = ["kvsm", ["1", "10", text[0], minus[0]], ["2", "", text[1], minus[1]]]
+    assert (result.code, result.stdout.decode()) == (0, "".join(byte.join(row) + "\n" for row in rows)), result.stderr
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--format", "csv", "--delimiter", "ab"], "one ASCII character"),
+    (["--format", "csv", "--delimiter", "a"], "one ASCII character"),
+    (["--format", "csv", "--delimiter", '"'], "cannot stand between fields"),
+    (["--format", "ndjson", "--delimiter", ";"], "--delimiter goes with --format csv"),
+    (["--delimiter", ";"], "--delimiter goes with --format csv"),
+])
+def test_a_delimiter_that_cannot_be_is_refused(words, message):
+    done = piped("SELECT 1;", "run", "-", *words)
+    assert done.returncode == 2 and message in done.stderr.decode(), done.stderr
