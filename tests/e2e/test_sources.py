@@ -169,3 +169,50 @@ def test_who_is_late_in_a_file_does_not_depend_on_the_clock(script, kind, settin
     assert job.returncode == 0, errors
     rows = output.splitlines()[1:]
     assert [row.split(",")[1] for row in rows] == [str(5 - 4 * late), "2"], output
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A second in which nothing happens is taken for a query that is stuck."""
+    monkeypatch.setenv("MILLSTREAM_STUCK_SECONDS", "1")
+
+
+SLOW = {
+    "rows": "SELECT a, a + 1, a + 2 FROM numbers;",
+    "groups": "SELECT a, COUNT(*), SUM(a) FROM numbers GROUP BY a;",
+}
+
+
+@pytest.mark.parametrize("query", SLOW)
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_slow_reader_is_waited_for(script, impatient, processes, query):
+    script.data("numbers.csv", "".join(f"{i:07}\n" for i in range(300_000)))
+    job = start(script, numbers() + SLOW[query], processes)
+    output = b""
+    # Nothing at all for a while, then little by little.
+    time.sleep(4)
+    for _ in range(20):
+        output += os.read(job.stdout.fileno(), 20_000)
+        time.sleep(0.2)
+    rest, errors = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 0, errors
+    assert len((output.decode() + rest).splitlines()) == 300_001
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_source_without_data_is_waited_for(script, impatient, processes):
+    job = start(script, numbers("/dev/stdin") + "SELECT COUNT(*) FROM numbers;", processes, stdin=subprocess.PIPE)
+    for _ in range(2):
+        job.stdin.write("1\n")
+        job.stdin.flush()
+        time.sleep(3)
+    output, errors = job.communicate(timeout=PATIENCE_SECONDS)
+    assert job.returncode == 0, errors
+    assert output.splitlines()[-1] == "2"
+
+
+def test_a_slow_generator_is_waited_for(script, impatient):
+    result = script.run("CREATE TABLE slow (a BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '4', "
+                        "'rows-per-second' = '1');\nSELECT COUNT(*) FROM slow;", "--processes", 2, workers=1)
+    assert result.code == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == b"4"

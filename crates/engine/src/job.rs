@@ -327,7 +327,10 @@ impl Job {
             }
         });
         loop {
-            match run_guarded(shared, || self.end_streams(&mut workers)) {
+            shared.pace.begin(shared.pace.last());
+            let ended = run_guarded(shared, || self.end_streams(&mut workers));
+            shared.pace.end(shared.pace.last(), false);
+            match ended {
                 Some(true) => break,
                 None if shared.has_failed() => break,
                 _ => thread::sleep(Duration::from_micros(50)),
@@ -369,8 +372,12 @@ impl Job {
         if shared.stopping.load(Relaxed) {
             return Ok(true);
         }
-        net.pump()?;
-        net.receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
+        let mut some = net.pump()?;
+        some |= net
+            .receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
+        if some {
+            shared.pace.has_done(shared.pace.last());
+        }
         let mut ended = net.finish()?;
         for worker in workers {
             ended &= worker.finish_streams()?;

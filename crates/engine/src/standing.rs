@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 /// How far a process is, and what it waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
-    /// Steps of its workers that have done something.
+    /// Steps that have done something, and rounds in which messages came or went.
     pub steps: u64,
     /// What its workers wait for, if all of them wait for other processes.
     pub waits_for: Option<String>,
 }
 
-/// The steps of a process's workers.
+/// The steps of a process's workers, and of who takes in what comes when they have ended.
 #[derive(Debug)]
 pub(crate) struct Pace {
     workers: Vec<Steps>,
@@ -38,14 +38,25 @@ struct Steps {
 
 impl Pace {
     pub(crate) fn new(workers: usize) -> Pace {
-        let steps = (0..workers).map(|_| Steps::default()).collect();
-        Pace { workers: steps, seen: Mutex::new(vec![0; workers]) }
+        let steps = (0..=workers).map(|_| Steps::default()).collect();
+        Pace { workers: steps, seen: Mutex::new(vec![0; workers + 1]) }
+    }
+
+    /// Who takes in what comes when all workers have ended, counted as a worker.
+    pub(crate) fn last(&self) -> usize {
+        self.workers.len() - 1
     }
 
     /// A worker begins a step.
     pub(crate) fn begin(&self, worker: usize) {
         let entered = &self.workers[worker].entered;
         entered.store((entered.load(Relaxed) + 1) | 1, Relaxed);
+    }
+
+    /// In a step that may find that it has to wait, something has been done: messages have come.
+    pub(crate) fn has_done(&self, worker: usize) {
+        let steps = &self.workers[worker].done;
+        steps.store(steps.load(Relaxed) + 1, Relaxed);
     }
 
     /// It has ended it; `done`: it has done something, rather than found that it has to wait.
@@ -86,11 +97,12 @@ mod tests {
         assert_eq!(pace.look(), (1, false));
         assert_eq!(pace.look(), (1, false));
         pace.end(0, false);
-        assert_eq!(pace.look(), (1, true));
+        pace.has_done(pace.last());
+        assert_eq!(pace.look(), (2, true));
         // It is in a step whenever somebody looks, but never in the same.
         for _ in 0..3 {
             pace.begin(1);
-            assert_eq!(pace.look(), (1, true));
+            assert_eq!(pace.look(), (2, true));
             pace.end(1, false);
         }
     }

@@ -139,6 +139,7 @@ impl Worker {
             Ok(())
         })?;
         if some {
+            shared.pace.has_done(self.id);
             self.wait_anew();
             if self.id != 0 {
                 net.wake_parked();

@@ -11,7 +11,8 @@ use millstream_engine::Standing;
 
 use super::link::HEARTBEAT;
 
-/// So long nothing happens in a query that is stuck.
+/// So long nothing happens in a query that is stuck. Tests that show what is not taken for that set
+/// `MILLSTREAM_STUCK_SECONDS`.
 pub(super) const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// How far the processes of a query are.
@@ -24,8 +25,10 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(processes: usize) -> Watch {
+        let seconds = std::env::var("MILLSTREAM_STUCK_SECONDS").ok();
+        let given = seconds.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         let last = vec![Standing::default(); processes];
-        Watch { last, rounds: 0, rounds_max: rounds(STUCK_AFTER) }
+        Watch { last, rounds: 0, rounds_max: rounds(given.unwrap_or(STUCK_AFTER)) }
     }
 
     pub(super) fn set_patience(&mut self, patience: Duration) {
