@@ -14,6 +14,14 @@ from conftest import WINDOW, events, generated
 ROWS = "ts,k,v\n2024-01-01 00:00:01,1,10\n2024-01-01 00:00:02,2,\n2024-01-01 00:00:11,1,30\n"
 
 
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], ["fabric"],
+                                   ["explain", str(harness.ROOT / "examples/stateless.sql")]])
+def test_an_answer_that_cannot_be_written_is_an_error(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([harness.program(), *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "the output: No space left on device" in done.stderr, done.stderr
+
+
 def test_rows_go_to_stdout_and_the_closing_line_to_stderr(script):
     script.data("events.csv", ROWS)
     result = script.run(events() + WINDOW)

@@ -19,6 +19,7 @@ mod run;
 mod signals;
 mod watch;
 
+use std::io::ErrorKind;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -206,8 +207,12 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are answers; the rest are mistakes, for which clap's code is 2 too.
             let code = error.exit_code();
-            let _ = error.print();
-            return ExitCode::from(code as u8);
+            return match error.print() {
+                Err(e) if code == 0 && e.kind() != ErrorKind::BrokenPipe => {
+                    ExitCode::from(crate::code(&run::fail(&format!("the output: {e}"))))
+                }
+                _ => ExitCode::from(code as u8),
+            };
         }
     };
     let result = catch_unwind(|| match &arguments.command {

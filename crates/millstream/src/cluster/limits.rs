@@ -1,5 +1,5 @@
-//! How many files this process may have open at once: each channel between two processes takes
-//! some.
+//! How many files this process may have open at once, and how large they may be: channels between
+//! two processes take some, and memory that processes share is a file, too.
 
 use std::io;
 
@@ -32,8 +32,13 @@ pub(super) fn is_about_open_files(message: &str) -> bool {
     [libc::EMFILE, libc::ENFILE].iter().any(|code| message.contains(&format!("(os error {code})")))
 }
 
-/// `message`, with what to do if it is about too many open files.
+/// `message`, with what to do if it is about too many open files, or too large ones.
 pub(super) fn explained(message: &str) -> String {
+    if message.contains(&format!("(os error {})", libc::EFBIG)) {
+        return format!(
+            "{message}\n  help: raise the limit of file sizes (ulimit -f), or use --fabric tcp"
+        );
+    }
     if !is_about_open_files(message) {
         return message.to_string();
     }
@@ -52,6 +57,8 @@ mod tests {
     fn only_errors_about_open_files_are_explained() {
         let other = io::Error::from_raw_os_error(libc::ENOSPC).to_string();
         assert_eq!(explained(&other), other);
+        let words = explained(&io::Error::from_raw_os_error(libc::EFBIG).to_string());
+        assert!(words.contains("(ulimit -f)"), "{words}");
         let error = io::Error::from_raw_os_error(libc::EMFILE).to_string();
         let words = explained(&error);
         assert!(words.starts_with(&error) && words.contains("(ulimit -n)"), "{words}");
