@@ -57,6 +57,7 @@ mod text;
 mod texts;
 mod tumble;
 mod types;
+mod whole_rows;
 mod widest;
 mod wording;
 

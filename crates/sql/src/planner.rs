@@ -37,6 +37,7 @@ use crate::stack::on_large_stack;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
+use crate::whole_rows::{with_columns, without_columns};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -348,7 +349,12 @@ impl Planner {
         let context = self.context();
         let planner = SqlToRel::new_with_options(&context, parser_options());
         let statement = |query| ast::Statement::Query(Box::new(query));
-        let mut plan = planner.sql_statement_to_plan(statement(query.clone()));
+        let whole = without_columns(&query).map(|short| {
+            planner.sql_statement_to_plan(statement(short)).and_then(with_columns).transpose()
+        });
+        let mut plan = whole
+            .flatten()
+            .unwrap_or_else(|| planner.sql_statement_to_plan(statement(query.clone())));
         if plan.as_ref().is_err_and(names_collide) {
             let named = planner.sql_statement_to_plan(statement(name_casts(query.clone())));
             plan = named.or(plan);

@@ -358,3 +358,37 @@ fn planning_twice_gives_the_same() {
     assert_eq!(plan(), plan());
     assert!(plan().contains("2023-11-14"), "{}", plan());
 }
+
+#[test]
+fn a_star_is_planned_as_its_columns() {
+    let logical = |text: &str| match execute(&mut session(), text) {
+        Ok(Outcome::Query(planned)) => planned.logical,
+        other => panic!("{other:?}"),
+    };
+    let window = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND))";
+    let bids = "ts, auction, price, dateTime";
+    for (from, columns) in [
+        ("bids", bids.to_string()),
+        ("bids WHERE price > 1 LIMIT 3 OFFSET 2", bids.to_string()),
+        ("bids b WHERE b.price > 1", bids.to_string()),
+        (window, format!("{bids}, window_start, window_end, window_time")),
+        ("(SELECT price + 1 AS p, ts FROM bids) x", "p, ts".to_string()),
+        ("(SELECT * FROM bids WHERE price > 1) x", bids.to_string()),
+    ] {
+        assert_eq!(
+            logical(&format!("SELECT * FROM {from}")),
+            logical(&format!("SELECT {columns} FROM {from}")),
+            "{from}"
+        );
+    }
+    let view = "CREATE VIEW v AS SELECT * FROM bids;";
+    assert_eq!(
+        logical(&format!("{view} SELECT * FROM v")),
+        logical(&format!("{view} SELECT {bids} FROM v"))
+    );
+    let with = "WITH w AS (SELECT * FROM bids)";
+    assert_eq!(
+        logical(&format!("{with} SELECT * FROM w LIMIT 1")),
+        logical(&format!("{with} SELECT {bids} FROM w LIMIT 1"))
+    );
+}
