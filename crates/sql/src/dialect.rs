@@ -1,10 +1,10 @@
-//! Flink's lexical rules and the one piece of expression syntax that sqlparser does not know:
-//! `TABLE t` as a function's argument.
+//! Flink's lexical rules, how tightly its operators bind, and the one piece of expression syntax
+//! that sqlparser does not know: `TABLE t` as a function's argument.
 
 use std::cell::Cell;
 
 use datafusion_sql::sqlparser::ast::{Expr, Ident};
-use datafusion_sql::sqlparser::dialect::Dialect;
+use datafusion_sql::sqlparser::dialect::{Dialect, Precedence};
 use datafusion_sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
@@ -115,6 +115,51 @@ impl Dialect for MillstreamDialect {
         false
     }
 
+    /// As in Calcite, which reads Flink's SQL: LIKE, BETWEEN and IN bind more tightly than
+    /// comparisons, and the `IS NULL` kind less. Only the order matters. `AT TIME ZONE`, which Flink
+    /// has not, belongs to what stands right before it, as in the SQL standard.
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        match precedence {
+            Precedence::Period => 100,
+            Precedence::DoubleColon => 50,
+            Precedence::AtTz => 41,
+            Precedence::MulDivModOp => 40,
+            Precedence::PlusMinus => 30,
+            Precedence::Xor => 26,
+            Precedence::Ampersand => 25,
+            Precedence::Caret => 24,
+            Precedence::Pipe | Precedence::Colon => 23,
+            Precedence::Between | Precedence::Like => 20,
+            Precedence::Eq => 19,
+            Precedence::Is => 17,
+            Precedence::PgOther => 16,
+            Precedence::UnaryNot => 15,
+            Precedence::And => 10,
+            Precedence::Or => 5,
+        }
+    }
+
+    /// `IS [NOT] DISTINCT FROM` is a comparison.
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        distinct_from(parser).map(|_| Ok(self.prec_value(Precedence::Eq)))
+    }
+
+    /// sqlparser would take all that follows `IS DISTINCT FROM` for its right side, `AND` too.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let (words, negated) = distinct_from(parser)?;
+        (0..words).for_each(|_| parser.advance_token());
+        let left = Box::new(left.clone());
+        Some(parser.parse_subexpr(precedence).map(|right| match negated {
+            true => Expr::IsNotDistinctFrom(left, Box::new(right)),
+            false => Expr::IsDistinctFrom(left, Box::new(right)),
+        }))
+    }
+
     /// `TABLE t` becomes the name `t`; what takes tables knows what it means.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         self.begun.set(self.begun.get() + 1);
@@ -142,4 +187,13 @@ impl Dialect for MillstreamDialect {
             }
         }))
     }
+}
+
+/// The number of words in `IS [NOT] DISTINCT FROM`, if it comes next, and whether it is negated.
+fn distinct_from(parser: &Parser) -> Option<(usize, bool)> {
+    let is = |at: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(at).token, Token::Word(w) if w.keyword == keyword);
+    let negated = is(1, Keyword::NOT);
+    let at = 1 + usize::from(negated);
+    let found = is(0, Keyword::IS) && is(at, Keyword::DISTINCT) && is(at + 1, Keyword::FROM);
+    found.then_some((at + 2, negated))
 }

@@ -44,6 +44,8 @@ mod one_row;
 mod pattern;
 mod planner;
 mod readings;
+#[cfg(test)]
+mod precedence_tests;
 mod refusals;
 mod rewrite;
 mod scalars;

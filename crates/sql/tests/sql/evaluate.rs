@@ -149,6 +149,7 @@ fn conditions_know_three_values() {
     gives("a BETWEEN -7 AND 0", ["false", "NULL", "true"]);
     gives("f IS NOT TRUE", ["false", "true", "true"]);
     gives("a IS DISTINCT FROM 7", ["false", "true", "true"]);
+    gives("f IS DISTINCT FROM TRUE AND a > 5", ["false", "NULL", "false"]);
     gives("d > 1.2", ["true", "NULL", "false"]);
     gives("s LIKE 'a%'", ["true", "NULL", "false"]);
 }
