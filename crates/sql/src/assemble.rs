@@ -23,7 +23,7 @@ use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
 use crate::located::within_mark;
 use crate::lower::{Call, FIRED, Grouped, Places, Stage};
-use crate::scalars::{bound_constants, bound_texts, compare_intervals, write_times};
+use crate::scalars::{as_meant, bound_constants, bound_texts};
 use crate::size::check_growth;
 use crate::text::sql_text;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
@@ -243,8 +243,7 @@ impl Assembler<'_> {
     fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
         check_growth(expr)?;
         let before = expr.get_type(schema.as_ref())?;
-        let expr = compare_intervals(write_times(expr.clone(), schema)?, schema)?;
-        let expr = bound_texts(expr, schema)?;
+        let expr = as_meant(expr.clone(), schema)?;
         let context = SimplifyContext::builder()
             .with_schema(schema.clone())
             .with_query_execution_start_time(Some(self.start_time))

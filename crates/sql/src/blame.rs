@@ -22,7 +22,7 @@ use crate::error::{ErrorKind, Result, Span, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
 use crate::planner::parser_options;
-use crate::scalars::bound_texts;
+use crate::scalars::as_meant;
 use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
 use crate::texts::Texts;
@@ -293,7 +293,7 @@ impl Blame<'_> {
         let typed = expr.get_type(schema).map(drop);
         let simplified = simplifier
             .coerce(expr, schema)
-            .and_then(|e| bound_texts(e, schema))
+            .and_then(|e| as_meant(e, schema))
             .and_then(|e| simplifier.simplify(e));
         let config = &self.context.functions.config;
         let compiled = simplified.map_err(SqlError::from).and_then(|e| {

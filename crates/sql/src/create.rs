@@ -27,7 +27,7 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::planner::parser_options;
 use crate::rewrite::rewrite_expr;
-use crate::scalars::bound_texts;
+use crate::scalars::as_meant;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::{arrow_type, sql_type_name};
@@ -226,7 +226,7 @@ fn event_time(
     let simplifier = ExprSimplifier::new(
         SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),
     );
-    let simple = simplifier.simplify(bound_texts(expr.clone(), &schema)?)?;
+    let simple = simplifier.simplify(as_meant(expr.clone(), &schema)?)?;
     if let Some(delay) = watermark_delay(&simple, name) {
         let watermark = WatermarkDecl::Delay(delay);
         return Ok(EventTimeDecl { column, watermark, idle_timeout_us });

@@ -14,6 +14,7 @@ use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
 use crate::catalog::{Catalog, Entry, TableHandle, ViewHandle};
 use crate::error::SqlError;
 use crate::located::{NAMED_CAST, named_cast};
+use crate::scalars::SpecialSyntax;
 use crate::tumble::WindowFunctions;
 use crate::types::Types;
 
@@ -64,35 +65,24 @@ const SCALARS: &[&str] = &[
     "bit_length",
     "btrim",
     "character_length",
-    "chr",
     "concat",
     "concat_ws",
     "contains",
     "ends_with",
     "initcap",
-    "left",
     "levenshtein",
     "lower",
-    "lpad",
     "ltrim",
     "octet_length",
-    "overlay",
     "repeat",
-    "replace",
     "reverse",
-    "right",
-    "rpad",
     "rtrim",
     "split_part",
     "starts_with",
-    "strpos",
-    "substr",
     "to_hex",
     "translate",
     "upper",
     "regexp_count",
-    "regexp_like",
-    "regexp_replace",
     "encode",
     "decode",
     // Dates and times.
@@ -169,9 +159,9 @@ impl Functions {
             aggregates,
             expr_planners: vec![
                 Arc::new(CountStar),
+                Arc::new(SpecialSyntax),
                 Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
                 Arc::new(datafusion_functions::datetime::planner::DatetimeFunctionPlanner),
-                Arc::new(datafusion_functions::unicode::planner::UnicodeFunctionPlanner),
             ],
             relation_planners: vec![Arc::new(WindowFunctions)],
             types: Arc::new(Types),
@@ -182,6 +172,12 @@ impl Functions {
     /// Whether there is a function of this (lower case) name.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.scalars.contains_key(name) || self.aggregates.contains_key(name)
+    }
+
+    /// The names of all scalar functions.
+    #[cfg(test)]
+    pub(crate) fn scalar_names(&self) -> impl Iterator<Item = &str> {
+        self.scalars.keys().map(String::as_str)
     }
 
     /// The function whose name is most like `name`.

@@ -95,6 +95,12 @@ impl VisitorMut for Rewriter {
                 ..
             } => Ok(Some(plus_one(extract(DateTimeField::Dow, (**of).clone())))),
             Expr::Function(call) => rewrite_call(call),
+            Expr::Value(constant) => {
+                if let Value::UnicodeStringLiteral(text) = &constant.value {
+                    constant.value = Value::SingleQuotedString(text.clone());
+                }
+                Ok(None)
+            }
             Expr::Floor { expr: of, field: CeilFloorKind::DateTimeField(unit) }
                 if *unit != DateTimeField::NoDateTime =>
             {
@@ -113,12 +119,17 @@ impl VisitorMut for Rewriter {
             }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
                 match escape_char.take() {
-                    Some(escape) => backslashed(pattern, &escape.value).map(|escaped| {
-                        **pattern = escaped;
-                        None
-                    }),
-                    None => Ok(None),
+                    Some(escape) => backslashed(pattern, Some(&escape.value)),
+                    None if string_literal(pattern).is_some() => backslashed(pattern, None),
+                    None => Ok((**pattern).clone()),
                 }
+                .map(|escaped| {
+                    **pattern = escaped;
+                    None
+                })
+            }
+            Expr::SimilarTo { pattern, escape_char: Some(escape), .. } => {
+                escape_character(&escape.value, pattern).map(|_| None)
             }
             _ => Ok(None),
         };
@@ -131,35 +142,47 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// A pattern of LIKE whose wildcards are escaped by `escape`, with backslashes instead, which is
-/// all that DataFusion knows.
-fn backslashed(pattern: &Expr, escape: &Value) -> Result<Expr> {
+/// The one character that ESCAPE names for a pattern.
+fn escape_character(escape: &Value, pattern: &Expr) -> Result<char> {
+    let one = match escape {
+        Value::SingleQuotedString(text) => {
+            text.chars().next().filter(|c| c.len_utf8() == text.len())
+        }
+        _ => None,
+    };
+    one.ok_or_else(|| {
+        SqlError::unsupported("ESCAPE takes one character")
+            .at(Span::new(pattern.span()))
+            .help("write for example ESCAPE '!'")
+    })
+}
+
+/// A pattern of LIKE whose wildcards are escaped by `escape`, if by anything, with backslashes
+/// instead, which is all that DataFusion knows. Backslashes of its own stand for themselves.
+fn backslashed(pattern: &Expr, escape: Option<&Value>) -> Result<Expr> {
     let refused = |message: &str, help: &str| {
         Err(SqlError::unsupported(message).at(Span::new(pattern.span())).help(help))
     };
-    let (Value::SingleQuotedString(escape), Some(text)) = (escape, string_literal(pattern)) else {
+    let Some(text) = string_literal(pattern) else {
         let help = "write for example LIKE 'a!%%' ESCAPE '!'";
         return refused("the pattern of LIKE with ESCAPE must be a text in quotes", help);
     };
-    let mut escapes = escape.chars();
-    let (Some(escape), None) = (escapes.next(), escapes.next()) else {
-        return refused("ESCAPE takes one character", "write for example ESCAPE '!'");
-    };
+    let escape = escape.map(|escape| escape_character(escape, pattern)).transpose()?;
     let (mut escaped, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {
-        let literal = match (c == escape).then(|| chars.next()) {
-            None if c == '\\' => c,
-            None => {
-                escaped.push(c);
-                continue;
+        let Some(escape) = escape.filter(|escape| c == *escape) else {
+            escaped.extend((c == '\\').then_some('\\').into_iter().chain([c]));
+            continue;
+        };
+        match chars.next() {
+            Some(next) if next == escape || matches!(next, '%' | '_') => {
+                escaped.extend(['\\', next]);
             }
-            Some(Some(next)) if next == escape || matches!(next, '%' | '_') => next,
-            Some(_) => {
+            _ => {
                 let help = format!("write {escape}{escape} for the character itself");
                 return refused("what ESCAPE names must stand before %, _ or itself", &help);
             }
-        };
-        escaped.extend(['\\', literal]);
+        }
     }
     Ok(string(&escaped))
 }
@@ -204,16 +227,12 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         }
         // DataFusion's LOG(x) is to base 10, Flink's to base e.
         ("LOG", [_]) => rename("ln", args),
-        // DataFusion's replaces the first match only.
-        ("REGEXP_REPLACE", [_, _, _]) => {
-            let flag = string("g");
-            rename("regexp_replace", [&args[..], &[flag]].concat())
-        }
-        ("REGEXP", [_, _]) => rename("regexp_like", args),
         ("CEILING", [_]) => rename("ceil", args),
         ("SIGN", [_]) => rename("signum", args),
         ("TRUNCATE", [_] | [_, _]) => rename("trunc", args),
-        ("LOCATE", [needle, text]) => rename("strpos", vec![text.clone(), needle.clone()]),
+        ("LOCATE", [needle, text, from @ ..]) if from.len() < 2 => {
+            rename("strpos", [&[text.clone(), needle.clone()], from].concat())
+        }
         ("UCASE", [_]) => rename("upper", args),
         ("LCASE", [_]) => rename("lower", args),
         ("UNIX_TIMESTAMP", []) => {

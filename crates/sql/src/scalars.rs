@@ -4,6 +4,11 @@ mod bounded;
 mod choice;
 mod date_trunc;
 mod interval_order;
+mod like;
+mod planner;
+mod regexps;
+mod rows;
+mod similar;
 mod strict;
 mod strings;
 mod time_text;
@@ -11,16 +16,26 @@ mod window;
 
 use std::sync::Arc;
 
-use datafusion_expr::ScalarUDF;
+use datafusion_common::{DFSchema, Result as DfResult};
+use datafusion_expr::{Expr, ScalarUDF};
 
 pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
     text_bytes,
 };
 pub(crate) use choice::ChoiceExpr;
-pub(crate) use interval_order::{compare_intervals, measured_interval};
-pub(crate) use time_text::{write_times, written_time};
+pub(crate) use interval_order::measured_interval;
+pub(crate) use planner::SpecialSyntax;
+pub(crate) use similar::similar_parts;
+pub(crate) use time_text::written_time;
 pub(crate) use window::{WindowBound, window_bound};
+
+/// Writes `expr`, which is over `schema`, with functions of our own where DataFusion means something
+/// else, and bounds its texts.
+pub(crate) fn as_meant(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let expr = interval_order::compare_intervals(time_text::write_times(expr, schema)?, schema)?;
+    bound_texts(similar::match_similar(like::plain_backslashes(expr, schema)?)?, schema)
+}
 
 /// Those that queries may call by name.
 pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
@@ -35,7 +50,7 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
         }
     }
     functions.extend(choice::choices());
-    functions.push(strings::split_index());
-    functions.push(strings::regexp_extract());
+    functions.extend(strings::functions());
+    functions.extend(regexps::functions());
     functions.into_iter().map(Arc::new).collect()
 }

@@ -9,7 +9,7 @@ use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
 use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
-use crate::scalars::{joined_texts, measured_interval, written_time};
+use crate::scalars::{joined_texts, measured_interval, similar_parts, written_time};
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
@@ -40,6 +40,10 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         Expr::IsNotUnknown(e) => format!("{} IS NOT UNKNOWN", t(e)),
         Expr::Like(like) => like_text(like, if like.case_insensitive { "ILIKE" } else { "LIKE" }),
         Expr::SimilarTo(like) => like_text(like, "SIMILAR TO"),
+        similar if let Some((text, pattern, escape)) = similar_parts(similar) => {
+            let escape = escape.map_or(String::new(), |c| format!(" ESCAPE '{c}'"));
+            format!("{} SIMILAR TO {}{escape}", t(text), t(pattern))
+        }
         Expr::Between(Between { expr, negated, low, high }) => {
             let not = if *negated { " NOT" } else { "" };
             format!("{}{not} BETWEEN {} AND {}", t(expr), t(low), t(high))
@@ -89,7 +93,9 @@ fn nested(expr: &Expr) -> String {
     let text = sql_text(expr);
     match expr {
         Expr::Alias(alias) => nested(&alias.expr),
-        joined if joined_texts(joined).is_some() => format!("({text})"),
+        infix if joined_texts(infix).is_some() || similar_parts(infix).is_some() => {
+            format!("({text})")
+        }
         Expr::Column(_)
         | Expr::Cast(_)
         | Expr::TryCast(_)

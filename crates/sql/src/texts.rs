@@ -196,6 +196,7 @@ fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
             Err(_) => true,
         },
         Expr::ScalarFunction(_) => within_mark(expr).is_none(),
+        Expr::SimilarTo(like) => !matches!(*like.pattern, Expr::Literal(..)),
         _ => false,
     }
 }

@@ -167,10 +167,11 @@ fn operator(text: &str) -> Option<SqlError> {
                 .help("cast one of them: CAST(x AS STRING)"),
         );
     }
-    if text.contains("common type to coerce") && text.contains("LIKE") {
+    let matching = ["LIKE", "SIMILAR TO"].into_iter().find(|name| text.contains(name));
+    if let (true, Some(name)) = (text.contains("common type to coerce"), matching) {
         let types = with_sql_types(between(text, "to coerce ", " in ")?);
         return Some(
-            SqlError::types(format!("LIKE compares texts, not {types}"))
+            SqlError::types(format!("{name} compares texts, not {types}"))
                 .help("cast what is no text: CAST(x AS STRING)"),
         );
     }
@@ -278,6 +279,12 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
                 "a backslash before ( ) [ ] { } . * + ? | ^ $ makes it an ordinary character",
             ),
         );
+    }
+    if text.contains("is no pattern of SIMILAR TO: ") {
+        return Some(SqlError::types(text).help(
+            "for one of []()|^-+*_%?{} itself, name a character that stands before it: SIMILAR TO \
+             'a!*' ESCAPE '!'",
+        ));
     }
     if text.contains("CompiledTooBig") {
         return Some(

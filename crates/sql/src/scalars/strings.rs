@@ -1,112 +1,216 @@
-//! `SPLIT_INDEX` and `REGEXP_EXTRACT`.
+//! Functions of texts as Flink has them. DataFusion's follow PostgreSQL, which differs at the edges:
+//! a negative, zero or too large position or length. A position counts characters (code points) from
+//! 1.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, StringArray};
-use arrow::datatypes::{DataType, Int64Type};
-use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
-use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
-};
-use regex::Regex;
+use arrow::array::{ArrayRef, Int32Array};
+use arrow::datatypes::DataType;
+use datafusion_common::{Result as DfResult, exec_datafusion_err};
+use datafusion_expr::ScalarUDF;
 
-/// `SPLIT_INDEX(text, separator, index)`: the part at `index`, counted from 0; NULL if there is
-/// none.
-pub(super) fn split_index() -> ScalarUDF {
-    let types = vec![DataType::Utf8, DataType::Utf8, DataType::Int64];
-    let signature = Signature::exact(types, Volatility::Immutable);
-    ScalarUDF::from(Strings { name: "split_index", signature })
+use super::rows::{Arguments, NUMBER, TEXT, function, push};
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    let (two, three) = (&[TEXT, NUMBER], &[TEXT, NUMBER, NUMBER]);
+    vec![
+        substr_function(),
+        function("left", &[], &[two], TEXT, left),
+        function("right", &[], &[two], TEXT, right),
+        function("lpad", &[], &[two, &[TEXT, NUMBER, TEXT]], TEXT, |args| pad(args, true)),
+        function("rpad", &[], &[two, &[TEXT, NUMBER, TEXT]], TEXT, |args| pad(args, false)),
+        strpos_function(),
+        overlay_function(),
+        replace_function(),
+        function("chr", &[], &[&[NUMBER]], TEXT, chr),
+        function("split_index", &[], &[&[TEXT, TEXT, NUMBER], three], TEXT, split_index),
+    ]
 }
 
-/// `REGEXP_EXTRACT(text, pattern [, group])`: the group's first match; group 0 is the whole match.
-pub(super) fn regexp_extract() -> ScalarUDF {
-    let text = DataType::Utf8;
-    let two = TypeSignature::Exact(vec![text.clone(), text.clone()]);
-    let three = TypeSignature::Exact(vec![text.clone(), text, DataType::Int64]);
-    let signature = Signature::one_of(vec![two, three], Volatility::Immutable);
-    ScalarUDF::from(Strings { name: "regexp_extract", signature })
+/// `SUBSTRING(text, start [, length])`.
+pub(super) fn substr_function() -> ScalarUDF {
+    let forms: [&[DataType]; 2] = [&[TEXT, NUMBER], &[TEXT, NUMBER, NUMBER]];
+    function("substr", &["substring"], &forms, TEXT, substr)
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Strings {
-    name: &'static str,
-    signature: Signature,
+/// `STRPOS(text, what [, from])`.
+pub(super) fn strpos_function() -> ScalarUDF {
+    let forms: [&[DataType]; 2] = [&[TEXT, TEXT], &[TEXT, TEXT, NUMBER]];
+    function("strpos", &["instr", "position"], &forms, DataType::Int32, strpos)
 }
 
-impl ScalarUDFImpl for Strings {
-    fn name(&self) -> &str {
-        self.name
-    }
+/// `OVERLAY(text, by, start [, length])`.
+pub(super) fn overlay_function() -> ScalarUDF {
+    let forms: [&[DataType]; 2] = [&[TEXT, TEXT, NUMBER], &[TEXT, TEXT, NUMBER, NUMBER]];
+    function("overlay", &[], &forms, TEXT, overlay)
+}
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
+/// `REPLACE(text, what, by)`.
+pub(super) fn replace_function() -> ScalarUDF {
+    function("replace", &[], &[&[TEXT, TEXT, TEXT]], TEXT, replace)
+}
 
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(DataType::Utf8)
+/// The byte at which the character after `count` others begins; the text's end if there is none.
+fn offset(text: &str, count: u64) -> usize {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    // No text has more characters than bytes.
+    if count >= text.len() {
+        return text.len();
     }
+    if text.is_ascii() {
+        return count;
+    }
+    text.char_indices().nth(count).map_or(text.len(), |(at, _)| at)
+}
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let rows = args.number_rows;
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let (Some(text), Some(second)) = (arrays.first(), arrays.get(1)) else {
-            return exec_err!("{} takes two arguments at least", self.name);
-        };
-        let (text, second) = (text.as_string::<i32>(), second.as_string::<i32>());
-        let third = arrays.get(2).map(|a| a.as_primitive::<Int64Type>());
-        // All scalars make arrays of one row.
-        let len = arrays.iter().map(|a| a.len()).max().unwrap_or(rows);
-        let number = |row: usize| match third {
-            Some(numbers) => numbers.is_valid(row).then(|| numbers.value(row)),
-            None => Some(0),
-        };
-        let mut patterns = Patterns::default();
-        let mut results: Vec<Option<&str>> = Vec::with_capacity(len);
-        for row in 0..len {
-            let (true, true, Some(number)) =
-                (text.is_valid(row), second.is_valid(row), number(row))
-            else {
-                results.push(None);
-                continue;
-            };
-            let (text, second) = (text.value(row), second.value(row));
-            results.push(match self.name {
-                "split_index" => part(text, second, number),
-                _ => patterns.extract(text, second, number)?,
-            });
+fn length(text: &str) -> i64 {
+    let chars = if text.is_ascii() { text.len() } else { text.chars().count() };
+    chars as i64
+}
+
+/// The first `count` characters; none if `count` is negative.
+fn first(text: &str, count: i64) -> &str {
+    &text[..offset(text, count.max(0) as u64)]
+}
+
+/// A start below zero counts from the end; a start of zero is one of 1. Nothing begins before the
+/// text does, and a negative length gives NULL.
+fn substr(args: &Arguments) -> DfResult<ArrayRef> {
+    args.parts(|row| {
+        let (text, start) = (args.text(0, row)?, args.number(1, row)?);
+        let count = if args.count() == 3 { args.number(2, row)? } else { i64::MAX };
+        if count < 0 {
+            return Ok(None);
         }
-        let results: StringArray = results.into_iter().collect();
-        Ok(ColumnarValue::Array(Arc::new(results)))
-    }
+        let skipped = match start {
+            1.. => start - 1,
+            0 => 0,
+            _ => match length(text).checked_add(start) {
+                Some(skipped @ 0..) => skipped,
+                _ => return Ok(Some("")),
+            },
+        };
+        let rest = &text[offset(text, skipped as u64)..];
+        Ok(Some(first(rest, count)))
+    })
 }
 
-fn part<'a>(text: &'a str, separator: &str, index: i64) -> Option<&'a str> {
-    let index = usize::try_from(index).ok()?;
-    if separator.is_empty() {
-        return (index == 0).then_some(text);
-    }
-    text.split(separator).nth(index)
+fn left(args: &Arguments) -> DfResult<ArrayRef> {
+    args.parts(|row| Ok(Some(first(args.text(0, row)?, args.number(1, row)?))))
 }
 
-/// Compiled patterns of one batch: mostly it is the same in every row.
-#[derive(Default)]
-struct Patterns(HashMap<String, Regex>);
+fn right(args: &Arguments) -> DfResult<ArrayRef> {
+    args.parts(|row| {
+        let (text, count) = (args.text(0, row)?, args.number(1, row)?.max(0));
+        let skipped = length(text).saturating_sub(count).max(0);
+        Ok(Some(&text[offset(text, skipped as u64)..]))
+    })
+}
 
-impl Patterns {
-    fn extract<'a>(
-        &mut self,
-        text: &'a str,
-        pattern: &str,
-        group: i64,
-    ) -> DfResult<Option<&'a str>> {
-        if !self.0.contains_key(pattern) {
-            let regex = Regex::new(pattern).map_err(|e| exec_datafusion_err!("{e}"))?;
-            self.0.insert(pattern.to_string(), regex);
+/// Fills a text up to a length, or cuts it; NULL if the length is negative or there is nothing to
+/// fill with.
+fn pad(args: &Arguments, before: bool) -> DfResult<ArrayRef> {
+    args.texts(|row, out| {
+        let (text, wanted) = (args.text(0, row)?, args.number(1, row)?);
+        let filling = if args.count() == 3 { args.text(2, row)? } else { " " };
+        if wanted < 0 || filling.is_empty() {
+            return Ok(None);
         }
-        let Ok(group) = usize::try_from(group) else { return Ok(None) };
-        let found = self.0[pattern].captures(text);
-        Ok(found.and_then(|c| c.get(group)).map(|m| m.as_str()))
-    }
+        let kept = first(text, wanted);
+        let missing = wanted - length(kept);
+        if !before {
+            push(out, kept);
+        }
+        // Whole fillings, then a part of one.
+        let width = length(filling);
+        push(out, &filling.repeat(usize::try_from(missing / width).unwrap_or(0)));
+        push(out, first(filling, missing % width));
+        if before {
+            push(out, kept);
+        }
+        Ok(Some(()))
+    })
+}
+
+/// Where `what` begins in a text, from a position on; 0 if it does not. An empty text begins
+/// everywhere: at 1.
+fn strpos(args: &Arguments) -> DfResult<ArrayRef> {
+    let positions = args.rows(|row| {
+        let (text, what) = (args.text(0, row)?, args.text(1, row)?);
+        let from = if args.count() == 3 { args.number(2, row)? } else { 1 };
+        if what.is_empty() {
+            return Ok(Some(1));
+        }
+        let skipped = offset(text, from.saturating_sub(1).max(0) as u64);
+        let found = text[skipped..].find(what);
+        let position = found.map_or(0, |at| length(&text[..skipped + at]) + 1);
+        let too_long = |_| exec_datafusion_err!("position {position} does not fit INT");
+        i32::try_from(position).map(Some).map_err(too_long)
+    });
+    Ok(Arc::new(positions.collect::<DfResult<Int32Array>>()?))
+}
+
+/// Puts a text in place of characters of another; a start outside the text changes nothing.
+fn overlay(args: &Arguments) -> DfResult<ArrayRef> {
+    args.texts(|row, out| {
+        let (text, by, start) = (args.text(0, row)?, args.text(1, row)?, args.number(2, row)?);
+        if start < 1 || start > length(text) {
+            push(out, text);
+            return Ok(Some(()));
+        }
+        let replaced = if args.count() == 4 { args.number(3, row)?.max(0) } else { length(by) };
+        let (before, rest) = text.split_at(offset(text, start as u64 - 1));
+        for part in [before, by, &rest[offset(rest, replaced as u64)..]] {
+            push(out, part);
+        }
+        Ok(Some(()))
+    })
+}
+
+/// Replaces every occurrence; an empty text occurs between all characters and at both ends.
+fn replace(args: &Arguments) -> DfResult<ArrayRef> {
+    args.texts(|row, out| {
+        let (text, what, by) = (args.text(0, row)?, args.text(1, row)?, args.text(2, row)?);
+        let mut kept = 0;
+        for (at, found) in text.match_indices(what) {
+            push(out, &text[kept..at]);
+            push(out, by);
+            kept = at + found.len();
+        }
+        push(out, &text[kept..]);
+        Ok(Some(()))
+    })
+}
+
+/// The character of a number's lowest byte; nothing of a negative number.
+fn chr(args: &Arguments) -> DfResult<ArrayRef> {
+    args.texts(|row, out| {
+        let number = args.number(0, row)?;
+        if number >= 0 {
+            push(out, char::from((number & 0xff) as u8).encode_utf8(&mut [0; 4]));
+        }
+        Ok(Some(()))
+    })
+}
+
+/// The part at an index, counted from 0; NULL if there is none. An empty text has no parts. The
+/// separator is a text, spaces of any kind if it is empty, or the number of a character up to 255.
+fn split_index(args: &Arguments) -> DfResult<ArrayRef> {
+    let by_number = args.is_number(1);
+    args.parts(|row| {
+        let text = args.text(0, row)?;
+        let Ok(index) = usize::try_from(args.number(2, row)?) else { return Ok(None) };
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if by_number {
+            let separator = u8::try_from(args.number(1, row)?).ok().filter(|n| *n > 0);
+            return Ok(separator.and_then(|byte| text.split(char::from(byte)).nth(index)));
+        }
+        Ok(match args.text(1, row)? {
+            "" => text.split(char::is_whitespace).nth(index),
+            separator => text.split(separator).nth(index),
+        })
+    })
 }

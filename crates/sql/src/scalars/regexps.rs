@@ -1,0 +1,85 @@
+//! `REGEXP`, `REGEXP_EXTRACT` and `REGEXP_REPLACE` as Flink has them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::datatypes::DataType;
+use datafusion_common::{Result as DfResult, exec_datafusion_err};
+use datafusion_expr::ScalarUDF;
+use regex::{NoExpand, Regex};
+
+use super::rows::{Arguments, NUMBER, TEXT, function, push};
+
+/// Compiled patterns that are kept at a time: each may take 10 MB.
+const PATTERNS_MAX: usize = 16;
+
+/// All of them.
+pub(super) fn functions() -> Vec<ScalarUDF> {
+    let two: &[DataType] = &[TEXT, TEXT];
+    let three: &[DataType] = &[TEXT, TEXT, NUMBER];
+    vec![
+        function("regexp_like", &["regexp"], &[two], DataType::Boolean, like),
+        function("regexp_extract", &[], &[two, three], TEXT, extract),
+        function("regexp_replace", &[], &[&[TEXT, TEXT, TEXT]], TEXT, replace),
+    ]
+}
+
+/// Compiled patterns of one batch: mostly it is the same in every row.
+pub(super) struct Patterns<F> {
+    compiled: HashMap<String, Regex>,
+    compile: F,
+}
+
+impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
+    pub(super) fn new(compile: F) -> Patterns<F> {
+        Patterns { compiled: HashMap::new(), compile }
+    }
+
+    pub(super) fn get(&mut self, pattern: &str) -> DfResult<&Regex> {
+        if !self.compiled.contains_key(pattern) {
+            if self.compiled.len() >= PATTERNS_MAX {
+                self.compiled.clear();
+            }
+            let regex = (self.compile)(pattern)?;
+            self.compiled.insert(pattern.to_string(), regex);
+        }
+        Ok(&self.compiled[pattern])
+    }
+}
+
+fn compile(pattern: &str) -> DfResult<Regex> {
+    Regex::new(pattern).map_err(|e| exec_datafusion_err!("{e}"))
+}
+
+/// Whether a part of the text matches; an empty pattern matches nothing.
+fn like(args: &Arguments) -> DfResult<ArrayRef> {
+    let mut patterns = Patterns::new(compile);
+    let found = args.rows(|row| {
+        let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
+        Ok(Some(!pattern.is_empty() && patterns.get(pattern)?.is_match(text)))
+    });
+    Ok(Arc::new(found.collect::<DfResult<BooleanArray>>()?))
+}
+
+/// A group's first match; group 0 is the whole match. NULL if there is no match or no such group.
+fn extract(args: &Arguments) -> DfResult<ArrayRef> {
+    let mut patterns = Patterns::new(compile);
+    args.parts(|row| {
+        let (text, pattern) = (args.text(0, row)?, args.text(1, row)?);
+        let group = if args.count() == 3 { args.number(2, row)? } else { 0 };
+        let found = patterns.get(pattern)?.captures(text);
+        let Ok(group) = usize::try_from(group) else { return Ok(None) };
+        Ok(found.and_then(|found| found.get(group)).map(|found| found.as_str()))
+    })
+}
+
+/// Replaces every match by a text, in which `$` and `\` mean nothing.
+fn replace(args: &Arguments) -> DfResult<ArrayRef> {
+    let mut patterns = Patterns::new(compile);
+    args.texts(|row, out| {
+        let (text, pattern, by) = (args.text(0, row)?, args.text(1, row)?, args.text(2, row)?);
+        push(out, &patterns.get(pattern)?.replace_all(text, NoExpand(by)));
+        Ok(Some(()))
+    })
+}
