@@ -243,7 +243,7 @@ impl Assembler<'_> {
     fn simple_over(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
         check_growth(expr)?;
         let before = expr.get_type(schema.as_ref())?;
-        let expr = as_meant(expr.clone(), schema)?;
+        let expr = as_meant(expr.clone(), schema, self.config)?;
         let context = SimplifyContext::builder()
             .with_schema(schema.clone())
             .with_query_execution_start_time(Some(self.start_time))

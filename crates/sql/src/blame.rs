@@ -91,14 +91,15 @@ pub(crate) fn blame(
     if error.source.is_some() || (error.span.is_some() && error.kind != ErrorKind::Type) {
         return error;
     }
-    let blame = Blame { error: &error.message, context, syntax };
+    let message = error.message.clone();
+    let blame = Blame { error: &message, context, syntax };
     for select in selects(query) {
         let Some(schema) = blame.schema(query, &select) else { continue };
         let mut left = PARTS_MAX;
         for expr in expressions(&select) {
             if let Some(found) = blame.smallest(expr, &schema, &mut left) {
                 let span = syntax.span(found).or(error.span);
-                return as_written(SqlError { span, ..error }, syntax);
+                return blame.as_written(SqlError { span, ..error });
             }
         }
         if !error.message.starts_with("a condition must be BOOLEAN, and '") {
@@ -111,20 +112,6 @@ pub(crate) fn blame(
                 return not_boolean(&condition.to_string(), &data_type).at(syntax.span(condition));
             }
         }
-    }
-    error
-}
-
-/// Names the function that an error is about as the text does: some have several names.
-fn as_written(mut error: SqlError, syntax: &Syntax) -> SqlError {
-    let Some(rest) = error.message.strip_prefix("there is no ") else { return error };
-    let name = rest.split(' ').next().unwrap_or_default().to_string();
-    let text = error.span.map_or(String::new(), |span| syntax.text(span));
-    let written: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-    let written = written.to_uppercase();
-    if !written.is_empty() && text[written.len()..].trim_start().starts_with('(') {
-        error.message = error.message.replace(&name, &written);
-        error.help = error.help.map(|h| h.replace(&format!("{name}("), &format!("{written}(")));
     }
     error
 }
@@ -271,6 +258,30 @@ impl Blame<'_> {
         plan.ok().map(|plan| plan.schema().as_ref().clone())
     }
 
+    /// Names the function that an error is about as the text does: some have several names.
+    fn as_written(&self, mut error: SqlError) -> SqlError {
+        let Some(rest) = error.message.strip_prefix("there is no ") else { return error };
+        let name = rest.split(' ').next().unwrap_or_default().to_string();
+        if name != name.to_uppercase() {
+            return error;
+        }
+        let text = error.span.map_or(String::new(), |span| self.syntax.text(span));
+        let word: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let call = !word.is_empty() && text[word.len()..].trim_start().starts_with('(');
+        let (written, lower) = (word.to_uppercase(), word.to_lowercase());
+        // FLOOR(x TO unit) stands where x does.
+        let floor = name == "DATE_TRUNC" && !lower.starts_with("date");
+        if call && !floor {
+            error.message = error.message.replacen(&name, &written, 1);
+            error.help = error.help.map(|h| h.replace(&format!("{name}("), &format!("{written}(")));
+        } else if floor {
+            error.message =
+                error.message.replacen("DATE_TRUNC of STRING, ", "FLOOR TO a unit of ", 1);
+            error.help = Some("it takes FLOOR(time TO unit)".into());
+        }
+        error
+    }
+
     fn plan(&self, sql: &SqlExpr, schema: &DFSchema) -> Result<Expr> {
         let planner = SqlToRel::new_with_options(self.context, parser_options());
         Ok(planner.sql_to_expr(sql.clone(), schema, &mut PlannerContext::new())?)
@@ -290,12 +301,12 @@ impl Blame<'_> {
         let simplifier = ExprSimplifier::new(
             SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),
         );
+        let config = &self.context.functions.config;
         let typed = expr.get_type(schema).map(drop);
         let simplified = simplifier
             .coerce(expr, schema)
-            .and_then(|e| as_meant(e, schema))
+            .and_then(|e| as_meant(e, schema, config))
             .and_then(|e| simplifier.simplify(e));
-        let config = &self.context.functions.config;
         let compiled = simplified.map_err(SqlError::from).and_then(|e| {
             // Aggregates are not evaluated.
             let whole = find_aggregate_exprs([&e]).is_empty();

@@ -496,11 +496,9 @@ fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             "does not run here: the same records must give the same results",
             "derive the value from a column, for example MOD(id, 10)",
         ),
-        "timestampdiff" | "datediff" | "date_diff" => {
-            ("does not exist here", "subtract the times: EXTRACT(EPOCH FROM b - a) gives seconds")
-        }
-        "timestampadd" | "date_add" | "date_sub" => {
-            ("does not exist here", "write for example ts + INTERVAL '1' HOUR")
+        "date_diff" => ("does not exist here", "write for example TIMESTAMPDIFF(DAY, a, b)"),
+        "date_add" | "date_sub" => {
+            ("does not exist here", "write for example ts + INTERVAL '1' DAY")
         }
         "localtimestamp" | "current_row_timestamp" => {
             ("does not exist here", "write CURRENT_TIMESTAMP: the time at which the query started")

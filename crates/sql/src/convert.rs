@@ -7,7 +7,7 @@ use millstream_contract::settings::closest;
 use crate::catalog::INPUT;
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::tumble::WINDOW_COLUMNS;
-use crate::wording::{reworded, value};
+use crate::wording::{internal, reworded, value};
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> SqlError {
@@ -42,7 +42,9 @@ fn convert(error: DataFusionError, place: Option<Span>) -> SqlError {
         },
         DataFusionError::SchemaError(inner, _) => schema_error(*inner).at(place),
         DataFusionError::SQL(inner, _) => SqlError::from(*inner).at(place),
-        DataFusionError::Internal(text) => SqlError::internal(text).at(place),
+        DataFusionError::Internal(text) => {
+            internal(&text).unwrap_or_else(|| SqlError::internal(text)).at(place)
+        }
         DataFusionError::ArrowError(inner, _) => arrow_error(&inner).at(place),
         DataFusionError::NotImplemented(text) => reworded(ErrorKind::Unsupported, &text).at(place),
         other => reworded(ErrorKind::Type, &other.message()).at(place),

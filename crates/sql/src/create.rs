@@ -226,7 +226,8 @@ fn event_time(
     let simplifier = ExprSimplifier::new(
         SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build(),
     );
-    let simple = simplifier.simplify(as_meant(expr.clone(), &schema)?)?;
+    let simple =
+        simplifier.simplify(as_meant(expr.clone(), &schema, &context.functions.config)?)?;
     if let Some(delay) = watermark_delay(&simple, name) {
         let watermark = WatermarkDecl::Delay(delay);
         return Ok(EventTimeDecl { column, watermark, idle_timeout_us });

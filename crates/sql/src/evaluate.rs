@@ -15,7 +15,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::{Expr, ExprSchemable, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
-use datafusion_physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
 use millstream_contract::compare::{CompareColumn, Comparison};
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
@@ -27,7 +27,7 @@ use crate::located::LocatedExpr;
 use crate::scalars::{BoundedCall, ChoiceExpr, TooMuchText, bounded_array, text_bytes};
 use crate::text::sql_text;
 use crate::types::{sql_type_name, with_sql_types};
-use crate::widest::Widest;
+use crate::widest::{Widest, check_digits};
 
 /// An expression over a batch, with its SQL text for messages.
 #[derive(Debug)]
@@ -127,6 +127,15 @@ fn harden(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> DfResult<Arc<dyn Phys
         }
         if let Some(choice) = ChoiceExpr::of_call(&e, schema) {
             return Ok(Transformed::yes(Arc::new(choice)));
+        }
+        if e.downcast_ref::<ScalarFunctionExpr>().is_some() {
+            let widest = Widest::of(&e, &e.data_type(schema)?);
+            return Ok(widest.map_or(Transformed::no(e), |w| Transformed::yes(Arc::new(w))));
+        }
+        if let Some(literal) = e.downcast_ref::<Literal>()
+            && let ScalarValue::Decimal128(Some(value), precision, scale) = literal.value()
+        {
+            check_digits(*value, *precision, *scale)?;
         }
         if let Some(negative) = e.downcast_ref::<NegativeExpr>() {
             let data_type = negative.arg().data_type(schema)?;

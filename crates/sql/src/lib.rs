@@ -25,6 +25,7 @@ mod blame;
 mod catalog;
 mod check;
 mod computed;
+mod constants;
 mod convert;
 mod create;
 mod create_table;
@@ -43,11 +44,13 @@ mod lower;
 mod one_row;
 mod pattern;
 mod planner;
-mod readings;
 #[cfg(test)]
 mod precedence_tests;
+mod readings;
 mod refusals;
 mod rewrite;
+#[cfg(test)]
+mod scalar_tests;
 mod scalars;
 mod script;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use datafusion_sql::sqlparser::ast::{
 use crate::error::{Result, Span, SqlError};
 use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
+use crate::scalars::{time_step, unit_names};
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query) -> Result<Query> {
@@ -233,6 +234,19 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("LOCATE", [needle, text, from @ ..]) if from.len() < 2 => {
             rename("strpos", [&[text.clone(), needle.clone()], from].concat())
         }
+        ("TIMESTAMPDIFF" | "TIMESTAMPADD", [unit, a, b]) => {
+            rename(&name.value.to_lowercase(), vec![time_unit(unit, &upper)?, a.clone(), b.clone()])
+        }
+        ("DATEDIFF", [_, _, _]) => Err(SqlError::types("DATEDIFF takes two times: it counts days")
+            .at(Span::new(name.span))
+            .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
+        ("STARTSWITH", [_, _]) => rename("starts_with", args),
+        ("ENDSWITH", [_, _]) => rename("ends_with", args),
+        ("TO_BASE64", [_]) => rename("encode", [&args[..], &[string("base64pad")]].concat()),
+        ("FROM_BASE64", [_]) => {
+            let bytes = function(&name, "decode", [&args[..], &[string("base64")]].concat());
+            Ok(Some(cast(bytes, DataType::String(None))))
+        }
         ("UCASE", [_]) => rename("upper", args),
         ("LCASE", [_]) => rename("lower", args),
         ("UNIX_TIMESTAMP", []) => {
@@ -274,6 +288,20 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
             Ok(Some(cast(time, DataType::Custom(ltz, vec!["3".into()]))))
         }
         _ => Ok(None),
+    }
+}
+
+/// The unit of a call, which is a word, as a text.
+fn time_unit(unit: &Expr, call: &str) -> Result<Expr> {
+    let word = match unit {
+        Expr::Identifier(word) => Some(word.value.as_str()),
+        other => string_literal(other),
+    };
+    match word.filter(|word| time_step(word).is_some()) {
+        Some(word) => Ok(string(&word.to_uppercase())),
+        None => Err(SqlError::types(format!("the first argument of {call} is a unit of time"))
+            .at(Span::new(unit.span()))
+            .help(format!("the units are {}", unit_names().join(", ")))),
     }
 }
 

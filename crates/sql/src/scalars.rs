@@ -1,9 +1,13 @@
 //! Scalar functions that DataFusion lacks, or that mean something else there.
 
 mod bounded;
+mod calendar;
 mod choice;
 mod date_trunc;
+mod digits;
+mod extract;
 mod interval_order;
+mod interval_rules;
 mod like;
 mod planner;
 mod regexps;
@@ -12,12 +16,16 @@ mod similar;
 mod strict;
 mod strings;
 mod time_text;
+mod time_units;
 mod window;
 
 use std::sync::Arc;
 
+use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DFSchema, Result as DfResult};
 use datafusion_expr::{Expr, ScalarUDF};
+
+use crate::constants::fold_arithmetic;
 
 pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
@@ -28,13 +36,21 @@ pub(crate) use interval_order::measured_interval;
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
 pub(crate) use time_text::written_time;
+pub(crate) use time_units::{time_step, unit_names};
 pub(crate) use window::{WindowBound, window_bound};
 
 /// Writes `expr`, which is over `schema`, with functions of our own where DataFusion means something
-/// else, and bounds its texts.
-pub(crate) fn as_meant(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+/// else, works out the arithmetic of constants, and bounds texts.
+pub(crate) fn as_meant(
+    expr: Expr,
+    schema: &DFSchema,
+    config: &Arc<ConfigOptions>,
+) -> DfResult<Expr> {
+    interval_rules::refuse_lost_parts(&expr, schema)?;
+    regexps::check_patterns(&expr)?;
     let expr = interval_order::compare_intervals(time_text::write_times(expr, schema)?, schema)?;
-    bound_texts(similar::match_similar(like::plain_backslashes(expr, schema)?)?, schema)
+    let expr = similar::match_similar(like::plain_backslashes(expr, schema)?)?;
+    fold_arithmetic(bound_texts(expr, schema)?, schema, config)
 }
 
 /// Those that queries may call by name.
@@ -46,10 +62,15 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
         match function.name() {
             "date_trunc" => functions.push(date_trunc::date_trunc(function)),
             "date_bin" => functions.push(date_trunc::date_bin(function)),
+            "date_part" => functions.push(extract::extract(function)),
             _ => {}
         }
     }
     functions.extend(choice::choices());
+    let numbers = datafusion_functions::math::functions().into_iter();
+    functions
+        .extend(numbers.filter(|f| matches!(f.name(), "round" | "trunc")).map(digits::to_digits));
+    functions.extend(time_units::functions());
     functions.extend(strings::functions());
     functions.extend(regexps::functions());
     functions.into_iter().map(Arc::new).collect()

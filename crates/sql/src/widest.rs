@@ -1,5 +1,6 @@
-//! Decimal arithmetic that has come to the widest type there is: 128 bits hold values of 39 digits,
-//! `DECIMAL(38, s)` does not.
+//! Decimals that may have more digits than their type: arithmetic that has come to the widest type
+//! there is, for 128 bits hold values of 39 digits and `DECIMAL(38, s)` does not, and what functions
+//! give.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,7 +17,18 @@ use datafusion_physical_expr::PhysicalExpr;
 #[derive(Debug, Clone, Eq)]
 pub(crate) struct Widest {
     inner: Arc<dyn PhysicalExpr>,
+    precision: u8,
     scale: i8,
+}
+
+/// Fails if a decimal has too many digits.
+pub(crate) fn check_digits(value: i128, precision: u8, scale: i8) -> Result<(), ArrowError> {
+    if Decimal128Type::is_valid_decimal_precision(value, precision) {
+        return Ok(());
+    }
+    // All of its digits are shown only if there is said to be room for them.
+    let text = Decimal128Type::format_decimal(value, DECIMAL128_MAX_PRECISION + 1, scale);
+    Err(ArrowError::ArithmeticOverflow(text))
 }
 
 impl Widest {
@@ -27,32 +39,36 @@ impl Widest {
         data_type: &DataType,
     ) -> Option<Widest> {
         match data_type {
-            DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale) => {
-                Some(Widest { inner: inner.clone(), scale: *scale })
+            DataType::Decimal128(DECIMAL128_MAX_PRECISION, _) => Widest::of(inner, data_type),
+            _ => None,
+        }
+    }
+
+    /// Checks whatever `inner` gives; `None` if that is no decimal.
+    pub(crate) fn of(inner: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Option<Widest> {
+        match data_type {
+            DataType::Decimal128(precision, scale) => {
+                Some(Widest { inner: inner.clone(), precision: *precision, scale: *scale })
             }
             _ => None,
         }
     }
 
     fn check(&self, value: i128) -> Result<(), ArrowError> {
-        if Decimal128Type::is_valid_decimal_precision(value, DECIMAL128_MAX_PRECISION) {
-            return Ok(());
-        }
-        // All of its digits are shown only if there is said to be room for them.
-        let text = Decimal128Type::format_decimal(value, DECIMAL128_MAX_PRECISION + 1, self.scale);
-        Err(ArrowError::ArithmeticOverflow(text))
+        check_digits(value, self.precision, self.scale)
     }
 }
 
 impl PartialEq for Widest {
     fn eq(&self, other: &Self) -> bool {
-        self.inner.eq(&other.inner) && self.scale == other.scale
+        self.inner.eq(&other.inner)
+            && (self.precision, self.scale) == (other.precision, other.scale)
     }
 }
 
 impl Hash for Widest {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.inner, self.scale).hash(state);
+        (&self.inner, self.precision, self.scale).hash(state);
     }
 }
 
@@ -99,7 +115,7 @@ impl PhysicalExpr for Widest {
         let Ok([inner]) = <[_; 1]>::try_from(children) else {
             return internal_err!("one operation is checked");
         };
-        Ok(Arc::new(Widest { inner, scale: self.scale }))
+        Ok(Arc::new(Widest { inner, precision: self.precision, scale: self.scale }))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -36,7 +36,8 @@ fn plain(text: &str) -> &str {
 
 /// Messages that we have better words for.
 fn known(kind: ErrorKind, text: &str) -> Option<SqlError> {
-    arguments(text)
+    own(text)
+        .or_else(|| arguments(text))
         .or_else(|| operator(text))
         .or_else(|| grouping(text))
         .or_else(|| value(text))
@@ -47,6 +48,33 @@ fn known(kind: ErrorKind, text: &str) -> Option<SqlError> {
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     let rest = text.split_once(start)?.1;
     Some(if end.is_empty() { rest } else { rest.split_once(end)?.0 })
+}
+
+/// What our own functions say: a message, and help behind a semicolon.
+fn own(text: &str) -> Option<SqlError> {
+    let coercion = "user-defined coercion failed with: ";
+    let text = text.split_once(coercion).map_or(text, |(_, own)| plain(own));
+    let (message, help) = text.split(" No function matches").next()?.split_once("; ")?;
+    let ours = message.starts_with("there is no ") || message.contains(" has no ");
+    ours.then(|| SqlError::types(message).help(help.trim_end_matches('.')))
+}
+
+/// What DataFusion takes for a fault of its own, and is one of the query.
+pub(crate) fn internal(text: &str) -> Option<SqlError> {
+    let pair = between(text, "Failed to coerce types ", " in BETWEEN expression")?;
+    let (left, right) = pair.split_once(" and ")?;
+    Some(not_comparable(&with_sql_types(left), &with_sql_types(right)))
+}
+
+fn not_comparable(left: &str, right: &str) -> SqlError {
+    let time = |t: &str| t.starts_with("TIMESTAMP");
+    let number =
+        |t: &str| t.ends_with("INT") || t.starts_with("DECIMAL") || matches!(t, "DOUBLE" | "FLOAT");
+    let error = SqlError::types(format!("{left} cannot be compared with {right}"));
+    match time(left) && number(right) || number(left) && time(right) {
+        true => error.help("make a time of the number, for example to_timestamp_millis(x)"),
+        false => error.help(CAST_ONE_SIDE),
+    }
 }
 
 /// A call with arguments of wrong types or number.
@@ -107,9 +135,10 @@ fn upper_types(text: &str) -> String {
     text.replace("TIME(9)", "TIME").replace("TIME(6)", "TIME").to_uppercase()
 }
 
+const CAST_ONE_SIDE: &str = "cast one side, for example CAST(x AS BIGINT)";
+
 /// An operator between types that it does not go with.
 fn operator(text: &str) -> Option<SqlError> {
-    let cast = "cast one side, for example CAST(x AS BIGINT)";
     if let Some(rest) = text.strip_prefix("Cannot coerce arithmetic expression ") {
         let pair = with_sql_types(rest.strip_suffix(" to valid types").unwrap_or(rest));
         let (left, op, right) = split_operator(&pair)?;
@@ -119,7 +148,7 @@ fn operator(text: &str) -> Option<SqlError> {
         return Some(if time(left) && number(right) {
             error.help(format!("write for example x {op} INTERVAL '5' SECOND"))
         } else {
-            error.help(cast)
+            error.help(CAST_ONE_SIDE)
         });
     }
     if let Some(rest) = text.strip_prefix("Cannot get result type for temporal operation ") {
@@ -134,8 +163,7 @@ fn operator(text: &str) -> Option<SqlError> {
     if let Some(pair) = between(text, "common argument type for comparison operation ", "") {
         let pair = with_sql_types(pair);
         let (left, _, right) = split_operator(&pair)?;
-        let error = SqlError::types(format!("{left} cannot be compared with {right}"));
-        return Some(error.help(cast));
+        return Some(not_comparable(left, right));
     }
     if let Some(pair) = between(text, "common argument type for logical boolean operation ", "") {
         let pair = with_sql_types(pair);
@@ -324,6 +352,11 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
         let data_type = with_sql_types(data_type);
         let error = format!("a condition must be BOOLEAN, and '{predicate}' is {data_type}");
         return Some(SqlError::types(error).help("compare it with something, for example x <> 0"));
+    }
+    if text.starts_with("substring without for/from") {
+        return Some(
+            SqlError::types("SUBSTRING needs a start").help("write for example SUBSTRING(x, 2)"),
+        );
     }
     if text.starts_with("Cannot access field at argument") {
         let data_type = with_sql_types(between(text, ": type ", " is not").unwrap_or("this type"));

@@ -17,10 +17,9 @@ use datafusion_expr::{
     Signature, TypeSignature, TypeSignatureClass, Volatility,
 };
 
+use super::calendar::{date, day, tick_ns};
 use super::strict::nulls_of_any;
-
-/// 1970-01-01, counted from the first day of year 1, which is 1.
-const EPOCH_FROM_YEAR_1: i64 = 719_163;
+use super::time_units::{TimeStep, time_step};
 
 /// DataFusion's function, but for days as wholes.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -79,7 +78,10 @@ impl ScalarUDFImpl for DateTrunc {
             "quarter" => Unit::Quarter,
             "year" => Unit::Year,
             _ if matches!(time.data_type(), DataType::Date32) => Unit::Day,
-            _ => return self.inner.invoke_with_args(args),
+            name => match (time_step(name), time.data_type()) {
+                (Some(TimeStep::Nanos(ns)), DataType::Timestamp(..)) => Unit::Nanos(ns),
+                _ => return self.inner.invoke_with_args(args),
+            },
         };
         let rows = if matches!(time, ColumnarValue::Scalar(_)) { 1 } else { args.number_rows };
         let first = match time.data_type() {
@@ -138,9 +140,11 @@ impl ScalarUDFImpl for DateBin {
     }
 }
 
-/// A unit of whole days.
+/// A unit; all but the first are whole days.
 #[derive(Debug, Clone, Copy)]
 enum Unit {
+    /// So many nanoseconds, up to a day.
+    Nanos(i64),
     Day,
     Week,
     Month,
@@ -151,22 +155,21 @@ enum Unit {
 impl Unit {
     /// The first day of the unit that a day belongs to. Days are counted from 1970-01-01; `None`
     /// if the calendar does not reach as far.
-    fn first_day(self, day: i64) -> Option<i64> {
+    fn first_day(self, at: i64) -> Option<i64> {
         match self {
-            Unit::Day => return Some(day),
+            Unit::Day => return Some(at),
             // 1970-01-01 was a Thursday.
-            Unit::Week => return day.checked_sub((day.checked_add(3)?).rem_euclid(7)),
+            Unit::Week => return at.checked_sub((at.checked_add(3)?).rem_euclid(7)),
+            Unit::Nanos(_) => return None,
             Unit::Month | Unit::Quarter | Unit::Year => {}
         }
-        let from_year_1 = i32::try_from(day.checked_add(EPOCH_FROM_YEAR_1)?).ok()?;
-        let date = NaiveDate::from_num_days_from_ce_opt(from_year_1)?;
+        let date = date(at)?;
         let month = match self {
             Unit::Quarter => date.month0() / 3 * 3 + 1,
             Unit::Year => 1,
             _ => date.month(),
         };
-        let first = NaiveDate::from_ymd_opt(date.year(), month, 1)?;
-        Some(i64::from(first.num_days_from_ce()) - EPOCH_FROM_YEAR_1)
+        NaiveDate::from_ymd_opt(date.year(), month, 1).map(day)
     }
 }
 
@@ -184,15 +187,16 @@ fn first_dates(dates: &ArrayRef, unit: Unit) -> DfResult<ArrayRef> {
 
 /// Times in UTC, and so are those that have a zone: it is that of the session.
 fn first_times(times: &ArrayRef, time_unit: TimeUnit, unit: Unit) -> DfResult<ArrayRef> {
-    let per_day: i64 = match time_unit {
-        TimeUnit::Second => 86_400,
-        TimeUnit::Millisecond => 86_400_000,
-        TimeUnit::Microsecond => 86_400_000_000,
-        TimeUnit::Nanosecond => 86_400_000_000_000,
-    };
+    let per_day = ticks(86_400_000_000_000, time_unit);
     let first = |time: i64| {
-        let first = unit.first_day(time.div_euclid(per_day));
-        first.and_then(|day| day.checked_mul(per_day)).ok_or_else(|| {
+        let first = match unit {
+            Unit::Nanos(ns) => time.checked_sub(time.rem_euclid(ticks(ns, time_unit))),
+            unit => {
+                let first = unit.first_day(time.div_euclid(per_day));
+                first.and_then(|day| day.checked_mul(per_day))
+            }
+        };
+        first.ok_or_else(|| {
             exec_datafusion_err!("the time is too far from today for its type or for the calendar")
         })
     };
@@ -203,16 +207,19 @@ fn first_times(times: &ArrayRef, time_unit: TimeUnit, unit: Unit) -> DfResult<Ar
     Ok(cast(&first, times.data_type())?)
 }
 
+/// Ticks of a type of times in some nanoseconds; one at least.
+fn ticks(ns: i64, time_unit: TimeUnit) -> i64 {
+    let ticks = i128::from(ns) / tick_ns(time_unit);
+    i64::try_from(ticks).unwrap_or(i64::MAX).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn first_days_are_those_of_the_calendar() {
-        let day = |year, month, day| {
-            let date = NaiveDate::from_ymd_opt(year, month, day).unwrap();
-            i64::from(date.num_days_from_ce()) - EPOCH_FROM_YEAR_1
-        };
+        let day = |year, month, day| super::day(NaiveDate::from_ymd_opt(year, month, day).unwrap());
         for (date, unit, first) in [
             (day(1970, 1, 1), Unit::Week, day(1969, 12, 29)),
             (day(1969, 12, 28), Unit::Week, day(1969, 12, 22)),

@@ -7,7 +7,7 @@ use datafusion_common::Result as DfResult;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion_expr::{Expr, ScalarUDF};
 
-use super::strings;
+use super::{extract, strings};
 
 /// Plans them.
 #[derive(Debug, Default)]
@@ -18,6 +18,9 @@ type Function = LazyLock<Arc<ScalarUDF>>;
 static SUBSTR: Function = Function::new(|| Arc::new(strings::substr_function()));
 static STRPOS: Function = Function::new(|| Arc::new(strings::strpos_function()));
 static OVERLAY: Function = Function::new(|| Arc::new(strings::overlay_function()));
+
+static EXTRACT: Function =
+    Function::new(|| Arc::new(extract::extract(datafusion_functions::datetime::date_part())));
 
 fn planned(function: &Function, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {
     Ok(PlannerResult::Planned(function.call(args)))
@@ -30,6 +33,10 @@ impl ExprPlanner for SpecialSyntax {
 
     fn plan_position(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {
         planned(&STRPOS, args)
+    }
+
+    fn plan_extract(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {
+        planned(&EXTRACT, args)
     }
 
     fn plan_overlay(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {

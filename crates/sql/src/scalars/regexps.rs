@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result as DfResult, exec_datafusion_err};
-use datafusion_expr::ScalarUDF;
+use datafusion_expr::{Expr, ScalarUDF};
 use regex::{NoExpand, Regex};
 
 use super::rows::{Arguments, NUMBER, TEXT, function, push};
+use crate::located::within_mark;
 
 /// Compiled patterns that are kept at a time: each may take 10 MB.
 const PATTERNS_MAX: usize = 16;
@@ -46,6 +48,22 @@ impl<F: Fn(&str) -> DfResult<Regex>> Patterns<F> {
         }
         Ok(&self.compiled[pattern])
     }
+}
+
+/// Refuses constant patterns that are none before a query runs.
+pub(super) fn check_patterns(expr: &Expr) -> DfResult<()> {
+    expr.apply(|e| {
+        if let Expr::ScalarFunction(call) = e
+            && call.name().starts_with("regexp_")
+            && let Some(pattern) = call.args.get(1)
+            && let Expr::Literal(value, _) = within_mark(pattern).unwrap_or(pattern)
+            && let Some(Some(pattern)) = value.try_as_str()
+        {
+            compile(pattern)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 fn compile(pattern: &str) -> DfResult<Regex> {

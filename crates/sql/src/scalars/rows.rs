@@ -6,11 +6,12 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion_common::{Result as DfResult, ScalarValue, exec_err};
+use datafusion_common::{Result as DfResult, ScalarValue, exec_err, plan_err};
 use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+
+use crate::types::sql_type_name;
 
 /// A text.
 pub(super) const TEXT: DataType = DataType::Utf8;
@@ -28,16 +29,17 @@ pub(super) fn function(
     returns: DataType,
     batch: Batch,
 ) -> ScalarUDF {
-    let forms = forms.iter().map(|form| TypeSignature::Exact(form.to_vec())).collect();
-    let signature = Signature::one_of(forms, Volatility::Immutable);
+    let forms = forms.iter().map(|form| form.to_vec()).collect();
+    let signature = Signature::user_defined(Volatility::Immutable);
     let aliases = aliases.iter().map(|alias| alias.to_string()).collect();
-    ScalarUDF::from(RowFunction { name, aliases, signature, returns, batch: Called(batch) })
+    ScalarUDF::from(RowFunction { name, aliases, forms, signature, returns, batch: Called(batch) })
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RowFunction {
     name: &'static str,
     aliases: Vec<String>,
+    forms: Vec<Vec<DataType>>,
     signature: Signature,
     returns: DataType,
     batch: Called,
@@ -70,6 +72,30 @@ impl ScalarUDFImpl for RowFunction {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    /// Numbers are no texts, nor texts numbers: DataFusion would cast one to the other.
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        let goes = |(given, wanted): (&DataType, &DataType)| match *wanted {
+            NUMBER => given.is_null() || given.is_integer(),
+            _ => given.is_null() || given.is_string(),
+        };
+        let fits = |form: &&Vec<DataType>| {
+            form.len() == types.len() && types.iter().zip(form.iter()).all(goes)
+        };
+        if let Some(form) = self.forms.iter().find(fits) {
+            return Ok(form.clone());
+        }
+        let name = self.name.to_uppercase();
+        let list =
+            |types: &[DataType]| types.iter().map(sql_type_name).collect::<Vec<_>>().join(", ");
+        let forms: Vec<String> =
+            self.forms.iter().map(|form| format!("{name}({})", list(form))).collect();
+        let takes = forms.join(" or ");
+        match types {
+            [] => plan_err!("{name} has no arguments; it takes {takes}"),
+            types => plan_err!("there is no {name} of {}; it takes {takes}", list(types)),
+        }
     }
 
     fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {

@@ -1,0 +1,76 @@
+//! Arithmetic of constants, worked out as it would be for every record: the simplifier, which does it
+//! otherwise, lets whole numbers wrap around and decimals have too many digits.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema};
+use chrono::Utc;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue};
+use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Volatility};
+use millstream_contract::error::Error;
+
+use crate::error::SqlError;
+use crate::evaluate::compile;
+
+/// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to. What
+/// does not fit its type is an error; what fails otherwise stays, since it may never be needed.
+pub(crate) fn fold_arithmetic(
+    expr: Expr,
+    schema: &DFSchema,
+    config: &Arc<ConfigOptions>,
+) -> DfResult<Expr> {
+    let folded = expr.transform_down(|e| {
+        if !is_exact_arithmetic(&e, schema)? || !is_constant(&e)? {
+            return Ok(Transformed::no(e));
+        }
+        match value(&e, schema, config) {
+            Ok(value) => {
+                let literal = Expr::Literal(value, None);
+                Ok(Transformed::new(literal, true, TreeNodeRecursion::Jump))
+            }
+            Err(Error::Evaluation { message, help, .. }) if message.contains(" does not fit ") => {
+                Err(DataFusionError::External(Box::new(SqlError::types(message).help(help))))
+            }
+            Err(_) => Ok(Transformed::no(e)),
+        }
+    })?;
+    Ok(folded.data)
+}
+
+/// Whether `expr` computes with whole numbers or decimals.
+fn is_exact_arithmetic(expr: &Expr, schema: &DFSchema) -> DfResult<bool> {
+    let computes = match expr {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) => op.is_numerical_operators(),
+        Expr::Negative(_) => true,
+        _ => false,
+    };
+    let exact = |t: DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
+    Ok(computes && exact(expr.get_type(schema)?))
+}
+
+fn is_constant(expr: &Expr) -> DfResult<bool> {
+    let varies = expr.exists(|e| {
+        Ok(match e {
+            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+            Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Literal(..) => false,
+            Expr::Cast(_) | Expr::TryCast(_) | Expr::Case(_) => false,
+            _ => true,
+        })
+    })?;
+    Ok(!varies)
+}
+
+fn value(
+    expr: &Expr,
+    schema: &DFSchema,
+    config: &Arc<ConfigOptions>,
+) -> Result<ScalarValue, Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::Internal(e.to_string());
+    let compiled = compile(expr, schema, Utc::now(), config).map_err(|e| failed(&e))?;
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+    ScalarValue::try_from_array(&compiled.evaluate(&row)?, 0).map_err(|e| failed(&e))
+}
