@@ -101,6 +101,7 @@ pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
         "windows": stats.windows,
         "open_windows": stats.open_windows.as_ref().map_or(0, BTreeSet::len),
         "rows": stats.rows,
+        "inner_rows": stats.inner_rows,
         "late_records": stats.late_records,
         "malformed_records": stats.malformed_records,
         "null_time_records": stats.null_time_records,

@@ -117,6 +117,43 @@ impl Plan {
         .ok_or_else(|| Error::Internal(format!("a plan of {} outputs", self.outputs.len())))
     }
 
+    /// Stages that have state; one if none has. As many the channels between processes are made for.
+    pub fn state_stages(&self) -> usize {
+        let has_state = |stage: &&Stage| matches!(stage.operator, Operator::Aggregate(_));
+        self.stages.iter().filter(has_state).count().max(1)
+    }
+
+    /// That this is a plan that jobs can run, today: one source, a chain of stages, of which several
+    /// all have state, and one output, of the last one. Returns the source.
+    ///
+    /// # Errors
+    /// An internal one if it is not.
+    pub fn check(&self) -> Result<&Source> {
+        let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
+        let source = self.source()?;
+        let mut windowed = source.event_time.is_some();
+        for (number, stage) in self.stages.iter().enumerate() {
+            let before = number.checked_sub(1).map_or(Node::Source(0), Node::Stage);
+            match &stage.inputs[..] {
+                [input] if input.from == before => {}
+                _ => return wrong("a stage that does not follow the one before"),
+            }
+            let is_windowed = match &stage.operator {
+                Operator::Aggregate(aggregate) => aggregate.window.is_some(),
+                Operator::Stateless { .. } if self.stages.len() == 1 => false,
+                Operator::Stateless { .. } => return wrong("a stage without state among others"),
+            };
+            if is_windowed && !windowed {
+                return wrong("windows over rows without a time");
+            }
+            windowed = is_windowed;
+        }
+        match &self.outputs[..] {
+            [output] if output.stage + 1 == self.stages.len() => Ok(source),
+            _ => wrong("outputs other than its last stage"),
+        }
+    }
+
     /// What a row has that comes from a node.
     ///
     /// # Errors

@@ -64,13 +64,13 @@ pub(crate) struct Share {
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: u64,
-    /// The operator's name and the rows of a batch, for messages.
-    operator: String,
+    /// The names of the stages' operators and the rows of a batch, for messages.
+    operators: Vec<String>,
     batch_rows: usize,
     input: AtomicU64,
     segments: AtomicU64,
     output: AtomicU64,
-    /// State and its next growth, over all workers.
+    /// State and its next growth, over all stages and workers.
     state: AtomicU64,
     growth: AtomicU64,
     room: AtomicU64,
@@ -82,14 +82,15 @@ pub(crate) struct Budget {
 
 #[derive(Debug)]
 struct Ledger {
-    workers: Vec<Usage>,
+    /// By stage; in each by worker.
+    parts: Vec<Vec<Usage>>,
     peak: Share,
     rest: Share,
 }
 
 impl Ledger {
     fn sum(&self, part: impl Fn(&Usage) -> u64) -> u64 {
-        self.workers.iter().map(part).sum()
+        self.parts.iter().flatten().map(part).sum()
     }
 }
 
@@ -97,12 +98,13 @@ impl Budget {
     pub(crate) fn new(
         limit_bytes: u64,
         workers: usize,
-        operator: String,
+        operators: Vec<String>,
         batch_rows: usize,
     ) -> Budget {
+        let parts = operators.iter().map(|_| vec![Usage::default(); workers]).collect();
         Budget {
             limit_bytes,
-            operator,
+            operators,
             batch_rows,
             input: AtomicU64::new(0),
             segments: AtomicU64::new(0),
@@ -112,11 +114,7 @@ impl Budget {
             room: AtomicU64::new(0),
             most: AtomicU64::new(0),
             scarce: AtomicBool::new(false),
-            ledger: Mutex::new(Ledger {
-                workers: vec![Usage::default(); workers],
-                peak: Share::default(),
-                rest: Share::default(),
-            }),
+            ledger: Mutex::new(Ledger { parts, peak: Share::default(), rest: Share::default() }),
         }
     }
 
@@ -144,10 +142,10 @@ impl Budget {
         Held { budget: self.clone(), kind, bytes: bytes as u64 }
     }
 
-    /// Notes how much state a worker holds.
-    pub(crate) fn note_usage(&self, worker: usize, usage: &Usage) {
+    /// Notes how much state of a stage a worker holds.
+    pub(crate) fn note_usage(&self, stage: usize, worker: usize, usage: &Usage) {
         let mut ledger = self.ledger();
-        ledger.workers[worker] = *usage;
+        ledger.parts[stage][worker] = *usage;
         let (bytes, growth) = (ledger.sum(|w| w.bytes), ledger.sum(|w| w.growth_bytes));
         self.state.store(bytes, Relaxed);
         self.growth.store(growth, Relaxed);
@@ -251,12 +249,22 @@ impl Budget {
         let of_batches = ledger.sum(|w| w.batch_growth_bytes) + self.held(Kind::Input);
         let smaller_fit = needed.saturating_sub(of_batches) <= self.limit_bytes;
         Err(Error::Memory {
-            operator: self.operator.clone(),
+            operator: self.largest(&ledger),
             bytes: needed,
             keys: ledger.sum(|w| w.keys),
             budget: self.limit_bytes,
             batch_rows: (smaller_fit && self.batch_rows > 1).then_some(self.batch_rows),
         })
+    }
+}
+
+impl Budget {
+    /// The operator of the stage that holds the most state.
+    fn largest(&self, ledger: &Ledger) -> String {
+        let bytes = |parts: &[Usage]| parts.iter().map(|part| part.bytes).sum::<u64>();
+        let stages = self.operators.iter().zip(&ledger.parts).rev();
+        let largest = stages.max_by_key(|(_, parts)| bytes(parts));
+        largest.map_or(String::new(), |(operator, _)| operator.clone())
     }
 }
 
@@ -310,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_is_held_counts_until_it_is_dropped() {
-        let budget = Arc::new(Budget::new(1000, 1, "op".into(), 100));
+        let budget = Arc::new(Budget::new(1000, 1, vec!["op".into()], 100));
         let mut held = budget.hold(Kind::Output, 200);
         let input = budget.hold(Kind::Input, 125);
         assert!(!budget.output_full() && budget.input_full() && !budget.tight());
@@ -322,14 +330,14 @@ mod tests {
 
     #[test]
     fn an_error_comes_only_when_nothing_can_be_given_back() {
-        let budget = Arc::new(Budget::new(1000, 2, "op".into(), 100));
-        budget.note_usage(0, &usage(600, 0));
-        budget.note_usage(1, &usage(400, 300));
+        let budget = Arc::new(Budget::new(1000, 2, vec!["op".into()], 100));
+        budget.note_usage(0, 0, &usage(600, 0));
+        budget.note_usage(0, 1, &usage(400, 300));
         assert!(budget.check().unwrap());
         let growing = Usage { growth_bytes: 100, ..usage(600, 0) };
-        budget.note_usage(0, &growing);
+        budget.note_usage(0, 0, &growing);
         assert!(!budget.check().unwrap(), "the other worker has 300 bytes to give");
-        budget.note_usage(1, &usage(100, 0));
+        budget.note_usage(0, 1, &usage(100, 0));
         assert!(budget.check().unwrap());
         let held = budget.hold(Kind::Segments, 201);
         let error = budget.check().expect_err("1001 of 1000 bytes are needed");
@@ -344,31 +352,31 @@ mod tests {
 
     #[test]
     fn smaller_batches_are_advised_where_they_would_fit() {
-        let budget = Arc::new(Budget::new(1000, 1, "op".into(), 100));
+        let budget = Arc::new(Budget::new(1000, 1, vec!["op".into()], 100));
         let advised = || {
             let error = budget.check().expect_err("it does not fit");
             error.to_string().contains("smaller batches with --set batch.rows=... (now 100)")
         };
         let growing = Usage { growth_bytes: 300, batch_growth_bytes: 250, ..usage(900, 0) };
-        budget.note_usage(0, &growing);
+        budget.note_usage(0, 0, &growing);
         assert!(advised());
-        budget.note_usage(0, &Usage { batch_growth_bytes: 150, ..growing });
+        budget.note_usage(0, 0, &Usage { batch_growth_bytes: 150, ..growing });
         assert!(!advised(), "even one more key would not fit");
-        budget.note_usage(0, &usage(900, 0));
+        budget.note_usage(0, 0, &usage(900, 0));
         let _input = budget.hold(Kind::Input, 101);
         assert!(advised());
-        budget.note_usage(0, &usage(1001, 0));
+        budget.note_usage(0, 0, &usage(1001, 0));
         assert!(!advised());
     }
 
     #[test]
     fn state_is_at_rest_only_while_no_segment_is_on_its_way() {
-        let budget = Arc::new(Budget::new(1000, 1, "op".into(), 100));
-        budget.note_usage(0, &usage(100, 0));
+        let budget = Arc::new(Budget::new(1000, 1, vec!["op".into()], 100));
+        budget.note_usage(0, 0, &usage(100, 0));
         let held = budget.hold(Kind::Segments, 50);
         budget.note_rest();
         assert_eq!(budget.rest(), Share::default());
-        budget.note_usage(0, &usage(120, 0));
+        budget.note_usage(0, 0, &usage(120, 0));
         assert_eq!(budget.peak(), Share { bytes: 170, live_bytes: 60 });
         drop(held);
         budget.note_rest();

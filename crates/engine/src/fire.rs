@@ -8,13 +8,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, SchemaRef};
 
-use millstream_state::{CHUNK_ROWS, RowsRef, Table};
+use millstream_state::{
+    CHUNK_ROWS, ChunkPool, Keys, NoVarKeys, RowsRef, Scratch, Table, hash_words,
+};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::{Grouping, filter_and_project};
 use crate::plan::Aggregate;
-use crate::windowing::Bounds;
 
 /// HAVING and the output columns.
 #[derive(Debug)]
@@ -108,18 +109,25 @@ impl Finisher {
     }
 }
 
+/// State of the group of no columns that has met no record.
+pub(crate) fn empty_table(grouping: &Grouping) -> Table {
+    let mut table = Table::new(grouping.layout.clone());
+    let (mut pool, mut scratch) =
+        (ChunkPool::new(grouping.layout.row_words(), 0, None), Scratch::default());
+    let keys = Keys { hashes: &[hash_words(&[])], ahead: &[], words: &[], vars: NoVarKeys };
+    table.update(&keys, &mut pool, &mut scratch);
+    table
+}
+
 impl Fire {
     pub(crate) fn new(start: i64, table: Table, grouping: &Grouping) -> Fire {
         let rows = table.rows().min(CHUNK_ROWS);
-        let bounds = match grouping.windowing.bounds_of(start) {
+        let column = |us: i64| -> ArrayRef {
+            Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
+        };
+        let bounds = match grouping.windowing.columns_of(start) {
+            Some(columns) => columns.map(column).to_vec(),
             None => vec![],
-            Some(Bounds { start, end }) => {
-                let (start, end) = (start.div_euclid(1000), end.div_euclid(1000));
-                let column = |ms: i64| -> ArrayRef {
-                    Arc::new(TimestampMillisecondArray::from_value(ms, rows))
-                };
-                vec![column(start), column(end), column(end - 1)]
-            }
         };
         Fire { start, table, block: 0, left: None, bounds }
     }
@@ -150,6 +158,14 @@ impl Fire {
     /// Whether all of its state has been read.
     pub(crate) fn is_over(&self) -> bool {
         self.left.is_none() && self.block >= self.table.scan_blocks()
+    }
+
+    /// How many rows of state come next.
+    pub(crate) fn next_rows(&self) -> usize {
+        match &self.left {
+            Some(left) => left.num_rows(),
+            None => self.table.scan_rows(self.block),
+        }
     }
 
     /// What the next rows take, about.

@@ -237,12 +237,6 @@ impl Gather {
         Run { rows, held }
     }
 
-    /// Whether one of this process's `workers`, which are the first here, has not fired up to
-    /// `frontier`.
-    pub(crate) fn own_behind(&self, workers: usize, frontier: i64) -> bool {
-        self.lock().frontiers.iter().take(workers).any(|fired| *fired < frontier)
-    }
-
     /// Up to which watermark every worker has fired what is complete.
     pub(crate) fn fired(&self) -> i64 {
         self.lock().frontiers.iter().copied().min().unwrap_or(BEGINNING)

@@ -1,5 +1,6 @@
 //! The job: a plan with its workers, from start to finish.
 
+mod compile;
 mod shared;
 
 use std::fmt;
@@ -10,36 +11,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_flow::Settings as Channels;
 
-use millstream_state::{ChunkPool, Keys, NoVarKeys, RowLayout, Scratch, Table, hash_words};
-
 use crate::budget::Budget;
-use crate::cluster::{Ends, Mesh, MeshSetup, Net, Place, peer_error};
+use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Place, Shipping, peer_error};
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::exchange::Roles;
-use crate::fire::Finisher;
+use crate::fire::empty_table;
 use crate::gather::{Gather, Role};
 use crate::intake::Intake;
-use crate::pipeline::{Grouping, Stateless};
-use crate::plan::{Operator, Plan, Stage};
+use crate::plan::Plan;
 use crate::prepare::{Preparer, Spread};
 use crate::settings::{Exchange, Settings};
 use crate::simulation;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::slices::small_table_bytes;
+use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
 use crate::stats::Stats;
 use crate::table::OpenOptions;
-use crate::windowing::{WHOLE, Windowing};
+use crate::windowing::WHOLE;
 use crate::worker::Worker;
-use shared::{Mailbox, fragment_bytes};
+use compile::Compiled;
+use shared::Mailbox;
 
-pub(crate) use shared::{PASSED_SHARE, Shared};
+pub(crate) use shared::Shared;
 
 /// A plan ready to run.
 pub struct Job {
@@ -125,9 +124,9 @@ impl Job {
         })?;
         let connected = || -> millstream_flow::Result<Mesh> {
             let device = ShmDevice::open(token)?;
-            let (place, channels) = (Place { process: 0, processes: 1 }, Channels::default());
-            let (sizes, exchange) = ((settings.workers, settings.memory_bytes), settings.exchange);
-            MeshSetup::exchanging(&device, place, sizes, channels, exchange)?.connect(&[])
+            let place = Place { process: 0, processes: 1 };
+            let options = MeshOptions::new(settings, plan.state_stages());
+            MeshSetup::new(&device, place, options, Channels::default())?.connect(&[])
         };
         let mesh = connected().map_err(|error| peer_error(0, error))?;
         let start_us = Threads::new(0, Vec::new()).now_us();
@@ -159,40 +158,16 @@ impl Job {
     ) -> Result<Job> {
         let settings = settings.clone();
         let workers = settings.workers;
-        let (source, stage) = (plan.source()?, one_stage(plan)?);
-        let filter = stage.inputs.first().and_then(|input| input.filter.clone());
-        let (aggregation, stateless, limits, windowing) = match &stage.operator {
-            Operator::Aggregate(aggregate) => {
-                let grouping = Grouping::new(filter, aggregate, settings.allowed_lateness_us)?;
-                let windowing = grouping.windowing;
-                let finisher = Finisher::new(aggregate, &stage.output);
-                (Some((grouping, finisher)), None, (0, None), windowing)
-            }
-            Operator::Stateless { project, limit, offset } => {
-                let stateless = Stateless::new(filter, project, &stage.output);
-                (None, Some(stateless), (*offset, *limit), Windowing::whole())
-            }
-        };
-        let exchange = mesh.as_ref().map_or(Exchange::LateMerge, |mesh| mesh.exchange);
-        if settings.exchange != exchange {
-            let message = format!("{:?} over channels for {exchange:?}", settings.exchange);
-            return Err(Error::Internal(message));
-        }
-        let (net, ends) = match mesh {
-            Some(mesh) => {
-                let grouping = aggregation.as_ref().map(|(grouping, _)| grouping);
-                let fragment_bytes = fragment_bytes(&settings, mesh.place.processes * workers);
-                let (net, ends) = Net::new(mesh, grouping, fragment_bytes as usize)?;
-                (Some(Arc::new(net)), ends)
-            }
-            None => (None, Vec::new()),
-        };
-        let leaders = net.as_ref().map_or(workers, |net| net.leaders());
-        let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
+        let source = plan.check()?;
+        let mut compiled = Compiled::new(plan, &settings)?;
+        let place = mesh.as_ref().map_or(Place { process: 0, processes: 1 }, |mesh| mesh.place);
+        let leaders = place.processes * workers;
+        let network = mesh.map(|mesh| network(mesh, &compiled, &settings, leaders)).transpose()?;
+        let (net, ends) = network.map_or((None, Vec::new()), |(net, ends)| (Some(net), ends));
         // What has no keys is not exchanged.
-        let roles = match &aggregation {
-            Some(_) => Roles::new(exchange, place.processes, workers),
-            None => Roles::default(),
+        let roles = match &compiled.stateless {
+            None => Roles::new(settings.exchange, place.processes, workers),
+            Some(_) => Roles::default(),
         };
         let reading = roles.reading(place, workers);
         let options = OpenOptions {
@@ -206,74 +181,39 @@ impl Job {
         let remarks =
             splits.iter().filter_map(|split| split.remark().map(str::to_string)).collect();
         let idle_timeout_us = source.event_time.as_ref().and_then(|t| t.idle_timeout_us);
-        let tables_max = aggregation.as_ref().map_or(0, |(grouping, _)| {
-            tables_max(settings.memory_bytes, (workers, leaders), &grouping.layout)
-        });
+        let names = compiled.names.clone();
+        let budget =
+            Arc::new(Budget::new(settings.memory_bytes, workers, names, settings.batch_rows));
+        let windowing = compiled.first_windowing();
+        let tables_max = compiled.limits(&settings, leaders, 0).tables_max;
         let spread = (!windowing.is_whole()).then_some(Spread { windowing, leaders, tables_max });
         let max_ahead_us = settings.max_ahead.us(source.table.live());
-        let preparer = Preparer::new(source, max_ahead_us, spread);
-        // The row of a group without records is one, whatever the number of processes.
-        let global = aggregation.as_ref().is_some_and(|(grouping, _)| grouping.has_empty_group);
-        // LIMIT counts the rows of all.
-        let one_result = global || limits != (0, None);
-        let role = match &net {
-            None => Role::Alone,
-            Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => {
-                Role::Alone
-            }
-            Some(net) if net.is_asker() => Role::Asker(net.clone()),
-            Some(net) => {
-                let ahead_bytes_max = settings.memory_bytes / 4 / net.place.processes as u64;
-                Role::Helper { net: net.clone(), ahead_bytes_max }
-            }
-        };
-        let gathered = if matches!(role, Role::Asker(_)) { leaders } else { workers };
-        // What comes together anyway is written as if by one.
-        let one_writer = one_result || matches!(role, Role::Asker(_));
-        if !matches!(role, Role::Helper { .. }) {
-            let workers = if one_writer { 1 } else { workers };
-            sink.open(&stage.output, Writers { process: place.process, workers })?;
-        }
-        let budget = Arc::new(Budget::new(
-            settings.memory_bytes,
-            workers,
-            describe(&stage.operator),
-            settings.batch_rows,
-        ));
-        let output = stage.output.clone();
         let intake = Intake::new(
             splits,
-            preparer,
+            Preparer::new(source, max_ahead_us, spread),
             (env.clone(), net.clone()),
             (workers, reading),
             idle_timeout_us,
             windowing,
             budget.clone(),
         );
-        let budget_of_rows = budget.clone();
+        let output = &plan.last_stage()?.output;
+        let gather = gather(sink, output, &compiled, (&settings, &net), &budget)?;
+        let (limit, stateless) = (compiled.limit, compiled.stateless.take());
         let shared = Shared {
             intake,
-            gather: Gather::new(
-                sink,
-                output,
-                gathered,
-                windowing,
-                limits,
-                budget_of_rows,
-                (role, one_writer),
-            ),
+            gather,
             net,
             roles,
-            aggregation,
-            stateless,
             mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
-            stopping: AtomicBool::new(limits.1 == Some(0)),
+            stopping: AtomicBool::new(limit == Some(0)),
             pace: Pace::new(workers),
             closing: AtomicBool::new(false),
             error: Mutex::new(None),
             latencies: Mutex::default(),
             budget,
-            tables_max,
+            stages: compiled.into_stages(&settings, leaders),
+            stateless,
             settings,
             env,
         };
@@ -397,9 +337,7 @@ impl Job {
         }
         let mut stats = self.stats(workers);
         if result.is_err() && self.is_windowed() {
-            let windowing = self.shared.windowing();
-            let open = workers.iter().flat_map(|worker| worker.open_slices());
-            stats.open_windows = Some(open.map(|slice| windowing.first_window_of(slice)).collect());
+            stats.open_windows = Some(workers.iter().flat_map(Worker::open_windows).collect());
         }
         (stats, result)
     }
@@ -414,10 +352,11 @@ impl Job {
         if shared.net.as_ref().is_some_and(|net| !net.is_asker()) && shared.has_enough() {
             return Ok(());
         }
-        if let Some((grouping, finisher)) = &shared.aggregation {
+        if let Some(Stage { grouping, finisher, .. }) = shared.stages.last().map(|stage| &**stage) {
             let asked = shared.net.as_ref().is_none_or(|net| net.is_asker());
             if grouping.has_empty_group && asked && shared.gather.windows() == 0 {
-                let rows = empty_group(grouping, finisher)?;
+                let (table, mut places) = (empty_table(grouping), Vec::new());
+                let rows = finisher.finish(grouping, &[], &table.scan(0, &mut places))?;
                 shared.gather.window_rows(0, WHOLE, rows, true)?;
                 for worker in 0..shared.leaders() {
                     shared.gather.advance(worker, crate::event_time::END)?;
@@ -447,55 +386,61 @@ impl Job {
     }
 }
 
-/// The stage of a plan that has one.
-fn one_stage(plan: &Plan) -> Result<&Stage> {
-    let stage = plan.last_stage()?;
-    match plan.stages.len() {
-        1 => Ok(stage),
-        stages => Err(Error::Internal(format!("a plan of {stages} stages"))),
+/// The job's network: channels for each of its stages.
+fn network(
+    mesh: Mesh,
+    compiled: &Compiled,
+    settings: &Settings,
+    leaders: usize,
+) -> Result<(Arc<Net>, Vec<Ends>)> {
+    let exchange = mesh.options.exchange;
+    if settings.exchange != exchange {
+        let message = format!("{:?} over channels for {exchange:?}", settings.exchange);
+        return Err(Error::Internal(message));
     }
+    let stages = compiled.operators.len().max(1);
+    let shipping = |number: usize| Shipping {
+        grouping: compiled.operators.get(number).map(|(grouping, _)| grouping),
+        fragment_bytes: compiled.limits(settings, leaders, number).fragment_bytes as usize,
+    };
+    let (net, ends) = Net::new(mesh, &(0..stages).map(shipping).collect::<Vec<_>>())?;
+    Ok((Arc::new(net), ends))
 }
 
-/// How many tables of windows may be opened before state is counted again: those that all workers
-/// open then take a 32nd of the budget at the most.
-fn tables_max(
-    memory_bytes: u64,
-    (workers, leaders): (usize, usize),
-    layout: &Arc<RowLayout>,
-) -> usize {
-    let share = memory_bytes / 32 / workers as u64;
-    (share as usize / small_table_bytes(layout, leaders)).max(1)
-}
-
-/// The operator's name in messages.
-fn describe(operator: &Operator) -> String {
-    match operator {
-        Operator::Stateless { .. } => "project".into(),
-        Operator::Aggregate(aggregate) => {
-            let keys: Vec<String> = aggregate.keys.iter().map(|k| shortened(&k.name)).collect();
-            format!("aggregate by ({})", keys.join(", "))
+/// Where result rows go: opens the sink, if this process writes to one.
+fn gather(
+    sink: Arc<dyn Sink>,
+    output: &SchemaRef,
+    compiled: &Compiled,
+    (settings, net): (&Settings, &Option<Arc<Net>>),
+    budget: &Arc<Budget>,
+) -> Result<Gather> {
+    let workers = settings.workers;
+    let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
+    // The row of a group without records is one, whatever the number of processes; LIMIT counts the
+    // rows of all.
+    let limits = (compiled.offset, compiled.limit);
+    let one_result = compiled.has_empty_group() || limits != (0, None);
+    let role = match net {
+        None => Role::Alone,
+        Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => Role::Alone,
+        Some(net) if net.is_asker() => Role::Asker(net.clone()),
+        Some(net) => {
+            let ahead_bytes_max = settings.memory_bytes / 4 / place.processes as u64;
+            Role::Helper { net: net.clone(), ahead_bytes_max }
         }
+    };
+    let all = place.processes * workers;
+    let gathered = if matches!(role, Role::Asker(_)) { all } else { workers };
+    // What comes together anyway is written as if by one.
+    let one_writer = one_result || matches!(role, Role::Asker(_));
+    if !matches!(role, Role::Helper { .. }) {
+        let workers = if one_writer { 1 } else { workers };
+        sink.open(output, Writers { process: place.process, workers })?;
     }
-}
-
-/// A key's text, if it is not too long to be read in a message.
-fn shortened(text: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
-}
-
-/// The result row of a group that has met no record.
-fn empty_group(grouping: &Grouping, finisher: &Finisher) -> Result<RecordBatch> {
-    let mut table = Table::new(grouping.layout.clone());
-    let (mut pool, mut scratch) =
-        (ChunkPool::new(grouping.layout.row_words(), 0, None), Scratch::default());
-    let keys = Keys { hashes: &[hash_words(&[])], ahead: &[], words: &[], vars: NoVarKeys };
-    table.update(&keys, &mut pool, &mut scratch);
-    let mut places = Vec::new();
-    finisher.finish(grouping, &[], &table.scan(0, &mut places))
+    let windowing = compiled.last_windowing();
+    let (output, role) = (output.clone(), (role, one_writer));
+    Ok(Gather::new(sink, output, gathered, windowing, limits, budget.clone(), role))
 }
 
 /// Runs a worker so that neither an error nor a panic leaves the others waiting; `None` if there

@@ -42,6 +42,7 @@ mod routed;
 pub mod simulation;
 mod skipped;
 mod slices;
+mod stage;
 mod standing;
 pub mod stats;
 #[cfg(test)]

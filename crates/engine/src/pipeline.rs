@@ -13,7 +13,7 @@ use millstream_state::{Load, RowLayout};
 
 use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
-use crate::cluster::Net;
+use crate::cluster::Delivery;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::{first_failing, rows_before_failing};
@@ -96,23 +96,23 @@ impl Grouping {
         })
     }
 
-    /// Runs a batch through the pipeline into `slices`, or through `net` to leaders in other
+    /// Runs a batch through the pipeline into `slices`, or through `delivery` to leaders in other
     /// processes; returns what was dropped and how many rows were not the worker's own.
     pub(crate) fn run(
         &self,
         batch: &Stamped,
         slices: &mut Slices,
-        net: Option<&Net>,
+        delivery: Option<&Delivery>,
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
         let dropped = self.assign(batch, buffers, &mut by_slice)?;
         let records = &batch.prepared.batch;
-        let fragment_rows = match self.update(records, &mut by_slice, slices, net) {
+        let fragment_rows = match self.update(records, &mut by_slice, slices, delivery) {
             Err(Error::TooMuchText { .. }) if records.num_rows() > 1 => {
                 // Nothing has been changed yet. Positions may have been, which are found again.
                 self.assign(batch, buffers, &mut by_slice)?;
-                self.update_in_parts(records, &by_slice, 0..records.num_rows(), slices, net)
+                self.update_in_parts(records, &by_slice, 0..records.num_rows(), slices, delivery)
             }
             updated => updated,
         }?;
@@ -123,19 +123,46 @@ impl Grouping {
         Ok((dropped, fragment_rows))
     }
 
+    /// As [`Grouping::run`], for rows that all belong to one slice and of which none is late.
+    pub(crate) fn run_rows(
+        &self,
+        (rows, slice): (&RecordBatch, i64),
+        slices: &mut Slices,
+        delivery: Option<&Delivery>,
+        buffers: &mut Buffers,
+    ) -> Result<u64> {
+        let select = |buffers: &mut Buffers| {
+            self.select(rows, buffers)?;
+            Ok::<BySlice, Error>(vec![(slice, std::mem::take(&mut buffers.rows))])
+        };
+        let mut by_slice = select(buffers)?;
+        let fragment_rows = match self.update(rows, &mut by_slice, slices, delivery) {
+            Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
+                // As above.
+                let by_slice = select(buffers)?;
+                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, delivery)
+            }
+            updated => updated,
+        }?;
+        if let Some((_, rows)) = by_slice.pop() {
+            buffers.rows = rows;
+        }
+        Ok(fragment_rows)
+    }
+
     /// Updates slices with the rows of a batch that count; returns how many were not the worker's own.
     fn update(
         &self,
         records: &RecordBatch,
         by_slice: &mut BySlice,
         slices: &mut Slices,
-        net: Option<&Net>,
+        delivery: Option<&Delivery>,
     ) -> Result<u64> {
         let mut fragment_rows = 0;
         let Some((keys, arguments)) = self.evaluate(records, by_slice)? else { return Ok(0) };
         for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let selected = Selected { keys: &keys, arguments: &arguments, rows };
-            fragment_rows += slices.update(*start, self, &selected, net)?;
+            fragment_rows += slices.update(*start, self, &selected, delivery)?;
         }
         Ok(fragment_rows)
     }
@@ -149,15 +176,15 @@ impl Grouping {
         by_slice: &BySlice,
         range: Range<usize>,
         slices: &mut Slices,
-        net: Option<&Net>,
+        delivery: Option<&Delivery>,
     ) -> Result<u64> {
-        match self.update(records, &mut within(by_slice, &range), slices, net) {
+        match self.update(records, &mut within(by_slice, &range), slices, delivery) {
             Err(Error::TooMuchText { .. }) if range.len() > 1 => {
                 let middle = range.start + range.len() / 2;
                 let first =
-                    self.update_in_parts(records, by_slice, range.start..middle, slices, net)?;
+                    self.update_in_parts(records, by_slice, range.start..middle, slices, delivery)?;
                 let rest =
-                    self.update_in_parts(records, by_slice, middle..range.end, slices, net)?;
+                    self.update_in_parts(records, by_slice, middle..range.end, slices, delivery)?;
                 Ok(first + rest)
             }
             updated => updated,
@@ -197,13 +224,7 @@ impl Grouping {
         buffers: &mut Buffers,
         by_slice: &mut BySlice,
     ) -> Result<Dropped> {
-        let records = &batch.prepared.batch;
-        texts::begin();
-        let mask = match &self.filter {
-            Some(filter) => Some(true_mask(filter, records)?),
-            None => None,
-        };
-        select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
+        self.select(&batch.prepared.batch, buffers)?;
         if let Some(start) = self.single_slice(batch) {
             by_slice.clear();
             by_slice.push((start, std::mem::take(&mut buffers.rows)));
@@ -213,6 +234,17 @@ impl Grouping {
             return Err(Error::Internal("windows without event times".into()));
         };
         Ok(assign(&self.windowing, times, batch.stamp, &buffers.rows, by_slice))
+    }
+
+    /// Finds the rows of a batch that pass the filter.
+    fn select(&self, records: &RecordBatch, buffers: &mut Buffers) -> Result<()> {
+        texts::begin();
+        let mask = match &self.filter {
+            Some(filter) => Some(true_mask(filter, records)?),
+            None => None,
+        };
+        select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
+        Ok(())
     }
 
     /// The slice of the whole batch, if it has just one and no record can be late for it.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::Settings as Channels;
 
-use crate::cluster::{Mesh, MeshSetup, Place, peer_error};
+use crate::cluster::{Mesh, MeshOptions, MeshSetup, Place, peer_error};
 use crate::env::{Env, Simulated};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
@@ -87,7 +87,8 @@ pub fn simulate(
     let sim = Sim::new(scenario.seed);
     let model = Model { latency: scenario.latency, ..Model::default() };
     let devices: Vec<SimDevice> = sinks.iter().map(|_| sim.node(model)).collect();
-    let meshes = meshes(&devices, settings, scenario.channels)?;
+    let options = MeshOptions::new(settings, plan.state_stages());
+    let meshes = meshes(&devices, options, scenario.channels)?;
     let mut processes = Vec::new();
     for (mesh, sink) in meshes.into_iter().zip(sinks) {
         let env: Arc<dyn Env> = env.clone();
@@ -110,15 +111,13 @@ pub fn simulate(
 /// Connects one process per device.
 pub(crate) fn meshes(
     devices: &[SimDevice],
-    settings: &Settings,
+    options: MeshOptions,
     channels: Channels,
 ) -> Result<Vec<Mesh>> {
     let processes = devices.len();
     let setup = |(process, device)| {
-        let (place, exchange) = (Place { process, processes }, settings.exchange);
-        let sizes = (settings.workers, settings.memory_bytes);
-        MeshSetup::exchanging(device, place, sizes, channels, exchange)
-            .map_err(|e| peer_error(process, e))
+        let place = Place { process, processes };
+        MeshSetup::new(device, place, options, channels).map_err(|e| peer_error(process, e))
     };
     let setups = devices.iter().enumerate().map(setup).collect::<Result<Vec<_>>>()?;
     let hellos: Vec<Vec<_>> =

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use millstream_state::{
     Arena, BLOCK_ROWS, ChunkPool, Fragment, Heap, Keys, Leaders, Load, Malformed, Mode, RowLayout,
-    Scratch, Segment, Table, VarKeys,
+    Scratch, Segment, Table, VarKeys, hash_words,
 };
 
 use crate::budget::Usage;
-use crate::cluster::Net;
+use crate::cluster::Delivery;
 use crate::error::Result;
 use crate::event_time::BEGINNING;
 use crate::inputs::Feed;
@@ -64,6 +64,23 @@ pub(crate) struct Slices {
     joint_rows: u64,
 }
 
+/// What a worker's state may keep and must have room for.
+pub(crate) struct Room {
+    /// Idle chunks.
+    pub(crate) pool_bytes: usize,
+    /// Where state stands, if the job has other processes.
+    pub(crate) heap: Option<Arc<Heap>>,
+    /// What a message of another process may bring.
+    pub(crate) message_bytes: usize,
+}
+
+impl Room {
+    /// Of a job without other processes.
+    pub(crate) fn alone(pool_bytes: usize) -> Room {
+        Room { pool_bytes, heap: None, message_bytes: 0 }
+    }
+}
+
 /// Smaller indexes are not handed on to the next window: each has its own.
 const HANDED_ON_BYTES_MIN: usize = 1 << 20;
 
@@ -86,8 +103,7 @@ impl Slices {
         leaders: Leaders,
         me: usize,
         mode: Option<Mode>,
-        (pool_bytes, heap): (usize, Option<Arc<Heap>>),
-        message_bytes: usize,
+        Room { pool_bytes, heap, message_bytes }: Room,
     ) -> Slices {
         // A row has its key at least.
         let message_rows = message_bytes / (8 * layout.key_words().max(1));
@@ -180,14 +196,14 @@ impl Slices {
     }
 
     /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
-    /// through goes to leaders in other processes by `net`, where there is room. Returns how many
+    /// through goes to leaders in other processes by `delivery`, where there is room. Returns how many
     /// rows went to other leaders, now or through fragments.
     pub(crate) fn update(
         &mut self,
         start: i64,
         grouping: &Grouping,
         input: &Selected<'_>,
-        net: Option<&Net>,
+        delivery: Option<&Delivery>,
     ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.ensure(start);
@@ -208,7 +224,7 @@ impl Slices {
             grouping,
             input,
             vars: VarColumn::of(input.keys),
-            passage: Passage::of(start, net, input),
+            passage: Passage::of(start, delivery, input),
             positions: &mut self.positions,
             fragment_rows: 0,
         };
@@ -359,6 +375,11 @@ impl Slices {
         self.leaders.of(hashes[0]) == self.me
     }
 
+    /// Whether this worker leads the key of no columns.
+    pub(crate) fn leads_empty_key(&self) -> bool {
+        self.leaders.of(hash_words(&[])) == self.me
+    }
+
     /// Takes the memory of a segment back that its leader, in another process, has merged.
     pub(crate) fn reuse(&mut self, segment: Segment) {
         segment.recycle(&mut self.pool);
@@ -476,6 +497,11 @@ impl Slices {
         usage
     }
 
+    /// Whether there is no slice.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
     /// Whether rows are held for other leaders.
     pub(crate) fn has_fragment_rows(&self) -> bool {
         self.slices.values().any(Slice::has_rows_of_others)
@@ -495,7 +521,7 @@ impl Slices {
 
 #[cfg(test)]
 mod tests {
-    use millstream_state::{NoVarKeys, ValueKind, hash_words};
+    use millstream_state::{NoVarKeys, ValueKind};
 
     use super::*;
 
@@ -512,7 +538,7 @@ mod tests {
     #[test]
     fn spare_tables_and_fragments_are_counted_until_they_are_released() {
         let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, (0, None), 0);
+        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, Room::alone(0));
         assert_eq!(slices.usage(1).bytes, 0);
         slices.ensure(0);
         let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));

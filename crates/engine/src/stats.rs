@@ -14,11 +14,14 @@ pub struct Stats {
     pub records: u64,
     /// Input bytes read.
     pub input_bytes: u64,
-    /// Windows fired with at least one group; 0 for a query without windows.
+    /// Windows fired with at least one group; 0 for a query without windows. Of several stages, those
+    /// of the last.
     pub windows: u64,
     /// Where those windows begin that had records and had not fired when the job ended early; `None`
     /// if it did not, or the query has no windows.
     pub open_windows: Option<BTreeSet<i64>>,
+    /// Rows that stages have fired for the next stage.
+    pub inner_rows: u64,
     /// Result rows written to the sink.
     pub rows: u64,
     /// Records that came too late for their window and were dropped.
@@ -140,6 +143,7 @@ impl Stats {
         self.records += other.records;
         self.input_bytes += other.input_bytes;
         self.late_records += other.late_records;
+        self.inner_rows += other.inner_rows;
         self.malformed_records += other.malformed_records;
         self.null_time_records += other.null_time_records;
         self.unusable_time_records += other.unusable_time_records;

@@ -13,6 +13,9 @@
 use crate::event_time::{BEGINNING, END, USABLE};
 use crate::plan::Tumble;
 
+/// How long before its window's end a result's event time (`window_time`) is.
+const ROW_TIME_BEFORE_END_US: i64 = 1000;
+
 /// Where the slice begins if there is one for the whole input.
 pub(crate) const WHOLE: i64 = 0;
 
@@ -24,7 +27,7 @@ pub(crate) struct Windowing {
     lateness_us: i64,
 }
 
-/// From when to when a slice or window goes; the end does not belong to it.
+/// From when to when a slice goes; the end does not belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) start: i64,
@@ -113,8 +116,8 @@ impl Windowing {
         self.closes_at(window)
     }
 
-    /// A slice may be dropped when all windows that fire up to this have fired: none is left that it
-    /// serves.
+    /// A slice may be dropped when all windows that fire up to this have fired: none is left that
+    /// it serves.
     pub(crate) fn drops_at(&self, slice: i64) -> i64 {
         self.fires_at(slice)
     }
@@ -132,11 +135,49 @@ impl Windowing {
         }
     }
 
-    /// From when to when a window goes; `None` for the one of the whole input.
-    pub(crate) fn bounds_of(&self, window: i64) -> Option<Bounds> {
-        let tumble = self.tumble.as_ref()?;
-        Some(Bounds { start: window, end: window.saturating_add(tumble.size_us) })
+    /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
+    /// `None` for the window of the whole input.
+    pub(crate) fn columns_of(&self, window: i64) -> Option<[i64; 3]> {
+        let end = window.saturating_add(self.tumble.as_ref()?.size_us);
+        Some([window, end, time_before(end)])
     }
+
+    /// The event time of a window's results, their `window_time`; `None` for the window of the
+    /// whole input, whose have none.
+    pub(crate) fn row_time(&self, window: i64) -> Option<i64> {
+        self.columns_of(window).map(|[.., time]| time)
+    }
+
+    /// The watermark of the results of all windows, when those that fire up to `frontier` have
+    /// fired: the time of the first window that has not.
+    pub(crate) fn watermark_after(&self, frontier: i64) -> i64 {
+        match (&self.tumble, frontier) {
+            (_, BEGINNING | END) => frontier,
+            (None, _) => BEGINNING,
+            (Some(tumble), frontier) => {
+                let fired = frontier.saturating_sub(self.lateness_us).max(-USABLE);
+                time_before(start_of(tumble, fired).saturating_add(tumble.size_us))
+            }
+        }
+    }
+
+    /// The least frontier after which the results' watermark is at or beyond `watermark`.
+    pub(crate) fn frontier_for(&self, watermark: i64) -> i64 {
+        match (&self.tumble, watermark) {
+            (_, BEGINNING | END) => watermark,
+            (None, _) => END,
+            (Some(tumble), watermark) => {
+                // The first window whose results may come after that is the one of this time.
+                let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
+                start_of(tumble, before).saturating_add(self.lateness_us)
+            }
+        }
+    }
+}
+
+/// The event time of results of a window with this end.
+fn time_before(end: i64) -> i64 {
+    end.saturating_sub(ROW_TIME_BEFORE_END_US)
 }
 
 #[inline(always)]
@@ -189,12 +230,40 @@ mod tests {
         }
     }
 
+    /// Minutes over ten seconds: a minute is complete with its last part, not one later; parts that
+    /// wait for late records delay it, and nothing else does.
+    #[test]
+    fn results_are_complete_with_the_last_window_that_has_fired() {
+        const S: i64 = 1_000_000;
+        for lateness in [0, 5 * S] {
+            let (parts, minutes) = (tumbling(10 * S, 0, lateness), tumbling(60 * S, 0, 0));
+            assert_eq!(parts.row_time(50 * S), Some(60 * S - 1000));
+            let watermark = |frontier| parts.watermark_after(frontier);
+            assert_eq!(watermark(59 * S + lateness), 60 * S - 1000);
+            assert_eq!(watermark(60 * S + lateness), 70 * S - 1000);
+            assert_eq!(watermark(60 * S + lateness - 1), 60 * S - 1000);
+            let fires_at = minutes.fires_at(0);
+            assert!(watermark(60 * S + lateness - 1) < fires_at);
+            assert!(watermark(60 * S + lateness) >= fires_at);
+            assert_eq!(parts.frontier_for(fires_at), 60 * S + lateness);
+            // A window that ends between two of the parts' ends waits for the one before.
+            assert_eq!(parts.frontier_for(65 * S), 60 * S + lateness);
+            for at in [-1, 0, 1, 999, 1000, 1001, 59_999_000, 59_999_001, 60_000_000] {
+                let frontier = parts.frontier_for(at);
+                assert!(watermark(frontier) >= at && watermark(frontier - 1) < at, "{at}");
+            }
+        }
+        let whole = Windowing::whole();
+        assert_eq!((whole.watermark_after(7), whole.watermark_after(END)), (BEGINNING, END));
+        assert_eq!((whole.frontier_for(7), whole.row_time(WHOLE)), (END, None));
+    }
+
     #[test]
     fn the_whole_input_is_one_slice_that_fires_at_its_end() {
         let windowing = Windowing::whole();
         assert!(windowing.is_whole() && windowing.has_slice(WHOLE) && !windowing.has_slice(1));
         assert_eq!(windowing.slice_of(-5).start, WHOLE);
-        assert_eq!((windowing.fires_at(WHOLE), windowing.bounds_of(WHOLE)), (END, None));
+        assert_eq!((windowing.fires_at(WHOLE), windowing.columns_of(WHOLE)), (END, None));
         assert_eq!(windowing.passed(7), windowing.passed(BEGINNING));
         assert!(windowing.passed(END) > windowing.passed(7));
     }

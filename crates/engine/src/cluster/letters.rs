@@ -60,7 +60,7 @@ impl PostInlet {
     }
 }
 
-/// The head of a letter that tells of a credit.
-pub(crate) fn credit(leader: usize, flags: u8) -> Head {
-    Head { id: leader as u32, flags, ..Head::new(Kind::Credit) }
+/// The head of a letter that tells of a credit for a stage's delta.
+pub(crate) fn credit(stage: usize, leader: usize, flags: u8) -> Head {
+    Head { stage: stage as u16, id: leader as u32, flags, ..Head::new(Kind::Credit) }
 }

@@ -1,7 +1,8 @@
 //! The channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
 //!
-//! From each process to each leader of another one there is a channel for deltas, which the
-//! leader's worker polls itself; and from each process to each other one a channel for all else.
+//! From each process to each leader of another one there is a channel for each stage's deltas, which
+//! the leader's worker polls itself: so no stage stands in another's way. And from each process to
+//! each other one there is a channel for all else.
 //! Both ends are made before they are connected; what peers have to be told goes over the job's
 //! control connections.
 
@@ -16,7 +17,7 @@ use millstream_state::Heap;
 use super::lanes::{LaneSetups, Lanes};
 use super::port::{Arena, Inlet, OutPort, Outlet, Sleeper};
 use crate::exchange::Roles;
-use crate::settings::Exchange;
+use crate::settings::{Exchange, Settings as JobSettings};
 
 /// Which process of a job this is. Process 0 is the one that was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,27 @@ pub struct Place {
     pub processes: usize,
 }
 
+/// What channels are made for.
+#[derive(Debug, Clone, Copy)]
+pub struct MeshOptions {
+    /// Workers of every process.
+    pub workers: usize,
+    /// Stages of the job that have state ([`Plan::state_stages`](crate::plan::Plan::state_stages)).
+    pub stages: usize,
+    /// The job's budget in a process: so much memory is registered for its state.
+    pub memory_bytes: u64,
+    /// The job's setting `exchange`.
+    pub exchange: Exchange,
+}
+
+impl MeshOptions {
+    /// For a job with these settings and so many stages that have state.
+    pub fn new(settings: &JobSettings, stages: usize) -> MeshOptions {
+        let JobSettings { workers, memory_bytes, exchange, .. } = *settings;
+        MeshOptions { workers, stages, memory_bytes, exchange }
+    }
+}
+
 /// The channels of one process, not connected yet.
 pub struct MeshSetup<F: Fabric> {
     place: Place,
@@ -35,14 +57,14 @@ pub struct MeshSetup<F: Fabric> {
     events: Vec<F::Events>,
     /// Per process; `None` for this one.
     peers: Vec<Option<Peer<F>>>,
-    exchange: Exchange,
+    options: MeshOptions,
     lanes: LaneSetups<F>,
 }
 
 struct Peer<F: Fabric> {
-    /// To the peer's leaders, then to the peer.
+    /// To the peer's leaders, stage by stage, then to the peer.
     senders: Vec<SenderSetup<F>>,
-    /// From the peer to our leaders, then to us.
+    /// From the peer to our leaders, stage by stage, then to us.
     receivers: Vec<ReceiverSetup<F>>,
 }
 
@@ -51,8 +73,8 @@ pub struct Mesh {
     pub(crate) place: Place,
     /// Where state stands, so that it can be sent from there.
     pub(crate) heap: Arc<Heap>,
-    pub(crate) exchange: Exchange,
-    /// Per process and its workers: where deltas go.
+    pub(crate) options: MeshOptions,
+    /// Per process: where deltas go, stage by stage, to each of its workers.
     pub(crate) deltas_out: Vec<Vec<Box<dyn Outlet>>>,
     /// Per process: where all else goes.
     pub(crate) posts_out: Vec<Option<Box<dyn Outlet>>>,
@@ -63,8 +85,8 @@ pub struct Mesh {
 
 /// What a worker polls, and where it sleeps.
 pub(crate) struct Ends {
-    /// Per process: deltas for this leader.
-    pub(crate) deltas_in: Vec<Option<Box<dyn Inlet>>>,
+    /// Per stage and process: deltas for this leader.
+    pub(crate) deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>,
     /// For exchanged records, if the job exchanges them.
     pub(crate) lanes: Lanes,
     pub(crate) sleeper: Box<dyn Sleeper>,
@@ -84,28 +106,16 @@ impl Mesh {
 }
 
 impl<F: Fabric> MeshSetup<F> {
-    /// Makes all channels of the process at `place`, and memory for its state, which is registered:
-    /// of `memory_bytes`, the job's budget in this process. Every process has so many `workers`.
+    /// Makes all channels of the process at `place`, and memory for its state, which is registered.
     /// Consumers are notified by footers only where the fabric places bytes in order.
     pub fn new(
         fabric: &F,
         place: Place,
-        workers: usize,
-        memory_bytes: u64,
-        settings: Settings,
-    ) -> Result<Self> {
-        let exchange = Exchange::LateMerge;
-        MeshSetup::exchanging(fabric, place, (workers, memory_bytes), settings, exchange)
-    }
-
-    /// As [`MeshSetup::new`], for a job whose setting `exchange` is this one.
-    pub fn exchanging(
-        fabric: &F,
-        place: Place,
-        (workers, memory_bytes): (usize, u64),
+        options: MeshOptions,
         mut settings: Settings,
-        exchange: Exchange,
     ) -> Result<Self> {
+        let MeshOptions { workers, stages, memory_bytes, exchange } = options;
+        let deltas = stages * workers;
         if !fabric.limits().ordered_placement {
             settings.notification = Notification::Immediate;
         }
@@ -117,9 +127,9 @@ impl<F: Fabric> MeshSetup<F> {
                 return Ok(None);
             }
             // What all workers use wakes the first one.
-            let senders = (0..=workers).map(|_| SenderSetup::new(fabric, &events[0], settings));
+            let senders = (0..=deltas).map(|_| SenderSetup::new(fabric, &events[0], settings));
             let receivers =
-                (0..=workers).map(|w| ReceiverSetup::new(fabric, &events[w % workers], settings));
+                (0..=deltas).map(|c| ReceiverSetup::new(fabric, &events[c % workers], settings));
             Ok(Some(Peer {
                 senders: senders.collect::<Result<_>>()?,
                 receivers: receivers.collect::<Result<_>>()?,
@@ -128,7 +138,7 @@ impl<F: Fabric> MeshSetup<F> {
         let peers = (0..place.processes).map(peer).collect::<Result<_>>()?;
         let roles = Roles::new(exchange, place.processes, workers);
         let lanes = LaneSetups::new(fabric, &events, roles, place, settings)?;
-        Ok(MeshSetup { place, arena, events, peers, exchange, lanes })
+        Ok(MeshSetup { place, arena, events, peers, options, lanes })
     }
 
     /// What `peer` has to be told to connect.
@@ -143,22 +153,25 @@ impl<F: Fabric> MeshSetup<F> {
     /// Connects to all; `from` has, by process, what that one's [`MeshSetup::hellos`] are for this
     /// one.
     pub fn connect(self, from: &[Vec<Hello>]) -> Result<Mesh> {
-        let workers = self.events.len();
+        let MeshOptions { workers, stages, .. } = self.options;
+        // Of channels to a process and of those from it.
+        let channels = stages * workers + 1;
         let mut mesh = Mesh {
             place: self.place,
             heap: self.arena.heap.clone(),
-            exchange: self.exchange,
+            options: self.options,
             deltas_out: Vec::new(),
             posts_out: Vec::new(),
             posts_in: Vec::new(),
             workers: Vec::new(),
         };
+        // By stage and worker; then by process.
         let mut deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>> =
-            (0..workers).map(|_| Vec::new()).collect();
+            (1..channels).map(|_| Vec::new()).collect();
         let of_lanes: Vec<&[Hello]> = (0..self.place.processes)
             .map(|process| {
                 let hellos = from.get(process).map_or(&[][..], Vec::as_slice);
-                hellos.get(2 * (workers + 1)..).unwrap_or_default()
+                hellos.get(2 * channels..).unwrap_or_default()
             })
             .collect();
         for (process, peer) in self.peers.into_iter().enumerate() {
@@ -170,12 +183,12 @@ impl<F: Fabric> MeshSetup<F> {
                 continue;
             };
             let hellos = from.get(process).map_or(&[][..], Vec::as_slice);
-            let expected = 2 * (workers + 1);
+            let expected = 2 * channels;
             let Some(hellos) = hellos.get(..expected) else {
                 let (ours, theirs) = (expected as u64, hellos.len() as u64);
                 return Err(Error::Mismatch { what: "number of channels", ours, theirs });
             };
-            let (their_senders, their_receivers) = hellos.split_at(workers + 1);
+            let (their_senders, their_receivers) = hellos.split_at(channels);
             let mut senders: Vec<Box<dyn Outlet>> = Vec::new();
             for (sender, hello) in peer.senders.into_iter().zip(their_receivers) {
                 senders.push(Box::new(OutPort::new(sender.connect(hello)?, self.arena.clone())));
@@ -193,13 +206,15 @@ impl<F: Fabric> MeshSetup<F> {
         }
         // The surplus, if there are no lanes, is found out there.
         let lanes = self.lanes.connect(&of_lanes)?;
-        let ends = deltas_in.into_iter().zip(lanes).zip(self.events);
-        let ends = ends.map(|((deltas_in, lanes), events)| Ends {
-            deltas_in,
+        let end = |(lanes, events)| Ends {
+            deltas_in: Vec::with_capacity(stages),
             lanes,
-            sleeper: Box::new(events),
-        });
-        mesh.workers = ends.collect();
+            sleeper: Box::new(events) as Box<dyn Sleeper>,
+        };
+        mesh.workers = lanes.into_iter().zip(self.events).map(end).collect();
+        for (channel, inlets) in deltas_in.into_iter().enumerate() {
+            mesh.workers[channel % workers].deltas_in.push(inlets);
+        }
         Ok(mesh)
     }
 }

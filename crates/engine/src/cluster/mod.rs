@@ -17,6 +17,7 @@
 mod combine;
 #[cfg(test)]
 mod damaged;
+mod delivery;
 mod lanes;
 mod letters;
 mod mesh;
@@ -27,15 +28,17 @@ mod postbox;
 #[cfg(test)]
 mod relay;
 mod rows;
+mod sleepers;
 mod wire;
 
 pub use crate::exchange::reader;
+pub(crate) use delivery::{Delivery, Sealed, Shipping};
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use letters::credit;
 pub(crate) use mesh::Ends;
-pub use mesh::{Mesh, MeshSetup, Place};
-pub(crate) use net::{Net, peer_error, sent_by};
+pub use mesh::{Mesh, MeshOptions, MeshSetup, Place};
+pub(crate) use net::{Freed, Net};
 pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Shipped, Stall};
-pub(crate) use port::{Inlet, Polled, Sleeper};
+pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};
 pub(crate) use rows::{decode_rows, encode_rows};
 pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};

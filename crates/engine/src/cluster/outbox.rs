@@ -18,15 +18,15 @@ use millstream_flow::Result;
 use millstream_state::{Heap, RowLayout, Segment};
 
 use super::combine::Combiner;
+use super::delivery::Sealed;
 use super::mesh::Place;
-use super::net::peer_error;
-use super::port::Outlet;
+use super::port::{Outlet, peer_error};
 use super::wire::{self, CREDITED, GO_ON, Head, IDLE, Kind, MERGED};
 use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
 use crate::exchange::{self, Format, Outgoing, fill};
-use crate::job::PASSED_SHARE;
+use crate::stage::PASSED_SHARE;
 
 /// Deltas with rows that may wait for one leader; then their sender takes no further batch.
 pub(crate) const DELTAS_IN_FLIGHT_MAX: usize = 2;
@@ -91,6 +91,21 @@ pub(crate) struct Shipped {
     pub(crate) combined: u64,
     /// Of `rows`, those that were passed straight into slots.
     pub(crate) passed: u64,
+}
+
+impl Shipped {
+    /// Adds what has been shipped elsewhere.
+    pub(super) fn add(&mut self, other: &Shipped) {
+        self.deltas += other.deltas;
+        self.empty_deltas += other.empty_deltas;
+        self.segments += other.segments;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.copied += other.copied;
+        self.messages += other.messages;
+        self.combined += other.combined;
+        self.passed += other.passed;
+    }
 }
 
 /// What keeps workers from taking more input.
@@ -199,16 +214,10 @@ impl Outbox {
         }
     }
 
-    /// `worker` (of this process) has ended an epoch: it has sealed these segments, and nothing of
-    /// it is left below `watermark`. What was passed through before is part of it.
-    pub(crate) fn put(
-        &mut self,
-        worker: usize,
-        segments: Vec<(i64, Segment)>,
-        held: Option<Held>,
-        watermark: i64,
-        idle: bool,
-    ) {
+    /// A worker of this process has ended an epoch: nothing of it is left below the watermark. What
+    /// was passed through before is part of it.
+    pub(crate) fn put(&mut self, sealed: Sealed) {
+        let Sealed { worker, segments, held, watermark, idle } = sealed;
         self.pending_bytes += segments.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         self.pending.extend(segments);
         self.pending_held.extend(held);

@@ -12,6 +12,7 @@ use millstream_flow::{Error, Received, Receiver, Result, Sender};
 use millstream_state::{Heap, Idle};
 
 use super::wire::{HEAD_BYTES, Head, words_mut};
+use crate::error;
 use crate::meter;
 
 /// The sending end.
@@ -181,5 +182,23 @@ impl<E: Events> Sleeper for E {
 
     fn waker(&self) -> Waker {
         Events::waker(self)
+    }
+}
+
+/// A channel's error, with the process at its other end.
+pub(crate) fn peer_error(process: usize, error: Error) -> error::Error {
+    match error {
+        Error::PeerLost { .. } => error::Error::PeerLost { process, message: error.to_string() },
+        error => error::Error::Peer { process, message: error.to_string() },
+    }
+}
+
+/// What is wrong with a message, with the process that sent it.
+pub(crate) fn sent_by(process: usize, error: error::Error) -> error::Error {
+    match error {
+        error::Error::Internal(what) => {
+            error::Error::Internal(format!("process {process} sent {what}"))
+        }
+        error => error,
     }
 }

@@ -13,7 +13,7 @@ use millstream_flow::{
     Settings as Channels,
 };
 
-use super::{Mesh, MeshSetup, Place};
+use super::{Mesh, MeshOptions, MeshSetup, Place};
 use crate::env::{Env, Simulated};
 use crate::error::Result;
 use crate::job::Job;
@@ -66,9 +66,8 @@ impl Relay {
         let nodes: Vec<SimDevice> = (0..3).map(|_| sim.node(Model::default())).collect();
         let relay = &nodes[2];
         let setup = |process| {
-            let (place, exchange) = (Place { process, processes: 2 }, settings.exchange);
-            let sizes = (settings.workers, settings.memory_bytes);
-            MeshSetup::exchanging(&nodes[process], place, sizes, channels, exchange)
+            let place = Place { process, processes: 2 };
+            MeshSetup::new(&nodes[process], place, MeshOptions::new(settings, 1), channels)
         };
         let setups = [setup(0)?, setup(1)?];
         let told = [setups[0].hellos(1), setups[1].hellos(0)];

@@ -1,6 +1,6 @@
 //! Messages between the processes of a job: a head of fixed length, and a body.
 //!
-//! Deltas go from a process to a leader: rows that are passed through as they come; for every
+//! Deltas of a stage go from a process to a leader, over channels of that stage: rows that are passed through as they come; for every
 //! segment its arena, if it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`].
 //! Everything else goes from process to process. Peers hold the job's token and keep the channel's
 //! protocol; what they write is nevertheless checked before it is used.
@@ -80,6 +80,8 @@ pub(crate) const GO_ON: u8 = 32;
 pub(crate) struct Head {
     pub(crate) kind: Kind,
     pub(crate) flags: u8,
+    /// Of a credit: the stage that it is for. What goes over a stage's own channels needs no number.
+    pub(crate) stage: u16,
     pub(crate) id: u32,
     pub(crate) count: u64,
     pub(crate) number: u64,
@@ -89,7 +91,7 @@ pub(crate) struct Head {
 
 impl Head {
     pub(crate) fn new(kind: Kind) -> Head {
-        Head { kind, flags: 0, id: 0, count: 0, number: 0, start: 0, watermark: 0 }
+        Head { kind, flags: 0, stage: 0, id: 0, count: 0, number: 0, start: 0, watermark: 0 }
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -99,6 +101,7 @@ impl Head {
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         (bytes[0], bytes[1]) = (self.kind as u8, self.flags);
+        bytes[2..4].copy_from_slice(&self.stage.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.id.to_le_bytes());
         let words = [self.count, self.number, self.start as u64, self.watermark as u64];
         for (word, place) in words.iter().zip(bytes[8..].chunks_exact_mut(8)) {
@@ -122,6 +125,7 @@ impl Head {
         let head = Head {
             kind,
             flags: head[1],
+            stage: u16::from_le_bytes([head[2], head[3]]),
             id: (word(0) >> 32) as u32,
             count: word(8),
             number: word(16),
@@ -167,6 +171,7 @@ mod tests {
             let head = Head {
                 kind,
                 flags: 5,
+                stage: u16::MAX - 2,
                 id: u32::MAX - 1,
                 count: 3,
                 number: u64::MAX,

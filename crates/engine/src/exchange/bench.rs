@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::Grouping;
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
-use crate::slices::Slices;
+use crate::slices::{Room, Slices};
 use crate::windowing::WHOLE;
 
 use super::format::Format;
@@ -145,7 +145,7 @@ pub fn run(
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {
         let slices =
-            Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, (64 << 20, None), 0);
+            Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, Room::alone(64 << 20));
         let receiver = receive.then(|| (Receiver::new(format.clone()), slices));
         Loop { slot: vec![0; SLOT_WORDS], bytes: 0, grouping: &grouping, receiver }
     };

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pipeline::{Grouping, Selected};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
-use crate::slices::Slices;
+use crate::slices::{Room, Slices};
 use crate::support::Random;
 
 const DECIMAL: DataType = DataType::Decimal128(30, 3);
@@ -164,7 +164,7 @@ impl Case {
     }
 
     fn slices(&self) -> Slices {
-        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, (1 << 20, None), 0)
+        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, Room::alone(1 << 20))
     }
 
     /// Everything in a table, as text, sorted.

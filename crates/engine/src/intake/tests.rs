@@ -87,7 +87,7 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
     };
     let preparer = Preparer::new(&source, None, None);
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }), 0);
-    let budget = Arc::new(Budget::new(1 << 30, workers, String::new(), 1));
+    let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
     let env = (clock.clone() as Arc<dyn Env>, None);
     Intake::new(splits, preparer, env, (workers, reading), idle_timeout_us, windowing, budget)

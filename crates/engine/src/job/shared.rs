@@ -6,18 +6,18 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millstream_state::{Mode, Segment};
+use millstream_state::Mode;
 
 use crate::budget::{Budget, Kind};
-use crate::cluster::{self, Head, LAST, Net, decode_rows};
+use crate::cluster::{self, Freed, Head, LAST, Net, decode_rows};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::exchange::Roles;
-use crate::fire::Finisher;
 use crate::gather::Gather;
 use crate::intake::Intake;
-use crate::pipeline::{Grouping, Stateless};
+use crate::pipeline::Stateless;
 use crate::settings::{FragmentMode, Settings};
+use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
 use crate::windowing::Windowing;
 use crate::worker::Message;
@@ -47,7 +47,8 @@ pub(crate) struct Shared {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) intake: Intake,
     pub(crate) gather: Gather,
-    pub(crate) aggregation: Option<(Grouping, Finisher)>,
+    /// Those that have state: a chain, the first of which takes records.
+    pub(crate) stages: Vec<Arc<Stage>>,
     pub(crate) stateless: Option<Stateless>,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) stopping: AtomicBool,
@@ -59,8 +60,6 @@ pub(crate) struct Shared {
     pub(crate) pace: Pace,
     /// All workers have ended, and the job is being closed.
     pub(super) closing: AtomicBool,
-    /// State is counted at the latest when so many tables of windows have been opened.
-    pub(crate) tables_max: usize,
     pub(super) error: Mutex<Option<Error>>,
     pub(super) latencies: Mutex<VecDeque<u64>>,
 }
@@ -130,15 +129,15 @@ impl Shared {
         (local < self.settings.workers).then_some(local)
     }
 
-    /// Takes in what another process has sent to this one; returns segments that are free again. An
-    /// internal error says what it has sent.
+    /// Takes in what another process has sent to this one; returns what is free again. An internal
+    /// error says what it has sent.
     pub(crate) fn take_letter(
         &self,
         process: usize,
         head: Head,
         body: &[u8],
-    ) -> Result<Vec<(i64, Segment)>> {
-        let Some(net) = &self.net else { return Ok(Vec::new()) };
+    ) -> Result<Option<Freed>> {
+        let Some(net) = &self.net else { return Ok(None) };
         let leader = || {
             let leader = head.id as usize;
             let its = leader / self.settings.workers == process;
@@ -148,7 +147,7 @@ impl Shared {
         match head.kind {
             cluster::Kind::Credit => {
                 leader()?;
-                return net.credit(head.id, head.flags);
+                return net.credit(&head).map(Some);
             }
             cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
             cluster::Kind::Ended => {
@@ -192,7 +191,7 @@ impl Shared {
             cluster::Kind::Enough if process == 0 => self.stop(None),
             kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
         }
-        Ok(Vec::new())
+        Ok(None)
     }
 
     /// Writes rows of a stateless query whose turn it is, which may be since a split has ended.
@@ -230,42 +229,31 @@ impl Shared {
         }
     }
 
-    /// Idle chunks that a worker may keep.
-    pub(crate) fn pool_bytes(&self) -> usize {
-        let share = self.settings.memory_bytes / 16 / self.settings.workers as u64;
-        share.min(64 << 20) as usize
-    }
-
-    /// That whoever has announced `watermark` may have state for the slice that begins at `start`:
-    /// there is such a one, and he has not said that it is complete. So it has not fired either.
-    pub(crate) fn check_slice(&self, start: i64, watermark: i64) -> Result<()> {
-        let windowing = self.windowing();
-        match windowing.has_slice(start) && windowing.closes_at(start) > watermark {
-            true => Ok(()),
-            false if windowing.has_slice(start) => {
-                Err(Error::Internal(format!("state for the window {start} after its end")))
-            }
-            false => Err(Error::Internal(format!("state for {start}, where no window begins"))),
-        }
-    }
-
-    /// How the aggregation divides event time.
+    /// How the last stage divides event time.
     pub(crate) fn windowing(&self) -> Windowing {
-        let grouping = self.aggregation.as_ref().map(|(grouping, _)| grouping.windowing);
-        grouping.unwrap_or_else(Windowing::whole)
+        self.stages.last().map_or_else(Windowing::whole, |stage| *stage.windowing())
     }
 
-    /// Bytes of keys and values in one fragment after which an epoch ends.
-    pub(crate) fn fragment_bytes(&self) -> u64 {
-        fragment_bytes(&self.settings, self.leaders())
+    /// The window of the last stage that what a slice of some stage holds will be part of.
+    pub(crate) fn last_window_of(&self, stage: usize, slice: i64) -> i64 {
+        let stages = &self.stages[stage..];
+        let later = stages.iter().zip(stages.iter().skip(1));
+        let first = stages.first().map_or(slice, |s| s.windowing().first_window_of(slice));
+        later.fold(first, |window, (stage, next)| {
+            let time = stage.windowing().row_time(window).unwrap_or(window);
+            next.windowing().first_window_of(next.windowing().slice_of(time).start)
+        })
     }
 
-    /// Bytes of keys and values passed through to one leader that are shipped together.
-    pub(crate) fn passed_bytes(&self) -> u64 {
-        self.fragment_bytes().div_ceil(PASSED_SHARE)
+    /// The watermark of the records at which a window of the last stage can fire.
+    fn lets_fire(&self, window: i64) -> i64 {
+        let before = self.stages.iter().rev().skip(1);
+        before.fold(self.windowing().fires_at(window), |watermark, stage| {
+            stage.windowing().frontier_for(watermark)
+        })
     }
 
-    /// `worker` has fired all windows that fire at or before a watermark; returns how many windows
+    /// `worker` has fired all windows of the last stage that fire at or before a watermark; returns how many windows
     /// every worker has fired now.
     pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<u64> {
         let starts = self.gather.advance(worker, watermark)?;
@@ -274,9 +262,7 @@ impl Shared {
             self.wake_all();
         }
         for start in &starts {
-            let Some(at) = self.intake.reached_at(self.windowing().fires_at(*start)) else {
-                continue;
-            };
+            let Some(at) = self.intake.reached_at(self.lets_fire(*start)) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
             if latencies.len() >= LATENCIES_MAX {
                 latencies.pop_front();
@@ -289,18 +275,16 @@ impl Shared {
     /// Whether everything that the low watermark lets go has been merged, fired and freed: if state
     /// is still at its budget then, waiting does not help.
     pub(crate) fn settled(&self, low: i64) -> bool {
-        let fired = self.gather.fired();
-        self.budget.held(Kind::Segments) == 0
-            && self.intake.passed(fired) >= self.intake.passed(low)
+        if self.budget.held(Kind::Segments) > 0 {
+            return false;
+        }
+        let (mut low, last) = (low, self.stages.len().saturating_sub(1));
+        self.stages.iter().all(|stage| {
+            let fired = if stage.number == last { self.gather.fired() } else { stage.fired() };
+            let windowing = stage.windowing();
+            let settled = windowing.passed(fired) >= windowing.passed(low);
+            low = windowing.watermark_after(low);
+            settled
+        })
     }
-}
-
-/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
-/// nothing by waiting, and is merged while it lies in a cache.
-pub(crate) const PASSED_SHARE: u64 = 4;
-
-/// All fragments and the deltas on their way, at most two per worker and leader, take a quarter of
-/// the budget.
-pub(super) fn fragment_bytes(settings: &Settings, leaders: usize) -> u64 {
-    settings.fragment_bytes.min(settings.memory_bytes / 12 / (settings.workers * leaders) as u64)
 }

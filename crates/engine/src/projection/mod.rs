@@ -25,6 +25,7 @@ use millstream_flow::Settings as Channels;
 
 pub use crate::meter::{Kind, Price};
 
+use crate::cluster::MeshOptions;
 use crate::env::{Clocked, Env};
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -215,7 +216,8 @@ impl Running {
             true => vec![None],
             false => {
                 let devices: Vec<SimDevice> = sinks.iter().map(|_| sim.node(network)).collect();
-                meshes(&devices, settings, channels)?.into_iter().map(Some).collect()
+                let options = MeshOptions::new(settings, plan.state_stages());
+                meshes(&devices, options, channels)?.into_iter().map(Some).collect()
             }
         };
         let process = |(mesh, sink): (_, &Arc<dyn Sink>)| {

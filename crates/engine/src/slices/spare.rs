@@ -108,6 +108,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Adds those of another stage.
+    pub(crate) fn add(&mut self, other: &Counters) {
+        self.growths += other.growths;
+        self.switches += other.switches;
+        self.joint_rows += other.joint_rows;
+    }
+
     pub(super) fn add_table(&mut self, table: &Table) {
         self.growths += table.growths();
     }

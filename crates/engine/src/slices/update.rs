@@ -9,7 +9,7 @@ use millstream_state::{
 
 use super::spare::Spare;
 use super::{Known, Slice};
-use crate::cluster::Net;
+use crate::cluster::Delivery;
 use crate::error::Result;
 use crate::exchange::{Format, Outgoing};
 use crate::keys::{ColumnVars, Encoded, VarColumn};
@@ -64,7 +64,7 @@ impl Update<'_> {
             vars: &passage.vars,
             arguments: self.input.arguments,
         };
-        let passed = passage.net.pass(leader, passage.format, &outgoing, self.picks)?;
+        let passed = passage.delivery.pass(leader, passage.format, &outgoing, self.picks)?;
         fragment.note_passed(&keys.hashes[..passed]);
         Ok(passed)
     }
@@ -158,7 +158,7 @@ pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
 
 /// The way of rows that are passed through to other processes.
 pub(super) struct Passage<'a> {
-    net: &'a Net,
+    delivery: &'a Delivery,
     format: &'a Format,
     start: i64,
     /// What has variable length.
@@ -170,11 +170,11 @@ impl<'a> Passage<'a> {
     /// themselves.
     pub(super) fn of(
         start: i64,
-        net: Option<&'a Net>,
+        delivery: Option<&'a Delivery>,
         input: &Selected<'a>,
     ) -> Option<Passage<'a>> {
-        let net = net?;
-        let format = net.format.as_deref().filter(|format| format.is_for(input.arguments))?;
-        Some(Passage { net, format, start, vars: format.vars_of(input.keys, input.arguments) })
+        let delivery = delivery?;
+        let format = delivery.format.as_deref().filter(|format| format.is_for(input.arguments))?;
+        Some(Passage { delivery, format, start, vars: format.vars_of(input.keys, input.arguments) })
     }
 }

@@ -5,16 +5,18 @@ use std::collections::VecDeque;
 
 use millstream_state::Segment;
 
-use super::{Message, Owed, State, Worker};
+use super::state::Owed;
+use super::{Message, State, Worker};
 use crate::budget::{Held, Kind};
-use crate::cluster::{GO_ON, MERGED};
+use crate::cluster::{GO_ON, MERGED, Sealed};
 use crate::error::{Error, Result};
 use crate::event_time::END;
 use crate::meter;
 use crate::slices::SealSlice;
 
-/// The changes of one epoch for one leader.
+/// The changes of one epoch of a stage for one leader.
 pub(crate) struct Delta {
+    stage: usize,
     from: usize,
     /// Deltas of a helper are merged in order, each once.
     epoch: u64,
@@ -25,6 +27,11 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
+    /// The number of its stage.
+    pub(super) fn stage(&self) -> usize {
+        self.stage
+    }
+
     /// Where the windows begin that it has rows of.
     pub(super) fn starts(&self) -> impl Iterator<Item = i64> {
         self.segments.iter().map(|(start, _)| *start)
@@ -47,30 +54,30 @@ pub(super) enum Seal {
 
 impl Worker {
     /// Whether the epoch is over, and what is to be sealed then.
-    pub(super) fn epoch_is_over(&mut self, state: &State, low: i64) -> Option<Seal> {
+    pub(super) fn epoch_is_over(&self, state: &State) -> Option<Seal> {
         let settings = &self.shared.settings;
-        let intake = &self.shared.intake;
-        if low == END {
+        let limits = &state.stage.limits;
+        if state.low == END {
             return (state.announced != END).then_some(Seal::Everything);
         }
         let changed = state.changed_at_us.is_some_and(|at| {
             let idle_us = settings.epoch_max_idle_us();
             state.epoch_input_bytes >= settings.epoch_bytes
-                || state.usage.largest_fragment_bytes >= self.shared.fragment_bytes()
+                || state.usage.largest_fragment_bytes >= limits.fragment_bytes
                 || self.shared.env.now_us() >= at + idle_us
                 || self.shared.env.choose(16) == Some(0)
         });
         if changed {
             return Some(Seal::Everything);
         }
-        if state.usage.largest_passed_bytes >= self.shared.passed_bytes() {
+        if state.usage.largest_passed_bytes >= limits.passed_bytes() {
             return Some(Seal::PassedThrough);
         }
-        if self.is_idle() != state.told_idle {
+        if self.is_idle(state) != state.told_idle {
             return Some(Seal::Complete);
         }
         // A window may fire.
-        (intake.passed(low) > intake.passed(state.announced)).then_some(Seal::Complete)
+        (state.passed(state.low) > state.passed(state.announced)).then_some(Seal::Complete)
     }
 
     /// Ends the epoch: seals fragments and ships them to their leaders, with the watermark that
@@ -81,7 +88,7 @@ impl Worker {
         watermark: i64,
         seal: Seal,
     ) -> Result<()> {
-        let windowing = self.shared.windowing();
+        let windowing = *state.stage.windowing();
         let how = |slice| match seal {
             Seal::Everything => SealSlice::EndEpoch,
             _ if windowing.closes_at(slice) <= watermark => SealSlice::EndEpoch,
@@ -89,7 +96,7 @@ impl Worker {
             Seal::Complete => SealSlice::Nothing,
         };
         let _span = meter::span(meter::Kind::Seal);
-        let idle = self.is_idle();
+        let idle = self.is_idle(state);
         state.told_idle = idle;
         let mut shipped = 0;
         if state.slices.may_join()
@@ -113,12 +120,14 @@ impl Worker {
             shipped += segments.iter().map(|(_, s)| s.rows() as u64).sum::<u64>();
             self.stats.segments_shipped += segments.len() as u64;
             let Some(local) = self.shared.local(leader) else {
-                self.ship(leader, segments, held, (watermark, idle))?;
+                let worker = self.id;
+                let sealed = Sealed { worker, segments, held, watermark, idle };
+                self.ship(state, leader, sealed)?;
                 continue;
             };
             state.in_flight[local] += usize::from(held.is_some());
             let (from, epoch, segments) = (self.id, state.epoch, segments.into());
-            let delta = Delta { from, epoch, watermark, segments, held };
+            let delta = Delta { stage: state.stage.number, from, epoch, watermark, segments, held };
             self.shared.send(local, Message::Delta(delta));
         }
         self.stats.rows_shipped += shipped;
@@ -138,23 +147,24 @@ impl Worker {
     }
 
     /// Merges one received segment; true if there was anything to do.
-    pub(super) fn merge_one(&mut self, state: &mut State) -> Result<bool> {
+    pub(super) fn merge_one(&mut self, stages: &mut [State]) -> Result<bool> {
         let Some(message) = self.inbox.front_mut() else { return Ok(false) };
         let delta = match message {
-            Message::Credit { leader } => {
-                state.in_flight[*leader] -= 1;
+            Message::Credit { stage, leader } => {
+                stages[*stage].in_flight[*leader] -= 1;
                 self.inbox.pop_front();
                 return Ok(true);
             }
             Message::Delta(delta) => delta,
         };
+        let state = &mut stages[delta.stage];
         if delta.epoch != state.expected[delta.from] {
             let (from, expected) = (delta.from, state.expected[delta.from]);
             let message = format!("epoch {} of worker {from}, not {expected}", delta.epoch);
             return Err(Error::Internal(message));
         }
         if let Some((start, segment)) = delta.segments.pop_front() {
-            if self.shared.windowing().drops_at(start) <= state.frontier {
+            if state.stage.windowing().drops_at(start) <= state.frontier {
                 return Err(Error::Internal(format!("state for the fired window {start}")));
             }
             let mut span = meter::span(meter::Kind::Merge);
@@ -164,7 +174,7 @@ impl Worker {
                 false => self.stats.merges += 1,
             }
             state.uncounted += 1;
-            if state.uncounted >= self.shared.tables_max {
+            if state.uncounted >= state.stage.limits.tables_max {
                 self.note_usage(state);
             }
             return Ok(true);
@@ -193,10 +203,10 @@ impl Worker {
             return Ok(());
         }
         let low = state.clock.min();
-        let fires = state.slices.complete(&self.shared.windowing(), low).is_some();
+        let fires = state.complete().is_some();
         let (workers, tight) = (self.shared.settings.workers, self.shared.budget.tight());
-        let passed = |watermark| self.shared.intake.passed(watermark);
-        let (mut result, clock) = (Ok(()), &state.clock);
+        let (mut result, clock, stage) = (Ok(()), &state.clock, &state.stage);
+        let passed = |watermark| stage.windowing().passed(watermark);
         state.owed.retain_mut(|owed| {
             let process = owed.helper.checked_sub(workers);
             let is_ahead = || passed(clock.of(owed.helper)) > passed(low);
@@ -204,10 +214,11 @@ impl Worker {
             let flags = if owed.told { 0 } else { MERGED } | if waits { 0 } else { GO_ON };
             match process {
                 Some(process) if flags != 0 && result.is_ok() => {
-                    result = self.return_credit_to(process, flags);
+                    result = self.return_credit_to(process, stage.number, flags);
                 }
                 None if !waits => {
-                    self.shared.send(owed.helper, Message::Credit { leader: self.id })
+                    let credit = Message::Credit { stage: stage.number, leader: self.id };
+                    self.shared.send(owed.helper, credit);
                 }
                 _ => {}
             }

@@ -5,17 +5,19 @@ use std::collections::BTreeSet;
 use super::{Message, Worker};
 
 impl Worker {
-    /// Where slices begin of which this worker has rows, or has been sent some. What is on its way
-    /// to another process may be missing.
-    pub(crate) fn open_slices(&self) -> BTreeSet<i64> {
+    /// Where windows of the last stage begin for which this worker has rows, of that stage or of one
+    /// before, or has been sent some. What is on its way to another process may be missing.
+    pub(crate) fn open_windows(&self) -> BTreeSet<i64> {
         let mut starts = BTreeSet::new();
-        if let Some(state) = &self.state {
-            starts.extend(state.slices.open());
-            starts.extend(state.firing.as_ref().map(|fire| fire.start));
+        let last = |stage: usize, slice: i64| self.shared.last_window_of(stage, slice);
+        for state in &self.stages {
+            let firing = state.firing.as_ref().map(|fire| fire.start);
+            let open = state.slices.open().chain(firing);
+            starts.extend(open.map(|slice| last(state.stage.number, slice)));
         }
         let mut note = |message: &Message| {
             if let Message::Delta(delta) = message {
-                starts.extend(delta.starts());
+                starts.extend(delta.starts().map(|slice| last(delta.stage(), slice)));
             }
         };
         self.inbox.iter().for_each(&mut note);

@@ -6,8 +6,7 @@ use millstream_state::Load;
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
-use crate::fire::{Finisher, Fire};
-use crate::pipeline::Grouping;
+use crate::fire::Fire;
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;
@@ -22,19 +21,19 @@ impl Worker {
             state.usage.keys += fire.table().rows() as u64;
         }
         (state.uncounted, state.uncounted_bytes) = (0, 0);
-        self.shared.budget.note_usage(self.id, &state.usage);
+        self.shared.budget.note_usage(state.stage.number, self.id, &state.usage);
     }
 
-    /// Whether there is room for a batch that has been taken, with this stamp, and brings so much.
-    /// If there is none, but what others free may make some, it is to be put back: unless the low
-    /// watermark, which is that of this batch, has risen since it was looked at, nothing more can be
-    /// merged, fired and freed, and the slowest split would go on.
+    /// Whether a stage has room for a batch that brings so much. If there is none, but what others
+    /// free may make some, the batch has to wait: unless all is `settled`, so that nothing more can
+    /// be merged, fired and freed. (A batch of records that has been taken is put back; it was that
+    /// of the low watermark, which may have risen since.)
     pub(super) fn has_room(
         &self,
         state: &mut State,
         load: Load,
         tight: bool,
-        stamp: i64,
+        settled: impl FnOnce() -> bool,
     ) -> Result<bool> {
         let more = state.slices.expect(load);
         if more {
@@ -52,7 +51,7 @@ impl Worker {
         state.slices.expect_just(load);
         self.note_usage(state);
         match self.shared.budget.check() {
-            Err(error) if self.shared.settled(stamp) => Err(error),
+            Err(error) if settled() => Err(error),
             Err(_) => Ok(false),
             Ok(_) => Ok(true),
         }
@@ -71,15 +70,11 @@ impl Worker {
         fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64
     }
 
-    /// Whether the window that is firing may go on: its next rows, which may have to wait for their
-    /// order, fit beside its state. Rows that wait for a leader that is behind must leave room for
+    /// Whether the window of the last stage that is firing may go on: its next rows, which may have
+    /// to wait for their order, fit beside its state. Rows that wait for a leader that is behind must leave room for
     /// those.
-    pub(super) fn may_fire(
-        &self,
-        state: &mut State,
-        (grouping, finisher): (&Grouping, &Finisher),
-        tight: bool,
-    ) -> Result<bool> {
+    pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
+        let stage = &state.stage;
         let budget = &self.shared.budget;
         let Some(fire) = state.firing.as_mut().filter(|fire| !fire.is_over()) else {
             return Ok(true);
@@ -92,7 +87,10 @@ impl Worker {
         if gather.is_congested() || waits && gather.others_behind(state.frontier) {
             return Ok(false);
         }
-        let rows_bytes = if gather.holds() { fire.next_bytes(grouping, finisher) } else { 0 };
+        let rows_bytes = match gather.holds() {
+            true => fire.next_bytes(&stage.grouping, &stage.finisher),
+            false => 0,
+        };
         // Where rows do not wait here, firing takes nothing and frees what there is.
         let free = rows_bytes == 0 && !budget.is_exceeded();
         if small || free || matches!(budget.check_with(rows_bytes), Ok(true)) {
@@ -129,9 +127,9 @@ impl Worker {
     }
 
     /// Waits for others to free memory; looks again soon, whoever does it.
-    pub(super) fn stall(&mut self, state: &State) -> Step {
+    pub(super) fn stall(&mut self, stages: &[State]) -> Step {
         self.stats.memory_stalls += 1;
         let soon = self.shared.env.now_us() + STALL_US;
-        self.pause(state, Some(soon))
+        self.pause(stages, Some(soon))
     }
 }

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use millstream_state::Arena;
 
-use super::{Owed, State, Worker};
+use super::state::Owed;
+use super::{State, Worker};
 use crate::budget::{Budget, Held, Kind};
-use crate::cluster::{self, CREDITED, Ends, IDLE, Inlet, Polled, Sleeper, peer_error, sent_by};
+use crate::cluster::{
+    self, CREDITED, Ends, IDLE, Inlet, Net, Polled, Sealed, Sleeper, peer_error, sent_by,
+};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::exchange::{Format, Receiver};
@@ -28,16 +31,22 @@ const SLEEP_MAX: Duration = Duration::from_millis(250);
 
 /// What a worker has of the job's network.
 pub(crate) struct Remote {
-    /// Deltas, by process.
-    inlets: Vec<Option<DeltaInlet>>,
+    /// By stage: where its deltas come in.
+    stages: Vec<Inlets>,
     sleeper: Box<dyn Sleeper>,
-    /// Which inlet has its turn.
-    turn: usize,
     /// When it first found nothing to do.
     idle_since_us: Option<i64>,
     /// All that could wake it has been asked to, and it looks everywhere once more before it sleeps:
     /// what came before it asked does not ring.
     parked: bool,
+}
+
+/// Where deltas of one stage come in.
+struct Inlets {
+    /// By process.
+    inlets: Vec<Option<DeltaInlet>>,
+    /// Which of them has its turn.
+    turn: usize,
 }
 
 struct DeltaInlet {
@@ -94,23 +103,33 @@ impl Incoming {
 }
 
 impl Remote {
-    /// `format` is that of rows that are passed through.
-    pub(super) fn new(ends: Ends, format: Option<Arc<Format>>) -> Remote {
-        let inlet = |inlet| {
-            let receiver = format.clone().map(Receiver::new);
+    pub(super) fn new(ends: Ends, net: Option<&Net>) -> Remote {
+        let inlet = |inlet, format: Option<Arc<Format>>| {
+            let receiver = format.map(Receiver::new);
             let (arena, words, held, messages) = Default::default();
             let delta = Incoming { arena, words, held, messages, receiver };
             DeltaInlet { inlet, delta, ended: false }
         };
-        let inlets = ends.deltas_in.into_iter().map(|i| i.map(inlet)).collect();
-        Remote { inlets, sleeper: ends.sleeper, turn: 0, idle_since_us: None, parked: false }
+        let inlets = |(stage, inlets): (usize, Vec<Option<_>>)| {
+            let format = || net.and_then(|net| net.delivery(stage).format.clone());
+            let inlets = inlets.into_iter().map(|i| i.map(|i| inlet(i, format()))).collect();
+            Inlets { inlets, turn: 0 }
+        };
+        let stages = ends.deltas_in.into_iter().enumerate().map(inlets).collect();
+        Remote { stages, sleeper: ends.sleeper, idle_since_us: None, parked: false }
+    }
+
+    /// Inlets that have not ended, with the number of the process they come from.
+    fn open_inlets(&mut self) -> impl Iterator<Item = (usize, &mut DeltaInlet)> {
+        let inlets = self.stages.iter_mut().flat_map(|stage| stage.inlets.iter_mut().enumerate());
+        let inlets = inlets.filter_map(|(process, inlet)| Some((process, inlet.as_mut()?)));
+        inlets.filter(|(_, inlet)| !inlet.ended)
     }
 
     /// One step of ending: takes the ends of streams. Returns whether all have ended.
     pub(crate) fn finish(&mut self) -> Result<bool> {
         let mut ended = true;
-        for (process, inlet) in self.inlets.iter_mut().enumerate() {
-            let Some(inlet) = inlet.as_mut().filter(|inlet| !inlet.ended) else { continue };
+        for (process, inlet) in self.open_inlets() {
             let mut surplus = false;
             let polled = inlet.inlet.try_receive(&mut |_| surplus = true);
             if surplus {
@@ -126,15 +145,15 @@ impl Remote {
 
 impl Worker {
     /// Resumes the network: sends what waits and takes in what has come for the process.
-    pub(super) fn exchange(&mut self, mut state: Option<&mut State>) -> Result<()> {
+    pub(super) fn exchange(&mut self, stages: &mut [State]) -> Result<()> {
         let shared = self.shared.clone();
         let Some(net) = &shared.net else { return Ok(()) };
         let mut some = net.pump()?;
         some |= net.receive(|process, head, body| {
-            for (_, segment) in shared.take_letter(process, head, &body)? {
-                if let Some(state) = &mut state {
-                    state.slices.reuse(segment);
-                }
+            if let Some(freed) = shared.take_letter(process, head, &body)?
+                && let Some(state) = stages.get_mut(freed.stage)
+            {
+                freed.segments.into_iter().for_each(|(_, segment)| state.slices.reuse(segment));
             }
             Ok(())
         })?;
@@ -148,23 +167,24 @@ impl Worker {
         Ok(())
     }
 
-    /// Merges one message of a delta that has come from another process, where it stands; true if
-    /// there was any. The channels of processes that are ahead wait as they are: those whose last
+    /// Merges one message of a stage's delta that has come from another process, where it stands;
+    /// true if there was any. The channels of processes that are ahead wait as they are: those whose last
     /// rows that were passed through are of a window that begins later than `up_to`.
     pub(super) fn merge_received(&mut self, state: &mut State, up_to: i64) -> Result<bool> {
         let Some(mut remote) = self.remote.take() else { return Ok(false) };
-        let processes = remote.inlets.len();
+        let Inlets { inlets, turn } = &mut remote.stages[state.stage.number];
+        let processes = inlets.len();
         let mut result = Ok(false);
         for i in 0..processes {
-            let process = (remote.turn + i) % processes;
-            let Some(inlet) = &mut remote.inlets[process] else { continue };
+            let process = (*turn + i) % processes;
+            let Some(inlet) = &mut inlets[process] else { continue };
             if inlet.delta.last_slice() > up_to && self.is_ahead(process, state) {
                 continue;
             }
             result = self.merge_from(process, inlet, state);
             if !matches!(result, Ok(false)) {
                 // A delta is merged to its end before the next process has its turn.
-                remote.turn = process;
+                *turn = process;
                 break;
             }
         }
@@ -175,8 +195,8 @@ impl Worker {
     /// Whether a process has announced all windows that this one has passed. If it has not, this
     /// leader waits for its watermark, whatever record far ahead it has met.
     fn is_ahead(&self, process: usize, state: &State) -> bool {
-        let passed = |watermark| self.shared.intake.passed(watermark);
-        passed(state.clock.of(self.shared.settings.workers + process)) >= passed(state.low)
+        let announced = state.clock.of(self.shared.settings.workers + process);
+        state.passed(announced) >= state.passed(state.low)
     }
 
     fn merge_from(
@@ -218,12 +238,10 @@ impl Worker {
                 delta.take_arena(&head, cluster::words(body)?, &self.shared.budget)?;
             }
             cluster::Kind::Rows => {
-                self.shared.check_slice(head.start, announced)?;
+                state.stage.check_slice(head.start, announced)?;
                 let rows = cluster::words(body)?;
-                let row_words = self.shared.aggregation.as_ref().map(|(g, _)| g.layout.row_words());
-                if row_words.and_then(|words| head.count.checked_mul(words as u64))
-                    != Some(rows.len() as u64)
-                {
+                let row_words = state.stage.grouping.layout.row_words() as u64;
+                if head.count.checked_mul(row_words) != Some(rows.len() as u64) {
                     let words = rows.len();
                     return Err(Error::Internal(format!("{} rows in {words} words", head.count)));
                 }
@@ -235,12 +253,10 @@ impl Worker {
                 self.note_merge(body.len(), state)?;
             }
             cluster::Kind::Passed => {
-                let shared = self.shared.clone();
-                let Some((receiver, (grouping, _))) =
-                    delta.receiver.as_mut().zip(shared.aggregation.as_ref())
-                else {
+                let Some(receiver) = delta.receiver.as_mut() else {
                     return Err(Error::Internal("rows to a job without state".into()));
                 };
+                let stage = &state.stage;
                 let passed = cluster::words(body)?;
                 if passed.len() as u64 != head.count {
                     let words = passed.len();
@@ -251,12 +267,13 @@ impl Worker {
                 }
                 let mut span = meter::span(meter::Kind::Update);
                 let before = receiver.rows();
-                let may_add = |start| shared.check_slice(start, announced);
-                receiver.take_rows(passed, grouping, &mut state.slices, &may_add)?;
+                let may_add = |start| stage.check_slice(start, announced);
+                receiver.take_rows(passed, &stage.grouping, &mut state.slices, &may_add)?;
                 let rows = (receiver.rows() - before) as usize;
                 span.add(rows);
                 drop(span);
-                self.note_merge(body.len().max(rows * grouping.layout.row_bytes()), state)?;
+                let row_bytes = stage.grouping.layout.row_bytes();
+                self.note_merge(body.len().max(rows * row_bytes), state)?;
             }
             cluster::Kind::Delta => self.end_delta(process, &head, delta, state)?,
             kind => return Err(Error::Internal(format!("a message of kind {kind:?} to a leader"))),
@@ -290,7 +307,7 @@ impl Worker {
         }
         state.expected[helper] += 1;
         state.clock.advance(helper, head.watermark);
-        if let Some(net) = &self.shared.net {
+        if let Some(net) = self.shared.net.as_ref().filter(|_| state.stage.number == 0) {
             net.note_peer(process, head.watermark, head.has(IDLE));
         }
         (delta.arena, delta.held) = (Arena::default(), None);
@@ -310,7 +327,7 @@ impl Worker {
         self.stats.merges += 1;
         state.uncounted += 1;
         state.uncounted_bytes += bytes as u64;
-        if state.uncounted >= self.shared.tables_max
+        if state.uncounted >= state.stage.limits.tables_max
             || state.uncounted_bytes >= self.shared.settings.memory_bytes / COUNTED_SHARE
         {
             self.note_usage(state);
@@ -322,11 +339,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a window fires in this process, or is about to, which makes room.
+    /// Whether a window of this stage or of a later one fires in this process, or is about to,
+    /// which makes room.
     pub(super) fn fires_here(&self, state: &State) -> bool {
+        let later = &self.shared.stages[state.stage.number + 1..];
         state.firing.is_some()
-            || state.slices.complete(&self.shared.windowing(), state.clock.min()).is_some()
-            || self.shared.gather.own_behind(self.shared.settings.workers, state.frontier)
+            || state.complete().is_some()
+            || state.stage.fired() < state.frontier
+            || later.iter().any(|stage| stage.is_firing())
     }
 
     /// What others hold of this leader's keys may be more than its process may use, whether or not
@@ -344,29 +364,24 @@ impl Worker {
     }
 
     /// Hands what was sealed for a leader in another process over to be sent.
-    pub(super) fn ship(
-        &self,
-        leader: usize,
-        segments: Vec<(i64, millstream_state::Segment)>,
-        held: Option<Held>,
-        (watermark, idle): (i64, bool),
-    ) -> Result<()> {
+    pub(super) fn ship(&self, state: &State, leader: usize, sealed: Sealed) -> Result<()> {
         let Some(net) = &self.shared.net else {
             return Err(Error::Internal(format!("there is no leader {leader}")));
         };
-        net.ship((self.id, leader), segments, held, (watermark, idle))
+        net.delivery(state.stage.number).ship(leader, sealed)
     }
 
     /// Whether this process waits for sources that have been without data for their idle time,
-    /// which others are told, so that they do not wait for it.
-    pub(super) fn is_idle(&self) -> bool {
-        self.shared.net.is_some() && self.shared.intake.is_idle()
+    /// which others are told with the deltas of the stage that takes records, so that they do not
+    /// wait for it.
+    pub(super) fn is_idle(&self, state: &State) -> bool {
+        state.stage.number == 0 && self.shared.net.is_some() && self.shared.intake.is_idle()
     }
 
-    /// Tells `process` of a delta that has been merged, or that another one may come.
-    pub(super) fn return_credit_to(&self, process: usize, flags: u8) -> Result<()> {
+    /// Tells `process` of a stage's delta that has been merged, or that another one may come.
+    pub(super) fn return_credit_to(&self, process: usize, stage: usize, flags: u8) -> Result<()> {
         let Some(net) = &self.shared.net else { return Ok(()) };
-        net.post(process, cluster::credit(self.leader, flags), Vec::new())
+        net.post(process, cluster::credit(stage, self.leader, flags), Vec::new())
     }
 
     /// There was something to do.
@@ -403,8 +418,7 @@ impl Worker {
     fn park(&mut self) -> Result<()> {
         let Some(remote) = &mut self.remote else { return Ok(()) };
         let mut may_sleep = true;
-        for (process, inlet) in remote.inlets.iter_mut().enumerate() {
-            let Some(inlet) = inlet.as_mut().filter(|inlet| !inlet.ended) else { continue };
+        for (process, inlet) in remote.open_inlets() {
             may_sleep &= inlet.inlet.park().map_err(|e| peer_error(process, e))?;
         }
         if let Some(roles) = &mut self.repartition {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millstream_state::{Leaders, Load};
 
-use super::{State, Step, Worker};
+use super::{Fired, State, Step, Worker};
 use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
@@ -201,14 +201,16 @@ impl Worker {
     /// Resumes one coroutine of a repartitioned job: receive, send, fire, read.
     pub(super) fn step_repartition(
         &mut self,
-        state: &mut State,
+        stages: &mut [State],
         roles: &mut Repartition,
     ) -> Result<Step> {
         let shared = self.shared.clone();
-        let Some((grouping, finisher)) = &shared.aggregation else {
-            return Err(Error::Internal("a job without an aggregation".into()));
+        self.exchange(stages)?;
+        let [state] = stages else {
+            return Err(Error::Internal("an exchange of several stages".into()));
         };
-        self.exchange(Some(state))?;
+        let stage = state.stage.clone();
+        let grouping = &stage.grouping;
         let leaves = roles.receiving.is_some() && self.leaves_received(state);
         if !leaves && self.receive(state, roles, grouping)? {
             return Ok(Step::Busy);
@@ -234,22 +236,26 @@ impl Worker {
             if state.frontier < END {
                 // It has nothing to fire.
                 state.frontier = END;
-                self.fired_up_to(END)?;
+                self.fired_up_to(state)?;
                 return Ok(Step::Busy);
             }
-        } else if let Some(step) = self.fire(state, (grouping, finisher), tight)? {
-            return Ok(step);
+        } else {
+            match self.fire(state, None, tight)? {
+                Fired::Nothing => {}
+                Fired::Some => return Ok(Step::Busy),
+                Fired::NoMemory | Fired::NoCredit => return Ok(self.stall(stages)),
+            }
         }
         let sent = sending.as_ref().is_none_or(|sending| sending.marked == END);
         let received = receiving.is_none() || state.clock.min() == END;
         if sent && received {
             self.count_sent(sending.as_ref());
-            self.finish_with(state);
             self.give_back(state);
+            self.finish_with(stages);
             return Ok(Step::Done);
         }
         if leaves {
-            return Ok(self.stall(state));
+            return Ok(self.stall(stages));
         }
         let Some(sending) = sending.as_mut().filter(|sending| !blocked && sending.marked < END)
         else {
@@ -258,10 +264,10 @@ impl Worker {
                 shared.budget.check()?;
             }
             let own = sending.as_ref().is_some_and(|s| s.ways.iter().any(|way| way.waiting > 0));
-            return Ok(if own || sent_some { Step::Busy } else { self.pause(state, None) });
+            return Ok(if own || sent_some { Step::Busy } else { self.pause(stages, None) });
         };
         if tight && (!shared.settled(low) || self.others_can_give(0)) {
-            return Ok(self.stall(state));
+            return Ok(self.stall(stages));
         }
         match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
             Taken::Batch(batch) => {
@@ -270,7 +276,7 @@ impl Worker {
                         return Err(error);
                     }
                     shared.intake.put_back(self.id, batch);
-                    return Ok(self.stall(state));
+                    return Ok(self.stall(stages));
                 }
                 self.send_batch(sending, grouping, &batch)?;
                 Ok(Step::Busy)
@@ -279,10 +285,10 @@ impl Worker {
             Taken::Wait { until_us } => {
                 let idle_us = shared.settings.epoch_max_idle_us();
                 let flush = sending.written_at_us.map(|at| at.saturating_add(idle_us));
-                Ok(self.pause(state, [until_us, flush].into_iter().flatten().min()))
+                Ok(self.pause(stages, [until_us, flush].into_iter().flatten().min()))
             }
-            Taken::Held => Ok(self.stall(state)),
-            Taken::Ended => Ok(self.pause(state, None)),
+            Taken::Held => Ok(self.stall(stages)),
+            Taken::Ended => Ok(self.pause(stages, None)),
         }
     }
 
@@ -304,12 +310,12 @@ impl Worker {
         let own = roles.sending.iter_mut().flat_map(|sending| &mut sending.ways);
         let mut own = own.filter(|way| way.waiting > 0);
         let (senders, shared) = (receiving.inlets.len(), self.shared.clone());
-        let State { slices, clock, .. } = &mut *state;
+        let State { slices, clock, stage, .. } = &mut *state;
         for i in 0..senders {
             let sender = (receiving.turn + i) % senders;
             let receiver = &mut receiving.receivers[sender];
             let announced = clock.of(sender);
-            let may_add = |start| shared.check_slice(start, announced);
+            let may_add = |start| stage.check_slice(start, announced);
             let mut marked = Ok(None);
             match &mut receiving.inlets[sender] {
                 None => {

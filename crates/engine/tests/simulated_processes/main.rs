@@ -12,6 +12,7 @@ mod deltas;
 mod epochs;
 mod idle;
 mod memory;
+mod stages;
 mod stateless;
 #[path = "../support/mod.rs"]
 mod support;

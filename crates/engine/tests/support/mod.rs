@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
+pub(crate) mod chain;
 mod random;
 pub(crate) mod script;
 
@@ -17,7 +18,7 @@ use millstream_contract::settings::Exchange;
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::*;
 use millstream_contract::{Result, Settings};
-use millstream_engine::cluster::{Mesh, MeshSetup, Place};
+use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place};
 use millstream_engine::{Job, Stats};
 use millstream_fabric::Fabric;
 use millstream_flow::Settings as Channels;
@@ -114,8 +115,8 @@ pub(crate) fn meshes<F: Fabric>(
     let place = |process| Place { process, processes };
     let setups: Vec<_> = (0..processes)
         .map(|p| {
-            let sizes = (workers, 64 << 20);
-            MeshSetup::exchanging(&devices[p], place(p), sizes, channels, exchange).unwrap()
+            let options = MeshOptions { workers, stages: 1, memory_bytes: 64 << 20, exchange };
+            MeshSetup::new(&devices[p], place(p), options, channels).unwrap()
         })
         .collect();
     let hellos: Vec<Vec<_>> =

@@ -11,7 +11,7 @@ use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes
 use millstream_contract::sink::Sink;
 use millstream_contract::table::Extent;
 use millstream_contract::{Error, Settings};
-use millstream_engine::cluster::{Mesh, MeshSetup, Place};
+use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place};
 use millstream_engine::{Job, Remains, Stats};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
@@ -90,24 +90,22 @@ impl Device {
         device.map_err(|e| Fault::run(failed(e)))
     }
 
-    fn channels(&self, place: Place, settings: &Settings) -> flow::Result<Box<dyn Channels>> {
+    fn channels(&self, place: Place, options: MeshOptions) -> flow::Result<Box<dyn Channels>> {
         fn make<F: Fabric>(
             fabric: &F,
             place: Place,
-            settings: &Settings,
+            options: MeshOptions,
         ) -> flow::Result<Box<dyn Channels>> {
-            let sizes = (settings.workers, settings.memory_bytes);
             let mut channels = flow::Settings::default();
             if fabric.provider() == Provider::Tcp {
                 channels.timing.silence = CHANNEL_SILENCE;
             }
-            let exchange = settings.exchange;
-            Ok(Box::new(MeshSetup::exchanging(fabric, place, sizes, channels, exchange)?))
+            Ok(Box::new(MeshSetup::new(fabric, place, options, channels)?))
         }
         match self {
-            Device::Shm(device) => make(device, place, settings),
-            Device::Tcp(device) => make(device, place, settings),
-            Device::Verbs(device) => make(device, place, settings),
+            Device::Shm(device) => make(device, place, options),
+            Device::Tcp(device) => make(device, place, options),
+            Device::Verbs(device) => make(device, place, options),
         }
     }
 }
@@ -212,7 +210,9 @@ impl QueryPart {
             source.table = table;
         }
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
-        let channels = self.device.channels(self.place, &ready.settings);
+        let stages = ready.planned.plan.state_stages();
+        let options = MeshOptions::new(&ready.settings, stages);
+        let channels = self.device.channels(self.place, options);
         let channels = channels.map_err(|e| {
             let mut fault = self.channels_failed(&e);
             let takes = match e {

@@ -43,6 +43,10 @@ impl Heads {
     }
 }
 
+fn sealed(worker: usize, segments: Vec<(i64, Segment)>, watermark: i64) -> Sealed {
+    Sealed { worker, segments, held: None, watermark, idle: false }
+}
+
 impl Outlet for Heads {
     fn try_send(&mut self, head: &Head, body: &[u8]) -> Result<bool> {
         Ok(self.take(head, body.len() / 8))
@@ -99,7 +103,7 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
     };
     for watermark in 1..=3 {
         assert!(outbox.stall().is_none());
-        outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
+        outbox.put(sealed(0, vec![(10, segment(&layout, 0..5))], watermark));
         outbox.pump().unwrap();
     }
     assert_eq!(deltas(), [true; 2]);
@@ -109,7 +113,7 @@ fn two_deltas_with_rows_wait_for_the_leader_at_most() {
     outbox.pump().unwrap();
     assert_eq!(deltas(), [true; 3]);
     // One without rows does not wait.
-    outbox.put(0, Vec::new(), None, 4, false);
+    outbox.put(sealed(0, Vec::new(), 4));
     outbox.pump().unwrap();
     assert_eq!(deltas(), [true, true, true, false]);
     assert!(outbox.is_empty() && outbox.stall().is_none());
@@ -161,7 +165,7 @@ fn rows_passed_through_belong_to_the_next_delta() {
     assert_eq!(heads().iter().map(|(_, words)| *words).collect::<Vec<_>>(), [SLOT_WORDS]);
     assert!(!outbox.has_more());
     // An epoch ends: what is open goes first.
-    outbox.put(0, vec![(10, segment(&layout, 0..5))], None, 1, false);
+    outbox.put(sealed(0, vec![(10, segment(&layout, 0..5))], 1));
     outbox.pump().unwrap();
     let delta = heads();
     assert_eq!(kinds(&delta), [(Kind::Passed, false), (Kind::Rows, false), (Kind::Delta, true)]);
@@ -180,7 +184,7 @@ fn rows_passed_through_belong_to_the_next_delta() {
     // Without credit for slots, what is open waits, and everything behind it.
     sent.lock().unwrap().credit = Some(0);
     assert_eq!(pass(&mut outbox, 10), 0);
-    outbox.put(0, Vec::new(), None, 2, false);
+    outbox.put(sealed(0, Vec::new(), 2));
     assert!(!outbox.pump().unwrap() && outbox.has_more() && !outbox.is_empty());
     sent.lock().unwrap().credit = Some(1);
     outbox.pump().unwrap();
@@ -253,7 +257,7 @@ fn what_waits_behind_a_long_delta_is_bounded() {
     let mut outbox = outbox(&sent, &layout, 1, 3 * bytes);
     for watermark in 1..=4 {
         assert!(outbox.stall().is_none(), "{watermark}");
-        outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
+        outbox.put(sealed(0, vec![(10, segment(&layout, 0..5))], watermark));
         outbox.pump().unwrap();
     }
     assert_eq!(outbox.stall(), Some(Stall::Leader));
@@ -269,12 +273,12 @@ fn an_epochs_end_sends_what_was_passed_through() {
     let mut outbox = outbox(&sent, &counts(), 2, 1 << 20);
     assert_eq!(pass(&mut outbox, 10), 10);
     assert!(!outbox.pump().unwrap() && !outbox.has_more());
-    outbox.put(1, Vec::new(), None, BEGINNING, false);
+    outbox.put(sealed(1, Vec::new(), BEGINNING));
     assert!(outbox.has_more() && outbox.pump().unwrap());
     let kinds: Vec<Kind> = sent.lock().unwrap().heads.iter().map(|(head, _)| head.kind).collect();
     assert_eq!(kinds, [Kind::Passed, Kind::Delta]);
     // The next one has nothing.
-    outbox.put(1, Vec::new(), None, BEGINNING, false);
+    outbox.put(sealed(1, Vec::new(), BEGINNING));
     assert!(!outbox.pump().unwrap() && !outbox.has_more());
 }
 
@@ -286,7 +290,7 @@ fn merged_deltas_still_keep_others_back() {
     let layout = counts();
     let mut outbox = outbox(&sent, &layout, 1, 1 << 20);
     let put = |outbox: &mut Outbox, watermark| {
-        outbox.put(0, vec![(10, segment(&layout, 0..5))], None, watermark, false);
+        outbox.put(sealed(0, vec![(10, segment(&layout, 0..5))], watermark));
         outbox.pump().unwrap()
     };
     assert!(put(&mut outbox, 1) && put(&mut outbox, 2) && !put(&mut outbox, 3));

@@ -1,0 +1,277 @@
+//! What the workers of one process ship to leaders in other processes, of one stage: an outbox for
+//! each of these leaders.
+//!
+//! Each stage has its own channels and its own credit, so that what one waits for is nothing that
+//! another holds back.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use millstream_state::{Heap, RowLayout, Segment};
+
+use super::mesh::Place;
+use super::outbox::{Outbox, Shipped, Stall};
+use super::port::{Outlet, peer_error};
+use super::sleepers::Sleepers;
+use crate::budget::Held;
+use crate::error::{Error, Result};
+use crate::exchange::{Format, Outgoing};
+use crate::pipeline::Grouping;
+
+/// One stage's way to leaders in other processes.
+pub(crate) struct Delivery {
+    /// How rows are passed through; `None` in a job without state.
+    pub(crate) format: Option<Arc<Format>>,
+    /// Bytes that a message of a delta has room for.
+    pub(crate) message_bytes: usize,
+    workers: usize,
+    /// By leader, of all processes; `None` for those of this one.
+    outboxes: Vec<Option<Mutex<Outbox>>>,
+    /// Whether some outbox has something to send.
+    waits: AtomicBool,
+    stalled: AtomicBool,
+    sleepers: Arc<Sleepers>,
+}
+
+/// What one worker has sealed for a leader.
+pub(crate) struct Sealed {
+    /// The worker.
+    pub(crate) worker: usize,
+    /// By slice.
+    pub(crate) segments: Vec<(i64, Segment)>,
+    pub(crate) held: Option<Held>,
+    /// What this brings the leader up to.
+    pub(crate) watermark: i64,
+    /// Whether the process waits for idle sources.
+    pub(crate) idle: bool,
+}
+
+/// What a stage ships, and how much at a time.
+pub(crate) struct Shipping<'a> {
+    /// `None` in a job without state.
+    pub(crate) grouping: Option<&'a Grouping>,
+    /// An epoch ends when a fragment has so many.
+    pub(crate) fragment_bytes: usize,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl Delivery {
+    /// Over channels to each worker of each other process.
+    pub(super) fn new(
+        outlets: Vec<Vec<Box<dyn Outlet>>>,
+        (place, workers): (Place, usize),
+        heap: &Arc<Heap>,
+        shipping: &Shipping<'_>,
+        sleepers: &Arc<Sleepers>,
+    ) -> Result<Delivery> {
+        let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
+        let layout = shipping.grouping.map_or_else(none, |grouping| grouping.layout.clone());
+        let format = shipping.grouping.map(|g| Arc::new(Format::new(&g.codec, &g.aggregates)));
+        let outbox = |outlet| {
+            let (layout, fragment_bytes) = (layout.clone(), shipping.fragment_bytes);
+            Mutex::new(Outbox::new(outlet, layout, (place, workers), heap, fragment_bytes))
+        };
+        let mut outboxes = Vec::new();
+        for outlets in outlets {
+            let empty = outlets.is_empty();
+            outboxes.extend(outlets.into_iter().map(|outlet| Some(outbox(outlet))));
+            if empty {
+                outboxes.extend((0..workers).map(|_| None));
+            }
+        }
+        let bodies = || outboxes.iter().flatten().map(|outbox| lock(outbox).body_bytes());
+        if bodies().any(|bytes| layout.row_bytes() > bytes) {
+            return Err(Error::Io {
+                place: "a row of state".into(),
+                message: format!("it has {} bytes, more than a message", layout.row_bytes()),
+                help: "group by fewer columns, or run it in one process".into(),
+            });
+        }
+        Ok(Delivery {
+            format,
+            message_bytes: bodies().max().unwrap_or(0),
+            workers,
+            outboxes,
+            waits: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
+            sleepers: sleepers.clone(),
+        })
+    }
+
+    /// Ships what a worker has sealed to a leader elsewhere.
+    pub(crate) fn ship(&self, leader: usize, sealed: Sealed) -> Result<()> {
+        let Some(outbox) = &self.outboxes[leader] else {
+            return Err(Error::Internal(format!("leader {leader} is in this process")));
+        };
+        let (mut outbox, worker) = (lock(outbox), sealed.worker);
+        outbox.put(sealed);
+        self.pump_outbox(leader, &mut outbox)?;
+        if worker != 0 && outbox.has_more() {
+            // The first worker is woken by credit.
+            self.sleepers.wake(0);
+        }
+        Ok(())
+    }
+
+    /// Passes rows for `leader` straight into its channel, from the first on, as far as there is
+    /// room and nothing waits there; returns how many.
+    pub(crate) fn pass(
+        &self,
+        leader: usize,
+        format: &Format,
+        rows: &Outgoing<'_>,
+        scratch: &mut Vec<u32>,
+    ) -> Result<usize> {
+        let Some(mut outbox) = self.outboxes[leader].as_ref().and_then(try_lock) else {
+            return Ok(0);
+        };
+        if outbox.has_more() {
+            self.pump_outbox(leader, &mut outbox)?;
+        }
+        let was_stalled = outbox.stall().is_some();
+        let passed = outbox.pass(format, rows, leader / self.workers, scratch)?;
+        if outbox.has_more() && (passed > 0 || !was_stalled) {
+            self.pump_outbox(leader, &mut outbox)?;
+            if outbox.has_more() {
+                // The first worker is woken by credit.
+                self.sleepers.wake(0);
+            }
+        }
+        if was_stalled && outbox.stall().is_none() {
+            self.sleepers.wake_all();
+        }
+        Ok(passed)
+    }
+
+    /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
+    /// `anyway`: also if leaders let it wait.
+    pub(crate) fn hurry(&self, anyway: bool) -> Result<()> {
+        for (leader, outbox) in self.outboxes.iter().enumerate() {
+            let Some(outbox) = outbox else { continue };
+            let mut outbox = lock(outbox);
+            outbox.hurry(anyway);
+            self.pump_outbox(leader, &mut outbox)?;
+        }
+        Ok(())
+    }
+
+    fn pump_outbox(&self, leader: usize, outbox: &mut Outbox) -> Result<bool> {
+        let was_stalled = outbox.stall().is_some();
+        let some = outbox.pump().map_err(|e| peer_error(leader / self.workers, e))?;
+        if some {
+            self.sleepers.wake_parked();
+        }
+        if outbox.has_more() {
+            self.waits.store(true, Release);
+        }
+        if outbox.stall().is_some() {
+            self.stalled.store(true, Release);
+        } else if was_stalled {
+            self.sleepers.wake_all();
+        }
+        Ok(some)
+    }
+
+    /// What workers have to wait for before they give this stage more rows, if for anything.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        if !self.stalled.load(Acquire) {
+            return None;
+        }
+        self.stalled.store(false, Release);
+        let stall = self.outboxes.iter().flatten().filter_map(|outbox| lock(outbox).stall()).max();
+        if stall.is_some() {
+            self.stalled.store(true, Release);
+        }
+        stall
+    }
+
+    /// Sends what waits, as far as there is credit. Returns whether anything was sent.
+    pub(super) fn pump(&self) -> Result<bool> {
+        let mut some = false;
+        if self.waits.swap(false, Acquire) {
+            for (leader, outbox) in self.outboxes.iter().enumerate() {
+                let Some(outbox) = outbox else { continue };
+                match try_lock(outbox) {
+                    Some(mut outbox) => some |= self.pump_outbox(leader, &mut outbox)?,
+                    None => self.waits.store(true, Release),
+                }
+            }
+        }
+        Ok(some)
+    }
+
+    /// A leader has merged a delta of ours, or lets another one come; segments that are free again.
+    pub(super) fn credit(&self, leader: u32, flags: u8) -> Result<Vec<(i64, Segment)>> {
+        let outbox = self.outboxes.get(leader as usize).and_then(Option::as_ref);
+        let broken = || Error::Internal(format!("credit of leader {leader} for no delta"));
+        let outbox = outbox.ok_or_else(broken)?;
+        let mut outbox = lock(outbox);
+        let was_stalled = outbox.stall().is_some();
+        let segments = outbox.credit(flags).ok_or_else(broken)?;
+        self.pump_outbox(leader as usize, &mut outbox)?;
+        let (has_more, is_stalled) = (outbox.has_more(), outbox.stall().is_some());
+        drop(outbox);
+        match was_stalled && !is_stalled {
+            true => self.sleepers.wake_all(),
+            false if has_more => self.sleepers.wake(0),
+            false => {}
+        }
+        Ok(segments)
+    }
+
+    /// One step towards sleep: asks channels on which something waits to ring. Returns whether all
+    /// will.
+    pub(super) fn park(&self) -> Result<bool> {
+        let mut may_sleep = true;
+        for (leader, outbox) in self.outboxes.iter().enumerate() {
+            let Some(outbox) = outbox else { continue };
+            match try_lock(outbox) {
+                Some(outbox) if !outbox.has_more() => {}
+                Some(mut outbox) => {
+                    let parked = outbox.outlet().park();
+                    // Once more after that, as it asks for.
+                    let before = outbox.stall();
+                    let sent = self.pump_outbox(leader, &mut outbox)?;
+                    may_sleep &= parked.map_err(|e| peer_error(leader / self.workers, e))?
+                        && !sent
+                        && outbox.stall() == before;
+                }
+                None => may_sleep = false,
+            }
+        }
+        Ok(may_sleep)
+    }
+
+    /// Whether nothing is left to be sent.
+    pub(super) fn is_drained(&self) -> bool {
+        self.outboxes.iter().flatten().all(|outbox| lock(outbox).is_empty())
+    }
+
+    /// One step of ending its streams in order. Returns whether all have ended.
+    pub(super) fn finish(&self) -> Result<bool> {
+        let mut ended = true;
+        for (leader, outbox) in self.outboxes.iter().enumerate() {
+            let Some(outbox) = outbox else { continue };
+            let finished = lock(outbox).outlet().try_finish();
+            ended &= finished.map_err(|e| peer_error(leader / self.workers, e))?;
+        }
+        Ok(ended)
+    }
+
+    /// Adds what has been shipped.
+    pub(super) fn count(&self, all: &mut Shipped) {
+        self.outboxes.iter().flatten().for_each(|outbox| all.add(&lock(outbox).counters()));
+    }
+}

@@ -1,0 +1,131 @@
+//! A stage that has state, as all workers of a process share it: what it does, how much it may
+//! hold, and how far it has fired.
+//!
+//! A job's stages are a chain: the first takes records, each other one what the one before it
+//! fires, and the rows of the last leave the job. Whoever fires rows of a stage takes them into the next.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
+
+use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
+use crate::fire::Finisher;
+use crate::pipeline::Grouping;
+use crate::settings::Settings;
+use crate::slices::small_table_bytes;
+use crate::windowing::Windowing;
+
+/// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
+/// nothing by waiting, and is merged while it lies in a cache.
+pub(crate) const PASSED_SHARE: u64 = 4;
+
+/// A stage that has state.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// Its number: 0 takes records.
+    pub(crate) number: usize,
+    pub(crate) grouping: Grouping,
+    pub(crate) finisher: Finisher,
+    /// Its part of the budget.
+    pub(crate) limits: Limits,
+    /// Per worker of this process: up to where it has fired.
+    fired: Vec<AtomicI64>,
+    /// How many workers of this process have a window that is firing.
+    firing: AtomicUsize,
+}
+
+/// How much of the budget parts of a stage may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// State is counted at the latest when so many tables of windows have been opened.
+    pub(crate) tables_max: usize,
+    /// Bytes of keys and values in one fragment after which an epoch ends.
+    pub(crate) fragment_bytes: u64,
+    /// Idle chunks that a worker may keep.
+    pub(crate) pool_bytes: usize,
+}
+
+impl Limits {
+    /// For one of so many stages of a job with these settings, all of whose processes have so many
+    /// `leaders`.
+    pub(crate) fn new(
+        settings: &Settings,
+        stages: usize,
+        leaders: usize,
+        grouping: Option<&Grouping>,
+    ) -> Limits {
+        let (memory, workers) = (settings.memory_bytes / stages as u64, settings.workers as u64);
+        // Tables that all workers open before state is counted take a 32nd of the budget at the
+        // most.
+        let tables = memory / 32 / workers;
+        let table_bytes = grouping.map_or(1, |g| small_table_bytes(&g.layout, leaders));
+        // All fragments and the deltas on their way, at most two per worker and leader, take a
+        // quarter.
+        let fragment_bytes = memory / 12 / (workers * leaders as u64);
+        Limits {
+            tables_max: (tables as usize / table_bytes).max(1),
+            fragment_bytes: settings.fragment_bytes.min(fragment_bytes),
+            pool_bytes: (memory / 16 / workers).min(64 << 20) as usize,
+        }
+    }
+
+    /// Bytes of keys and values passed through to one leader that are shipped together.
+    pub(crate) fn passed_bytes(&self) -> u64 {
+        self.fragment_bytes.div_ceil(PASSED_SHARE)
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(
+        number: usize,
+        (grouping, finisher): (Grouping, Finisher),
+        limits: Limits,
+        workers: usize,
+    ) -> Stage {
+        let fired = (0..workers).map(|_| AtomicI64::new(BEGINNING)).collect();
+        Stage { number, grouping, finisher, limits, fired, firing: AtomicUsize::new(0) }
+    }
+
+    /// How it divides event time.
+    pub(crate) fn windowing(&self) -> &Windowing {
+        &self.grouping.windowing
+    }
+
+    /// That whoever has announced `watermark` may have state for the slice that begins at `start`:
+    /// there is such a one, and he has not said that it is complete. So it has not fired either.
+    pub(crate) fn check_slice(&self, start: i64, watermark: i64) -> Result<()> {
+        let windowing = self.windowing();
+        match windowing.has_slice(start) && windowing.closes_at(start) > watermark {
+            true => Ok(()),
+            false if windowing.has_slice(start) => {
+                Err(Error::Internal(format!("state for the window {start} after its end")))
+            }
+            false => Err(Error::Internal(format!("state for {start}, where no window begins"))),
+        }
+    }
+
+    /// `worker` of this process has fired all windows that fire up to a watermark.
+    pub(crate) fn note_fired(&self, worker: usize, watermark: i64) {
+        self.fired[worker].fetch_max(watermark, Relaxed);
+    }
+
+    /// A window begins to fire.
+    pub(crate) fn note_firing(&self) {
+        self.firing.fetch_add(1, Relaxed);
+    }
+
+    /// A window has fired.
+    pub(crate) fn note_end_of_firing(&self) {
+        self.firing.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether some worker of this process has a window that is firing.
+    pub(crate) fn is_firing(&self) -> bool {
+        self.firing.load(Relaxed) > 0
+    }
+
+    /// Up to where all workers of this process have fired.
+    pub(crate) fn fired(&self) -> i64 {
+        self.fired.iter().map(|fired| fired.load(Relaxed)).min().unwrap_or(BEGINNING)
+    }
+}

@@ -1,0 +1,120 @@
+//! Aggregations over what aggregations yield, on several processes.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use millstream_contract::Settings;
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::sink::RowOrder;
+use millstream_contract::table::Table;
+use millstream_engine::Stats;
+use millstream_engine::simulation::Scenario;
+
+use crate::support::chain::Chain;
+use crate::support::script::{Script, Scripted, batches_of};
+use crate::support::{Random, Record, event_time, records, table};
+use crate::{described, faults, happened, run, run_all, seeds};
+
+#[derive(Default)]
+struct Came {
+    stats: Stats,
+    failed: u64,
+    survived: u64,
+}
+
+/// Splits of different speed, and one that never has a record.
+fn with_a_silent_split(data: &[Vec<Record>], random: &mut Random) -> Arc<dyn Table> {
+    let mut scripts: Vec<Script> = Vec::new();
+    for split in data {
+        let pace_us = random.below(3_000) as i64;
+        let batches = batches_of(split, random, 30).into_iter().enumerate();
+        let batches = batches.map(|(i, batch)| (i as i64 * pace_us, batch)).collect();
+        scripts.push(Script { batches });
+    }
+    let nothing = RecordBatch::new_empty(table(&[], random, 1).schema.clone());
+    scripts.push(Script { batches: vec![(3_600_000_000, nothing)] });
+    Arc::new(Scripted::new(scripts, 0))
+}
+
+/// One seed's job: everything about it follows from the seed.
+fn run_seed(seed: u64, with_faults: bool) -> Came {
+    let mut random = Random::new(seed ^ 0x57a9_0000);
+    let processes = 2 + random.below(3) as usize;
+    let splits = 1 + random.below(5) as usize;
+    let per_split = [0, 1, 40, 400, 900][random.below(5) as usize];
+    let keys = [1, 5, 60, 100_000][random.below(4) as usize];
+    let data = records(&mut random, splits, per_split, keys);
+    let chain = Chain::any(&mut random);
+    let batch_rows = [1, 20, 300][random.below(3) as usize];
+    let idle = random.below(3) == 0;
+    let mut plan = chain.plan(match idle {
+        true => with_a_silent_split(&data, &mut random),
+        false => table(&data, &mut random, batch_rows),
+    });
+    if idle {
+        event_time(&mut plan).idle_timeout_us = Some(60_000_000);
+    }
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let settings = Settings {
+        workers: 1 + random.below(3) as usize,
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
+        fragment_mode: modes[random.below(3) as usize],
+        allowed_lateness_us: chain.lateness_ms * 1000,
+        ..Settings::default()
+    };
+    let mut scenario = Scenario::from_seed(seed, processes);
+    if with_faults {
+        scenario.faults = faults(&mut random, processes);
+    }
+    let test = if with_faults { "faults_end_a_chain" } else { "chains_agree" };
+    let what = format!("{chain:?}\n{}", described(seed, test, &settings, &scenario));
+    let (expected, late, null_time) = chain.expected(&data);
+    let ran = run(&plan, &settings, &scenario, RowOrder::Deterministic);
+    if with_faults && !ran.well() {
+        let failed = ran.ends_with_a_fault(None, &expected, &what);
+        return Came { failed, ..Came::default() };
+    }
+    ran.is_all(&expected, &what);
+    let stats = ran.stats();
+    let counted = (stats.records, stats.late_records, stats.null_time_records);
+    assert_eq!(counted, ((splits * per_split) as u64, late, null_time), "{what}");
+    Came { survived: u64::from(ran.survived()), failed: 0, stats }
+}
+
+fn sum(all: &[Came]) -> Came {
+    let mut sum = Came::default();
+    for one in all {
+        sum.stats.add_process(&one.stats);
+        sum.failed += one.failed;
+        sum.survived += one.survived;
+    }
+    sum
+}
+
+#[test]
+fn chains_agree_with_a_sequential_run() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(100, REGRESSIONS);
+    let Came { stats, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, false)));
+    happened(
+        &seeds,
+        &[
+            ("rows between stages", stats.inner_rows),
+            ("rows sent", stats.rows_sent),
+            ("rows passed straight into slots", stats.rows_passed),
+            ("rows kept and sealed before they were sent", stats.rows_sent - stats.rows_passed),
+            ("windows fired while reading", stats.windows_fired_early),
+            ("late records", stats.late_records),
+            ("credit stalls", stats.credit_stalls),
+        ],
+    );
+}
+
+#[test]
+fn faults_end_a_chain_or_change_nothing() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(100, REGRESSIONS);
+    let Came { failed, survived, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, true)));
+    happened(&seeds, &[("failed", failed), ("survived", survived)]);
+}

@@ -1,0 +1,237 @@
+//! Aggregations over what aggregations yield, in one process: the same rows as one after the other
+//! in sequence, and no later than with the last record that they wait for. `MILLSTREAM_SEEDS=100000`
+//! runs more simulated jobs, `MILLSTREAM_SEED=7` just the one.
+
+mod support;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arrow::array::*;
+use arrow::datatypes::*;
+use millstream_contract::plan::Plan;
+use millstream_contract::settings::{Exchange, FragmentMode};
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::table::Table;
+use millstream_contract::{Result, Settings};
+use millstream_engine::{Job, Stats};
+use support::chain::{Chain, Link};
+use support::script::{Script, Scripted, batches_of};
+use support::{Random, Record, event_time, records, run, table};
+
+/// One seed's job: everything about it follows from the seed.
+fn simulate(seed: u64) -> Stats {
+    let mut random = Random::new(seed ^ 0x57a6_0000);
+    let splits = 1 + random.below(4) as usize;
+    let per_split = [0, 1, 40, 400, 900][random.below(5) as usize];
+    let keys = [1, 5, 60, 100_000][random.below(4) as usize];
+    let data = records(&mut random, splits, per_split, keys);
+    let chain = Chain::any(&mut random);
+    let batch_rows = [1, 20, 300][random.below(3) as usize];
+    let idle = random.below(3) == 0;
+    let plan = match idle {
+        true => with_a_silent_split(&chain, &data, &mut random),
+        false => chain.plan(table(&data, &mut random, batch_rows)),
+    };
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let settings = Settings {
+        workers: 1 + random.below(4) as usize,
+        simulate: Some(seed),
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        fragment_mode: modes[random.below(3) as usize],
+        allowed_lateness_us: chain.lateness_ms * 1000,
+        ..Settings::default()
+    };
+    let (expected, late, null_time) = chain.expected(&data);
+    let (stats, rows) = run(&plan, &settings);
+    let what = format!(
+        "seed {seed}: {chain:?} {settings:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test \
+         --profile ci --workspace --test stages simulated\n"
+    );
+    let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
+    let differing = rows.iter().zip(&expected).find(|(a, b)| a != b);
+    assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
+    assert_eq!(rows.len(), expected.len(), "{what}\n  rows and expected rows");
+    assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
+    stats
+}
+
+/// Over splits of different speed and one that never has a record, for which nobody waits.
+fn with_a_silent_split(chain: &Chain, data: &[Vec<Record>], random: &mut Random) -> Plan {
+    let mut scripts: Vec<Script> = Vec::new();
+    for split in data {
+        let pace_us = random.below(3_000) as i64;
+        let batches = batches_of(split, random, 30).into_iter().enumerate();
+        let batches = batches.map(|(i, batch)| (i as i64 * pace_us, batch)).collect();
+        scripts.push(Script { batches });
+    }
+    let nothing = table(&[], random, 1).schema.clone();
+    let nothing = RecordBatch::new_empty(nothing);
+    scripts.push(Script { batches: vec![(3_600_000_000, nothing)] });
+    let mut plan = chain.plan(Arc::new(Scripted::new(scripts, 0)));
+    event_time(&mut plan).idle_timeout_us = Some(60_000_000);
+    plan
+}
+
+#[test]
+fn simulated_chains_agree_with_a_sequential_run() {
+    if let Ok(seed) = std::env::var("MILLSTREAM_SEED") {
+        simulate(seed.parse().expect("MILLSTREAM_SEED is a number"));
+        return;
+    }
+    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
+    let mut sum = Stats::default();
+    (0..seeds).for_each(|seed| sum.add_process(&simulate(seed)));
+    for (what, count) in [
+        ("epochs", sum.epochs),
+        ("late records", sum.late_records),
+        ("windows fired while reading", sum.windows_fired_early),
+        ("rows between stages", sum.inner_rows),
+        ("merges", sum.merges),
+        ("credit stalls", sum.credit_stalls),
+    ] {
+        assert!(count > 0, "no {what} in {seeds} seeds");
+    }
+}
+
+fn three_links() -> Chain {
+    let link = |window_ms, keys| Link { window_ms: Some((window_ms, 0)), keys, at_least: 0 };
+    let links = vec![link(1_000, 2), link(10_000, 1), link(60_000, 0)];
+    Chain { links, delay_us: 100_000, lateness_ms: 0 }
+}
+
+#[test]
+fn threads_agree_with_a_sequential_run() {
+    let mut random = Random::new(4712);
+    let data = records(&mut random, 3, 20_000, 2_000);
+    let chain = three_links();
+    let source = table(&data, &mut random, 500);
+    let (expected, ..) = chain.expected(&data);
+    for workers in [1, 2, 4] {
+        for epoch_bytes in [1, 64 << 20] {
+            let settings = Settings { workers, epoch_bytes, ..Settings::default() };
+            let (stats, rows) = run(&chain.plan(source.clone()), &settings);
+            assert_eq!(rows.unwrap(), expected, "{settings:?}");
+            assert!(stats.inner_rows > 0 && stats.epochs > 0, "{stats:?}");
+        }
+    }
+}
+
+/// Notes how far the input had been handed out when a window's row came.
+#[derive(Debug)]
+struct Watch {
+    handed_out: Arc<Vec<AtomicI64>>,
+    /// Window start (ms) and the least watermark handed out at that moment.
+    seen: Mutex<Vec<(i64, i64)>>,
+}
+
+impl Sink for Watch {
+    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
+        let least = self.handed_out.iter().map(|w| w.load(Ordering::SeqCst)).min().unwrap();
+        let starts = rows.column(0).as_primitive::<TimestampMillisecondType>();
+        let mut seen = self.seen.lock().unwrap();
+        seen.extend(starts.values().iter().map(|start| (*start, least)));
+        Ok(())
+    }
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A minute's row comes with the record that completes the minute's last part, before the next
+/// record does: not one part later. Allowed lateness delays the stage that reads the table, and no
+/// other one.
+#[test]
+fn a_chain_fires_with_the_last_record_that_it_waits_for() {
+    const STEP_MS: i64 = 250;
+    for seed in 0..60u64 {
+        let mut random = Random::new(seed);
+        let links: Vec<Link> = [(1_000, 1), (3_000, 1), (6_000, 0)]
+            .map(|(size, keys)| Link { window_ms: Some((size, 0)), keys, at_least: 0 })
+            .into();
+        let links = links[..2 + seed as usize % 2].to_vec();
+        let size = links.last().and_then(|link| link.window_ms).map_or(0, |(size, _)| size);
+        let lateness_ms = [0, 1_500][random.below(2) as usize];
+        let chain = Chain { links, delay_us: 0, lateness_ms };
+        let data: Vec<Record> = (0..200)
+            .map(|i| {
+                let (ts_ms, name) = (Some(i * STEP_MS), String::from("n"));
+                Record { ts_ms, key: Some(i % 3), name, amount: Some(i), price: 1.0 }
+            })
+            .collect();
+        let batches = batches_of(&data, &mut random, 1).into_iter().enumerate();
+        // Time enough between two records for all that may fire.
+        let batches = batches.map(|(i, batch)| (i as i64 * 1_000_000, batch)).collect();
+        let source = Scripted::new(vec![Script { batches }], 0);
+        let handed_out = source.handed_out.clone();
+        let settings = Settings {
+            workers: 1 + seed as usize % 3,
+            simulate: Some(seed),
+            allowed_lateness_us: lateness_ms * 1000,
+            ..Settings::default()
+        };
+        let sink = Arc::new(Watch { handed_out, seen: Mutex::default() });
+        let plan = chain.plan(Arc::new(source) as Arc<dyn Table>);
+        let (stats, result) = Job::new(&plan, &settings, sink.clone()).unwrap().run();
+        result.unwrap();
+        let seen = sink.seen.lock().unwrap();
+        let on_the_way: Vec<_> = seen.iter().filter(|(_, least)| *least < i64::MAX).collect();
+        assert!(on_the_way.len() >= 6, "seed {seed}: {seen:?}");
+        for (start, least) in on_the_way {
+            assert_eq!(*least, start + size + lateness_ms, "seed {seed}: window {start}");
+        }
+        assert_eq!(stats.late_records, 0, "seed {seed}");
+        // In virtual time, where a step takes a microsecond.
+        let latency_us = stats.fire_latency_us.iter().max();
+        assert!(latency_us.is_some_and(|us| *us < 2_000), "seed {seed}: {latency_us:?} us");
+    }
+}
+
+/// State of all stages counts: what does not fit ends with an error that names the stage, and what
+/// just fits is right.
+#[test]
+fn the_budget_counts_all_stages() {
+    const MIB: u64 = 1 << 20;
+    let mut random = Random::new(3);
+    let mut data = records(&mut random, 2, 60_000, 1 << 30);
+    data.iter_mut().flatten().for_each(|record| record.name = String::from("n"));
+    // Hardly any state at first, and all keys in the second stage.
+    let links = vec![
+        Link { window_ms: Some((1_000, 0)), keys: 1, at_least: 0 },
+        Link { window_ms: Some((10_000_000, 0)), keys: 1, at_least: 0 },
+    ];
+    let chain = Chain { links, delay_us: 0, lateness_ms: 0 };
+    let source = table(&data, &mut random, 500);
+    let (expected, ..) = chain.expected(&data);
+    let plan = chain.plan(source);
+    for workers in [1, 3] {
+        let within = |memory_bytes| Settings { workers, memory_bytes, ..Settings::default() };
+        let (stats, rows) = run(&plan, &within(1 << 40));
+        assert_eq!(rows.unwrap(), expected);
+        let most = stats.memory_bytes_peak;
+        assert!(most > 5 * MIB, "{stats:?}");
+        let (_, rows) = run(&plan, &within(4 * most));
+        assert_eq!(rows.unwrap(), expected);
+        let (_, rows) = run(&plan, &within(MIB));
+        let error = rows.expect_err("more than a megabyte").to_string();
+        assert!(error.contains("aggregate by (key)"), "{error}");
+    }
+}
+
+#[test]
+fn an_exchange_of_several_stages_is_refused() {
+    let mut random = Random::new(3);
+    let source = table(&records(&mut random, 1, 10, 3), &mut random, 5);
+    let plan = three_links().plan(source);
+    for exchange in [Exchange::Interleaved, Exchange::Repartition] {
+        let (_, rows) = run(&plan, &Settings { exchange, workers: 2, ..Settings::default() });
+        let error = rows.expect_err("it is refused").to_string();
+        assert!(error.contains("aggregates in 3 stages"), "{error}");
+    }
+}
