@@ -9,6 +9,7 @@ Directives in a file's comments:
   -- settings: key=value, key=value     added to every run
   -- counters: records=9 late_records=2  counters that every run must report
   -- answer: by hand | by DuckDB        where the expected file comes from (required)
+  -- exchange: refused                   its queries have several stages, which are not exchanged
 
 Besides, what the runs are for must have happened in them, as far as a file's data can show it: see
 `happened`. Indexes that grow and fragments that change their mode take thousands of keys in a window;
@@ -157,7 +158,8 @@ def main() -> int:
             failed += 1
             continue
         own = pairs(directive(text, "settings"))
-        jobs = [own | c for c in combinations(options.seeds)]
+        exchanged = directive(text, "exchange") != "refused"
+        jobs = [own | c for c in combinations(options.seeds) if exchanged or "exchange" not in c]
         counters = pairs(directive(text, "counters"), separator=None)
         answer = expected.read_bytes()
         results = harness.run_all(jobs, lambda s: problems(path, s, answer, counters))

@@ -161,8 +161,6 @@ WRONG = [
     (f"SELECT k {TUMBLE} WHERE COUNT(*) > 1 {GROUP}, k", "COUNT(*)", "HAVING"),
     (f"SELECT SUM(COUNT(*)) AS s {TUMBLE} {GROUP}", "COUNT(*)", "within another one"),
     (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY k", "k", "GROUP BY window_start, window_end, …"),
-    (f"SELECT DISTINCT k, COUNT(*) AS n {TUMBLE} {GROUP}, k", "DISTINCT", "leave it out: a group has one row"),
-    (f"SELECT k FROM\n(SELECT DISTINCT\n k, COUNT(*) AS n {TUMBLE} {GROUP}, k)", "DISTINCT", "leave it out"),
     ("SELECT COUNT(k) FROM events GROUP BY 7", "7", "SELECT has only 1 column"),
     (f"SELECT {', '.join(f'MIN(v + {i}) AS c{i}' for i in range(65))} {TUMBLE} {GROUP}", "MIN(v + 64)", "64 are possible"),
     (f"SELECT {', '.join(f'AVG(v + {i}) AS c{i}' for i in range(33))} {TUMBLE} {GROUP}", "AVG(v + 32)", "64 are possible"),
@@ -171,6 +169,16 @@ WRONG = [
     (window("INTERVAL '1' SECOND", time="DESCRIPTOR(tss)"), "tss", "did you mean 'ts'?"),
     (window("INTERVAL '1' SECOND", time="DESCRIPTOR(k)"), "k", "write DESCRIPTOR(ts)"),
     (window("INTERVAL '1' SECOND", time="ts"), "ts", "must be DESCRIPTOR(time_column)"),
+    # Over the result of a window: its event time is window_time, and nothing else.
+    (f"CREATE VIEW w AS SELECT window_end AS t, k, COUNT(*) AS n {TUMBLE} {GROUP}, k;\n"
+     + window("INTERVAL '1' MINUTE", table="TABLE w", time="DESCRIPTOR(t)"), "t", "that is window_time: select it"),
+    (f"CREATE VIEW w AS SELECT window_time AS t, k, COUNT(*) AS n {TUMBLE} {GROUP}, window_time, k;\n"
+     + window("INTERVAL '1' MINUTE", table="TABLE w", time="DESCRIPTOR(n)"), "n", "not the event time of a window's"),
+    (window("INTERVAL '1' MINUTE", table="(SELECT ts, COUNT(*) AS n FROM events GROUP BY ts)"), "ts",
+     "has no event time"),
+    (window("INTERVAL '1' MINUTE", table=f"(SELECT ts, window_time AS t {TUMBLE})", time="DESCRIPTOR(ts)"), "ts",
+     "group by the first one"),
+    ("SELECT k, COUNT(*) AS m FROM (SELECT k FROM events LIMIT 3) GROUP BY k", "3", "after a LIMIT"),
     (window("INTERVAL '1' SECOND", table="TABLE event"), "event", "did you mean 'events'?"),
     (window("INTERVAL '1' SECOND", name="TUMBEL"), "TUMBEL", "did you mean TUMBLE?"),
     (window("INTERVAL '1' SECOND, INTERVAL '5' SECOND", name="HOP"), "HOP", "TUMBLE works"),

@@ -61,6 +61,29 @@ class Burst:
         yield from (i * 64 % self.unique // 64 * 64 for i in range(self.repeated))
 
 
+@dataclass(frozen=True)
+class Upper:
+    """An aggregation over what the one below gives.
+
+    `kind` is window (TUMBLE over `window_time`), again (GROUP BY the window below) or whole. Columns
+    are named as below; aggregates are a function and its column, `None` for COUNT(*).
+    """
+
+    kind: str
+    size_us: int
+    offset_us: int
+    where: str | None
+    keys: list[str]
+    aggregates: list[tuple[str, str | None]]
+
+    def results(self, level: int) -> list[str]:
+        """Names of the aggregates' columns."""
+        return [f"b{level}_{i}" for i in range(len(self.aggregates))]
+
+    def calls(self) -> list[str]:
+        return [f"{function.upper()}({column or '*'})" for function, column in self.aggregates]
+
+
 @dataclass
 class Case:
     """Everything that follows from a seed."""
@@ -84,6 +107,7 @@ class Case:
     limit: int | None = None
     offset: int = 0
     burst: Burst | None = None
+    uppers: list[Upper] = field(default_factory=list)
 
     def records(self) -> int:
         return len(self.rows) + (self.burst.unique + self.burst.repeated if self.burst else 0)
@@ -120,7 +144,54 @@ def make(seed: int) -> Case:
     count = rng.choices([0, 1, 2, 40, 400, 2_000, 6_000], [2, 2, 2, 10, 30, 30, 15])[0]
     case.rows = list(data(rng, case, count))
     query(rng, case)
+    if case.kind != "stateless":
+        # Chance of its own: the rest of a case does not depend on it.
+        case.uppers = uppers(random.Random(f"stages {seed}"), case)
     return case
+
+
+def exact_columns(case: Case) -> dict[str, Type]:
+    """Columns of the first aggregation's result that DuckDB works out exactly."""
+    columns = {f"k{i}": case.keys[i].type for i in case.shown}
+    for i, a in enumerate(case.aggregates):
+        if a.function in ("count", "sum", "min", "max"):
+            columns[f"a{i}"] = INT if a.function == "count" or a.argument is None else a.argument.type
+    return {name: type_ for name, type_ in columns.items() if type_.kind not in ("double", "float")}
+
+
+def uppers(rng: random.Random, case: Case) -> list[Upper]:
+    """None for most cases; one or two for the others."""
+    result: list[Upper] = []
+    columns, kind, size_us = exact_columns(case), case.kind, case.size_us
+    for level in range(rng.choice([0, 0, 1, 2])):
+        kind = rng.choice(["window", "window", "again", "whole"]) if kind != "whole" else "whole"
+        if kind == "window":
+            size_us = rng.choice([size_us, 2 * size_us, 3 * size_us, 7_000_000])
+        names = list(columns)
+        numbers = [name for name in names if columns[name].kind == "int"]
+        where = f"{rng.choice(numbers)} > {rng.choice([-5, 0, 1])}" if numbers and rng.random() < 0.3 else None
+        aggregates: list[tuple[str, str | None]] = [("count", None)]
+        for _ in range(rng.randint(0, 2)):
+            function = rng.choice(["count", "sum", "min", "max"])
+            usable = [n for n in names if function != "sum" or columns[n].kind in ("int", "decimal")]
+            if usable:
+                aggregates.append((function, rng.choice(usable)))
+        keys = rng.sample(names, min(len(names), rng.choice([0, 1, 1, 2])))
+        offset_us = rng.choice([0, 0, size_us // 4 // 1000 * 1000])
+        upper = Upper(kind, size_us, offset_us, where, keys, aggregates)
+        types = [columns[c] if c and f != "count" else INT for f, c in aggregates]
+        columns = {k: columns[k] for k in keys} | dict(zip(upper.results(level), types, strict=True))
+        result.append(upper)
+    return result
+
+
+def result_columns(case: Case) -> dict[str, Type]:
+    """Columns of the last of `case.uppers`, but for its window."""
+    columns = exact_columns(case)
+    for level, upper in enumerate(case.uppers):
+        types = [columns[c] if c and f != "count" else INT for f, c in upper.aggregates]
+        columns = {k: columns[k] for k in upper.keys} | dict(zip(upper.results(level), types, strict=True))
+    return columns
 
 
 def enlarged(case: Case) -> Case:
@@ -385,9 +456,37 @@ def sql(case: Case) -> str:
         groups = ["window_start", "window_end", *groups]
         shift = f", {interval(case.offset_us)}" if case.offset_us else ""
         source = f"TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(ts), {interval(case.size_us)}{shift}))"
+    if case.uppers:
+        # What the rows above call it.
+        outputs[:1] = WINDOW if case.kind == "window" else outputs[:1]
+        groups += ["window_time"] if case.kind == "window" else []
+        text += "CREATE VIEW level0 AS\n"
     text += f"SELECT {', '.join(outputs)}\nFROM {source}{where}"
     if groups:
         text += f"\nGROUP BY {', '.join(groups)}"
     if case.having:
         text += f"\nHAVING {case.having.ours}"
-    return text + ";\n"
+    return text + ";\n" + "".join(upper_sql(case, level) for level in range(len(case.uppers)))
+
+
+WINDOW = ["window_start AS ws_", "window_end AS we_", "window_time AS wt_"]
+
+
+def upper_sql(case: Case, level: int) -> str:
+    """One of the aggregations above the first, a view if there is another one above it."""
+    upper, is_last = case.uppers[level], level + 1 == len(case.uppers)
+    source, window = f"level{level}", []
+    if upper.kind == "window":
+        shift = f", {interval(upper.offset_us)}" if upper.offset_us else ""
+        source = f"TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(wt_), {interval(upper.size_us)}{shift}))"
+        window = ["window_start", "window_end", "window_time"]
+    elif upper.kind == "again":
+        window = ["ws_", "we_", "wt_"]
+    named = [f"{name} AS {of}" for name, of in zip(window, ["ws_", "we_", "wt_"], strict=False)]
+    results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
+    shown = (named[:1] if is_last else named) + upper.keys + results
+    text = f"\n{'' if is_last else f'CREATE VIEW level{level + 1} AS '}SELECT {', '.join(shown)}\nFROM {source}"
+    if upper.where:
+        text += f"\nWHERE {upper.where}"
+    groups = (window[:2] if is_last else window) + upper.keys
+    return text + (f"\nGROUP BY {', '.join(groups)}" if groups else "") + ";\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from cases import EPOCH, Aggregate, Burst, Case, field_text, timestamp_text
+from cases import EPOCH, Aggregate, Burst, Case, exact_columns, field_text, result_columns, timestamp_text
 from expressions import DOUBLE, FLOAT, INT, Type
 
 MILLIS = Type("timestamp", 3)
@@ -125,6 +125,10 @@ class Reference:
     def rows(self) -> list[tuple]:
         """Expected rows, in the form of `canonical`."""
         case = self.case
+        if case.uppers:
+            types = self.types()
+            found = self.db.execute(self.stages()).fetchall()
+            return [tuple(canonical(v, t) for v, t in zip(r, types, strict=True)) for r in found]
         if case.kind == "stateless":
             outputs = ", ".join(e.duck for e in case.outputs)
             limit = f"LIMIT {case.limit} OFFSET {case.offset}" if case.limit is not None else ""
@@ -160,9 +164,44 @@ class Reference:
             result.append(tuple(values))
         return result
 
+    def stages(self) -> str:
+        """The query of a case with `uppers`. Windows go by their start and the time of their results,
+        in microseconds."""
+        case = self.case
+        condition, groups = case.condition(), [k.duck for k in case.keys]
+        columns = []
+        if case.kind == "window":
+            condition += " AND NOT late AND window_start IS NOT NULL"
+            groups.insert(0, "window_start")
+            columns = ["epoch_us(window_start) AS ws_", f"epoch_us(window_start) + {case.size_us - 1000} AS wt_"]
+        used = exact_columns(case)
+        columns += [f"{case.keys[i].duck} AS k{i}" for i in case.shown if f"k{i}" in used]
+        columns += [f"{a.duck()} AS a{i}" for i, a in enumerate(case.aggregates) if f"a{i}" in used]
+        group_by = f"GROUP BY {', '.join(groups)}" if groups else ""
+        having = f"HAVING {case.having.duck}" if case.having else ""
+        # Without a column that is exact, the rows themselves still count.
+        text = f"SELECT {', '.join(columns) or 'COUNT(*) AS rows_'} FROM events WHERE {condition} {group_by} {having}"
+        for level, upper in enumerate(case.uppers):
+            size, offset = upper.size_us, upper.offset_us
+            start = f"wt_ - ((wt_ - {offset}) % {size} + {size}) % {size}"
+            window = {"window": [f"{start} AS ws_", f"{start} + {size - 1000} AS wt_"],
+                      "again": ["ws_", "wt_"], "whole": []}[upper.kind]
+            results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
+            groups = {"window": [start], "again": ["ws_", "wt_"], "whole": []}[upper.kind] + upper.keys
+            text = (f"SELECT {', '.join(window + upper.keys + results)} FROM ({text}) "
+                    f"WHERE {upper.where or 'TRUE'}" + (f" GROUP BY {', '.join(groups)}" if groups else ""))
+        names = (["make_timestamp(ws_)"] if self.is_windowed() else []) + list(result_columns(case))
+        return f"SELECT {', '.join(names)} FROM ({text})"
+
+    def is_windowed(self) -> bool:
+        """Whether the result's first column is its window's start."""
+        return (self.case.uppers[-1].kind != "whole") if self.case.uppers else self.case.kind == "window"
+
     def types(self) -> list[Type]:
         """The types of the output columns."""
         case = self.case
+        if case.uppers:
+            return ([MILLIS] if self.is_windowed() else []) + list(result_columns(case).values())
         if case.kind == "stateless":
             return [e.type for e in case.outputs]
         result = [MILLIS] if case.kind == "window" else []

@@ -30,7 +30,7 @@ from reference import Reference, Wrong, parsed  # noqa: E402
 KEPT = harness.ROOT / "target" / "oracle"
 # Counters of which at least one run of the whole suite must have some.
 HAPPENED = ("epochs", "empty_epochs", "joint_rows_in", "rows_shipped", "merges", "index_growths",
-            "mode_switches", "late_records", "null_time_records", "windows_fired_early", "batches_stolen", "rows_sent", "messages_sent")
+            "mode_switches", "late_records", "null_time_records", "windows_fired_early", "batches_stolen", "inner_rows", "rows_sent", "messages_sent")
 # The share of schedules that are also run on several processes.
 SEVERAL_PROCESSES = 0.5
 
@@ -99,9 +99,10 @@ def check(seed: int, folder: Path) -> Report:
     # Chance of its own: what is drawn for late merge does not depend on it.
     exchanging = random.Random(f"exchange {seed}")
     case = cases.make(seed)
-    check_runs(case, folder, schedules(rng) + exchanged(exchanging, [1, 7, 64]), report)
+    exchange = lambda rows: [] if case.uppers else exchanged(exchanging, rows)  # noqa: E731
+    check_runs(case, folder, schedules(rng) + exchange([1, 7, 64]), report)
     if case.kind != "stateless" and not report.wrong:
-        runs = schedules_of_enlarged(rng) + exchanged(exchanging, [1024])
+        runs = schedules_of_enlarged(rng) + exchange([1024])
         check_runs(cases.enlarged(case), folder / "enlarged", runs, report)
         report.kinds = kinds(case)
     return report
@@ -114,6 +115,7 @@ NUMBERS = ("int", "double", "float", "decimal")
 MET = {f"key {kind}" for kind in KINDS} | {"computed key", "two keys"}
 MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
 MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
+MET |= {"upper window", "upper again", "upper whole", "two uppers"}
 MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
 
 
@@ -122,6 +124,7 @@ def kinds(case: cases.Case) -> set[str]:
     found = {case.kind} | {f"key {key.type.kind}" for key in case.keys}
     for a in case.aggregates:
         found.add(f"{a.function} {a.argument.type.kind if a.argument else '*'}")
+    found |= {f"upper {upper.kind}" for upper in case.uppers}
     names = {column.name for column in case.columns}
     present = {
         "computed key": any(key.ours not in names for key in case.keys),
@@ -132,6 +135,7 @@ def kinds(case: cases.Case) -> set[str]:
         "view": case.view_where,
         "lateness": case.lateness_us,
         "offset": case.offset_us,
+        "two uppers": len(case.uppers) == 2,
     }
     return found | {name for name, there in present.items() if there}
 
@@ -183,7 +187,7 @@ def differences(case: cases.Case, reference: Reference, expected: list[tuple], r
         return [f"row {at} is {found[at:at + 1]}, expected {expected[at:at + 1]} "
                 f"({len(found)} rows, expected {len(expected)})"]
     wrong = []
-    if case.kind == "window" and [r[0] for r in found] != sorted(r[0] for r in found):
+    if reference.is_windowed() and [r[0] for r in found] != sorted(r[0] for r in found):
         wrong.append("windows are not in the order of event time")
     missing, extra = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
     if missing or extra:
@@ -205,7 +209,7 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
             wrong.append(f"only {stats.get('epochs')} epochs with epochs of one batch")
     # With one worker the reader is a few batches ahead at most, so a window that passed in the first
     # three quarters of many batches fires before the end.
-    if fires_early and not case.burst and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
+    if fires_early and not case.burst and not case.uppers and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
         if not stats.get("windows_fired_early"):
             wrong.append("no window fired before the end of the input")
     return wrong
@@ -229,7 +233,7 @@ def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats
         needed["epochs"] = 20
     if "simulate" in settings:
         needed |= {"epochs": 3, "fragment_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1}
-    if case.kind == "window" and (one_worker(settings) or "simulate" in settings):
+    if case.kind == "window" and not case.uppers and (one_worker(settings) or "simulate" in settings):
         needed["windows_fired_early"] = 1
     return [f"counter {name} is {stats.get(name)}, which shows less than {least} of what this run is for"
             for name, least in needed.items() if stats.get(name, 0) < least]

@@ -13,7 +13,8 @@ use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::{
-    self, Aggregate, AggregateCall, EventTime, Key, Operator as PlanOperator, Plan, Source,
+    self, Aggregate, AggregateCall, EventTime, Input, Key, Node, Operator as PlanOperator, Output,
+    Plan, Source,
 };
 use millstream_contract::table::Table;
 
@@ -22,7 +23,8 @@ use crate::computed::write_out;
 use crate::error::{Place, Result, SqlError};
 use crate::evaluate::compile;
 use crate::located::within_mark;
-use crate::lower::{Call, FIRED, Grouped, Places, Stage};
+use crate::lower::{Call, FIRED, Grouped, Places, Rows, Stage};
+use crate::nest::Inner;
 use crate::scalars::{as_meant, bound_constants, bound_texts};
 use crate::size::check_growth;
 use crate::text::sql_text;
@@ -38,7 +40,7 @@ pub(crate) struct Assembler<'a> {
 }
 
 /// The columns of the table that a query needs, and where they are in its batches.
-struct Input {
+struct Columns {
     projection: Vec<usize>,
     derived: Vec<EngineExpr>,
     schema: DFSchema,
@@ -47,40 +49,69 @@ struct Input {
 impl Assembler<'_> {
     /// Puts the plan together; `names` are those of the output columns.
     pub(crate) fn assemble(&self, stage: Stage, names: &[String]) -> Result<Plan> {
-        let stage = self.simplify(write_out(stage.finish()?)?)?;
-        let table = stage.table.clone();
+        let mut plan = Plan { sources: vec![], stages: vec![], outputs: vec![] };
+        let stage = self.add(stage.finish()?, names, &mut plan)?;
+        plan.outputs.push(Output { stage });
+        Ok(plan)
+    }
+
+    /// Adds a stage, behind those whose rows it takes; returns its number.
+    fn add(&self, stage: Stage, names: &[String], plan: &mut Plan) -> Result<usize> {
+        let (stage, from, schema) = match &stage.input {
+            Rows::Table(table) => {
+                let table = table.clone();
+                let whole = Arc::new(table_schema(&table)?);
+                let stage = self.simplify(write_out(stage, &table)?, &whole)?;
+                let source = self.read(&stage, &table)?;
+                let schema = qualified(INPUT, source.schema.as_ref().clone())?;
+                plan.sources.push(source);
+                (stage, Node::Source(plan.sources.len() - 1), schema)
+            }
+            Rows::Stage(inner) => {
+                let Inner { stage: before, names } = inner.pruned(&used_columns(&stage));
+                let before = self.add(before, &names, plan)?;
+                let schema = qualified(INPUT, plan.stages[before].output.as_ref().clone())?;
+                let stage = self.simplify(stage, &Arc::new(schema.clone()))?;
+                (stage, Node::Stage(before), schema)
+            }
+        };
+        let filter = conjunction(&stage.filters);
+        let filter = filter.map(|f| self.compile(&f, &schema)).transpose()?;
+        let (operator, output) = match &stage.grouped {
+            None => self.stateless(&stage, &schema, names)?,
+            Some(grouped) => self.aggregate(&stage, grouped, &schema, names)?,
+        };
+        plan.stages.push(plan::Stage { inputs: vec![Input { from, filter }], operator, output });
+        Ok(plan.stages.len() - 1)
+    }
+
+    /// How the table is read for a stage.
+    fn read(&self, stage: &Stage, table: &TableEntry) -> Result<Source> {
         let event_time = match &stage.grouped {
             Some(grouped) if grouped.windowed => table.event_time.as_ref(),
             _ => None,
         };
-        let input = self.input(&stage, event_time.is_some())?;
+        let read = self.columns(stage, table, event_time.is_some())?;
         let event_time = match event_time {
             Some(declared) => Some(EventTime {
-                column: index(&input.schema, &table.columns[declared.column].name)?,
+                column: index(&read.schema, &table.columns[declared.column].name)?,
                 watermark: match &declared.watermark {
                     WatermarkDecl::Delay(us) => plan::Watermark::Delay(*us),
                     WatermarkDecl::Expr(expr) => plan::Watermark::Expr(
-                        self.compile(&self.simple(expr, &table)?, &input.schema)?,
+                        self.compile(&self.simple(expr, table)?, &read.schema)?,
                     ),
                 },
                 idle_timeout_us: declared.idle_timeout_us,
             }),
             None => None,
         };
-        let filter = conjunction(&stage.filters);
-        let filter = filter.map(|f| self.compile(&f, &input.schema)).transpose()?;
-        let (operator, output) = match &stage.grouped {
-            None => self.stateless(&stage, &input.schema, names)?,
-            Some(grouped) => self.aggregate(&stage, grouped, &input.schema, names)?,
-        };
-        let source = Source {
+        Ok(Source {
             table: self.source.clone(),
-            projection: input.projection,
-            derived: input.derived,
-            schema: Arc::new(input.schema.as_arrow().clone()),
+            projection: read.projection,
+            derived: read.derived,
+            schema: Arc::new(read.schema.as_arrow().clone()),
             event_time,
-        };
-        Ok(Plan::of_one_stage(source, filter, operator, output))
+        })
     }
 
     fn compile(&self, expr: &Expr, schema: &DFSchema) -> Result<EngineExpr> {
@@ -143,7 +174,7 @@ impl Assembler<'_> {
         let fired = fired_schema(grouped, types)?;
         let having = conjunction(&grouped.having);
         let body = Aggregate {
-            window: stage.window.filter(|_| grouped.windowed),
+            window: stage.window.as_ref().filter(|_| grouped.windowed).map(|w| w.tumble),
             having: having.map(|h| self.compile(&h, &fired)).transpose()?,
             project: self.compile_all(&stage.columns, &fired)?,
             keys,
@@ -186,7 +217,21 @@ impl Assembler<'_> {
     }
 
     fn unbounded(&self, stage: &Stage) -> SqlError {
-        let table = &stage.table;
+        let table = stage.table();
+        if let Rows::Stage(inner) = &stage.input
+            && inner.stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed)
+        {
+            return SqlError::unsupported(format!(
+                "table '{}' never ends, so a GROUP BY over all of its windows would never give a \
+                 result",
+                table.name
+            ))
+            .at(self.places.group_by.or(self.places.distinct).or(self.places.statement))
+            .help(
+                "GROUP BY the columns that hold window_start and window_end, too, or assign longer \
+                 windows to the result: TABLE(TUMBLE(TABLE …, DESCRIPTOR(window_time), …))",
+            );
+        }
         let time = table.time_name();
         let ts = time.unwrap_or("ts");
         let mut help = format!(
@@ -209,11 +254,9 @@ impl Assembler<'_> {
         .help(help)
     }
 
-    /// Simplifies every expression of a stage.
-    fn simplify(&self, mut stage: Stage) -> Result<Stage> {
-        let table = stage.table.clone();
-        let schema = Arc::new(table_schema(&table)?);
-        let simple = |e: &Expr| self.simple_over(e, &schema);
+    /// Simplifies every expression of a stage whose input has these columns.
+    fn simplify(&self, mut stage: Stage, schema: &Arc<DFSchema>) -> Result<Stage> {
+        let simple = |e: &Expr| self.simple_over(e, schema);
         stage.filters = stage.filters.iter().map(simple).collect::<Result<_>>()?;
         match &mut stage.grouped {
             None => stage.columns = stage.columns.iter().map(simple).collect::<Result<_>>()?,
@@ -224,7 +267,7 @@ impl Assembler<'_> {
                     call.filter = call.filter.as_ref().map(simple).transpose()?;
                 }
                 let keys = grouped.keys.iter();
-                let keys = keys.map(|k| Ok((k.get_type(schema.as_ref())?, nullable(k, &schema))));
+                let keys = keys.map(|k| Ok((k.get_type(schema.as_ref())?, nullable(k, schema))));
                 let keys = keys.collect::<Result<Vec<_>>>()?;
                 let fired = Arc::new(fired_schema(grouped, keys)?);
                 let simple = |e: &Expr| self.simple_over(e, &fired);
@@ -260,20 +303,9 @@ impl Assembler<'_> {
         Ok(Expr::Cast(Cast::new(Box::new(simplified), wanted)))
     }
 
-    /// Which columns are read and computed for `stage`.
-    fn input(&self, stage: &Stage, with_time: bool) -> Result<Input> {
-        let table = &stage.table;
-        let mut needed = BTreeSet::new();
-        let mut exprs: Vec<&Expr> = stage.filters.iter().collect();
-        match &stage.grouped {
-            None => exprs.extend(&stage.columns),
-            Some(grouped) => {
-                exprs.extend(&grouped.keys);
-                let calls = &grouped.aggregates;
-                exprs.extend(calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter)));
-            }
-        }
-        exprs.iter().for_each(|e| add_columns(e, &mut needed));
+    /// Which columns of the table are read and computed for `stage`.
+    fn columns(&self, stage: &Stage, table: &TableEntry, with_time: bool) -> Result<Columns> {
+        let mut needed = used_columns(stage);
         if let (true, Some(event_time)) = (with_time, &table.event_time) {
             needed.insert(table.columns[event_time.column].name.clone());
             if let WatermarkDecl::Expr(expr) = &event_time.watermark {
@@ -303,8 +335,24 @@ impl Assembler<'_> {
             derived.push(self.compile(&self.simple(expr, table)?, &so_far)?);
             fields.push(Field::new(&column.name, column.data_type.clone(), column.nullable));
         }
-        Ok(Input { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
+        Ok(Columns { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
     }
+}
+
+/// The columns of its input that a stage uses, by name.
+fn used_columns(stage: &Stage) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let mut exprs: Vec<&Expr> = stage.filters.iter().collect();
+    match &stage.grouped {
+        None => exprs.extend(&stage.columns),
+        Some(grouped) => {
+            exprs.extend(&grouped.keys);
+            let calls = &grouped.aggregates;
+            exprs.extend(calls.iter().flat_map(|c| c.argument.iter().chain(&c.filter)));
+        }
+    }
+    exprs.iter().for_each(|e| add_columns(e, &mut used));
+    used
 }
 
 /// A call's argument and filter. Where the argument is computed, it is computed only of what passes
@@ -326,7 +374,7 @@ fn too_many_nullable() -> SqlError {
         .help("split the query in two")
 }
 
-fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {
+pub(crate) fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {
     names.extend(expr.column_refs().into_iter().map(|c| c.name.clone()));
 }
 

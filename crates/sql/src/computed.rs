@@ -21,9 +21,9 @@ const NODES_MAX: usize = 20_000;
 
 /// Writes out the computed columns that `stage` uses before it groups, but for the event time of a
 /// window, which is needed of every record.
-pub(crate) fn write_out(mut stage: Stage) -> Result<Stage> {
+pub(crate) fn write_out(mut stage: Stage, table: &TableEntry) -> Result<Stage> {
     let windowed = stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed);
-    let definitions = definitions(&stage.table, windowed)?;
+    let definitions = definitions(table, windowed)?;
     if definitions.is_empty() {
         return Ok(stage);
     }

@@ -41,6 +41,7 @@ mod insert;
 mod lazy;
 mod located;
 mod lower;
+mod nest;
 mod one_row;
 mod pattern;
 mod planner;

@@ -1,7 +1,8 @@
-//! From DataFusion's logical plan to one stage: a table, a filter, perhaps a window and a grouping.
+//! From DataFusion's logical plan to stages: a table, a filter, perhaps a window and a grouping; and
+//! perhaps more of that over what the grouping yields ([`crate::nest`]).
 //!
 //! Projections, views and subqueries dissolve: every column of a plan is an expression over the
-//! table's columns ([`INPUT`]) and the window's ([`WINDOW`]), or, above the grouping, over what a
+//! columns of a stage's input ([`INPUT`]) and the window's ([`WINDOW`]), or, above the grouping, over what a
 //! window yields when it fires ([`FIRED`]). No optimiser moves filters around: they are collected
 //! in the order in which they apply.
 
@@ -10,15 +11,17 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DataFusionError};
-use datafusion_expr::{Distinct, Expr, ExprSchemable, FetchType, LogicalPlan, SkipType};
-use millstream_contract::plan::{AggregateFunction, Tumble};
+use datafusion_expr::{
+    Aggregate, Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType,
+};
+use millstream_contract::plan::AggregateFunction;
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
 use crate::located::without_cast_names;
+use crate::nest::{Inner, Window};
 use crate::one_row::one_row;
 use crate::refusals::{refuse_expr, refused};
-use crate::scalars::{WindowBound, window_bound};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
@@ -29,18 +32,26 @@ pub(crate) const WINDOW: &str = "$window";
 /// The qualifier of the columns of a fired window.
 pub(crate) const FIRED: &str = "$fired";
 
-/// A whole query, as far as it does not depend on the table's physical form.
+/// A query with the stages that it reads, as far as it does not depend on the table's physical form.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
-    pub(crate) table: Arc<TableEntry>,
+    pub(crate) input: Rows,
     /// The output columns: over the input and the window, or, if grouped, over what fires.
     pub(crate) columns: Vec<Expr>,
     /// Conditions on input rows, all of which must hold; the first is to be evaluated first.
     pub(crate) filters: Vec<Expr>,
-    pub(crate) window: Option<Tumble>,
+    pub(crate) window: Option<Window>,
     pub(crate) grouped: Option<Grouped>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: u64,
+}
+
+/// Where a stage's rows come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Rows {
+    Table(Arc<TableEntry>),
+    /// A grouping's result.
+    Stage(Box<Inner>),
 }
 
 /// A grouping. Its expressions are over the input alone.
@@ -79,8 +90,13 @@ pub(crate) struct Places {
     pub(crate) texts: Texts,
 }
 
-fn fired_column(name: impl Into<String>) -> Expr {
+pub(crate) fn fired_column(name: impl Into<String>) -> Expr {
     Expr::Column(Column::new(Some(FIRED), name))
+}
+
+/// A column of the window that a row belongs to.
+pub(crate) fn window_column(name: &str) -> Expr {
+    Expr::Column(Column::new(Some(WINDOW), name))
 }
 
 impl Stage {
@@ -113,72 +129,80 @@ impl Stage {
                 Ok(stage)
             }
             LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref() {
-                Some(tumble) => Stage::of_tumble(tumble, places),
+                Some(tumble) => {
+                    let tumble: &TumbleNode = tumble;
+                    let schema = tumble.input.schema();
+                    let stage = Stage::new(&tumble.input, places)?.over_groups(schema);
+                    stage.with_window(tumble, places)
+                }
                 None => Err(SqlError::internal(format!("a plan with {}", extension.node.name()))),
             },
-            LogicalPlan::Aggregate(aggregate) => {
-                let stage = Stage::new(&aggregate.input, places)?;
-                let schema = aggregate.input.schema();
-                // A key that is named twice is one column of the plan.
-                let mut named: Vec<Expr> = Vec::new();
-                for key in &aggregate.group_expr {
-                    if !named.contains(key) {
-                        named.push(key.clone());
-                    }
-                }
-                let columns = named.len() + aggregate.aggr_expr.len();
-                if columns != aggregate.schema.fields().len() {
-                    let message = format!("a grouping of {columns} columns with other fields");
-                    return Err(SqlError::internal(message));
-                }
-                let keys = stage.substitute_all(&named, schema, places)?;
-                let mut calls = Vec::new();
-                for expr in &aggregate.aggr_expr {
-                    calls.push(stage.call(expr, schema, places)?);
-                }
-                stage.group(keys, calls, places)
-            }
+            LogicalPlan::Aggregate(aggregate) => Stage::of_aggregate(aggregate, places),
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let stage = Stage::new(input, places)?;
-                if stage.grouped.is_some() {
-                    return Err(SqlError::unsupported("DISTINCT over a GROUP BY does not run yet")
-                        .at(places.distinct.or(places.statement))
-                        .help("leave it out: a group has one row"));
-                }
+                stage.refuse_after_limit("DISTINCT", places)?;
+                let stage = stage.over_groups(input.schema());
                 let keys = stage.columns.clone();
                 stage.group(keys, vec![], places)
             }
-            LogicalPlan::Limit(limit) => {
-                let mut stage = Stage::new(&limit.input, places)?;
-                let unknown = || {
-                    SqlError::unsupported("LIMIT and OFFSET take whole numbers")
-                        .at(places.limit)
-                        .help("write for example LIMIT 10")
-                };
-                let FetchType::Literal(fetch) = limit.get_fetch_type()? else {
-                    return Err(unknown());
-                };
-                let SkipType::Literal(skip) = limit.get_skip_type()? else { return Err(unknown()) };
-                if stage.grouped.is_some() {
-                    return Err(SqlError::unsupported(
-                        "LIMIT and OFFSET do not go with GROUP BY: which rows come first is not \
-                         defined",
-                    )
-                    .at(places.limit)
-                    .help("use HAVING to get fewer rows, or pipe the output through head"));
-                }
-                stage.refuse_after_limit("a second LIMIT", places)?;
-                (stage.limit, stage.offset) = (fetch.map(|n| n as u64), skip as u64);
-                Ok(stage)
-            }
+            LogicalPlan::Limit(limit) => Stage::of_limit(limit, places),
             other => Err(refused(other).at(places.statement)),
         }
+    }
+
+    fn of_aggregate(aggregate: &Aggregate, places: &Places) -> Result<Stage> {
+        let schema = aggregate.input.schema();
+        let stage = Stage::new(&aggregate.input, places)?;
+        stage.refuse_after_limit("GROUP BY", places)?;
+        let stage = stage.over_groups(schema);
+        // A key that is named twice is one column of the plan.
+        let mut named: Vec<Expr> = Vec::new();
+        for key in &aggregate.group_expr {
+            if !named.contains(key) {
+                named.push(key.clone());
+            }
+        }
+        let columns = named.len() + aggregate.aggr_expr.len();
+        if columns != aggregate.schema.fields().len() {
+            let message = format!("a grouping of {columns} columns with other fields");
+            return Err(SqlError::internal(message));
+        }
+        let keys = stage.substitute_all(&named, schema, places)?;
+        let mut calls = Vec::new();
+        for expr in &aggregate.aggr_expr {
+            calls.push(stage.call(expr, schema, places)?);
+        }
+        stage.group(keys, calls, places)
+    }
+
+    fn of_limit(limit: &Limit, places: &Places) -> Result<Stage> {
+        let mut stage = Stage::new(&limit.input, places)?;
+        let unknown = || {
+            SqlError::unsupported("LIMIT and OFFSET take whole numbers")
+                .at(places.limit)
+                .help("write for example LIMIT 10")
+        };
+        let FetchType::Literal(fetch) = limit.get_fetch_type()? else {
+            return Err(unknown());
+        };
+        let SkipType::Literal(skip) = limit.get_skip_type()? else { return Err(unknown()) };
+        if stage.grouped.is_some() || matches!(stage.input, Rows::Stage(_)) {
+            return Err(SqlError::unsupported(
+                "LIMIT and OFFSET do not go with GROUP BY: which rows come first is not \
+                 defined",
+            )
+            .at(places.limit)
+            .help("use HAVING to get fewer rows, or pipe the output through head"));
+        }
+        stage.refuse_after_limit("a second LIMIT", places)?;
+        (stage.limit, stage.offset) = (fetch.map(|n| n as u64), skip as u64);
+        Ok(stage)
     }
 
     fn of_table(table: Arc<TableEntry>) -> Stage {
         let columns = table.columns.iter().map(|c| input_column(&c.name)).collect();
         Stage {
-            table,
+            input: Rows::Table(table),
             columns,
             filters: vec![],
             window: None,
@@ -188,27 +212,9 @@ impl Stage {
         }
     }
 
-    fn of_tumble(node: &TumbleNode, places: &Places) -> Result<Stage> {
-        let mut stage = Stage::new(&node.input, places)?;
-        stage.refuse_after_limit("TUMBLE", places)?;
-        if stage.grouped.is_some() || stage.window.is_some() {
-            return Err(SqlError::unsupported(
-                "a window over the result of a window does not run yet",
-            )
-            .at(node.place)
-            .help("use one longer window over the table itself"));
-        }
-        stage.check_time(node)?;
-        stage.window = Some(node.window());
-        for name in WINDOW_COLUMNS {
-            stage.columns.push(Expr::Column(Column::new(Some(WINDOW), name)));
-        }
-        Ok(stage)
-    }
-
     /// A window's time must be the event time of the table, as it is.
-    fn check_time(&self, node: &TumbleNode) -> Result<()> {
-        let table = &self.table;
+    pub(crate) fn check_time_of_table(&self, node: &TumbleNode) -> Result<()> {
+        let table = self.table();
         let name = node.input.schema().field(node.time).name();
         let time = &self.columns[node.time];
         if table.time_name().is_some_and(|event_time| *time == input_column(event_time)) {
@@ -249,7 +255,7 @@ impl Stage {
         )))
     }
 
-    fn refuse_after_limit(&self, what: &str, places: &Places) -> Result<()> {
+    pub(crate) fn refuse_after_limit(&self, what: &str, places: &Places) -> Result<()> {
         if self.limit.is_none() && self.offset == 0 {
             return Ok(());
         }
@@ -341,24 +347,17 @@ impl Stage {
 
     /// Groups by `keys`; the new columns are the keys, then the calls.
     fn group(mut self, keys: Vec<Expr>, calls: Vec<Call>, places: &Places) -> Result<Stage> {
-        self.refuse_after_limit("GROUP BY", places)?;
-        if self.grouped.is_some() {
-            return Err(SqlError::unsupported(
-                "grouping the result of a GROUP BY does not run yet",
-            )
-            .at(places.group_by.or(places.statement))
-            .help("group the table itself by what you need"));
-        }
         let windowed = keys.iter().any(is_window_column);
         let aggregated = calls.iter().find_map(|call| Some(call.place.as_ref()?.span));
-        if let (Some(window), false) = (self.window, windowed) {
+        let assigned = self.window.as_ref().filter(|window| window.time().is_some());
+        if let (Some(window), false) = (assigned, windowed) {
             return Err(SqlError::unsupported("the query has a window, but does not group by it")
                 .at(places.group_by.or(places.distinct).or(aggregated).or(places.statement))
                 .help(format!(
                     "add the window: GROUP BY window_start, window_end{}\n\
                  (or group the table without TUMBLE, if its input ends; the window is {})",
                     if keys.is_empty() { "" } else { ", …" },
-                    duration(window.size_us),
+                    duration(window.tumble.size_us),
                 )));
         }
         let mut grouped = Grouped {
@@ -373,7 +372,7 @@ impl Stage {
         for key in keys {
             columns.push(match over(&key) {
                 // Known from the window: no key.
-                Over { window: true, input: false } => to_fired(key)?,
+                Over { window: true, input: false } if windowed => to_fired(key)?,
                 _ => {
                     let name = unique(sql_text(&key), &mut taken);
                     grouped.keys.push(self.without_window(key)?);
@@ -397,41 +396,42 @@ impl Stage {
         Ok(self)
     }
 
+    /// The table that its rows come from, in the end.
+    pub(crate) fn table(&self) -> &Arc<TableEntry> {
+        match &self.input {
+            Rows::Table(table) => table,
+            Rows::Stage(inner) => inner.stage.table(),
+        }
+    }
+
     /// Writes a stateless query's window columns as functions of the time. A row without a time is
     /// in no window.
     pub(crate) fn finish(mut self) -> Result<Stage> {
-        let (Some(_), None) = (self.window, &self.grouped) else { return Ok(self) };
-        let time = self.time()?;
-        self.filters.insert(0, time.is_not_null());
+        let (Some(window), None) = (&self.window, &self.grouped) else { return Ok(self) };
+        if let Some(time) = window.time() {
+            self.filters.insert(0, time.clone().is_not_null());
+        }
         let filters = std::mem::take(&mut self.filters);
         self.filters =
             filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
         let columns = std::mem::take(&mut self.columns);
         self.columns =
             columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
-        Ok(self)
+        self.folded()
     }
 
-    fn time(&self) -> Result<Expr> {
-        let name = self.table.time_name();
-        name.map(input_column).ok_or_else(|| SqlError::internal("a window without a time"))
-    }
-
-    /// Replaces window columns by functions of the event time.
-    fn without_window(&self, expr: Expr) -> Result<Expr> {
-        let Some(window) = self.window.filter(|_| over(&expr).window) else { return Ok(expr) };
-        let time = self.time()?;
+    /// Replaces window columns by functions of the event time, or by the columns that hold them.
+    pub(crate) fn without_window(&self, expr: Expr) -> Result<Expr> {
+        let Some(window) = self.window.as_ref().filter(|_| over(&expr).window) else {
+            return Ok(expr);
+        };
         let replaced = expr.transform_up(|e| {
             let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
             if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
                 return Ok(Transformed::no(e));
             }
-            let bound = match &*column.name {
-                "window_start" => WindowBound::Start,
-                "window_end" => WindowBound::End,
-                _ => WindowBound::Time,
-            };
-            Ok(Transformed::yes(window_bound(bound, window, time.clone())))
+            let over_input = window.column(&column.name);
+            Ok(over_input.map_or(Transformed::no(e), Transformed::yes))
         })?;
         Ok(replaced.data)
     }
@@ -450,7 +450,7 @@ impl Call {
 }
 
 /// `name`, or `name_2` if it is taken.
-fn unique(name: String, taken: &mut Vec<String>) -> String {
+pub(crate) fn unique(name: String, taken: &mut Vec<String>) -> String {
     let fresh = (2..).map(|n| format!("{name}_{n}"));
     let name = std::iter::once(name.clone()).chain(fresh).find(|n| !taken.contains(n));
     let name = name.unwrap_or_default();

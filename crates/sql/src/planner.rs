@@ -431,12 +431,12 @@ impl Planner {
             columns = fit_to_sink(&mut stage, plan, target)?;
         }
         let assembler = Assembler {
-            source: self.source(&stage.table)?,
+            source: self.source(stage.table())?,
             start_time: self.start_time.unwrap_or_else(Utc::now),
             config: &self.functions.config,
             places,
         };
-        let names = [stage.table.name.clone()];
+        let names = [stage.table().name.clone()];
         let assembled = assembler.assemble(stage, &columns)?;
         let logical = crate::explain::logical_text(plan);
         let explain = explain(&logical, &assembled, &names);

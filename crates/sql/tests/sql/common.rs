@@ -156,8 +156,13 @@ impl Query {
 }
 
 pub(crate) fn plan(text: &str) -> Query {
+    Query::new(&graph(text))
+}
+
+/// A plan of any shape.
+pub(crate) fn graph(text: &str) -> Plan {
     match execute(&mut session(), text) {
-        Ok(Outcome::Query(planned)) => Query::new(&planned.plan),
+        Ok(Outcome::Query(planned)) => planned.plan,
         Ok(other) => panic!("no query: {other:?}"),
         Err(e) => panic!("{}", e.render()),
     }

@@ -85,8 +85,10 @@ fn what_cannot_run_as_a_stream_says_what_does() {
     refused("SELECT b, COUNT(*) FROM typed GROUP BY ROLLUP (b)", &["ROLLUP"]);
     refused("SELECT b, COUNT(*) FROM typed GROUP BY CUBE (b)", &["CUBE"]);
     refused(
-        "SELECT COUNT(*) FROM (SELECT b, COUNT(*) FROM typed GROUP BY b)",
-        &["result of a GROUP BY"],
+        "SELECT auction, SUM(n) FROM (SELECT auction, COUNT(*) AS n
+             FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+             GROUP BY window_start, window_end, auction) GROUP BY auction",
+        &["'bids' never ends", "over all of its windows", "window_start and window_end"],
     );
     refused("SELECT b, COUNT(*) FROM typed GROUP BY b LIMIT 3", &["LIMIT", "GROUP BY"]);
     refused("SELECT * FROM (SELECT * FROM bids LIMIT 3) WHERE price > 1", &["LIMIT"]);

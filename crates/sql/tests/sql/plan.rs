@@ -3,7 +3,9 @@
 use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::expr::Expr;
-use millstream_contract::plan::{AggregateFunction, Operator, Tumble, Watermark};
+use millstream_contract::plan::{
+    AggregateFunction, Node, Operator, Plan, Stage, Tumble, Watermark,
+};
 use millstream_sql::Outcome;
 
 #[test]
@@ -390,5 +392,73 @@ fn a_star_is_planned_as_its_columns() {
     assert_eq!(
         logical(&format!("{with} SELECT * FROM w LIMIT 1")),
         logical(&format!("{with} SELECT {bids} FROM w LIMIT 1"))
+    );
+}
+
+const COUNTS: &str = "
+    CREATE VIEW counts AS
+    SELECT window_start AS s, window_end AS e, window_time AS t, auction, COUNT(*) AS n,
+           MAX(price) AS most, AVG(price) AS unused
+    FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end, window_time, auction;";
+
+/// Size of its windows in seconds, columns that it gives, and those that it reads.
+fn shape(plan: &Plan, stage: usize) -> (Option<i64>, Vec<&str>, Vec<&str>) {
+    let Stage { inputs, operator, output } = &plan.stages[stage];
+    let Operator::Aggregate(aggregate) = operator else { panic!("{operator:?}") };
+    let window = aggregate.window.map(|window| window.size_us / 1_000_000);
+    let given = output.fields().iter().map(|field| field.name().as_str()).collect();
+    let read = plan.schema_of(inputs[0].from).unwrap();
+    (window, given, read.fields().iter().map(|field| field.name().as_str()).collect())
+}
+
+#[test]
+fn what_groups_a_grouping_is_a_stage_of_its_own() {
+    let plan = graph(&format!(
+        "{COUNTS} SELECT window_start, MAX(n) AS busiest
+         FROM TABLE(TUMBLE(TABLE counts, DESCRIPTOR(t), INTERVAL '1' MINUTE))
+         WHERE most > 5 GROUP BY window_start, window_end"
+    ));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
+    // What nobody asks for is not computed.
+    assert_eq!(shape(&plan, 0), (Some(10), vec!["n", "most"], vec!["ts", "auction", "price"]));
+    assert_eq!(shape(&plan, 1), (Some(60), vec!["window_start", "busiest"], vec!["n", "most"]));
+    let Operator::Aggregate(counts) = &plan.stages[0].operator else { unreachable!() };
+    let names: Vec<&str> = counts.aggregates.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["COUNT(*)", "MAX(price)"]);
+    let filter = &plan.stages[1].inputs[0].filter;
+    assert_eq!(texts(filter, plan.schema_of(Node::Stage(0)).unwrap()), ["most > 5"]);
+}
+
+#[test]
+fn rows_of_a_window_keep_it() {
+    let plan = graph(&format!("{COUNTS} SELECT e, SUM(n) AS total FROM counts GROUP BY s, e"));
+    assert_eq!(shape(&plan, 1), (Some(10), vec!["e", "total"], vec!["n"]));
+    let plan = graph(&format!("{COUNTS} SELECT DISTINCT s, n FROM counts"));
+    assert_eq!(shape(&plan, 1), (Some(10), vec!["s", "n"], vec!["n"]));
+    // Over all there is, they are columns like others.
+    let plan = graph(
+        "SELECT MAX(e) AS last_end FROM (
+             SELECT window_end AS e, job_id
+             FROM TABLE(TUMBLE(TABLE task_events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+             GROUP BY window_start, window_end, job_id)",
+    );
+    assert_eq!(shape(&plan, 1), (None, vec!["last_end"], vec!["e"]));
+}
+
+#[test]
+fn a_window_that_nothing_groups_by_is_part_of_the_stage_below() {
+    let plan = graph(&format!(
+        "{COUNTS} SELECT window_end, n
+         FROM TABLE(TUMBLE(TABLE counts, DESCRIPTOR(t), INTERVAL '1' MINUTE)) WHERE n > 1"
+    ));
+    assert_eq!(plan.stages.len(), 1);
+    let Operator::Aggregate(counts) = &plan.stages[0].operator else { unreachable!() };
+    assert_eq!(
+        texts(&counts.having, &counts.fired)
+            .iter()
+            .filter(|text| text.contains("COUNT(*) > 1"))
+            .count(),
+        1
     );
 }
