@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_contract::Settings;
-use millstream_contract::settings::FragmentMode;
+use millstream_contract::settings::{FragmentMode, MaxAhead};
 use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
@@ -46,8 +46,12 @@ fn run_seeds(
     };
     let source = Scripted::new(data.iter().map(script).collect(), 0);
     let query = query(Arc::new(source), Some(WINDOW_MS), 0);
-    let settings =
-        Settings { workers: 1, fragment_mode: FragmentMode::PassThrough, ..Settings::default() };
+    let settings = Settings {
+        workers: 1,
+        fragment_mode: FragmentMode::PassThrough,
+        max_ahead: MaxAhead::Us(86_400_000_000),
+        ..Settings::default()
+    };
     // What one process comes to: the oracle knows no records far ahead.
     let alone = Scenario { slowness: vec![1], ..Scenario::from_seed(0, 1) };
     let alone = run(&query, &settings, &alone, RowOrder::Deterministic);
