@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use millstream_contract::Settings;
 use millstream_contract::settings::FragmentMode;
 use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Table;
+use millstream_contract::{Error, Settings};
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
 use crate::support::chain::Chain;
 use crate::support::script::{Script, Scripted, batches_of};
 use crate::support::{Random, Record, event_time, records, table};
-use crate::{described, faults, happened, run, run_all, seeds};
+use crate::{Ran, described, exceeds, faults, happened, named, run, run_all, seeds};
 
 #[derive(Default)]
 struct Came {
@@ -80,6 +80,96 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     let counted = (stats.records, stats.late_records, stats.null_time_records);
     assert_eq!(counted, ((splits * per_split) as u64, late, null_time), "{what}");
     Came { survived: u64::from(ran.survived()), failed: 0, stats }
+}
+
+/// How much of what it takes with plenty each process may use, in eighths; from the last on the job
+/// must get through.
+const EIGHTHS: [u64; 7] = [1, 2, 4, 6, 8, 12, 24];
+
+#[derive(Default)]
+struct Scarce {
+    through: u64,
+    stalled: u64,
+    refused: u64,
+}
+
+/// One seed's job with plenty of memory, and again with a part of what it took.
+fn run_scarce(seed: u64) -> Scarce {
+    let mut random = Random::new(seed ^ 0x5ca4_0000);
+    let processes = 1 + random.below(3) as usize;
+    let splits = 1 + random.below(4) as usize;
+    let per_split = [400, 900, 3_000][random.below(3) as usize];
+    let keys = [60, 100_000][random.below(2) as usize];
+    let data = records(&mut random, splits, per_split, keys);
+    let chain = Chain::any(&mut random);
+    let batch_rows = [1, 20, 300][random.below(3) as usize];
+    let plan = chain.plan(table(&data, &mut random, batch_rows));
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let free = Settings {
+        workers: 1 + random.below(3) as usize,
+        batch_rows: batch_rows as usize,
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        fragment_mode: modes[random.below(3) as usize],
+        allowed_lateness_us: chain.lateness_ms * 1000,
+        ..Settings::default()
+    };
+    let scenario = Scenario::from_seed(seed, processes);
+    let (expected, late, _) = chain.expected(&data);
+    let peak = |ran: &Ran| {
+        let peaks = ran.outcomes.iter().flatten().map(|(stats, _)| stats.memory_bytes_peak);
+        peaks.max().unwrap_or(0)
+    };
+    let plenty = run(&plan, &free, &scenario, RowOrder::Deterministic);
+    plenty.is_all(&expected, &described(seed, "chains_with_scarce", &free, &scenario));
+    let eighths = EIGHTHS[random.below(EIGHTHS.len() as u64) as usize];
+    let tight = Settings { memory_bytes: (peak(&plenty) * eighths / 8).max(8192), ..free };
+    let what = format!("{chain:?}\n{}", described(seed, "chains_with_scarce", &tight, &scenario));
+    let ran = run(&plan, &tight, &scenario, RowOrder::Deterministic);
+    if !ran.well() {
+        let batch = |(_, error): &(usize, &Error)| {
+            matches!(error, Error::Memory { batch_rows: Some(_), .. })
+        };
+        assert!(eighths < 24 || ran.errors().iter().any(batch), "{what}: {:?}", ran.errors());
+        let errors = ran.errors();
+        let own = |error: &Error| exceeds(error, tight.memory_bytes);
+        assert!(errors.iter().any(|(_, error)| own(error)), "{what}: {errors:?}");
+        for (process, error) in &errors {
+            let told = named(error).is_some_and(|other| other != *process);
+            assert!(own(error) || told, "{what}: process {process}: {error}");
+        }
+        ran.rows_begin(&expected, &what);
+        return Scarce { refused: 1, ..Scarce::default() };
+    }
+    ran.is_all(&expected, &what);
+    let stats = ran.stats();
+    assert_eq!(stats.late_records, late, "{what}");
+    // As in the tests of one stage, whose rows beyond the budget each stage may have.
+    let stages = chain.links.len() as u64;
+    let may_take = tight.memory_bytes / 32 * 33 + 1024 + stages * 8192;
+    assert!(peak(&ran) <= may_take, "{what}: {} of {may_take} bytes", peak(&ran));
+    Scarce { through: 1, stalled: u64::from(stats.memory_stalls > 0), refused: 0 }
+}
+
+/// A chain gets through with what it needs at the least, or ends with the budget's own error; it
+/// never waits for ever.
+#[test]
+fn chains_with_scarce_memory_get_through_or_are_told_of() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(100, REGRESSIONS);
+    let (mut through, mut stalled, mut refused) = (0, 0, 0);
+    for one in run_all(&seeds, run_scarce) {
+        through += one.through;
+        stalled += one.stalled;
+        refused += one.refused;
+    }
+    happened(
+        &seeds,
+        &[
+            ("jobs that got through", through),
+            ("jobs that had to wait for memory", stalled),
+            ("jobs refused", refused),
+        ],
+    );
 }
 
 fn sum(all: &[Came]) -> Came {
