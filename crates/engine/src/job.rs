@@ -15,12 +15,13 @@ use arrow::datatypes::SchemaRef;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_flow::Settings as Channels;
+use millstream_state::RowLayout;
 
 use crate::budget::Budget;
 use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Place, Shipping, peer_error};
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
-use crate::exchange::Roles;
+use crate::exchange::{Format, Roles};
 use crate::fire::empty_table;
 use crate::gather::{Gather, Role};
 use crate::intake::Intake;
@@ -399,9 +400,16 @@ fn network(
         return Err(Error::Internal(message));
     }
     let stages = compiled.operators.len().max(1);
-    let shipping = |number: usize| Shipping {
-        grouping: compiled.operators.get(number).map(|(grouping, _)| grouping),
-        fragment_bytes: compiled.limits(settings, leaders, number).fragment_bytes as usize,
+    let shipping = |number: usize| {
+        let grouping = compiled.operators.get(number).map(|(grouping, _)| grouping);
+        let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
+        let limits = compiled.limits(settings, leaders, number);
+        Shipping {
+            layout: grouping.map_or_else(none, |grouping| grouping.layout.clone()),
+            format: grouping.map(|g| Arc::new(Format::new(&g.codec, &g.aggregates))),
+            fragment_bytes: limits.fragment_bytes as usize,
+            passed_bytes: limits.passed_bytes() as usize,
+        }
     };
     let (net, ends) = Net::new(mesh, &(0..stages).map(shipping).collect::<Vec<_>>())?;
     Ok((Arc::new(net), ends))

@@ -17,7 +17,7 @@ use crate::windowing::Windowing;
 
 /// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
 /// nothing by waiting, and is merged while it lies in a cache.
-pub(crate) const PASSED_SHARE: u64 = 4;
+const PASSED_SHARE: u64 = 4;
 
 /// A stage that has state.
 #[derive(Debug)]

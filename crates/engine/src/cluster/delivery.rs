@@ -8,16 +8,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use millstream_state::{Heap, RowLayout, Segment};
+use millstream_state::{Heap, Segment};
 
 use super::mesh::Place;
-use super::outbox::{Outbox, Shipped, Stall};
+use super::outbox::{Outbox, Sealed, Shipped, Shipping, Stall};
 use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
-use crate::budget::Held;
 use crate::error::{Error, Result};
 use crate::exchange::{Format, Outgoing};
-use crate::pipeline::Grouping;
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Delivery {
@@ -32,27 +30,6 @@ pub(crate) struct Delivery {
     waits: AtomicBool,
     stalled: AtomicBool,
     sleepers: Arc<Sleepers>,
-}
-
-/// What one worker has sealed for a leader.
-pub(crate) struct Sealed {
-    /// The worker.
-    pub(crate) worker: usize,
-    /// By slice.
-    pub(crate) segments: Vec<(i64, Segment)>,
-    pub(crate) held: Option<Held>,
-    /// What this brings the leader up to.
-    pub(crate) watermark: i64,
-    /// Whether the process waits for idle sources.
-    pub(crate) idle: bool,
-}
-
-/// What a stage ships, and how much at a time.
-pub(crate) struct Shipping<'a> {
-    /// `None` in a job without state.
-    pub(crate) grouping: Option<&'a Grouping>,
-    /// An epoch ends when a fragment has so many.
-    pub(crate) fragment_bytes: usize,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,16 +50,10 @@ impl Delivery {
         outlets: Vec<Vec<Box<dyn Outlet>>>,
         (place, workers): (Place, usize),
         heap: &Arc<Heap>,
-        shipping: &Shipping<'_>,
+        shipping: &Shipping,
         sleepers: &Arc<Sleepers>,
     ) -> Result<Delivery> {
-        let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
-        let layout = shipping.grouping.map_or_else(none, |grouping| grouping.layout.clone());
-        let format = shipping.grouping.map(|g| Arc::new(Format::new(&g.codec, &g.aggregates)));
-        let outbox = |outlet| {
-            let (layout, fragment_bytes) = (layout.clone(), shipping.fragment_bytes);
-            Mutex::new(Outbox::new(outlet, layout, (place, workers), heap, fragment_bytes))
-        };
+        let outbox = |outlet| Mutex::new(Outbox::new(outlet, (place, workers), heap, shipping));
         let mut outboxes = Vec::new();
         for outlets in outlets {
             let empty = outlets.is_empty();
@@ -91,16 +62,17 @@ impl Delivery {
                 outboxes.extend((0..workers).map(|_| None));
             }
         }
+        let row_bytes = shipping.layout.row_bytes();
         let bodies = || outboxes.iter().flatten().map(|outbox| lock(outbox).body_bytes());
-        if bodies().any(|bytes| layout.row_bytes() > bytes) {
+        if bodies().any(|bytes| row_bytes > bytes) {
             return Err(Error::Io {
                 place: "a row of state".into(),
-                message: format!("it has {} bytes, more than a message", layout.row_bytes()),
+                message: format!("it has {row_bytes} bytes, more than a message"),
                 help: "group by fewer columns, or run it in one process".into(),
             });
         }
         Ok(Delivery {
-            format,
+            format: shipping.format.clone(),
             message_bytes: bodies().max().unwrap_or(0),
             workers,
             outboxes,

@@ -32,13 +32,13 @@ mod sleepers;
 mod wire;
 
 pub use crate::exchange::reader;
-pub(crate) use delivery::{Delivery, Sealed, Shipping};
+pub(crate) use delivery::Delivery;
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use letters::credit;
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshOptions, MeshSetup, Place};
 pub(crate) use net::{Freed, Net};
-pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Shipped, Stall};
+pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Sealed, Shipped, Shipping, Stall};
 pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};
 pub(crate) use rows::{decode_rows, encode_rows};
 pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use millstream_state::{Heap, Segment};
 
-use super::delivery::{Delivery, Shipping, lock, try_lock};
+use super::delivery::{Delivery, lock, try_lock};
 use super::letters::{Failed, Letter, PostInlet};
 use super::mesh::{Ends, Mesh, Place};
-use super::outbox::Shipped;
+use super::outbox::{Shipped, Shipping};
 use super::port::{Outlet, peer_error, sent_by};
 use super::postbox::Postbox;
 use super::sleepers::Sleepers;
@@ -72,7 +72,7 @@ fn by_stage(outlets: Vec<Vec<Box<dyn Outlet>>>, stages: usize) -> Vec<Vec<Vec<Bo
 impl Net {
     /// The network of a job with these stages, one even if it has no state, and what its workers
     /// poll themselves.
-    pub(crate) fn new(mesh: Mesh, stages: &[Shipping<'_>]) -> Result<(Net, Vec<Ends>)> {
+    pub(crate) fn new(mesh: Mesh, stages: &[Shipping]) -> Result<(Net, Vec<Ends>)> {
         let sleepers = Arc::new(Sleepers::new(mesh.wakers()));
         let Mesh { place, heap, deltas_out, posts_out, posts_in, workers: ends, options } = mesh;
         if options.stages != stages.len() {

@@ -18,7 +18,6 @@ use millstream_flow::Result;
 use millstream_state::{Heap, RowLayout, Segment};
 
 use super::combine::Combiner;
-use super::delivery::Sealed;
 use super::mesh::Place;
 use super::port::{Outlet, peer_error};
 use super::wire::{self, CREDITED, GO_ON, Head, IDLE, Kind, MERGED};
@@ -26,7 +25,6 @@ use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
 use crate::exchange::{self, Format, Outgoing, fill};
-use crate::stage::PASSED_SHARE;
 
 /// Deltas with rows that may wait for one leader; then their sender takes no further batch.
 pub(crate) const DELTAS_IN_FLIGHT_MAX: usize = 2;
@@ -71,6 +69,31 @@ pub(crate) struct Outbox {
     /// An epoch ends when a fragment has so many.
     fragment_bytes: usize,
     counters: Shipped,
+}
+
+/// What a stage ships, and how much at a time.
+pub(crate) struct Shipping {
+    /// Of its rows; of no words in a job without state.
+    pub(crate) layout: Arc<RowLayout>,
+    /// How they are passed through; `None` in a job without state.
+    pub(crate) format: Option<Arc<Format>>,
+    /// An epoch ends when a fragment has so many.
+    pub(crate) fragment_bytes: usize,
+    /// So many that have been passed through are shipped as a delta.
+    pub(crate) passed_bytes: usize,
+}
+
+/// What one worker has sealed for a leader.
+pub(crate) struct Sealed {
+    /// The worker.
+    pub(crate) worker: usize,
+    /// By slice.
+    pub(crate) segments: Vec<(i64, Segment)>,
+    pub(crate) held: Option<Held>,
+    /// What this brings the leader up to.
+    pub(crate) watermark: i64,
+    /// Whether the process waits for idle sources.
+    pub(crate) idle: bool,
 }
 
 /// Rows that wait to be merged with those of other workers take so many bytes at the most.
@@ -178,16 +201,16 @@ impl exchange::Outlet for OpenSlot<'_> {
 impl Outbox {
     pub(crate) fn new(
         outlet: Box<dyn Outlet>,
-        layout: Arc<RowLayout>,
         (place, workers): (Place, usize),
         heap: &Arc<Heap>,
-        fragment_bytes: usize,
+        shipping: &Shipping,
     ) -> Outbox {
+        let Shipping { layout, fragment_bytes, passed_bytes, .. } = shipping;
         let leaders = place.processes * workers;
         let combiner = (workers > 1).then(|| Combiner::new(layout.clone(), heap.clone(), leaders));
         Outbox {
             outlet,
-            layout,
+            layout: layout.clone(),
             process: place.process as u32,
             announced: vec![BEGINNING; workers],
             told: (BEGINNING, false),
@@ -208,8 +231,8 @@ impl Outbox {
             merged: 0,
             sends_anyway: false,
             lacks_slot: false,
-            passed_bytes_max: fragment_bytes.div_ceil(PASSED_SHARE as usize).max(1),
-            fragment_bytes,
+            passed_bytes_max: (*passed_bytes).max(1),
+            fragment_bytes: *fragment_bytes,
             counters: Shipped::default(),
         }
     }

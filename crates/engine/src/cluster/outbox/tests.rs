@@ -87,7 +87,13 @@ fn outbox(
 ) -> Outbox {
     let place = Place { process: 1, processes: 2 };
     let heap = Heap::map(4 << 20, Idle::GivenBack).unwrap();
-    Outbox::new(Heads::new(sent), layout.clone(), (place, workers), &heap, fragment_bytes)
+    let shipping = Shipping {
+        layout: layout.clone(),
+        format: None,
+        fragment_bytes,
+        passed_bytes: fragment_bytes.div_ceil(4),
+    };
+    Outbox::new(Heads::new(sent), (place, workers), &heap, &shipping)
 }
 
 #[test]
