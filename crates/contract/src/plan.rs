@@ -225,10 +225,6 @@ pub struct Aggregate {
     pub project: Vec<Expr>,
 }
 
-/// Values of aggregates that can be NULL: the state of a key has a bit for each. Calls share
-/// values, and AVG has two.
-pub const NULLABLE_VALUES_MAX: usize = 64;
-
 impl Aggregate {
     /// Whether there is a group without any record: over nothing, a global aggregate has a row.
     pub fn has_empty_group(&self) -> bool {

@@ -3,6 +3,7 @@
 //! Calls share values: `AVG(x)`, `SUM(x)` and `COUNT(x)` over the same argument keep one sum and
 //! one count between them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::inputs::{Columns, Feed, Input, View};
 use crate::keys::{VarColumn, range_of};
-use crate::plan::{Aggregate, AggregateCall, AggregateFunction, NULLABLE_VALUES_MAX};
+use crate::plan::{AggregateCall, AggregateFunction};
 
 /// One mergeable value with what feeds it.
 #[derive(Debug, Clone)]
@@ -38,6 +39,27 @@ pub(crate) struct Value {
     pub(crate) masked: bool,
 }
 
+/// What values of one kind, argument and filter have in common.
+type Likeness = (ValueKind, Like, Like);
+
+/// Equal for expressions that yield the same.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) enum Like {
+    Nothing,
+    Column(usize),
+    Computed(DataType, String),
+}
+
+impl Like {
+    fn of(expr: &Option<Expr>) -> Like {
+        match expr {
+            None => Like::Nothing,
+            Some(Expr::Column(column)) => Like::Column(*column),
+            Some(Expr::Computed(e)) => Like::Computed(e.data_type().clone(), e.to_string()),
+        }
+    }
+}
+
 /// The aggregate calls of one operator, laid out as values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Aggregates {
@@ -47,37 +69,28 @@ pub(crate) struct Aggregates {
     values: Vec<Value>,
 }
 
-/// The first of an aggregation's calls for which the state has no bit left ([`NULLABLE_VALUES_MAX`]).
-/// No job runs such a plan.
-pub fn first_without_bit(aggregate: &Aggregate) -> Option<usize> {
-    let mut aggregates = Aggregates::default();
-    let empty_group = aggregate.has_empty_group();
-    aggregate
-        .aggregates
-        .iter()
-        .position(|call| aggregates.add(call, empty_group).is_ok() && !aggregates.has_bits())
-}
-
 impl Aggregates {
     /// `empty_group`: whether a group may exist without any record (a global aggregate over
     /// nothing).
     pub(crate) fn new(calls: &[AggregateCall], empty_group: bool) -> Result<Aggregates> {
-        let mut aggregates = Aggregates::default();
+        let (mut aggregates, mut known) = (Aggregates::default(), HashMap::new());
         for call in calls {
-            aggregates.add(call, empty_group)?;
+            aggregates.add(call, empty_group, &mut known)?;
         }
-        if aggregates.has_bits() {
-            return Ok(aggregates);
-        }
-        // The planner refuses it, with the place.
-        Err(Error::Internal("more values that can be NULL than the state has bits for".into()))
+        Ok(aggregates)
     }
 
-    fn add(&mut self, call: &AggregateCall, empty_group: bool) -> Result<()> {
+    /// `known`: where the values stand that there are.
+    fn add(
+        &mut self,
+        call: &AggregateCall,
+        empty_group: bool,
+        known: &mut HashMap<Likeness, usize>,
+    ) -> Result<()> {
         let values = &mut self.values;
         let mut intern = |kind: ValueKind| {
             let value = Value::new(kind, call, empty_group);
-            values.iter().position(|v| v.same_as(&value)).unwrap_or_else(|| {
+            *known.entry(value.likeness()).or_insert_with(|| {
                 values.push(value);
                 values.len() - 1
             })
@@ -91,11 +104,6 @@ impl Aggregates {
         self.parts.push(parts);
         self.calls.push(call.clone());
         Ok(())
-    }
-
-    /// Whether each value that can be NULL has a bit in the state.
-    fn has_bits(&self) -> bool {
-        self.values.iter().filter(|v| v.optional).count() <= NULLABLE_VALUES_MAX
     }
 
     /// What [`RowLayout::new`] needs to know.
@@ -116,13 +124,12 @@ impl Aggregates {
 
     /// Per value: the calls that use it.
     pub(crate) fn users(&self) -> Vec<Vec<&str>> {
-        let uses =
-            |(sum, count): &(usize, Option<usize>), value| *sum == value || *count == Some(value);
-        let of = |value| {
-            let calls = self.calls.iter().zip(&self.parts);
-            calls.filter(|(_, parts)| uses(parts, value)).map(|(c, _)| c.name.as_str()).collect()
-        };
-        (0..self.values.len()).map(of).collect()
+        let mut users = vec![Vec::new(); self.values.len()];
+        for (call, (value, count)) in self.calls.iter().zip(&self.parts) {
+            users[*value].push(call.name.as_str());
+            count.iter().for_each(|count| users[*count].push(call.name.as_str()));
+        }
+        users
     }
 
     /// Whether arguments or filters have to be computed (rather than read from a column).
@@ -227,26 +234,13 @@ impl Value {
         }
     }
 
-    fn same_as(&self, other: &Value) -> bool {
-        self.kind == other.kind
-            && self.has_argument_of(other)
-            && same_expr(&self.filter, &other.filter)
+    fn likeness(&self) -> Likeness {
+        (self.kind, Like::of(&self.argument), Like::of(&self.filter))
     }
 
-    /// Whether both take the same argument.
-    pub(crate) fn has_argument_of(&self, other: &Value) -> bool {
-        same_expr(&self.argument, &other.argument)
-    }
-}
-
-fn same_expr(a: &Option<Expr>, b: &Option<Expr>) -> bool {
-    match (a, b) {
-        (None, None) => true,
-        (Some(Expr::Column(a)), Some(Expr::Column(b))) => a == b,
-        (Some(Expr::Computed(a)), Some(Expr::Computed(b))) => {
-            a.data_type() == b.data_type() && a.to_string() == b.to_string()
-        }
-        _ => false,
+    /// Equal for values that take the same argument.
+    pub(crate) fn argument_likeness(&self) -> Like {
+        Like::of(&self.argument)
     }
 }
 
@@ -333,8 +327,8 @@ fn update_value(
 
 /// NULL where a value has met no input.
 fn seen(slot: ValueSlot, rows: &RowsRef<'_>) -> Option<NullBuffer> {
-    let (bit, word) = (slot.seen_bit?, rows.layout().seen_word()?);
-    let nulls = NullBuffer::from_iter(rows.words(word).map(|bits| bits >> bit & 1 == 1));
+    let (word, bit) = rows.layout().seen(slot)?;
+    let nulls = NullBuffer::from_iter(rows.words(word).map(|bits| bits & bit != 0));
     (nulls.null_count() > 0).then_some(nulls)
 }
 

@@ -40,8 +40,9 @@ fn add_layout(
         aggregate.keys.iter().map(|k| format!("{} {}", k.name, type_name(&k.data_type))).collect();
     let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
     let _ = writeln!(text, "    {:>4} bytes  key: {names}", layout.key_words() * 8);
-    if layout.seen_word().is_some() {
-        let _ = writeln!(text, "    {:>4} bytes  which values have met an input", 8);
+    let seen = layout.seen_words().len() * 8;
+    if seen > 0 {
+        let _ = writeln!(text, "    {seen:>4} bytes  which values have met an input");
     }
     for (slot, users) in layout.values().iter().zip(grouping.aggregates.users()) {
         let bytes = slot.kind.words() * 8;

@@ -53,7 +53,6 @@ mod worker;
 
 use millstream_contract::{error, expr, plan, settings, sink, table, texts};
 
-pub use aggregates::first_without_bit;
 pub use explain::state_layout;
 pub use job::{Job, Remains, Stopper};
 pub use millstream_state::on_refused_memory;

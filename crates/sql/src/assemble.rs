@@ -181,10 +181,6 @@ impl Assembler<'_> {
             aggregates,
             fired: Arc::new(fired.as_arrow().clone()),
         };
-        if let Some(call) = millstream_engine::first_without_bit(&body) {
-            let place = grouped.aggregates[call].place.as_ref();
-            return Err(too_many_nullable().at(place.map(|place| place.span)));
-        }
         Ok((PlanOperator::Aggregate(body), output_schema(&stage.columns, &fired, names)?))
     }
 
@@ -365,13 +361,6 @@ fn protected(call: &Call) -> (Option<Expr>, Option<Expr>) {
         }
         (argument, filter) => (argument.clone(), filter.clone()),
     }
-}
-
-fn too_many_nullable() -> SqlError {
-    let max = plan::NULLABLE_VALUES_MAX;
-    let message = "the query has too many aggregates that can be NULL";
-    SqlError::unsupported(format!("{message}: {max} are possible, of which AVG takes two"))
-        .help("split the query in two")
 }
 
 pub(crate) fn add_columns(expr: &Expr, names: &mut BTreeSet<String>) {

@@ -1,10 +1,15 @@
 //! Row layout: what stands where in a row of state.
 //!
-//! A row is a whole number of 8-byte words: the key's words, then, if any value needs it, one word
-//! of *seen* bits (has this value met a non-NULL input?), then the values. It is decided once, when
-//! a job is planned, and is the same in every worker.
+//! A row is a whole number of 8-byte words: the key's words, then, if any value needs it, *seen*
+//! bits (has this value met a non-NULL input?), 64 to a word, then the values. It is decided once,
+//! when a job is planned, and is the same in every worker.
+
+use std::ops::Range;
 
 use crate::value::ValueKind;
+
+/// Seen bits in a word.
+const SEEN_BITS: u32 = u64::BITS;
 
 /// Layout of the rows of one operator's state.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +17,7 @@ pub struct RowLayout {
     key_words: usize,
     /// Key words that hold a packed arena reference; the word before holds the content's hash.
     var_words: Vec<usize>,
-    seen_word: Option<usize>,
+    seen_words: Range<usize>,
     values: Vec<ValueSlot>,
     /// What a new row's words after the key start as: every value empty.
     template: Vec<u64>,
@@ -25,21 +30,17 @@ pub struct ValueSlot {
     pub kind: ValueKind,
     /// Its first word within the row.
     pub word: usize,
-    /// Its bit in the seen word, if it can stay empty in a row that exists.
+    /// Its bit in the seen words, if it can stay empty in a row that exists.
     pub seen_bit: Option<u32>,
 }
 
 impl RowLayout {
     /// Lays out rows with `key_words` words of key, of which `var_words` are arena references, and
     /// the given values; the flag says whether a row may exist without the value having met input.
-    ///
-    /// # Panics
-    /// If more than 64 values may stay empty; the planner refuses such queries.
     pub fn new(key_words: usize, var_words: Vec<usize>, values: &[(ValueKind, bool)]) -> RowLayout {
         let optional = values.iter().filter(|(kind, opt)| *opt && kind.tracks_seen()).count();
-        assert!(optional <= 64, "more than 64 values that may stay empty");
-        let seen_word = (optional > 0).then_some(key_words);
-        let mut word = key_words + usize::from(optional > 0);
+        let seen_words = key_words..key_words + optional.div_ceil(SEEN_BITS as usize);
+        let mut word = seen_words.end;
         let (mut slots, mut template) = (Vec::new(), vec![0; word - key_words]);
         let mut next_bit = 0;
         for &(kind, opt) in values {
@@ -55,7 +56,7 @@ impl RowLayout {
             // Neither key nor value: a row is still something.
             template.push(0);
         }
-        RowLayout { key_words, var_words, seen_word, values: slots, template }
+        RowLayout { key_words, var_words, seen_words, values: slots, template }
     }
 
     /// Words of key.
@@ -83,9 +84,18 @@ impl RowLayout {
         self.key_words == 1 && self.var_words.is_empty()
     }
 
-    /// The word of seen bits, if there is one.
-    pub fn seen_word(&self) -> Option<usize> {
-        self.seen_word
+    /// The words of seen bits; none, if no value needs one.
+    pub fn seen_words(&self) -> Range<usize> {
+        self.seen_words.clone()
+    }
+
+    /// A word of each row, and which bit of it says whether `slot` has met input.
+    #[inline(always)]
+    pub fn seen(&self, slot: ValueSlot) -> Option<(usize, u64)> {
+        let bit = slot.seen_bit?;
+        let word = self.seen_words.start + (bit / SEEN_BITS) as usize;
+        assert!(word < self.seen_words.end, "a value of another layout");
+        Some((word, 1 << (bit % SEEN_BITS)))
     }
 
     /// The values.

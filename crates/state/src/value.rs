@@ -168,10 +168,10 @@ impl<'t> Block<'t> {
     /// Notes that `slot` has met input.
     #[inline(always)]
     fn mark_seen(&mut self, slot: ValueSlot, picks: Option<&[u32]>) {
-        if let (Some(bit), Some(word)) = (slot.seen_bit, self.layout.seen_word()) {
+        if let Some((word, bit)) = self.layout.seen(slot) {
             let mark = |place: *mut u64| {
-                // SAFETY: the seen word is one of the row's words; the block owns its rows.
-                unsafe { *place.add(word) |= 1 << bit };
+                // SAFETY: a seen word is one of the row's words; the block owns its rows.
+                unsafe { *place.add(word) |= bit };
             };
             match picks {
                 None => self.places.iter().for_each(|p| mark(*p)),
@@ -357,7 +357,7 @@ impl<'t> Block<'t> {
         source: impl Fn(usize) -> *const u64,
         arena: &Arena,
     ) {
-        if let Some(word) = self.layout.seen_word() {
+        for word in self.layout.seen_words() {
             for (k, place) in self.places.iter().enumerate() {
                 // SAFETY: both are rows of this layout.
                 unsafe { *place.add(word) |= *source(k).add(word) };

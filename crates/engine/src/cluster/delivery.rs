@@ -68,7 +68,7 @@ impl Delivery {
             return Err(Error::Io {
                 place: "a row of state".into(),
                 message: format!("it has {row_bytes} bytes, more than a message"),
-                help: "group by fewer columns, or run it in one process".into(),
+                help: "take fewer keys and aggregates, or run it in one process".into(),
             });
         }
         Ok(Delivery {

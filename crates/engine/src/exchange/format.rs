@@ -7,13 +7,16 @@
 //! | what | words |
 //! |---|---|
 //! | keys as [`KeyBlock`](crate::keys::KeyBlock) has them, row after row | rows × key words |
-//! | who takes part: a bit for each value that a row may not feed; only in the masked kind | rows |
+//! | who takes part: a bit for each value that a row may not feed, 64 to a word, and word after word; only in the masked kind | rows × words of bits |
 //! | one argument after the other; of byte strings their lengths | rows, or twice as many for 128 bits |
 //! | the bytes of variable-length keys, then of arguments, column by column | as many as that takes |
 //!
 //! A mark (the subject is a watermark, the count all rows so far, as far as it holds them) promises
 //! that no row of an earlier time follows. A section that is longer than a slot comes in parts (the
 //! subject is the section's length in words, the count those that follow).
+
+use std::collections::HashMap;
+use std::ops::Range;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
@@ -39,7 +42,7 @@ const MARK: u64 = 3;
 const PART: u64 = 4;
 
 /// How an argument's values are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Form {
     Signed,
     Unsigned,
@@ -79,7 +82,7 @@ struct Argument {
     form: Form,
     /// The first value that it feeds.
     value: usize,
-    /// Words of a row before it, without the word of bits.
+    /// Words of a row before it, without those of bits.
     before: usize,
     /// Its place among what has variable length, keys first.
     var: Option<usize>,
@@ -94,8 +97,10 @@ pub(crate) struct Format {
     arguments: Vec<Argument>,
     /// Per value: which argument feeds it, and its bit.
     feeds: Vec<(Option<usize>, Option<u32>)>,
-    /// Words of a row, without the word of bits.
+    /// Words of a row, without those of bits.
     words: usize,
+    /// Words of bits that a row has in the masked kind.
+    bit_words: usize,
     /// Columns of variable length.
     vars: usize,
 }
@@ -105,12 +110,10 @@ impl Format {
         let var_keys = codec.var_words();
         let (mut words, mut vars, mut bits) = (codec.words(), var_keys.len(), 0);
         let mut arguments: Vec<Argument> = Vec::new();
-        let mut feeds = Vec::new();
-        let values = aggregates.values();
-        for (number, value) in values.iter().enumerate() {
+        let (mut feeds, mut known) = (Vec::new(), HashMap::new());
+        for (number, value) in aggregates.values().iter().enumerate() {
             let argument = Form::of(value).map(|form| {
-                let same = |a: &Argument| a.form == form && values[a.value].has_argument_of(value);
-                arguments.iter().position(same).unwrap_or_else(|| {
+                *known.entry((form, value.argument_likeness())).or_insert_with(|| {
                     let var = (form == Form::Bytes).then_some(vars);
                     arguments.push(Argument { form, value: number, before: words, var });
                     words += form.words();
@@ -118,18 +121,24 @@ impl Format {
                     arguments.len() - 1
                 })
             });
-            // The planner allows 64.
             let bit = value.masked.then_some(bits);
             bits += u32::from(value.masked);
             feeds.push((argument, bit));
         }
-        Format { key_words: codec.words(), var_keys, arguments, feeds, words, vars }
+        let bit_words = bits.div_ceil(u64::BITS) as usize;
+        Format { key_words: codec.words(), var_keys, arguments, feeds, words, bit_words, vars }
     }
 
     /// Words of a row of fixed length.
     #[cfg(test)]
     pub(crate) fn row_words(&self) -> usize {
         self.words
+    }
+
+    /// Words of bits that a row may have.
+    #[cfg(test)]
+    pub(crate) fn bit_words(&self) -> usize {
+        self.bit_words
     }
 
     /// Whether rows have variable-length parts.
@@ -163,7 +172,8 @@ impl Format {
     /// How many of the rows, taken from the first, fit into so many words with their head; and how
     /// many words these take.
     pub(crate) fn fit(&self, rows: &Outgoing<'_>, room: usize) -> (usize, usize) {
-        let row_words = self.words + usize::from(self.is_masked(rows.arguments));
+        let masked = self.is_masked(rows.arguments);
+        let row_words = self.words + if masked { self.bit_words } else { 0 };
         let room = room.saturating_sub(HEAD_WORDS);
         if !self.has_vars() {
             // Rows of no word at all are counted only.
@@ -248,7 +258,7 @@ impl Format {
             }
         }
         if masked {
-            let (bits, rest) = out.split_at_mut(count);
+            let (bits, rest) = out.split_at_mut(count * self.bit_words);
             self.write_bits(rows, bits);
             out = rest;
         }
@@ -272,8 +282,10 @@ impl Format {
     fn write_bits(&self, rows: &Outgoing<'_>, bits: &mut [u64]) {
         bits.fill(0);
         for ((_, bit), input) in self.feeds.iter().zip(rows.arguments) {
-            let Some(bit) = bit else { continue };
-            for (k, word) in bits.iter_mut().enumerate() {
+            let Some((words, bit)) = bit.map(|bit| place_of(bit, rows.picked.len())) else {
+                continue;
+            };
+            for (k, word) in bits[words].iter_mut().enumerate() {
                 *word |= u64::from(input.takes(rows.row(k) as u32)) << bit;
             }
         }
@@ -354,6 +366,12 @@ pub(crate) struct Incoming<'a> {
     vars: &'a [u8],
 }
 
+/// Which words hold a bit of `rows` rows, and where in each.
+fn place_of(bit: u32, rows: usize) -> (Range<usize>, u32) {
+    let first = (bit / u64::BITS) as usize * rows;
+    (first..first + rows, bit % u64::BITS)
+}
+
 fn damaged(what: &str) -> Error {
     Error::Internal(format!("a damaged message: {what}"))
 }
@@ -399,8 +417,8 @@ impl Format {
             return Err(damaged("an impossible number of rows"));
         }
         let (keys, rest) = words.split_at_checked(rows * self.key_words).ok_or_else(too_short)?;
-        let (bits, rest) =
-            rest.split_at_checked(rows * usize::from(masked)).ok_or_else(too_short)?;
+        let bit_words = if masked { self.bit_words } else { 0 };
+        let (bits, rest) = rest.split_at_checked(rows * bit_words).ok_or_else(too_short)?;
         let argument_words = self.words - self.key_words;
         let (arguments, rest) =
             rest.split_at_checked(rows * argument_words).ok_or_else(too_short)?;
@@ -473,7 +491,11 @@ impl Format {
                 None => View::None,
                 Some(number) => self.view(&self.arguments[*number], incoming, offsets),
             };
-            Received { view, bits: incoming.bits.zip(*bit) }
+            let bits = incoming.bits.zip(*bit).map(|(bits, bit)| {
+                let (words, bit) = place_of(bit, incoming.rows);
+                (&bits[words], bit)
+            });
+            Received { view, bits }
         };
         self.feeds.iter().map(feed).collect()
     }

@@ -98,9 +98,11 @@ fn case(random: &mut Random) -> Case {
         types[0] = (DataType::Int64, false);
     }
     let keys = random.below(types.len() as u64 + 1) as usize;
-    // What FILTER looks at.
-    types.push((DataType::Boolean, true));
-    let filter = types.len() - 1;
+    // What FILTER looks at; now and then for more values than a word has bits.
+    let many = random.one_in(10);
+    let filters = if many { 12 } else { 1 };
+    types.extend((0..filters).map(|_| (DataType::Boolean, true)));
+    let first_filter = types.len() as u64 - filters;
     let key = |i: usize| Key {
         name: format!("key {i}"),
         expr: Expr::Column(i),
@@ -108,10 +110,12 @@ fn case(random: &mut Random) -> Case {
         nullable: types[i].1,
     };
     let mut calls = vec![];
-    for _ in 0..random.below(6) {
+    for _ in 0..if many { 300 } else { random.below(6) } {
         let column = random.below(types.len() as u64) as usize;
         let (argument_type, argument_nullable) = types[column].clone();
-        let filter = random.one_in(4).then_some(Expr::Column(filter));
+        let filter = random
+            .one_in(if many { 1 } else { 4 })
+            .then(|| Expr::Column((first_filter + random.below(filters)) as usize));
         use AggregateFunction::*;
         let function = match argument_type {
             DataType::Utf8 | DataType::Binary | DataType::Boolean | DataType::Date32 => {
@@ -282,13 +286,16 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
 #[test]
 fn exchanged_records_give_the_same_tables() {
     let (mut starved, mut seen) = (0, BTreeMap::<bool, u32>::new());
+    let mut many_bits = 0;
     for seed in 1..400 {
         let mut random = Random::new(seed);
         let (_, format, messages, waited) = compare(&mut random);
         starved += u32::from(waited);
+        many_bits += u32::from(format.bit_words() > 1);
         *seen.entry(format.has_vars()).or_default() += messages.len() as u32;
     }
     assert!(starved > 50, "credit ran out in {starved} of 399");
+    assert!(many_bits > 10, "several words of bits in {many_bits} of 399");
     assert!(seen.len() == 2 && seen.values().all(|messages| *messages > 1000), "{seen:?}");
 }
 
