@@ -143,19 +143,27 @@ impl Alone {
         *lock(&self.0) = Doing::Query(stopper);
     }
 
-    /// A query has ended: commits its sink, if it went well. Whether somebody meanwhile wanted it
-    /// to be stopped, which it has not been.
+    /// A query has ended: commits its sink, if it went well and nobody has wanted it to be stopped.
+    /// Whether somebody wanted that once the sink was being committed.
     pub(crate) fn commits(
         &self,
         result: Result<(), Error>,
         sink: &dyn Sink,
     ) -> (Result<(), Error>, bool) {
-        if result.is_ok() {
-            *lock(&self.0) = Doing::Commit { interrupted: false };
-        }
-        let result = result.and_then(|()| sink.commit());
+        let result = self.may_commit(result).and_then(|()| sink.commit());
         let doing = std::mem::take(&mut *lock(&self.0));
         (result, matches!(doing, Doing::Commit { interrupted: true }))
+    }
+
+    /// A query may have been over before it noticed that it is to stop.
+    fn may_commit(&self, result: Result<(), Error>) -> Result<(), Error> {
+        result?;
+        let mut doing = lock(&self.0);
+        if matches!(*doing, Doing::Stopping) {
+            return Err(Error::Interrupted);
+        }
+        *doing = Doing::Commit { interrupted: false };
+        Ok(())
     }
 
     /// Listens for signals from now on.
