@@ -124,6 +124,7 @@ impl Plan {
 
     #[cold]
     fn shape_error(&self, block: &Block, wrong: Misshapen) -> Error {
+        let mib = self.dialect.quoted_bytes_max >> 20;
         let (message, help) = match wrong.what {
             Shape::Fields { found, lines } => {
                 let whose = if self.named { "as in the header" } else { "one for each column" };
@@ -151,8 +152,16 @@ impl Plan {
                 )
             }
             Shape::Unterminated => {
-                ("the quote that opens here is never closed".into(), CLOSE_HELP.into())
+                let mut message = String::from("the quote that opens here is never closed");
+                if self.dialect.skip_errors {
+                    message += &format!(", or not within {mib} MiB");
+                }
+                (message, CLOSE_HELP.into())
             }
+            Shape::TooLong => (
+                format!("the field in quotes that starts here is longer than {mib} MiB"),
+                CLOSE_HELP.into(),
+            ),
         };
         self.error(block, wrong.at, message, help)
     }

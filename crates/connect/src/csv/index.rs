@@ -45,6 +45,8 @@ pub(crate) enum Shape {
     TextAfterLines(usize),
     /// Never closed: the input ends inside quotes, or the field is broken.
     Unterminated,
+    /// A quoted field is longer than it may be, in its first line alone.
+    TooLong,
 }
 
 impl Index {
@@ -297,10 +299,14 @@ impl Scan<'_> {
     fn leave_broken(&mut self) {
         let open = self.field_start;
         let before = self.index.starts.len() * self.expected.unwrap_or(0);
-        self.leave_out(before, Misshapen { at: open, what: Shape::Unterminated });
+        let line = memchr(b'\n', &self.data[open..]).map(|end| open + end);
+        let what = match line.unwrap_or(self.data.len()) - open > self.quoted_bytes_max {
+            true => Shape::TooLong,
+            false => Shape::Unterminated,
+        };
+        self.leave_out(before, Misshapen { at: open, what });
         (self.closed_at, self.ignore) = (NEVER, NEVER);
-        let line = memchr(b'\n', &self.data[open..]);
-        self.restart = Some(line.map_or(self.data.len(), |end| open + end + 1));
+        self.restart = Some(line.map_or(self.data.len(), |end| end + 1));
     }
 
     /// Leaves the current record out, of which this is wrong if nothing else is.

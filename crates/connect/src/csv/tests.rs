@@ -242,8 +242,11 @@ fn a_quote_that_is_never_closed_takes_no_other_records_along() {
         let one = &outcomes[0];
         (one.rows.num_rows(), one.left_out, one.first_left_out.clone().unwrap_or_default())
     };
-    let never =
-        |place: &str| format!("memory.csv:{place}: the quote that opens here is never closed");
+    let never = |place: &str| {
+        format!(
+            "memory.csv:{place}: the quote that opens here is never closed, or not within 1 MiB"
+        )
+    };
     // To the end of the file.
     assert_eq!(rows(&format!("1,x\n2,\"y\n{many}")), (1_991, 1, never("2:3")));
     // To the opening quote of another field, or the closing one of a field that lacks the other.
@@ -260,7 +263,15 @@ fn a_quote_that_is_never_closed_takes_no_other_records_along() {
     assert!(first.ends_with("found 3 in a record of 3 lines"), "{first}");
     // More than a field may have.
     let long = format!("1,\"{}\n", "x".repeat(1 << 20));
-    assert_eq!(rows(&format!("{long}2,y\n\"\n")), (1, 2, never("1:3")));
+    let too_long = "memory.csv:1:3: the field in quotes that starts here is longer than 1 MiB";
+    assert_eq!(rows(&format!("{long}2,y\n\"\n")), (1, 2, too_long.to_string()));
+    // It may well be closed; one byte less would do.
+    let closed = |bytes| format!("1,\"{}\"\n2,y\n", "x".repeat(bytes));
+    assert_eq!(rows(&closed(1 << 20)), (1, 1, too_long.to_string()));
+    assert_eq!(rows(&closed((1 << 20) - 1)), (2, 0, String::new()));
+    // Where lines are short, it is not known which of both it is.
+    let lines = format!("1,\"{}\"\n2,y\n", "x\n".repeat(1 << 19));
+    assert_eq!(rows(&lines).2, never("1:3"));
     // Where nothing is left out, the error names the quote.
     let plain = Dialect::default();
     let found = error(&format!("1,x\n2,\"y\n{many}3,\"z\"\n"), &schema, &plain);
