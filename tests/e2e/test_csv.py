@@ -43,6 +43,35 @@ def test_a_first_line_that_may_be_either_is_refused(script, lines, parts, more, 
     assert all(part in result.stderr for part in parts), result.stderr
 
 
+@pytest.mark.parametrize("columns, lines", [
+    ("country STRING, v INT", "country,2023\nde,7\n"),
+    ("name STRING, country STRING, v INT", "de,Country,2023\nde,fr,7\n"),
+    ("country STRING, name STRING", "country,1\n3,c\n"),
+])
+def test_one_name_of_a_column_is_doubt(script, columns, lines):
+    """A header that has another name for a column must not count as data."""
+    script.data("t.csv", lines)
+    asked = "SELECT COUNT(*) AS n FROM t;"
+    result = script.run(TABLE.format(columns, "") + asked, workers=1)
+    assert (result.code, result.stdout) == (1, b""), result.stderr
+    said = "t.csv:1:1: the first line may be a header or a record: it has the name of column country, but not of "
+    assert said in result.stderr, result.stderr
+    assert "'csv.header' = 'true'" in result.stderr and "'csv.header' = 'false'" in result.stderr, result.stderr
+    # The way out that it names.
+    result = script.run(TABLE.format(columns.replace("INT", "STRING"), ", 'csv.header' = 'false'") + asked, workers=1)
+    assert (result.code, result.stdout) == (0, f"n\n{lines.count(chr(10))}\n".encode()), result.stderr
+
+
+@pytest.mark.parametrize("bytes_, left_out", [((1 << 20) - 1, False), (1 << 20, True)])
+def test_a_closed_field_that_is_too_long_is_called_that(script, bytes_, left_out):
+    script.data("t.csv", f'k,v\n1,"{"x" * bytes_}"\n2,y\n')
+    sql = TABLE.format("k BIGINT, v STRING", ", 'csv.ignore-parse-errors' = 'true'") + "SELECT COUNT(*) AS n FROM t;"
+    result = script.run(sql, workers=1)
+    assert (result.code, result.stdout) == (0, f"n\n{1 if left_out else 2}\n".encode()), result.stderr
+    said = "t.csv:2:3: the field in quotes that starts here is longer than 1 MiB"
+    assert (said in result.stderr) == left_out and "never closed" not in result.stderr, result.stderr
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_open_quotes_cost_their_lines_whoever_reads_them(script, seed):
     """Lines are good but for those whose quote stays open; the expected rows are those of the good ones."""

@@ -2,10 +2,9 @@
 //!
 //! Where nobody has said, the first record decides (`csv.header` = `auto`). It is the header if all
 //! declared columns are among its fields. It is a record if none is and a field is a number or
-//! another value that fits a column that is not text; also if only some are, as long as no field
-//! speaks against it. Where all columns are text, nothing can: then it is a record if no column is
-//! among its fields, and the user is told. Anything else is refused: a header that has another name
-//! for a column must not count as data.
+//! another value that fits a column that is not text. Where all columns are text, nothing can show
+//! it: then it is a record if no column is among its fields, and the user is told. Anything else is
+//! refused: a header that has another name for a column (`country,2023`) must not count as data.
 
 use std::sync::Arc;
 
@@ -25,6 +24,9 @@ use crate::number::parse_f64;
 
 /// Bytes to read in search of the first record.
 const FIRST_READ_BYTES: usize = 4 << 10;
+
+const EITHER_HELP: &str = "if it is a header, write 'csv.header' = 'true' and name the columns \
+                           as it does; if it is a record, 'csv.header' = 'false'";
 
 /// How records map to columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +146,8 @@ impl<'a> First<'a> {
         }
         let (values, others) = self.values()?;
         match (matching, values, others) {
-            (0, 1.., _) | (_, 1.., 0) => Ok(Some(false)),
+            (0, 1.., _) => Ok(Some(false)),
+            (_, 1.., 0) => Err(self.either()),
             (0, 0, 0) => Ok(None),
             (0, 0, _) => Err(self.neither()),
             _ => Ok(Some(true)),
@@ -179,6 +182,24 @@ impl<'a> First<'a> {
         Ok((values, others))
     }
 
+    /// It names some columns, not all of them, and may well be a record.
+    fn either(&self) -> Error {
+        let which = |there: bool| {
+            let fields = self.schema.fields().iter().zip(&self.columns);
+            listed(fields.filter(|(_, at)| at.is_some() == there).map(|(f, _)| f.name().as_str()))
+        };
+        let (there, missing) = (which(true), which(false));
+        let start = self.names.first().map_or(0, |(start, _)| *start);
+        Error::Data {
+            place: place(self.path, &self.block.data, self.block.line, start),
+            message: format!(
+                "the first line may be a header or a record: it has the name of column {there}, \
+                 but not of {missing}"
+            ),
+            help: EITHER_HELP.into(),
+        }
+    }
+
     /// Says what makes it no record; that it is no header is plain.
     fn neither(&self) -> Error {
         let dialect = Arc::new(Dialect { skip_errors: false, ..(**self.dialect).clone() });
@@ -196,8 +217,7 @@ impl<'a> First<'a> {
                 message: format!("{first}: {message}"),
                 help: match help.contains("csv.field-delimiter") {
                     true => help,
-                    false => "if it is a header, write 'csv.header' = 'true' and name the columns as it does; \
-                              if it is a record, 'csv.header' = 'false'".into(),
+                    false => EITHER_HELP.into(),
                 },
             },
             Err(error) => error,

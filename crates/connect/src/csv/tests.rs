@@ -147,10 +147,8 @@ fn what_the_first_record_is_follows_from_names_and_values() {
         (&numbers, ",2", Ok((2, false))),
         (&numbers, "x,2", Err(":1:1: expected BIGINT for column 'k', found 'x'")),
         (&numbers, "1e99,x", Err(":1:1: expected BIGINT for column 'k'")),
-        (&mixed, "v,TRUE,", Ok((2, false))),
-        (&mixed, "k,true,2024-01-01 00:00:00", Ok((2, false))),
+        (&mixed, "a,TRUE,2024-01-01 00:00:00", Ok((2, false))),
         (&texts, "a,-1.5", Ok((2, false))),
-        (&texts, "k,5", Ok((2, false))),
         (&times, "2024-01-01 00:00:00", Ok((2, false))),
         (&times, "1714564803", Err("BIGINT and compute the time from it")),
         // Nothing speaks for either.
@@ -163,6 +161,11 @@ fn what_the_first_record_is_follows_from_names_and_values() {
         (&texts, "k,vv", Err("did you mean 'vv'?")),
         (&mixed, "k,true,time", Err("the header has no column 'v'")),
         (&texts, "v", Err("the header has no column 'k'")),
+        // Or a record that has a column's name for a value.
+        (&mixed, "v,TRUE,", Err(":1:1: the first line may be a header or a record")),
+        (&mixed, "k,true,2024-01-01 00:00:00", Err("the name of column k, but not of v, ts")),
+        (&texts, "k,5", Err("'csv.header' = 'true' and name the columns as it does")),
+        (&texts, "k,5", Err("'csv.header' = 'false'")),
         // Neither.
         (&numbers, "a,b", Err(":1:1: the first line is neither a header")),
         (&numbers, "a,b", Err("nor a record: expected BIGINT for column 'k', found 'a'")),
