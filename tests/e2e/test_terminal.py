@@ -20,11 +20,11 @@ GROUP BY window_start, window_end, k;
 """
 
 
-def on_terminal(script, sql: str, columns: int) -> list[str]:
+def on_terminal(script, sql: str, columns: int, *words: str) -> list[str]:
     """The lines that a terminal of so many columns gets."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen([harness.program(), "run", script.write(sql), "--workers", "1"], stdout=theirs,
+    with subprocess.Popen([harness.program(), "run", script.write(sql), "--workers", "1", *words], stdout=theirs,
                           stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
         os.close(theirs)
         out = b""
@@ -40,6 +40,22 @@ def on_terminal(script, sql: str, columns: int) -> list[str]:
         stderr = process.stderr.read().decode()
     assert process.returncode == 0, stderr
     return out.decode().replace("\r\n", "\n").splitlines()
+
+
+def test_bars_stand_below_each_other_where_there_is_room(script):
+    """40 windows, of which each sums up more than the one before."""
+    script.data("events.csv", "ts,k,v\n" + "".join(
+        f"2024-01-01 12:{window // 6:02}:{window % 6}0,a,{7 ** (window // 2)}\n" for window in range(40)))
+    query = """SELECT window_start, COUNT(*) AS n, SUM(v) AS total
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;
+"""
+    # A batch of a row: the first one does not know what comes.
+    lines = on_terminal(script, events("k STRING, v BIGINT") + query, 100, "--set", "batch.rows=1")
+    assert len(lines) == 3 + 40 + 1, lines
+    assert f" {7 ** 19} │" in lines[-2], lines
+    bars = {tuple(at for at, c in enumerate(line) if c in "┌┬┐│├┼┤└┴┘") for line in lines}
+    assert len(bars) == 1 and all(len(line) <= 100 for line in lines), lines
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

@@ -4,7 +4,8 @@
 //! wait for the end of a stream, and the header stands there once. A later value that is wider
 //! widens its own line.
 //!
-//! On a terminal a table is made to fit: columns give up what they have to spare, times the zeros
+//! On a terminal that has room, columns of numbers get what the widest number of their type takes,
+//! or their share of it. Where it has not, the table is made to fit: columns give up what they have to spare, times the zeros
 //! behind their seconds, and then texts are cut, which `…` tells. Numbers and times never are: where
 //! there is no room for them, lines are longer than the terminal is wide. Elsewhere nothing is cut
 //! off.
@@ -36,6 +37,8 @@ struct Column {
     class: Class,
     /// What values of its type usually take.
     usual: usize,
+    /// What a number of its type may take; 0 if it is none.
+    greatest: usize,
     /// What the first ones take.
     needed: usize,
     /// Terminal columns of its values.
@@ -48,7 +51,8 @@ impl Column {
     fn new(name: &str, data_type: &DataType) -> Column {
         let (name, usual) = (harmless(name), usual_width(data_type));
         let (name_width, class) = (width(&name), class(data_type));
-        Column { name, name_width, class, usual, needed: 0, width: usual, short: false }
+        let greatest = greatest_width(data_type);
+        Column { name, name_width, class, usual, greatest, needed: 0, width: usual, short: false }
     }
 
     fn right(&self) -> bool {
@@ -177,6 +181,7 @@ impl TableWriter {
             self.measure(cells, rows);
             let _ = self.shrink(Column::whole) || self.shrink(Column::least);
         }
+        self.grow();
         self.border(["┌", "┬", "┐"], out);
         out.extend_from_slice("│".as_bytes());
         for column in &self.columns {
@@ -214,6 +219,22 @@ impl TableWriter {
         true
     }
 
+    /// Gives the room that a terminal has left to numbers, the narrowest column first; half of it
+    /// where there are texts, of which later ones may be longer.
+    fn grow(&mut self) {
+        let Some(limit) = self.limit else { return };
+        let mut free = limit.saturating_sub(self.line_width());
+        if self.columns.iter().any(|column| column.class == Class::Text) {
+            free /= 2;
+        }
+        while free > 0 {
+            let numbers = self.columns.iter_mut().filter(|column| column.width < column.greatest);
+            let Some(column) = numbers.min_by_key(|column| column.width) else { break };
+            column.width += 1;
+            free -= 1;
+        }
+    }
+
     fn border(&self, [left, middle, right]: [&str; 3], out: &mut Vec<u8>) {
         for (at, column) in self.columns.iter().enumerate() {
             out.extend_from_slice(if at == 0 { left } else { middle }.as_bytes());
@@ -242,6 +263,23 @@ fn usual_width(data_type: &DataType) -> usize {
         DataType::Time32(unit) | DataType::Time64(unit) => 8 + fraction(unit),
         DataType::Timestamp(unit, zone) => 19 + fraction(unit) + usize::from(zone.is_some()),
         _ => 8,
+    }
+}
+
+/// What the widest number of a type takes; 0 for other types.
+fn greatest_width(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Int32 => 11,
+        DataType::UInt32 => 10,
+        DataType::Int64 | DataType::UInt64 => 20,
+        // -3.4028235e38 and -2.2250738585072014e-308.
+        DataType::Float32 => 14,
+        DataType::Float64 => 24,
+        // A sign, a point, a zero before it.
+        DataType::Decimal128(precision, _) | DataType::Decimal256(precision, _) => {
+            usize::from(*precision) + 3
+        }
+        _ => 0,
     }
 }
 

@@ -180,6 +180,29 @@ fn a_table_fits_its_terminal() {
     }
 }
 
+/// By hand: 20 digits where there is room, else what is left, shared.
+#[test]
+fn numbers_get_the_room_of_their_type_where_there_is_some() {
+    let two = |a: i64, b: i64| {
+        let column = |value: i64| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
+        columns(vec![("a", column(a)), ("b", column(b))])
+    };
+    let batches = [two(1, 2), two(i64::MIN, 771_562_800), two(-1, i64::MAX)];
+    let widths = |limit| {
+        let table = shown(Format::Table, limit, &batches);
+        table.lines().map(|line| line.chars().count()).collect::<Vec<_>>()
+    };
+    // A line takes seven columns beside its values.
+    assert_eq!(widths(Some(100)), vec![47; 7]);
+    assert_eq!(widths(Some(47)), vec![47; 7]);
+    // 19 and 18: the one more that the first takes is what the second has to spare.
+    assert_eq!(widths(Some(44))[3..6], [44, 44, 45]);
+    // 16 and 15: a line is longer only where the last number is.
+    assert_eq!(widths(Some(38))[3..6], [38, 38, 42]);
+    // Elsewhere than on a terminal nothing is known of room: 8 and 8.
+    assert_eq!(widths(None)[..4], [23; 4]);
+}
+
 /// A query over windows, as it mostly is, at three widths: worked out by hand.
 #[test]
 fn times_are_never_cut() {
@@ -195,14 +218,14 @@ fn times_are_never_cut() {
     };
     let batches = [batch(0, "/cart", 20), batch(10_500, "/a/longer/one", 123_456_789)];
     let at_80 = "\
-┌─────────────────────────┬─────────────────────────┬──────────┬──────────┐
-│ window_start            │ window_end              │ page     │        n │
-├─────────────────────────┼─────────────────────────┼──────────┼──────────┤
-│ 1970-01-01 00:00:00.000 │ 1970-01-01 00:00:10.000 │ /home    │        1 │
-│ 1970-01-01 00:00:00.000 │ 1970-01-01 00:00:10.000 │ /cart    │       20 │
-│ 1970-01-01 00:00:10.500 │ 1970-01-01 00:00:20.500 │ /home    │        1 │
-│ 1970-01-01 00:00:10.500 │ 1970-01-01 00:00:20.500 │ /a/longer/o… │ 123456789 │
-└─────────────────────────┴─────────────────────────┴──────────┴──────────┘
+┌─────────────────────────┬─────────────────────────┬──────────┬────────────┐
+│ window_start            │ window_end              │ page     │          n │
+├─────────────────────────┼─────────────────────────┼──────────┼────────────┤
+│ 1970-01-01 00:00:00.000 │ 1970-01-01 00:00:10.000 │ /home    │          1 │
+│ 1970-01-01 00:00:00.000 │ 1970-01-01 00:00:10.000 │ /cart    │         20 │
+│ 1970-01-01 00:00:10.500 │ 1970-01-01 00:00:20.500 │ /home    │          1 │
+│ 1970-01-01 00:00:10.500 │ 1970-01-01 00:00:20.500 │ /a/longer/… │ 123456789 │
+└─────────────────────────┴─────────────────────────┴──────────┴────────────┘
 ";
     assert_eq!(shown(Format::Table, Some(80), &batches), at_80);
     let at_60 = shown(Format::Table, Some(60), &batches);
