@@ -320,9 +320,9 @@ def test_texts_of_all_columns_have_one_bound(script, base, capsys, workers, quer
         assert "than 64 MB together" in stderr and "batch.rows" in stderr or "needs more memory" in stderr, stderr
 
 
-def limited(script, sql: str, kib: int, **settings: object) -> subprocess.CompletedProcess:
+def limited(script, sql: str, kib: int, *more: str, **settings: object) -> subprocess.CompletedProcess:
     """A run with that much address space."""
-    words = ["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", *command(script.write(sql), settings)]
+    words = ["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", *command(script.write(sql), settings), *more]
     return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
 
@@ -348,3 +348,12 @@ def test_too_little_address_space_for_planning_says_so(script):
     assert done.returncode == 1, (done.returncode, done.stderr)
     assert "the system refuses a thread with a stack of 256 MB" in done.stderr, done.stderr
     assert "ulimit -v" in done.stderr and "report it" not in done.stderr, done.stderr
+
+
+def test_too_little_address_space_in_a_process_is_told_of_it(script):
+    """Enough for one process, which has no channels."""
+    sql = "CREATE TABLE t (k BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '1');\nSELECT k FROM t;"
+    done = limited(script, sql, 420_000, "--processes", "2", workers=1)
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert done.stderr.startswith("error: process "), done.stderr
+    assert "cannot plan the statement" in done.stderr and "ulimit -v" in done.stderr, done.stderr

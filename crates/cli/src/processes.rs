@@ -10,7 +10,8 @@ use millstream::cluster::{
     QueryPart, Stops, WORKERS_MAX, check_settings, fault, raise_open_files,
 };
 use millstream::{
-    Error, Executed, Extent, Session, Settings, Sink, Statement, Stats, parse_script,
+    Error, ErrorKind, Executed, Extent, Session, Settings, Sink, SqlError, Statement, Stats,
+    parse_script,
 };
 use millstream_fabric::setup::{Hello, Token};
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ impl Script {
         token: &Token,
         (process, processes): (usize, usize),
     ) -> Result<Script, Fault> {
-        let statements = parse_script(&task.text, &task.name).map_err(Fault::usage)?;
+        let statements = parse_script(&task.text, &task.name).map_err(|e| sql_fault(&e))?;
         let mut session = Session::new(&task.base_dir);
         for (key, value) in &task.defaults {
             session.set(key, value).map_err(Fault::usage)?;
@@ -94,11 +95,19 @@ impl Script {
     /// Keeps a failure, to be told in full by this process.
     fn note(&mut self, failure: millstream::Failure) -> Fault {
         let told = match &failure {
-            millstream::Failure::Sql(error) => Fault::usage(error),
+            millstream::Failure::Sql(error) => sql_fault(error),
             millstream::Failure::Run(error) => fault(error.clone()),
         };
         self.failure = Some(failure);
         told
+    }
+}
+
+/// What cannot be planned is a mistake of the user, or a matter of this process's machine.
+fn sql_fault(error: &SqlError) -> Fault {
+    match error.kind {
+        ErrorKind::System => Fault::run(error),
+        _ => Fault::usage(error),
     }
 }
 
@@ -234,8 +243,10 @@ pub(crate) fn run(
             write_stats(stats_json, &all)?;
         }
         match own.and_then(|own| own.failure.take()) {
-            Some(failure @ millstream::Failure::Sql(_)) if reason.process == 0 => {
-                Err(failed(failure))
+            Some(millstream::Failure::Sql(error))
+                if reason.process == 0 && error.kind != ErrorKind::System =>
+            {
+                Err(failed(millstream::Failure::Sql(error)))
             }
             Some(millstream::Failure::Run(error @ Error::Option { .. })) if reason.process == 0 => {
                 Err(failed(millstream::Failure::Run(error)))
