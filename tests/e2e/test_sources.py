@@ -96,7 +96,8 @@ def test_processes_never_read_two_files_of_one_name(script):
     finally:
         over.set()
         replacing.join()
-    assert sum(ends.values()) == 20
+    # The length of the table is told: a run can meet one and the same file, and some do.
+    assert sum(ends.values()) == 20 and ends[0] > 0, ends
 
 
 def test_a_file_that_does_not_tell_its_length_is_read_by_one_process(script):
