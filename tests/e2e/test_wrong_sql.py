@@ -297,6 +297,10 @@ FAILING = [
     (f"SELECT k, SUM(v) / (COUNT(*) - 2) AS x {TUMBLE} {GROUP}, k", "SUM(v) / (COUNT(*) - 2)", "division by zero"),
     (f"SELECT k {TUMBLE} {GROUP}, k HAVING MAX(v) / (k - 1) > 0", "MAX(v) / (k - 1)", "division by zero"),
     (f"SELECT k, SUM(v + big) AS x {TUMBLE} {GROUP}, k", "v + big", "does not fit BIGINT"),
+    # No column is read.
+    ("SELECT SUM(1 / 0) AS x FROM events", "1 / 0", "division by zero"),
+    ("SELECT DISTINCT 1 / 0 AS x FROM events", "1 / 0", "division by zero"),
+    ("SELECT 400 % 0 AS x, COUNT(*) AS n FROM events GROUP BY 400 % 0", "400 % 0", "division by zero"),
     (f"SELECT MIN(v) AS a, SUM(big) AS b {TUMBLE} {GROUP}", "SUM(big)", "SUM(big) overflows"),
     ("CREATE TABLE t (ts TIMESTAMP(3), k BIGINT, v BIGINT, name STRING, big BIGINT,\n  w AS v / (k - 1))"
      f" WITH ({FILE});\nSELECT w FROM t", "v / (k - 1)", "division by zero"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::take_record_batch;
+use arrow::compute::take_arrays;
 use arrow::datatypes::SchemaRef;
 
 use millstream_state::{Load, RowLayout};
@@ -301,7 +301,10 @@ fn take_out(
             taken.push(std::mem::replace(row, position));
         }
     }
-    Ok(take_record_batch(records, &UInt32Array::from(taken))?)
+    let columns = take_arrays(records.columns(), &UInt32Array::from(taken), None)?;
+    // There may be no column, and rows all the same.
+    let options = RecordBatchOptions::new().with_row_count(Some(counted));
+    Ok(RecordBatch::try_new_with_options(records.schema(), columns, &options)?)
 }
 
 /// Positions of the `len` rows, as many as a mask has bits, that it lets pass, ascending.
