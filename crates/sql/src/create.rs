@@ -180,7 +180,7 @@ fn cast_to(expr: Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> 
 
 /// Plans an expression over a table's own columns, types coerced.
 fn plan_expr(sql: &SqlExpr, schema: &DFSchema, context: &Context<'_>) -> Result<Expr> {
-    let sql = rewrite_expr(sql.clone())?;
+    let sql = rewrite_expr(sql.clone(), context.functions)?;
     check_expr(&sql, context.functions)?;
     let planner = SqlToRel::new_with_options(context, parser_options());
     let expr = planner.sql_to_expr(sql, schema, &mut PlannerContext::new())?;

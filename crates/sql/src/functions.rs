@@ -168,6 +168,13 @@ impl Functions {
         self.scalars.contains_key(name) || self.aggregates.contains_key(name)
     }
 
+    /// What the scalar function that has also this (lower case) name is called itself.
+    pub(crate) fn own_name(&self, name: &str) -> Option<&str> {
+        let function = self.scalars.get(name).filter(|function| function.name() != name)?;
+        let own = self.scalars.get(function.name());
+        own.filter(|own| *own == function).map(|own| own.name())
+    }
+
     /// The names of all scalar functions.
     #[cfg(test)]
     pub(crate) fn scalar_names(&self) -> impl Iterator<Item = &str> {
@@ -256,5 +263,25 @@ impl ContextProvider for Context<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         vec![]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_can_be_called_by_its_own_name() {
+        let functions = Functions::new();
+        let mut others = 0;
+        for (name, function) in &functions.scalars {
+            if name != function.name() {
+                assert_eq!(functions.own_name(name), Some(function.name()), "{name}");
+                others += 1;
+            }
+        }
+        assert!(others > 10, "{others}");
+        assert_eq!(functions.own_name("nvl"), Some("ifnull"));
+        assert_eq!(functions.own_name("ifnull"), None);
     }
 }

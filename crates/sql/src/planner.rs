@@ -339,7 +339,7 @@ impl Planner {
 
     /// The logical plan of a query: names resolved, and with types made to agree.
     fn logical(&self, query: &SqlQuery, statement: &Statement) -> Result<Logical> {
-        let query = rewrite_query(query.clone())?;
+        let query = rewrite_query(query.clone(), &self.functions)?;
         let syntax = Arc::new(Syntax::of_query(&query, &statement.source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
         let (levels, views) = self.catalog.views_of(&query)?;

@@ -12,21 +12,22 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::error::{Result, Span, SqlError};
+use crate::functions::Functions;
 use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
 use crate::scalars::{time_step, unit_names};
 
 /// Rewrites the functions of a query.
-pub(crate) fn rewrite_query(mut query: Query) -> Result<Query> {
-    match query.visit(&mut Rewriter) {
+pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {
+    match query.visit(&mut Rewriter(functions)) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(query),
     }
 }
 
 /// Rewrites the functions of an expression.
-pub(crate) fn rewrite_expr(mut expr: Expr) -> Result<Expr> {
-    match expr.visit(&mut Rewriter) {
+pub(crate) fn rewrite_expr(mut expr: Expr, functions: &Functions) -> Result<Expr> {
+    match expr.visit(&mut Rewriter(functions)) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(expr),
     }
@@ -51,9 +52,22 @@ pub(crate) fn name_casts(mut query: Query) -> Query {
     query
 }
 
-struct Rewriter;
+struct Rewriter<'a>(&'a Functions);
 
-impl VisitorMut for Rewriter {
+impl Rewriter<'_> {
+    /// Calls a function by its own name. Of a call by another name DataFusion writes the whole text
+    /// beside the call, so that calls within each other would grow exponentially.
+    fn name_call(&self, expr: &mut Expr) {
+        if let Expr::Function(call) = expr
+            && let [ObjectNamePart::Identifier(name)] = &mut call.name.0[..]
+            && let Some(own) = self.0.own_name(&name.value.to_lowercase())
+        {
+            name.value = own.to_string();
+        }
+    }
+}
+
+impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
@@ -139,6 +153,7 @@ impl VisitorMut for Rewriter {
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(error.at(Span::new(expr.span()))),
         }
+        self.name_call(expr);
         ControlFlow::Continue(())
     }
 }

@@ -95,8 +95,8 @@ pub(crate) fn too_large(parts: &str, max: usize) -> SqlError {
 
 fn grows() -> SqlError {
     SqlError::unsupported(format!(
-        "BETWEEN, IN and CASE stand within each other so often that planning them would take more \
-         than {MAX_GROWN} steps"
+        "BETWEEN, IN, CASE and IF stand within each other so often that planning them would take \
+         more than {MAX_GROWN} steps"
     ))
     .help("nest them less deeply: an inner one counts twice and more in an outer one's condition")
 }
@@ -119,6 +119,14 @@ fn written(sql: &SqlExpr) -> u64 {
             let looks = conditions.iter().map(|arm| times(&arm.condition, CONDITION_LOOKS));
             let looks = looks.fold(0, u64::saturating_add);
             all(&mut results.chain(else_result.as_deref())).saturating_add(looks)
+        }
+        // It becomes a CASE.
+        SqlExpr::Function(call) if call.name.to_string().eq_ignore_ascii_case("if") => {
+            let parts = parts(sql);
+            let (condition, results) = parts.split_at(parts.len().min(1));
+            let looks = condition.iter().map(|of| times(of, CONDITION_LOOKS));
+            let looks = looks.fold(0, u64::saturating_add);
+            all(&mut results.iter().copied()).saturating_add(looks)
         }
         _ => all(&mut parts(sql).into_iter()),
     }

@@ -24,6 +24,9 @@ fn choices_within_each_other_stay_as_they_are_written() {
         ("coalesce", (|x: &str| format!("COALESCE({x}, i32)")) as fn(&str) -> String),
         ("coalesce", |x| format!("COALESCE(i32, {x})")),
         ("ifnull", |x| format!("IFNULL({x}, i64)")),
+        ("ifnull", |x| format!("NVL({x}, i64)")),
+        ("ifnull", |x| format!("nvl(i64, {x})")),
+        ("power", |x| format!("POW({x}, 2)")),
         ("nvl2", |x| format!("NVL2({x}, i64, u8)")),
         ("nullif", |x| format!("NULLIF({x}, i32)")),
         ("greatest", |x| format!("GREATEST({x}, i32)")),
@@ -70,10 +73,13 @@ fn what_would_grow_is_refused_with_its_place() {
         ("CAST({} IN (1.5, 2.5) AS DOUBLE)", "f64"),
         ("CASE WHEN {} IS NOT NULL THEN i64 ELSE 1 END", "i64"),
         ("CASE WHEN {} > 1 THEN i64 ELSE 1 END", "i64"),
+        ("IF({}, b, i64 > 1)", "b"),
+        ("if({} > 1, i64, 1)", "i64"),
     ] {
         let text = nested(30, then, |x| expr.replace("{}", x));
         let message = error(&format!("SELECT {text} AS v FROM typed"));
-        assert!(message.contains("stand within each other so often"), "{message}");
+        let named = "BETWEEN, IN, CASE and IF stand within each other so often";
+        assert!(message.contains(named), "{message}");
         assert!(message.contains("query.sql:1:"), "{message}");
         let few = nested(5, then, |x| expr.replace("{}", x));
         plan(&format!("SELECT {few} AS v FROM typed"));
