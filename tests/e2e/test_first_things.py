@@ -43,6 +43,24 @@ def test_a_script_comes_from_standard_input(words):
     assert done.returncode == 2 and b"<standard input>:2:1" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("words", [(), ("--processes", "2")])
+@pytest.mark.parametrize("path", ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+@pytest.mark.parametrize("more", ["", "SELECT 1 AS x;\n"])
+def test_a_script_on_standard_input_is_not_read_as_data(words, path, more):
+    table = f"CREATE TABLE t (k STRING) WITH ('connector' = 'file', 'path' = '{path}', 'format' = 'csv');\n"
+    done = piped(table + more + "SELECT COUNT(*) FROM t;\n", "run", "-", *words)
+    assert (done.returncode, done.stdout) == (2, b""), done.stderr
+    said = done.stderr.decode()
+    assert "standard input can be read only once, and the SQL was read from it" in said, said
+    assert f"<standard input>:{3 if more else 2}:1" in said and "after -e" in said, said
+
+
+def test_a_minus_is_no_path():
+    table = "CREATE TABLE t (k STRING) WITH ('connector' = 'file', 'path' = '-', 'format' = 'csv');"
+    done = piped("k\n", "run", "-e", table + "SELECT k FROM t;")
+    assert done.returncode == 2 and "'path' = '/dev/stdin'" in done.stderr.decode(), done.stderr
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("given, byte", [(";", ";"), ("\\t", "\t"), ("\t", "\t"), ("|", "|"), ("-", "-")])
 def test_rows_are_written_with_another_delimiter(script, given, byte, layout):

@@ -39,6 +39,8 @@ pub(crate) struct ScriptTask {
     name: String,
     text: String,
     base_dir: PathBuf,
+    /// Whether it was read from the standard input of process 0.
+    standard_input: bool,
     output: Output,
     /// Settings that hold where neither the script nor the command line says otherwise.
     defaults: Vec<(String, String)>,
@@ -76,6 +78,8 @@ impl Script {
         }
         if process != 0 {
             session.read_nothing_once();
+        } else if task.standard_input {
+            session.script_from_standard_input();
         }
         let output = task.output;
         session.print_to(move || rows_sink(process, output));
@@ -182,12 +186,13 @@ pub(crate) fn run(
     processes: &ProcessArguments,
     settings: &SettingArguments,
 ) -> Result<(), Failure> {
-    let Text { name, text, base_dir } = read_script(script)?;
+    let Text { name, text, base_dir, standard_input } = read_script(script)?;
     let pairs = setting_pairs(settings)?;
     let task = ScriptTask {
         name,
         text,
         base_dir,
+        standard_input,
         output,
         defaults: default_settings(processes.count()),
         settings: pairs,
@@ -207,6 +212,9 @@ pub(crate) fn run(
         return write_stats(stats_json, &[]);
     }
     let mut session = Session::new(&task.base_dir);
+    if task.standard_input {
+        session.script_from_standard_input();
+    }
     for (key, value) in &task.defaults {
         session.set(key, value).map_err(|e| usage(&e))?;
     }

@@ -135,12 +135,15 @@ pub(crate) struct Text {
     pub(crate) text: String,
     /// What relative paths start from.
     pub(crate) base_dir: PathBuf,
+    /// Whether it was read from standard input.
+    pub(crate) standard_input: bool,
 }
 
 /// Reads the script.
 pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
+    let standard_input = script.file.as_deref() == Some(Path::new("-"));
     let (name, text, base_dir) = match (&script.file, &script.execute) {
-        (Some(path), _) if path == Path::new("-") => {
+        (Some(_), _) if standard_input => {
             let mut text = Vec::new();
             let name = "<standard input>";
             stdin().read_to_end(&mut text).map_err(|e| usage(&format!("{name}: {e}")))?;
@@ -161,7 +164,7 @@ pub(crate) fn read_script(script: &Script) -> Result<Text, Failure> {
             ("<command line>".to_string(), text, PathBuf::from("."))
         }
     };
-    Ok(Text { name, text, base_dir })
+    Ok(Text { name, text, base_dir, standard_input })
 }
 
 /// Reads the script: a session with its settings, and its statements.
@@ -169,8 +172,11 @@ fn open(
     script: &Script,
     settings: &SettingArguments,
 ) -> Result<(Session, Vec<Statement>), Failure> {
-    let Text { name, text, base_dir } = read_script(script)?;
+    let Text { name, text, base_dir, standard_input } = read_script(script)?;
     let mut session = Session::new(base_dir);
+    if standard_input {
+        session.script_from_standard_input();
+    }
     apply_settings(settings, |key, value| session.set(key, value))?;
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
     if statements.is_empty() {

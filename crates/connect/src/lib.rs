@@ -30,7 +30,7 @@ mod types;
 mod written;
 
 pub use channel::{ChannelTable, ChannelWriter, channel, channels};
-pub use csv::{CsvTable, fuzz_csv};
+pub use csv::{CsvTable, fuzz_csv, standard_input};
 pub use datagen::DatagenTable;
 pub use files::FileSink;
 pub use memory::MemoryTable;

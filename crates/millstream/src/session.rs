@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use millstream_connect::{CollectSink, Registry};
+use millstream_connect::{CollectSink, Registry, standard_input};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::{RowOrder, Sink};
@@ -103,6 +103,13 @@ impl Session {
     /// a query is planned.
     pub fn set_start_time_us(&mut self, start_time_us: i64) {
         self.planner.set_start_time_us(start_time_us);
+    }
+
+    /// The SQL has been read from standard input to its end, so that no query can read it.
+    pub fn script_from_standard_input(&mut self) {
+        if let Some(read) = standard_input() {
+            self.planner.script_from(read);
+        }
     }
 
     /// Does not care for what is read twice and can be read once: where nothing is read, and in all

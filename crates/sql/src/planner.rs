@@ -15,7 +15,7 @@ use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 use millstream_contract::sink::Sink;
-use millstream_contract::table::{Connectors, Table, TableOptions};
+use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 use millstream_contract::wording::counted;
 
 use crate::assemble::Assembler;
@@ -190,6 +190,11 @@ impl Planner {
     }
 
     /// Declares a table of the program's own. A table of that name is replaced.
+    /// The script has been read from `what`, which no query can read any more.
+    pub fn script_from(&mut self, what: ReadOnce) {
+        self.readings.script_from(what);
+    }
+
     pub fn register_table(
         &mut self,
         name: &str,

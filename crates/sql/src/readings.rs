@@ -13,6 +13,8 @@ use crate::script::Statement;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Readings {
     by_id: BTreeMap<String, Reader>,
+    /// What the script itself was read from.
+    script: Option<ReadOnce>,
     elsewhere: bool,
 }
 
@@ -26,7 +28,12 @@ struct Reader {
 impl Readings {
     /// Nothing is read here.
     pub(crate) fn elsewhere() -> Readings {
-        Readings { by_id: BTreeMap::new(), elsewhere: true }
+        Readings { elsewhere: true, ..Readings::default() }
+    }
+
+    /// The script itself was read from `what`.
+    pub(crate) fn script_from(&mut self, what: ReadOnce) {
+        self.script = Some(what);
     }
 
     /// Notes that `statement` reads the sources of `plan`, unless another has read one of them
@@ -37,6 +44,12 @@ impl Readings {
         }
         let mut own = BTreeSet::new();
         for ReadOnce { id, name } in plan.sources.iter().filter_map(|s| s.table.read_once()) {
+            if self.script.as_ref().is_some_and(|script| script.id == id) {
+                let message = format!("{name} can be read only once, and the SQL was read from it");
+                return Err(SqlError::new(ErrorKind::Connector, message).help(
+                    "write the SQL in a file or after -e, or save the data in a file and read that",
+                ));
+            }
             let reader = Reader { source: statement.source.clone(), span: statement.span };
             let first = self.by_id.entry(id.clone()).or_insert(reader);
             let again = !own.insert(id);

@@ -81,6 +81,7 @@ use crate::types::sql_name;
 
 pub(crate) use self::dialect::Header;
 pub use self::fuzz::fuzz_csv;
+pub use self::open::standard_input;
 
 /// Bytes of a chunk of a large file.
 const CHUNK_BYTES: usize = 1 << 20;

@@ -51,6 +51,11 @@ pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Path
     }
     let path = options.path(given);
     let metadata = std::fs::metadata(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if given == "-" => options.error(
+            "path",
+            "there is no file '-'".into(),
+            "write 'path' = '/dev/stdin' to read standard input",
+        ),
         ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
             "path",
             format!("there is no file '{}'", path.display()),
@@ -63,6 +68,11 @@ pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Path
         return Err(options.error("path", message, directory_help(&path)));
     }
     Ok(path)
+}
+
+/// Standard input, if it can be read only once.
+pub fn standard_input() -> Option<ReadOnce> {
+    read_once(Path::new("/dev/stdin"))
 }
 
 /// Pipes and terminals are gone once they have been read, whatever the path to them.
