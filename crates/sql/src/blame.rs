@@ -22,7 +22,7 @@ use crate::error::{ErrorKind, Result, Span, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
 use crate::planner::parser_options;
-use crate::scalars::as_meant;
+use crate::scalars::{as_meant, dates_as_times};
 use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
 use crate::texts::Texts;
@@ -303,8 +303,8 @@ impl Blame<'_> {
         );
         let config = &self.context.functions.config;
         let typed = expr.get_type(schema).map(drop);
-        let simplified = simplifier
-            .coerce(expr, schema)
+        let simplified = dates_as_times(expr, schema)
+            .and_then(|e| simplifier.coerce(e.data, schema))
             .and_then(|e| as_meant(e, schema, config))
             .and_then(|e| simplifier.simplify(e));
         let compiled = simplified.map_err(SqlError::from).and_then(|e| {

@@ -27,7 +27,7 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::planner::parser_options;
 use crate::rewrite::rewrite_expr;
-use crate::scalars::as_meant;
+use crate::scalars::{as_meant, dates_as_times};
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::{arrow_type, sql_type_name};
@@ -189,7 +189,7 @@ fn plan_expr(sql: &SqlExpr, schema: &DFSchema, context: &Context<'_>) -> Result<
             .help("aggregate in a query: SELECT … GROUP BY …"));
     }
     let simplifier = ExprSimplifier::new(SimplifyContext::default());
-    let expr = simplifier.coerce(expr, schema)?;
+    let expr = simplifier.coerce(dates_as_times(expr, schema)?.data, schema)?;
     // Names without a table before them belong to this one.
     let expr = datafusion_expr::expr_rewriter::unalias(expr);
     Ok(expr)

@@ -32,6 +32,7 @@ use crate::insert::fit_to_sink;
 use crate::lower::{Places, Stage};
 use crate::readings::Readings;
 use crate::rewrite::{name_casts, rewrite_query};
+use crate::scalars::DatesAsTimes;
 use crate::script::{Statement, StatementKind};
 use crate::stack::on_large_stack;
 use crate::syntax::Syntax;
@@ -189,12 +190,12 @@ impl Planner {
         self.readings = Readings::elsewhere();
     }
 
-    /// Declares a table of the program's own. A table of that name is replaced.
     /// The script has been read from `what`, which no query can read any more.
     pub fn script_from(&mut self, what: ReadOnce) {
         self.readings.script_from(what);
     }
 
+    /// Declares a table of the program's own. A table of that name is replaced.
     pub fn register_table(
         &mut self,
         name: &str,
@@ -402,7 +403,8 @@ impl Planner {
 
     /// Makes types agree.
     fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let analyzer = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
+        let analyzer =
+            Analyzer::with_rules(vec![Arc::new(DatesAsTimes), Arc::new(TypeCoercion::new())]);
         Ok(analyzer.execute_and_check(plan, &self.functions.config, |_, _| {})?)
     }
 

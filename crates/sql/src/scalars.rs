@@ -4,6 +4,7 @@ mod bounded;
 mod calendar;
 mod choice;
 mod date_trunc;
+mod dates;
 mod digits;
 mod extract;
 mod interval_order;
@@ -32,6 +33,7 @@ pub(crate) use bounded::{
     text_bytes,
 };
 pub(crate) use choice::ChoiceExpr;
+pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use interval_order::measured_interval;
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;

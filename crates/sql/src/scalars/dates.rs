@@ -1,0 +1,96 @@
+//! A DATE beside a TIMESTAMP is midnight in the timestamp's own unit. DataFusion would make
+//! nanoseconds of both, which reach no further than the year 2262.
+
+use arrow::datatypes::DataType;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{DFSchema, Result as DfResult};
+use datafusion_expr::expr::{Between, InList};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion_optimizer::analyzer::AnalyzerRule;
+
+/// Functions whose arguments, or some of them, get one type.
+const OF_ONE_TYPE: [&str; 6] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl2"];
+
+/// Applies [`dates_as_times`] to a plan; goes before types are made to agree.
+#[derive(Debug, Default)]
+pub(crate) struct DatesAsTimes;
+
+impl AnalyzerRule for DatesAsTimes {
+    fn name(&self) -> &str {
+        "dates_as_times"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
+        let mut changed = false;
+        let analyzed = plan.transform_up_with_subqueries(|node| {
+            let mut schema = merge_schema(&node.inputs());
+            if let LogicalPlan::TableScan(scan) = &node {
+                schema.merge(&scan.projected_schema);
+            }
+            let names = NamePreserver::new(&node);
+            let rewritten = node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(dates_as_times(expr, &schema)?.update_data(|expr| name.restore(expr)))
+            })?;
+            changed |= rewritten.transformed;
+            // What stands above sees the types of what stands below.
+            rewritten.map_data(|node| if changed { node.recompute_schema() } else { Ok(node) })
+        })?;
+        Ok(analyzed.data)
+    }
+}
+
+/// Casts each DATE that is compared, subtracted or chosen beside a TIMESTAMP to the timestamp's type.
+pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+    expr.transform_up(|mut expr| {
+        let mut group = beside(&mut expr);
+        let types: Vec<DataType> = group.iter().filter_map(|e| e.get_type(schema).ok()).collect();
+        let finest = types
+            .iter()
+            .filter_map(|t| match t {
+                DataType::Timestamp(unit, _) => Some((*unit, t.clone())),
+                _ => None,
+            })
+            .max_by_key(|(unit, _)| *unit);
+        let Some((_, time)) = finest.filter(|_| types.contains(&DataType::Date32)) else {
+            return Ok(Transformed::no(expr));
+        };
+        for one in &mut group {
+            if one.get_type(schema).is_ok_and(|t| t == DataType::Date32) {
+                let date = std::mem::take(&mut **one);
+                **one = Expr::Cast(Cast::new(Box::new(date), time.clone()));
+            }
+        }
+        Ok(Transformed::yes(expr))
+    })
+}
+
+/// The parts of an expression that get one type.
+fn beside(expr: &mut Expr) -> Vec<&mut Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if op.supports_propagation() || *op == Operator::Minus =>
+        {
+            vec![&mut **left, &mut **right]
+        }
+        Expr::Between(Between { expr, low, high, .. }) => {
+            vec![&mut **expr, &mut **low, &mut **high]
+        }
+        Expr::InList(InList { expr, list, .. }) => {
+            std::iter::once(&mut **expr).chain(list).collect()
+        }
+        Expr::Case(Case { when_then_expr, else_expr, .. }) => {
+            let results = when_then_expr.iter_mut().map(|(_, then)| &mut **then);
+            results.chain(else_expr.as_deref_mut()).collect()
+        }
+        Expr::ScalarFunction(call) if OF_ONE_TYPE.contains(&call.name()) => {
+            // What NVL2 tests may be of any type.
+            let tested = usize::from(call.name() == "nvl2");
+            call.args.iter_mut().skip(tested).collect()
+        }
+        _ => vec![],
+    }
+}
