@@ -81,6 +81,20 @@ def test_a_signal_that_is_not_ignored_ends_it(job, number):
     assert code == 130, stderr
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_while_a_pipe_is_waited_for_says_so(job, script, processes):
+    os.mkfifo(script.folder / "events.csv")
+    running = job(events("k BIGINT") + "SELECT k FROM events;", processes, "shm", running=False)
+    # Waits until the program opens it, which then waits for a header.
+    pipe = os.open(script.folder / "events.csv", os.O_WRONLY)
+    running.main.send_signal(signal.SIGINT)
+    running.main.wait(PATIENCE_SECONDS)
+    os.close(pipe)
+    code, stderr = running.end()
+    assert code == 130, stderr
+    assert stderr.splitlines()[-1].startswith("interrupted while "), stderr
+
+
 # What was written reaches the disk when the test says so.
 SLOW_SYNC = """
 #include <fcntl.h>

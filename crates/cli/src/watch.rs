@@ -114,6 +114,7 @@ impl Signals {
 /// An impatient person takes longer.
 const ECHO_MAX: Duration = Duration::from_millis(150);
 
+const NOT_RUNNING: &str = "interrupted while no query was running";
 const COMMITTING: &str = "the result is complete and gets its names: the program ends after that";
 const COMMIT_CUT: &str = "interrupted while the result got its names: files called part-* are whole, but some are missing";
 
@@ -188,6 +189,10 @@ impl Alone {
             }
             (Signal::Second, Doing::Commit { .. }) => {
                 note(&COMMIT_CUT);
+                exit(130);
+            }
+            (Signal::First, Doing::Other) => {
+                note(&NOT_RUNNING);
                 exit(130);
             }
             _ => exit(130),
