@@ -219,6 +219,7 @@ impl Translator<'_> {
 
     /// A set of characters, after its `[`.
     fn set(&mut self) -> Translated<String> {
+        self.refuse_single_brackets()?;
         let mut set = String::from("[");
         if self.rest.next_if_eq(&'^').is_some() {
             set.push('^');
@@ -242,6 +243,20 @@ impl Translator<'_> {
         }
         set.push(']');
         Ok(set)
+    }
+
+    /// `[:ALPHA:]` alone would be a set of the characters `:ALPH`, which nobody wants.
+    fn refuse_single_brackets(&self) -> Translated<()> {
+        let within: String = self.rest.clone().take_while(|c| *c != ']').collect();
+        let name = within.trim_start_matches('^');
+        let name = name.strip_prefix(':').and_then(|name| name.strip_suffix(':'));
+        match name.filter(|name| name.chars().all(|c| c.is_ascii_alphabetic())) {
+            Some(name) if !name.is_empty() => {
+                let not = if within.starts_with('^') { "^" } else { "" };
+                Err(format!("a set with a name stands within a set: [{not}[:{name}:]]"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn member(&mut self, c: char) -> Translated<char> {
@@ -302,6 +317,22 @@ mod tests {
         matches("%b%", None, &[("abc", true), ("b", true), ("a\nb\n", true), ("ac", false)]);
         matches("a_c", None, &[("abc", true), ("aéc", true), ("a\nc", true), ("ac", false)]);
         matches("_", None, &[("e\u{301}", false), ("\u{1F600}", true)]);
+    }
+
+    #[test]
+    fn a_named_set_stands_within_a_set() {
+        for (pattern, advice) in [
+            ("[:ALPHA:]+", "[[:ALPHA:]]"),
+            ("x[^:digit:]", "[^[:digit:]]"),
+            ("[:nothing:]", "[[:nothing:]]"),
+        ] {
+            let error = to_regex(pattern, None).unwrap_err().to_string();
+            assert!(error.contains(&format!("within a set: {advice}")), "{error}");
+        }
+        matches("[:]", None, &[(":", true), ("a", false)]);
+        matches("[:a]", None, &[(":", true), ("a", true)]);
+        matches("[:1:]", None, &[(":", true), ("1", true)]);
+        matches("[[:ALPHA:]]+", None, &[("ab", true), (":", false)]);
     }
 
     #[test]
