@@ -339,6 +339,14 @@ impl Visitor for Checker<'_> {
                 refuse("a value made of other values", help, expr.span())
             }
             Expr::Collate { .. } => refuse("COLLATE", LEAVE_OUT, expr.span()),
+            Expr::RLike { regexp, .. } => {
+                let what = if *regexp { "the operator REGEXP" } else { "RLIKE" };
+                refuse(what, "write REGEXP_LIKE(text, pattern)", expr.span())
+            }
+            Expr::IsNormalized { .. } => refuse("IS NORMALIZED", LEAVE_OUT, expr.span()),
+            Expr::Convert { .. } => {
+                refuse("CONVERT", "write for example CAST(x AS INT)", expr.span())
+            }
             Expr::MatchAgainst { .. } => refuse("MATCH AGAINST", LEAVE_OUT, expr.span()),
             Expr::Cast {
                 format: Some(CastFormat::Value(_) | CastFormat::ValueAtTimeZone(..)),

@@ -353,7 +353,7 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
         let error = format!("a condition must be BOOLEAN, and '{predicate}' is {data_type}");
         return Some(SqlError::types(error).help("compare it with something, for example x <> 0"));
     }
-    if text.starts_with("substring without for/from") {
+    if text.to_lowercase().starts_with("substring without for/from") {
         return Some(
             SqlError::types("SUBSTRING needs a start").help("write for example SUBSTRING(x, 2)"),
         );
@@ -377,6 +377,10 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
     }
     if let Some(qualifier) = text.strip_prefix("Invalid qualifier ") {
         return Some(SqlError::name(format!("there is no table '{qualifier}' here")));
+    }
+    // It goes on with a syntax tree.
+    if text.to_lowercase().starts_with("unsupported ast node") || text.contains("Span(Location(") {
+        return Some(SqlError::unsupported("this form of an expression does not run here"));
     }
     if text.contains("DataFusion") {
         let text = text.split(". Hint").next().unwrap_or(text).replace("DataFusion", "Millstream");
