@@ -18,6 +18,7 @@ mod strict;
 mod strings;
 mod time_text;
 mod time_units;
+mod whole;
 mod window;
 
 use std::sync::Arc;
@@ -69,9 +70,13 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
         }
     }
     functions.extend(choice::choices());
-    let numbers = datafusion_functions::math::functions().into_iter();
-    functions
-        .extend(numbers.filter(|f| matches!(f.name(), "round" | "trunc")).map(digits::to_digits));
+    for function in datafusion_functions::math::functions() {
+        match function.name() {
+            "round" | "trunc" => functions.push(digits::to_digits(function)),
+            "ceil" | "floor" => functions.push(whole::to_whole(function)),
+            _ => {}
+        }
+    }
     functions.extend(time_units::functions());
     functions.extend(strings::functions());
     functions.extend(regexps::functions());
