@@ -171,6 +171,9 @@ impl Dialect for MillstreamDialect {
         if let Some(name) = MillstreamDialect::call_as_name(parser) {
             return Some(name);
         }
+        if trims_blanks(parser) {
+            return Some(parse_trim(parser));
+        }
         if !parser.peek_keyword(Keyword::TABLE)
             || !matches!(parser.peek_nth_token(1).token, Token::Word(_))
         {
@@ -187,6 +190,26 @@ impl Dialect for MillstreamDialect {
             }
         }))
     }
+}
+
+/// Whether `TRIM(BOTH FROM` comes next, or LEADING or TRAILING, which does not say what is cut off.
+fn trims_blanks(parser: &Parser) -> bool {
+    let word = |at: usize, among: &[Keyword]| matches!(&parser.peek_nth_token_ref(at).token, Token::Word(w) if among.contains(&w.keyword));
+    word(0, &[Keyword::TRIM])
+        && parser.peek_nth_token_ref(1).token == Token::LParen
+        && word(2, &[Keyword::BOTH, Keyword::LEADING, Keyword::TRAILING])
+        && word(3, &[Keyword::FROM])
+}
+
+/// Reads what [`trims_blanks`] has found.
+fn parse_trim(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.advance_token();
+    parser.advance_token();
+    let trim_where = Some(parser.parse_trim_where()?);
+    parser.advance_token();
+    let expr = Box::new(parser.parse_expr()?);
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Trim { expr, trim_where, trim_what: None, trim_characters: None })
 }
 
 /// The number of words in `IS [NOT] DISTINCT FROM`, if it comes next, and whether it is negated.

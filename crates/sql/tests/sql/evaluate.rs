@@ -210,3 +210,22 @@ fn a_window_without_grouping_adds_its_columns() {
     let late = run(&format!("{text} WHERE window_end <= TIMESTAMP '1970-01-01 00:00:00'")).unwrap();
     assert_eq!(column(&late), ["1969-12-31T23:59:50"]);
 }
+
+#[test]
+fn whole_numbers_beside_a_decimal_may_have_a_digit_more() {
+    gives("CEIL(CAST(9.99 AS DECIMAL(3, 2)))", ["10.00"; 3]);
+    gives("CEILING(CAST(9.99 AS DECIMAL(3, 2)))", ["10.00"; 3]);
+    gives("FLOOR(CAST(-9.99 AS DECIMAL(3, 2)))", ["-10.00"; 3]);
+    gives("CEIL(d * 80000000)", ["100000000.00", "NULL", "-240000000.00"]);
+    gives("FLOOR(CAST(0.125 * a AS DECIMAL(3, 3)))", ["0.000", "NULL", "-1.000"]);
+    gives("FLOOR(x)", ["1.0", "NULL", "-1.0"]);
+}
+
+#[test]
+fn trim_cuts_off_blanks_where_it_is_told() {
+    for (side, trimmed) in [("BOTH", "ab"), ("LEADING", "ab  "), ("trailing", "  ab")] {
+        gives(&format!("'|' || TRIM({side} FROM '  ab  ') || '|'"), [&*format!("|{trimmed}|"); 3]);
+        gives(&format!("TRIM({side} 'x' FROM 'ab')"), ["ab"; 3]);
+    }
+    gives("TRIM(BOTH FROM s)", ["a,b,c", "NULL", ""]);
+}
