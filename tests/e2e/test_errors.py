@@ -22,7 +22,7 @@ WRONG_SQL = {
     "open string": ("SELECT 'abc FROM events", ["string"], None),
     "open bracket": ("SELECT (k FROM events", [], None),
     "types": ("SELECT k FROM events WHERE ts > TRUE AND k LIKE DATE '2024-01-01'", [], None),
-    "ORDER BY": ("SELECT k FROM events ORDER BY k", ["ORDER BY"], None),
+    "ORDER BY": (f"SELECT k, COUNT(*) AS n {TUMBLE} {GROUP}, k ORDER BY n", ["ORDER BY"], None),
     "JOIN": ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", ["JOIN"], None),
     "UNION": ("SELECT k FROM events UNION ALL SELECT v FROM events", ["UNION"], None),
     "OVER": ("SELECT SUM(v) OVER (PARTITION BY k) FROM events", ["OVER"], None),

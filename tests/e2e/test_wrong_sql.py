@@ -192,7 +192,7 @@ WRONG = [
      "select window_start instead"),
     # What does not run.
     ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", "events b ON a.k = b.k", "joins come"),
-    ("SELECT k FROM events ORDER BY k", "k", "ORDER BY on a stream"),
+    (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "rows of windows comes in a later version"),
     (f"SELECT COUNT(DISTINCT k) AS n {TUMBLE} {GROUP}", "COUNT(DISTINCT k)", "later version"),
     ("SELECT k FROM events UNION ALL SELECT v FROM events", "UNION", "one by one"),
     ("SELECT TOP 5 k FROM events", "TOP", "LIMIT"),

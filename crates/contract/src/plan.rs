@@ -72,10 +72,36 @@ pub enum Node {
 }
 
 /// Where rows leave the job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Whose rows: one of [`Plan::stages`].
     pub stage: usize,
+    /// Of rows that are all there before the first is written.
+    pub sort: Option<Sort>,
+}
+
+/// ORDER BY, LIMIT and OFFSET of a result that ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sort {
+    /// What rows are ordered by, then by all that is visible, from left to right, NULLs last.
+    pub keys: Vec<SortKey>,
+    /// Columns that leave the job; those behind them are there for their order only.
+    pub visible: usize,
+    /// LIMIT.
+    pub limit: Option<u64>,
+    /// OFFSET.
+    pub offset: u64,
+}
+
+/// A column that rows are ordered by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortKey {
+    /// Index into [`Stage::output`].
+    pub column: usize,
+    /// DESC.
+    pub descending: bool,
+    /// NULLS FIRST.
+    pub nulls_first: bool,
 }
 
 impl Plan {
@@ -90,7 +116,7 @@ impl Plan {
         Plan {
             sources: vec![source],
             stages: vec![Stage { inputs, operator, output }],
-            outputs: vec![Output { stage: 0 }],
+            outputs: vec![Output { stage: 0, sort: None }],
         }
     }
 
@@ -115,6 +141,11 @@ impl Plan {
             _ => None,
         }
         .ok_or_else(|| Error::Internal(format!("a plan of {} outputs", self.outputs.len())))
+    }
+
+    /// The order of the one output, if it has one.
+    pub fn sort(&self) -> Option<&Sort> {
+        self.outputs.first().and_then(|output| output.sort.as_ref())
     }
 
     /// Stages that have state; one if none has. As many the channels between processes are made for.
@@ -149,9 +180,16 @@ impl Plan {
             windowed = is_windowed;
         }
         match &self.outputs[..] {
+            [Output { sort: Some(_), .. }] if windowed && !self.is_stateless() => {
+                wrong("an order over windows")
+            }
             [output] if output.stage + 1 == self.stages.len() => Ok(source),
             _ => wrong("outputs other than its last stage"),
         }
+    }
+
+    fn is_stateless(&self) -> bool {
+        matches!(&self.stages[..], [Stage { operator: Operator::Stateless { .. }, .. }])
     }
 
     /// What a row has that comes from a node.

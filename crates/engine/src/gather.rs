@@ -3,13 +3,15 @@
 //! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
 //! fired it, and written in order of event time; rows of a stateless query are put back into the
 //! order of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held
-//! count against the job's budget.
+//! count against the job's budget. A result with an order of its own ([`Sort`]) is held like a window,
+//! whatever it comes from, and written at the end of the input.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Budget, Kind, batch_bytes};
@@ -17,14 +19,16 @@ use crate::cluster::{self, Head, LAST, Net, encode_rows};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::order::{Merge, Order, Run};
+use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
-use crate::windowing::Windowing;
+use crate::windowing::{WHOLE, Windowing};
 
 /// Collects result rows.
 pub(crate) struct Gather {
     sink: Arc<dyn Sink>,
     schema: SchemaRef,
     ordered: bool,
+    sort: Option<Sort>,
     /// Of rows within a window, when the first is there.
     order: OnceLock<Order>,
     windowing: Windowing,
@@ -61,12 +65,36 @@ struct State {
     /// What comes behind the rows of a batch, if more are wanted.
     failed: BTreeMap<(u64, usize), Error>,
     next: (u64, usize),
+    /// Batches of a stateless query whose rows wait to be sorted.
+    sorted_batches: u64,
     skip: u64,
     left: Option<u64>,
     /// Rows sent to the asking process that have, as far as is known, not been written yet.
     ahead: VecDeque<Ahead>,
     /// The frontier of all that other processes were told.
     told: i64,
+}
+
+/// Rows that are kept at least, beside those of a LIMIT, before they are cut.
+const CUT_ROWS: usize = 1 << 16;
+/// Bytes of rows that are cut at most: texts of a column must fit into one array.
+const CUT_BYTES: usize = 1 << 30;
+
+/// The first rows of a result that can count, OFFSET included.
+fn most(sort: &Sort) -> usize {
+    sort.limit.map_or(usize::MAX, |limit| limit.saturating_add(sort.offset) as usize)
+}
+
+/// What of a sorted result is still to come.
+struct Part {
+    skip: u64,
+    left: u64,
+}
+
+impl Part {
+    fn of(sort: &Sort) -> Part {
+        Part { skip: sort.offset, left: sort.limit.unwrap_or(u64::MAX) }
+    }
 }
 
 /// What a batch of a stateless query comes to.
@@ -97,16 +125,18 @@ impl Gather {
         schema: SchemaRef,
         workers: usize,
         windowing: Windowing,
-        (offset, limit): (u64, Option<u64>),
+        (offset, limit, sort): (u64, Option<u64>, Option<Sort>),
         budget: Arc<Budget>,
         (role, one_writer): (Role, bool),
     ) -> Gather {
         // Which rows a LIMIT lets through must not depend on who is first.
         let ordered = sink.order() == RowOrder::Deterministic || limit.is_some() || offset > 0;
+        let ordered = ordered || sort.is_some();
         Gather {
             sink,
             schema,
             ordered,
+            sort,
             order: OnceLock::new(),
             windowing,
             state: Mutex::new(State {
@@ -116,6 +146,7 @@ impl Gather {
                 waiting: BTreeMap::new(),
                 failed: BTreeMap::new(),
                 next: (0, 0),
+                sorted_batches: 0,
                 skip: offset,
                 left: limit,
                 ahead: VecDeque::new(),
@@ -131,6 +162,11 @@ impl Gather {
     /// Whether the job may end before all rows have been looked at.
     pub(crate) fn has_limit(&self) -> bool {
         self.lock().left.is_some()
+    }
+
+    /// Whether the result has an order of its own.
+    pub(crate) fn sorts(&self) -> bool {
+        self.sort.is_some()
     }
 
     /// Where the rows go.
@@ -228,7 +264,8 @@ impl Gather {
         if let Some(order) = self.order.get() {
             return Ok(order);
         }
-        let order = Order::new(&self.schema)?;
+        let keys = self.sort.as_ref().map_or(&[][..], |sort| &sort.keys);
+        let order = Order::new(&self.schema, keys)?;
         Ok(self.order.get_or_init(|| order))
     }
 
@@ -254,7 +291,7 @@ impl Gather {
             if rows.num_rows() == 0 && !last {
                 return Ok(());
             }
-            let rows = if self.ordered { self.order()?.sorted(rows)? } else { rows };
+            let rows = if self.ordered { self.sorted(rows)? } else { rows };
             let head = Head {
                 flags: if last { LAST } else { 0 },
                 id: (net.first() + worker) as u32,
@@ -265,13 +302,9 @@ impl Gather {
             return self.send(net, head, &rows, ahead);
         }
         if self.ordered {
-            let run = self.held(self.order()?.sorted(rows)?);
+            let run = self.held(self.sorted(rows)?);
             let mut state = self.lock();
-            let runs = state.windows.entry(start).or_default();
-            if run.rows.num_rows() > 0 {
-                runs.push(run);
-            }
-            return Ok(());
+            return self.add_run(state.windows.entry(start).or_default(), run);
         }
         self.lock().windows.entry(start).or_default();
         if rows.num_rows() > 0 || last { self.write(worker, &rows, last) } else { Ok(()) }
@@ -316,13 +349,91 @@ impl Gather {
         if let [run] = &runs[..]
             && run.is_one_block()
         {
-            return self.write(worker, &run.rows, true);
+            return match &self.sort {
+                Some(sort) => {
+                    self.write_sorted(sort, &mut Part::of(sort), &run.rows, true).map(|_| ())
+                }
+                None => self.write(worker, &run.rows, true),
+            };
         }
+        let mut part = self.sort.as_ref().map(|sort| (sort, Part::of(sort)));
         let mut merge = Merge::new(self.order()?, runs, self.budget.ahead_bytes())?;
         while let Some((rows, last)) = merge.next()? {
-            self.write(worker, &rows, last)?;
+            let Some((sort, part)) = &mut part else {
+                self.write(worker, &rows, last)?;
+                continue;
+            };
+            if self.write_sorted(sort, part, &rows, last)? {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// The rows of a batch in order, as many of them as the result may need.
+    fn sorted(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        self.order()?.sorted(rows, self.sort.as_ref().map_or(usize::MAX, most))
+    }
+
+    /// Keeps a run. Of a result with a LIMIT, those that came before are cut when rows pile up.
+    fn add_run(&self, runs: &mut Vec<Run>, run: Run) -> Result<()> {
+        if run.rows.num_rows() == 0 {
+            return Ok(());
+        }
+        runs.push(run);
+        let most = self.sort.as_ref().map_or(usize::MAX, most);
+        let rows: usize = runs.iter().map(|run| run.rows.num_rows()).sum();
+        let bytes: usize = runs.iter().map(|run| run.held.bytes()).sum();
+        if most > CUT_ROWS || rows < 2 * most + CUT_ROWS || bytes > CUT_BYTES {
+            return Ok(());
+        }
+        let all = concat_batches(&runs[0].rows.schema(), runs.iter().map(|run| &run.rows))?;
+        *runs = vec![self.held(self.order()?.sorted(all, most)?)];
+        Ok(())
+    }
+
+    /// Writes the visible part of rows in order; returns whether that is all.
+    fn write_sorted(
+        &self,
+        sort: &Sort,
+        part: &mut Part,
+        rows: &RecordBatch,
+        last: bool,
+    ) -> Result<bool> {
+        let there = rows.num_rows() as u64;
+        let skipped = part.skip.min(there);
+        let len = (there - skipped).min(part.left);
+        (part.skip, part.left) = (part.skip - skipped, part.left - len);
+        let over = last || part.left == 0;
+        if len > 0 {
+            let visible: Vec<usize> = (0..sort.visible).collect();
+            let rows = rows.slice(skipped as usize, len as usize).project(&visible)?;
+            self.write(0, &rows, over)?;
+        }
+        Ok(over)
+    }
+
+    /// Keeps rows of a stateless query until all are there.
+    fn hold_to_sort(&self, batch: (u64, usize), rows: RecordBatch) -> Result<()> {
+        let rows = self.sorted(rows)?;
+        if let Role::Helper { net, .. } = &self.role {
+            let (number, id) = (batch.0, batch.1 as u32);
+            let head = Head { id, number, ..Head::new(cluster::Kind::BatchRows) };
+            return net.post(0, head, encode_rows(&rows)?);
+        }
+        let run = self.held(rows);
+        let mut state = self.lock();
+        state.sorted_batches += 1;
+        self.add_run(state.windows.entry(WHOLE).or_default(), run)
+    }
+
+    /// Writes the result of a stateless query with an order, if all of its input has come.
+    fn write_held(&self, state: &mut State, ended: &[Option<u64>]) -> Result<()> {
+        let batches = ended.iter().try_fold(0, |sum, batches| Some(sum + (*batches)?));
+        match state.windows.remove(&WHOLE) {
+            Some(runs) if batches == Some(state.sorted_batches) => self.write_merged(0, runs),
+            _ => Ok(()),
+        }
     }
 
     /// Rows of a stateless query, from batch `sequence` of `split`; `ended` tells how many batches
@@ -334,6 +445,10 @@ impl Gather {
         StatelessRows { rows, then }: StatelessRows,
         ended: &[Option<u64>],
     ) -> Result<bool> {
+        if self.sort.is_some() {
+            self.hold_to_sort((sequence, split), rows)?;
+            return Ok(false);
+        }
         if let Role::Helper { net, .. } = &self.role {
             if rows.num_rows() > 0 || self.ordered {
                 let (id, number) = (split as u32, sequence);
@@ -392,6 +507,7 @@ impl Gather {
             return Ok(());
         }
         self.write_waiting(&mut state, 0, ended)?;
+        self.write_held(&mut state, ended)?;
         debug_assert!(state.waiting.is_empty(), "batches are missing");
         self.sink.finish()
     }

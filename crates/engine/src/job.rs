@@ -25,7 +25,7 @@ use crate::exchange::{Format, Roles};
 use crate::fire::empty_table;
 use crate::gather::{Gather, Role};
 use crate::intake::Intake;
-use crate::plan::Plan;
+use crate::plan::{Plan, Sort};
 use crate::prepare::{Preparer, Spread};
 use crate::settings::{Exchange, Settings};
 use crate::simulation;
@@ -199,6 +199,7 @@ impl Job {
             budget.clone(),
         );
         let output = &plan.last_stage()?.output;
+        let output = (output, plan.sort());
         let gather = gather(sink, output, &compiled, (&settings, &net), &budget)?;
         let (limit, stateless) = (compiled.limit, compiled.stateless.take());
         let shared = Shared {
@@ -418,7 +419,7 @@ fn network(
 /// Where result rows go: opens the sink, if this process writes to one.
 fn gather(
     sink: Arc<dyn Sink>,
-    output: &SchemaRef,
+    (output, sort): (&SchemaRef, Option<&Sort>),
     compiled: &Compiled,
     (settings, net): (&Settings, &Option<Arc<Net>>),
     budget: &Arc<Budget>,
@@ -428,7 +429,7 @@ fn gather(
     // The row of a group without records is one, whatever the number of processes; LIMIT counts the
     // rows of all.
     let limits = (compiled.offset, compiled.limit);
-    let one_result = compiled.has_empty_group() || limits != (0, None);
+    let one_result = compiled.has_empty_group() || limits != (0, None) || sort.is_some();
     let role = match net {
         None => Role::Alone,
         Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => Role::Alone,
@@ -444,10 +445,13 @@ fn gather(
     let one_writer = one_result || matches!(role, Role::Asker(_));
     if !matches!(role, Role::Helper { .. }) {
         let workers = if one_writer { 1 } else { workers };
-        sink.open(output, Writers { process: place.process, workers })?;
+        let visible = sort.map_or(output.fields().len(), |sort| sort.visible);
+        let visible = Arc::new(output.project(&(0..visible).collect::<Vec<_>>())?);
+        sink.open(&visible, Writers { process: place.process, workers })?;
     }
     let windowing = compiled.last_windowing();
     let (output, role) = (output.clone(), (role, one_writer));
+    let limits = (limits.0, limits.1, sort.cloned());
     Ok(Gather::new(sink, output, gathered, windowing, limits, budget.clone(), role))
 }
 

@@ -1,4 +1,5 @@
-//! The order of result rows: by their columns from left to right, NULLs last.
+//! The order of result rows: by the keys of an ORDER BY, then by their columns from left to right,
+//! NULLs last.
 //!
 //! Leaders sort the rows that they fire batch by batch, into *runs*. When a window is complete its
 //! runs are merged while they are written, so that its rows are never copied as a whole.
@@ -7,13 +8,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, interleave_record_batch, take_record_batch};
 use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 
 use crate::budget::{Held, batch_bytes};
 use crate::error::Result;
+use crate::plan::SortKey;
 
 /// Rows of a merged block at most.
 const BLOCK_ROWS: usize = 4096;
@@ -46,32 +48,51 @@ impl Run {
 
 /// The order of rows with certain columns: makes them comparable as bytes.
 #[derive(Debug)]
-pub(crate) struct Order(RowConverter);
+pub(crate) struct Order {
+    converter: RowConverter,
+    /// Which columns are compared, the first one first.
+    columns: Vec<usize>,
+}
 
 impl Order {
-    pub(crate) fn new(schema: &SchemaRef) -> Result<Order> {
-        let options = SortOptions { descending: false, nulls_first: false };
-        let field = |f: &arrow::datatypes::FieldRef| {
-            SortField::new_with_options(f.data_type().clone(), options)
+    /// Of rows with these columns, by `keys` before all others.
+    pub(crate) fn new(schema: &SchemaRef, keys: &[SortKey]) -> Result<Order> {
+        let rest =
+            (0..schema.fields().len()).filter(|column| keys.iter().all(|k| k.column != *column));
+        let rest = rest.map(|column| SortKey { column, descending: false, nulls_first: false });
+        let keys: Vec<SortKey> = keys.iter().copied().chain(rest).collect();
+        let field = |key: &SortKey| {
+            let SortKey { descending, nulls_first, .. } = *key;
+            let data_type = schema.field(key.column).data_type().clone();
+            SortField::new_with_options(data_type, SortOptions { descending, nulls_first })
         };
-        Ok(Order(RowConverter::new(schema.fields().iter().map(field).collect())?))
+        let converter = RowConverter::new(keys.iter().map(field).collect())?;
+        Ok(Order { converter, columns: keys.iter().map(|key| key.column).collect() })
     }
 
-    /// Sorts the rows of a batch.
-    pub(crate) fn sorted(&self, batch: RecordBatch) -> Result<RecordBatch> {
+    /// The rows in comparable form.
+    fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
+        let columns: Vec<ArrayRef> =
+            self.columns.iter().map(|column| batch.column(*column).clone()).collect();
+        Ok(self.converter.convert_columns(&columns)?)
+    }
+
+    /// Sorts the rows of a batch, and keeps the first `most` of them.
+    pub(crate) fn sorted(&self, batch: RecordBatch, most: usize) -> Result<RecordBatch> {
         if batch.num_columns() == 0 || batch.num_rows() < 2 {
             return Ok(batch);
         }
-        let rows = self.0.convert_columns(batch.columns())?;
+        let rows = self.rows(&batch)?;
         let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
         order.sort_unstable_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));
+        order.truncate(most);
         Ok(take_record_batch(&batch, &UInt32Array::from(order))?)
     }
 }
 
 /// Rows of sorted runs in one order, block by block.
 pub(crate) struct Merge<'a> {
-    converter: &'a RowConverter,
+    order: &'a Order,
     runs: Vec<Cursor>,
     /// The next row of each run that has any left.
     heap: BinaryHeap<Reverse<(Box<[u8]>, usize)>>,
@@ -89,7 +110,7 @@ struct Cursor {
 
 impl Cursor {
     /// The comparable form of the row after the last one.
-    fn next(&mut self, converter: &RowConverter, ahead_rows: usize) -> Result<Option<Box<[u8]>>> {
+    fn next(&mut self, order: &Order, ahead_rows: usize) -> Result<Option<Box<[u8]>>> {
         if let Some(row) = self.ahead.next() {
             return Ok(Some(row));
         }
@@ -97,7 +118,7 @@ impl Cursor {
         if len == 0 {
             return Ok(None);
         }
-        let rows = converter.convert_columns(self.run.rows.slice(self.ahead_to, len).columns())?;
+        let rows = order.rows(&self.run.rows.slice(self.ahead_to, len))?;
         let ahead: Vec<Box<[u8]>> = rows.iter().map(|row| row.as_ref().into()).collect();
         let ahead_bytes: usize = ahead.iter().map(|row| row.len()).sum();
         self.run.held.resize(batch_bytes(&self.run.rows) + ahead_bytes);
@@ -112,7 +133,7 @@ impl Merge<'_> {
     /// `ahead_bytes` at the most.
     pub(crate) fn new(order: &Order, runs: Vec<Run>, ahead_bytes: usize) -> Result<Merge<'_>> {
         let mut merge = Merge {
-            converter: &order.0,
+            order,
             ahead_rows: AHEAD_ROWS_MIN,
             heap: BinaryHeap::with_capacity(runs.len()),
             runs: Vec::with_capacity(runs.len()),
@@ -121,7 +142,7 @@ impl Merge<'_> {
         let mut row_bytes = 1;
         for run in runs {
             let mut cursor = Cursor { run, at: 0, ahead: Vec::new().into_iter(), ahead_to: 0 };
-            if let Some(row) = cursor.next(merge.converter, AHEAD_ROWS_MIN)? {
+            if let Some(row) = cursor.next(merge.order, AHEAD_ROWS_MIN)? {
                 let rows = &cursor.run.rows;
                 row_bytes =
                     row_bytes.max(row.len()).max(batch_bytes(rows) / rows.num_rows().max(1));
@@ -146,7 +167,7 @@ impl Merge<'_> {
             let cursor = &mut self.runs[run];
             picks.push((run, cursor.at));
             cursor.at += 1;
-            match cursor.next(self.converter, self.ahead_rows)? {
+            match cursor.next(self.order, self.ahead_rows)? {
                 Some(row) => top.0.0 = row,
                 None => drop(PeekMut::pop(top)),
             }
@@ -163,7 +184,7 @@ impl Merge<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray};
+    use arrow::array::{Array, AsArray, Float64Array, StringArray};
     use arrow::datatypes::Float64Type;
 
     use super::*;
@@ -208,13 +229,14 @@ mod tests {
                 .unwrap();
                 schema = Some(batch.schema());
                 expected.extend(plain(&batch));
-                let rows = Order::new(&batch.schema()).unwrap().sorted(batch).unwrap();
+                let rows =
+                    Order::new(&batch.schema(), &[]).unwrap().sorted(batch, usize::MAX).unwrap();
                 let held = budget.hold(Kind::Output, rows.get_array_memory_size());
                 sorted_runs.push(Run { rows, held });
             }
             expected.sort();
             let Some(schema) = schema else { continue };
-            let order = Order::new(&schema).unwrap();
+            let order = Order::new(&schema, &[]).unwrap();
             for run in &sorted_runs {
                 // What is said to be one block is, as it stands.
                 let held = budget.hold(Kind::Output, batch_bytes(&run.rows));
@@ -249,7 +271,7 @@ mod tests {
         let budget = Arc::new(Budget::new(1 << 30, 1, vec![String::new()], 1));
         let column: ArrayRef = Arc::new((0..50_000).map(f64::from).collect::<Float64Array>());
         let rows = RecordBatch::try_from_iter([("a", column)]).unwrap();
-        let order = Order::new(&rows.schema()).unwrap();
+        let order = Order::new(&rows.schema(), &[]).unwrap();
         for ahead_bytes in [2_000, 20_000] {
             let runs = (0..3).map(|_| {
                 let held = budget.hold(Kind::Output, batch_bytes(&rows));

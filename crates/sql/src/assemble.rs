@@ -50,8 +50,13 @@ impl Assembler<'_> {
     /// Puts the plan together; `names` are those of the output columns.
     pub(crate) fn assemble(&self, stage: Stage, names: &[String]) -> Result<Plan> {
         let mut plan = Plan { sources: vec![], stages: vec![], outputs: vec![] };
-        let stage = self.add(stage.finish()?, names, &mut plan)?;
-        plan.outputs.push(Output { stage });
+        let (mut stage, mut names) = (stage, names.to_vec());
+        let sort = stage.take_sort(&mut names);
+        if stage.grouped.is_none() && sort.is_some() && !self.source.bounded() {
+            return Err(self.endless_order(&stage));
+        }
+        let stage = self.add(stage.finish()?, &names, &mut plan)?;
+        plan.outputs.push(Output { stage, sort });
         Ok(plan)
     }
 
@@ -210,6 +215,15 @@ impl Assembler<'_> {
             result_type: call.result_type.clone(),
             frame: call.place.as_ref().map_or(String::new(), Place::frame),
         })
+    }
+
+    fn endless_order(&self, stage: &Stage) -> SqlError {
+        SqlError::unsupported(format!(
+            "table '{}' never ends, so an ORDER BY would never give a result",
+            stage.table().name
+        ))
+        .at(self.places.order_by.or(self.places.statement))
+        .help("leave it out: rows come as they are read")
     }
 
     fn unbounded(&self, stage: &Stage) -> SqlError {

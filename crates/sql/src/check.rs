@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Interval, LimitClause, Query, Select, SelectItem, SetExpr, Spanned, TableFactor,
-    Value, Visit, Visitor,
+    GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned,
+    TableFactor, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -40,6 +40,8 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             let limit = query.limit_clause.as_ref().and_then(|l| Span::new(l.span()));
             self.0.limit = self.0.limit.or(limit);
+            let order_by = query.order_by.as_ref().and_then(|o| Span::new(o.span()));
+            self.0.order_by = self.0.order_by.or(order_by);
             ControlFlow::Continue(())
         }
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
@@ -153,9 +155,14 @@ impl Visitor for Checker<'_> {
             }
         }
         if let Some(order_by) = &query.order_by {
-            let help = "leave it out: rows come window by window; sort the output, for example \
-                        with sort";
-            return refuse("ORDER BY on a stream", help, order_by.span());
+            let filled = match &order_by.kind {
+                OrderByKind::Expressions(keys) => keys.iter().any(|key| key.with_fill.is_some()),
+                OrderByKind::All(_) => true,
+            };
+            if filled || order_by.interpolate.is_some() {
+                let help = "write for example ORDER BY a, b DESC NULLS LAST";
+                return refuse("this form of ORDER BY", help, order_by.span());
+            }
         }
         if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
             return refuse("WITH RECURSIVE", LEAVE_OUT, with.span());

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use arrow::datatypes::Schema;
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Aggregate, Node, Operator, Plan, Source, Stage, Watermark};
+use millstream_contract::plan::{Aggregate, Node, Operator, Plan, Sort, Source, Stage, Watermark};
 
 use crate::tumble::duration;
 use crate::types::sql_type_name;
@@ -32,12 +32,33 @@ pub(crate) fn explain(logical: &str, plan: &Plan, names: &[String]) -> String {
     text.push_str("result\n");
     for output in &plan.outputs {
         let Some(stage) = plan.stages.get(output.stage) else { continue };
-        let columns = stage.output.fields().iter();
+        let visible = output.sort.as_ref().map_or(usize::MAX, |sort| sort.visible);
+        if let Some(sort) = &output.sort {
+            sort_text(&mut text, &stage.output, sort);
+        }
+        let columns = stage.output.fields().iter().take(visible);
         let columns = columns.map(|f| format!("{} {}", f.name(), sql_type_name(f.data_type())));
         let _ = writeln!(text, "  {}", list(columns));
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+fn sort_text(text: &mut String, schema: &Schema, sort: &Sort) {
+    let keys = sort.keys.iter().map(|key| {
+        let direction = if key.descending { " DESC" } else { "" };
+        let nulls = if key.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
+        format!("{}{direction} {nulls}", schema.field(key.column).name())
+    });
+    let keys = list(keys);
+    let columns = if keys.is_empty() { "its columns" } else { &keys };
+    let _ = writeln!(text, "  order by {columns}");
+    if let Some(limit) = sort.limit {
+        let _ = writeln!(text, "  limit {limit}");
+    }
+    if sort.offset > 0 {
+        let _ = writeln!(text, "  skip {}", sort.offset);
+    }
 }
 
 fn stage_text(text: &mut String, plan: &Plan, names: &[String], stage: &Stage) {

@@ -12,9 +12,9 @@ use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DFSchema, DataFusionError};
 use datafusion_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType,
+    Aggregate, Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, Sort,
 };
-use millstream_contract::plan::AggregateFunction;
+use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
@@ -42,8 +42,17 @@ pub(crate) struct Stage {
     pub(crate) filters: Vec<Expr>,
     pub(crate) window: Option<Window>,
     pub(crate) grouped: Option<Grouped>,
+    pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: u64,
+}
+
+/// What rows are ordered by: an expression over what the stage's columns are over.
+#[derive(Debug, Clone)]
+pub(crate) struct OrderKey {
+    expr: Expr,
+    descending: bool,
+    nulls_first: bool,
 }
 
 /// Where a stage's rows come from.
@@ -84,6 +93,7 @@ pub(crate) struct Call {
 pub(crate) struct Places {
     pub(crate) group_by: Option<Span>,
     pub(crate) limit: Option<Span>,
+    pub(crate) order_by: Option<Span>,
     /// The DISTINCT of a SELECT DISTINCT.
     pub(crate) distinct: Option<Span>,
     pub(crate) statement: Option<Span>,
@@ -145,6 +155,7 @@ impl Stage {
                 let keys = stage.columns.clone();
                 stage.group(keys, vec![], places)
             }
+            LogicalPlan::Sort(sort) => Stage::of_sort(sort, places),
             LogicalPlan::Limit(limit) => Stage::of_limit(limit, places),
             other => Err(refused(other).at(places.statement)),
         }
@@ -186,7 +197,7 @@ impl Stage {
             return Err(unknown());
         };
         let SkipType::Literal(skip) = limit.get_skip_type()? else { return Err(unknown()) };
-        if stage.grouped.is_some() || matches!(stage.input, Rows::Stage(_)) {
+        if stage.has_windows() {
             return Err(SqlError::unsupported(
                 "LIMIT and OFFSET do not go with GROUP BY: which rows come first is not \
                  defined",
@@ -194,9 +205,62 @@ impl Stage {
             .at(places.limit)
             .help("use HAVING to get fewer rows, or pipe the output through head"));
         }
-        stage.refuse_after_limit("a second LIMIT", places)?;
+        if stage.order.is_none() || stage.limit.is_some() || stage.offset > 0 {
+            stage.refuse_after_limit("a second LIMIT", places)?;
+        }
         (stage.limit, stage.offset) = (fetch.map(|n| n as u64), skip as u64);
         Ok(stage)
+    }
+
+    fn of_sort(sort: &Sort, places: &Places) -> Result<Stage> {
+        let schema = sort.input.schema();
+        let mut stage = Stage::new(&sort.input, places)?;
+        stage.refuse_after_limit("an ORDER BY", places)?;
+        if stage.has_windows() {
+            let message = "ORDER BY over the rows of windows comes in a later version";
+            return Err(SqlError::unsupported(message).at(places.order_by).help(
+                "leave it out: rows come window by window; sort the output, for example with sort",
+            ));
+        }
+        let mut order = Vec::new();
+        for key in &sort.expr {
+            let expr = stage.substitute(&key.expr, schema, places)?;
+            order.push(OrderKey { expr, descending: !key.asc, nulls_first: key.nulls_first });
+        }
+        stage.order = Some(order);
+        Ok(stage)
+    }
+
+    /// Whether its rows are of windows.
+    fn has_windows(&self) -> bool {
+        match &self.grouped {
+            Some(grouped) => grouped.windowed,
+            None => matches!(self.input, Rows::Stage(_)),
+        }
+    }
+
+    /// Takes the order and the LIMIT of a result that ends. Keys that are no columns become such,
+    /// behind those that leave the job.
+    pub(crate) fn take_sort(&mut self, names: &mut Vec<String>) -> Option<plan::Sort> {
+        let limits = self.limit.is_some() || self.offset > 0;
+        if self.order.is_none() && !(limits && self.grouped.is_some()) {
+            return None;
+        }
+        let visible = self.columns.len();
+        let mut keys: Vec<SortKey> = Vec::new();
+        for OrderKey { expr, descending, nulls_first } in self.order.take().unwrap_or_default() {
+            let known = self.columns.iter().position(|column| *column == expr);
+            let column = known.unwrap_or_else(|| {
+                names.push(sql_text(&expr));
+                self.columns.push(expr);
+                self.columns.len() - 1
+            });
+            if keys.iter().all(|key| key.column != column) {
+                keys.push(SortKey { column, descending, nulls_first });
+            }
+        }
+        let (limit, offset) = (self.limit.take(), std::mem::take(&mut self.offset));
+        Some(plan::Sort { keys, visible, limit, offset })
     }
 
     fn of_table(table: Arc<TableEntry>) -> Stage {
@@ -207,6 +271,7 @@ impl Stage {
             filters: vec![],
             window: None,
             grouped: None,
+            order: None,
             limit: None,
             offset: 0,
         }
@@ -256,6 +321,11 @@ impl Stage {
     }
 
     pub(crate) fn refuse_after_limit(&self, what: &str, places: &Places) -> Result<()> {
+        if self.order.is_some() && self.limit.is_none() && self.offset == 0 {
+            return Err(SqlError::unsupported(format!("{what} after an ORDER BY does not run"))
+                .at(places.order_by)
+                .help("put the ORDER BY at the end of the whole query"));
+        }
         if self.limit.is_none() && self.offset == 0 {
             return Ok(());
         }

@@ -120,6 +120,7 @@ impl Stage {
             columns,
             filters: vec![],
             grouped: None,
+            order: None,
             limit: None,
             offset: 0,
         }

@@ -10,7 +10,7 @@ use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
-use datafusion_sql::planner::{ParserOptions, SqlToRel};
+use datafusion_sql::planner::{NullOrdering, ParserOptions, SqlToRel};
 use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
@@ -125,6 +125,8 @@ pub(crate) fn parser_options() -> ParserOptions {
         .with_enable_ident_normalization(false)
         .with_map_string_types_to_utf8view(false)
         .with_collect_spans(true)
+        // As in Flink: where nothing else is said, NULLs are the smallest.
+        .with_default_null_ordering(NullOrdering::NullsMin)
 }
 
 impl Planner {

@@ -40,10 +40,6 @@ pub(crate) fn refused(plan: &LogicalPlan) -> SqlError {
     match plan {
         LogicalPlan::Join(_) => SqlError::unsupported("joins come in a later version")
             .help("a query reads one table; join before the data gets here"),
-        LogicalPlan::Sort(_) => SqlError::unsupported("ORDER BY does not run on a stream yet")
-            .help(
-                "leave it out: rows come window by window; sort the output, for example with sort",
-            ),
         LogicalPlan::Union(_) => SqlError::unsupported("UNION comes in a later version")
             .help("run the queries one by one"),
         LogicalPlan::Window(_) => SqlError::unsupported("OVER does not run yet")

@@ -47,6 +47,10 @@ impl Worker {
                 if gather.stateless_rows(self.id, (batch.sequence, batch.split), rows, &ended)? {
                     shared.stop_enough()?;
                 }
+                if gather.sorts() {
+                    // Nothing of it can be written before the end.
+                    shared.check_gathered()?;
+                }
                 Ok(Step::Busy)
             }
             Taken::Again => {

@@ -125,7 +125,7 @@ impl Chain {
                 output: link.output(),
             });
         }
-        let outputs = vec![Output { stage: stages.len() - 1 }];
+        let outputs = vec![Output { stage: stages.len() - 1, sort: None }];
         Plan { sources, stages, outputs }
     }
 

@@ -81,7 +81,7 @@ fn what_cannot_run_as_a_stream_says_what_does() {
         "SELECT auction, COUNT(*) FROM bids GROUP BY auction",
         &["'bids' never ends", "TUMBLE(TABLE bids, DESCRIPTOR(ts)", "^^^^^^^"],
     );
-    refused("SELECT * FROM bids ORDER BY price", &["ORDER BY", "leave it out"]);
+    refused("SELECT * FROM bids ORDER BY price", &["ORDER BY", "never ends", "leave it out"]);
     refused("SELECT * FROM bids JOIN typed ON TRUE", &["joins come in a later version"]);
     refused("SELECT * FROM bids, typed", &["joins come in a later version"]);
     refused("SELECT price FROM bids UNION ALL SELECT i64 FROM typed", &["UNION", "one by one"]);
@@ -98,7 +98,6 @@ fn what_cannot_run_as_a_stream_says_what_does() {
              GROUP BY window_start, window_end, auction) GROUP BY auction",
         &["'bids' never ends", "over all of its windows", "window_start and window_end"],
     );
-    refused("SELECT b, COUNT(*) FROM typed GROUP BY b LIMIT 3", &["LIMIT", "GROUP BY"]);
     refused("SELECT * FROM (SELECT * FROM bids LIMIT 3) WHERE price > 1", &["LIMIT"]);
     refused("SELECT * FROM bids FOR SYSTEM_TIME AS OF ts", &["FOR SYSTEM_TIME"]);
     refused("SELECT * FROM bids TABLESAMPLE (10 PERCENT)", &["TABLESAMPLE"]);
