@@ -5,10 +5,11 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 PHASE := .ci/phase
 
-.PHONY: help demo build test test-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
+.PHONY: help demo build check test test-long bench measure simulate soak fuzz memcheck sanitize test-rdma test-rdma-two clean
 
 help:
 	@echo "make demo       build, and run the first example"
+	@echo "make check      for every save: formatting, clippy, tidy, unit tests, SQL files; minutes"
 	@echo "make test       everything that CI runs, minutes per phase"
 	@echo "make test-long  the SQL, oracle and simulation suites with many more seeds"
 	@echo "make test-rdma  what needs an RDMA device, in a virtual machine (docs/rdma.md)"
@@ -32,6 +33,9 @@ demo:
 build:
 	@.ci/setup cc rust
 	cargo build --release --locked -p millstream-cli
+
+check:
+	@.ci/check
 
 test:
 	@.ci/test

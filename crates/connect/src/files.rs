@@ -120,8 +120,8 @@ impl FileSink {
         Ok(Part { name, path, file, rows })
     }
 
-    /// Removes what a job that failed has left at `path`. Whatever else is there stays: nothing that
-    /// exists is written to, so that a link leads nowhere, and nothing is waited for.
+    /// Removes what a job that failed has left at `path`. Whatever else is there stays: nothing
+    /// that exists is written to, so that a link leads nowhere, and nothing is waited for.
     fn clear(&self, path: &Path) -> Result<()> {
         let failed = |error| write_error(&path.display().to_string(), &error);
         let found = match fs::symlink_metadata(path) {

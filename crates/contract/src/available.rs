@@ -1,5 +1,5 @@
-//! How much memory this process may use: what the machine has, or less where its cgroup or its limit
-//! of address space says so.
+//! How much memory this process may use: what the machine has, or less where its cgroup or its
+//! limit of address space says so.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Where the system does not say.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
-/// Bytes that this process may use at the most: the least of the machine's memory, the limits of its
-/// cgroup and of those above that, and its limit of address space (`ulimit -v`).
+/// Bytes that this process may use at the most: the least of the machine's memory, the limits of
+/// its cgroup and of those above that, and its limit of address space (`ulimit -v`).
 pub(crate) fn available_memory_bytes() -> u64 {
     available_under(Path::new("/"))
 }
@@ -171,7 +171,8 @@ mod tests {
         assert_eq!(available("first", &files), 500 * MIB);
     }
 
-    /// In a container the process may be told its path from outside, of which the mount shows a part.
+    /// In a container the process may be told its path from outside, of which the mount shows a
+    /// part.
     #[test]
     fn a_container_sees_its_cgroup_at_the_mount() {
         let mounted = "34 32 0:30 /pod/c1 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";

@@ -31,7 +31,8 @@ pub enum Error {
         /// What to do about it, or empty.
         help: String,
     },
-    /// Expressions would make more text of a batch than one may have; fewer rows at a time would do.
+    /// Expressions would make more text of a batch than one may have; fewer rows at a time would
+    /// do.
     #[error("cannot evaluate {expression}: {message}{}{}", Frame(frame), Help(help))]
     TooMuchText {
         /// The expression with which it became too much, as SQL text.

@@ -1,8 +1,8 @@
 //! The contract: what those who plan queries, those who bring data and those who run jobs agree on.
 //!
 //! The SQL crate makes a [`plan::Plan`] out of text, connectors implement [`table::Table`] and
-//! [`sink::Sink`], and the engine runs the plan over them. None of them needs the others for that, only
-//! what stands here: plans and their [expressions](expr), tables and sinks, [`Settings`],
+//! [`sink::Sink`], and the engine runs the plan over them. None of them needs the others for that,
+//! only what stands here: plans and their [expressions](expr), tables and sinks, [`Settings`],
 //! [errors](error), and how numbers and times are [worded](wording) in messages.
 //!
 //! What it promises: types and traits that know no SQL text, no file and no thread. What it does

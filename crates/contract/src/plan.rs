@@ -33,8 +33,8 @@ pub struct Source {
     /// Physical columns read, as indices into the table's schema. Column `i` of a batch is
     /// `projection[i]`; derived columns follow.
     pub projection: Vec<usize>,
-    /// Computed columns of the table that are needed, appended to each batch in this order; each may
-    /// use the physical columns and the derived ones before it.
+    /// Computed columns of the table that are needed, appended to each batch in this order; each
+    /// may use the physical columns and the derived ones before it.
     pub derived: Vec<Expr>,
     /// Schema of a batch once derived columns are appended.
     pub schema: SchemaRef,
@@ -148,14 +148,15 @@ impl Plan {
         self.outputs.first().and_then(|output| output.sort.as_ref())
     }
 
-    /// Stages that have state; one if none has. As many the channels between processes are made for.
+    /// Stages that have state; one if none has. As many the channels between processes are made
+    /// for.
     pub fn state_stages(&self) -> usize {
         let has_state = |stage: &&Stage| matches!(stage.operator, Operator::Aggregate(_));
         self.stages.iter().filter(has_state).count().max(1)
     }
 
-    /// That this is a plan that jobs can run, today: one source, a chain of stages, of which several
-    /// all have state, and one output, of the last one. Returns the source.
+    /// That this is a plan that jobs can run, today: one source, a chain of stages, of which
+    /// several all have state, and one output, of the last one. Returns the source.
     ///
     /// # Errors
     /// An internal one if it is not.

@@ -275,7 +275,8 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     (bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
-/// Parses `10 s`, `5 minutes`, `1 day`, `250ms` into microseconds; a unit is required, except for 0.
+/// Parses `10 s`, `5 minutes`, `1 day`, `250ms` into microseconds; a unit is required, except for
+/// 0.
 pub fn parse_duration_us(text: &str) -> Option<i64> {
     let (number, unit) = number_and_unit(text)?;
     let factor: f64 = match unit.as_str() {

@@ -28,7 +28,8 @@ pub trait Table: Send + Sync + Debug {
     fn live(&self) -> bool {
         !self.bounded()
     }
-    /// What it reads, if that can be read only once: it is gone then, for other tables over it, too.
+    /// What it reads, if that can be read only once: it is gone then, for other tables over it,
+    /// too.
     fn read_once(&self) -> Option<ReadOnce> {
         None
     }
@@ -38,8 +39,8 @@ pub trait Table: Send + Sync + Debug {
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>>;
     /// One line for `explain`, for example `file data/events.csv (csv, 2 of 12 columns)`.
     fn describe(&self, projection: &[usize]) -> String;
-    /// What there is now in each split that can change: process 0 tells the others, and all read just
-    /// that, also of a file that grows.
+    /// What there is now in each split that can change: process 0 tells the others, and all read
+    /// just that, also of a file that grows.
     fn extents(&self) -> Result<Vec<Extent>> {
         Ok(Vec::new())
     }

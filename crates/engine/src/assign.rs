@@ -172,8 +172,8 @@ mod tests {
     }
 
     /// However many records are looked at together, each is judged by the watermark just before it,
-    /// which those move on too that a filter has taken out, but not those that lie too far ahead to be
-    /// believed.
+    /// which those move on too that a filter has taken out, but not those that lie too far ahead to
+    /// be believed.
     #[test]
     fn every_record_is_judged_by_the_watermark_before_it() {
         let mut state = 7u64;

@@ -40,8 +40,8 @@ pub(crate) struct Usage {
     pub(crate) live_bytes: u64,
     /// What a batch like those before may allocate at once: the largest growth of a table.
     pub(crate) growth_bytes: u64,
-    /// The same for a batch of as many rows as it may have and for a message, for which room should be
-    /// left.
+    /// The same for a batch of as many rows as it may have and for a message, for which room should
+    /// be left.
     pub(crate) room_bytes: u64,
     /// Of these, what is for more than one new key.
     pub(crate) batch_growth_bytes: u64,
@@ -197,8 +197,8 @@ impl Budget {
         self.all() + self.growth.load(Relaxed)
     }
 
-    /// Whether splits that are ahead must wait: three quarters of the budget are needed, with room for
-    /// whole batches, or somebody waits for what others can give back.
+    /// Whether splits that are ahead must wait: three quarters of the budget are needed, with room
+    /// for whole batches, or somebody waits for what others can give back.
     pub(crate) fn tight(&self) -> bool {
         let needed = self.all() + self.room.load(Relaxed);
         self.scarce.load(Relaxed) || needed > self.limit_bytes / 4 * 3

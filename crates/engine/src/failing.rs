@@ -16,7 +16,8 @@ pub(crate) fn first_failing(
     evaluate(row..(row + 1).min(rows)).err().map(|error| (row, error))
 }
 
-/// The most rows, from the first on, that `evaluate` does not fail with. It fails with all of `rows`.
+/// The most rows, from the first on, that `evaluate` does not fail with. It fails with all of
+/// `rows`.
 #[cold]
 pub(crate) fn rows_before_failing(
     rows: usize,

@@ -79,8 +79,8 @@ impl Finisher {
         filter_and_project(fired, self.having.as_ref(), &self.project, &self.output)
     }
 
-    /// As many result rows, from the first on, as the texts computed of them allow, and the rows that
-    /// are left.
+    /// As many result rows, from the first on, as the texts computed of them allow, and the rows
+    /// that are left.
     fn project_some(&self, fired: RecordBatch) -> Result<(RecordBatch, Option<RecordBatch>)> {
         let mut rows = fired.num_rows();
         loop {

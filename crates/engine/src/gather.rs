@@ -3,8 +3,8 @@
 //! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
 //! fired it, and written in order of event time; rows of a stateless query are put back into the
 //! order of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held
-//! count against the job's budget. A result with an order of its own ([`Sort`]) is held like a window,
-//! whatever it comes from, and written at the end of the input.
+//! count against the job's budget. A result with an order of its own ([`Sort`]) is held like a
+//! window, whatever it comes from, and written at the end of the input.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -150,7 +150,8 @@ impl Grouping {
         Ok(fragment_rows)
     }
 
-    /// Updates slices with the rows of a batch that count; returns how many were not the worker's own.
+    /// Updates slices with the rows of a batch that count; returns how many were not the worker's
+    /// own.
     fn update(
         &self,
         records: &RecordBatch,
@@ -167,8 +168,8 @@ impl Grouping {
         Ok(fragment_rows)
     }
 
-    /// As [`Grouping::update`], for the rows of a range, half of them at a time where texts that are
-    /// computed of them are too much.
+    /// As [`Grouping::update`], for the rows of a range, half of them at a time where texts that
+    /// are computed of them are too much.
     #[cold]
     fn update_in_parts(
         &self,
@@ -191,8 +192,8 @@ impl Grouping {
         }
     }
 
-    /// The first row of a batch with which evaluating what it needs fails, and the error; `None` if it
-    /// fails with no row alone.
+    /// The first row of a batch with which evaluating what it needs fails, and the error; `None` if
+    /// it fails with no row alone.
     #[cold]
     pub(crate) fn first_failing(&self, batch: &Stamped) -> Option<(usize, Error)> {
         let records = &batch.prepared.batch;
@@ -211,7 +212,8 @@ impl Grouping {
         })
     }
 
-    /// What a batch may bring to its tables, as far as that can be told before anything is computed.
+    /// What a batch may bring to its tables, as far as that can be told before anything is
+    /// computed.
     pub(crate) fn load(&self, records: &RecordBatch) -> Load {
         let texts = self.texts.iter().map(|column| text_bytes(records.column(*column)));
         Load { rows: records.num_rows(), text_bytes: texts.sum() }
@@ -396,9 +398,9 @@ impl Stateless {
         filter_and_project(batch, self.filter.as_ref(), &self.project, &self.output)
     }
 
-    /// Of a batch with which [`Stateless::run`] fails: the rows that the most records yield, from the
-    /// first on, with which it does not; and the number and the error of the next one, if it fails
-    /// with that one alone.
+    /// Of a batch with which [`Stateless::run`] fails: the rows that the most records yield, from
+    /// the first on, with which it does not; and the number and the error of the next one, if it
+    /// fails with that one alone.
     #[cold]
     pub(crate) fn up_to_failing(
         &self,

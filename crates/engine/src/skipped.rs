@@ -44,8 +44,8 @@ pub(crate) fn note_row(
     *first = Some(Skipped { position, place: place_of(batch, row, name) });
 }
 
-/// Where a row of a batch stands. Where its source cannot say that, it is counted from 1 in the split
-/// `name`.
+/// Where a row of a batch stands. Where its source cannot say that, it is counted from 1 in the
+/// split `name`.
 pub(crate) fn place_of(batch: &Stamped, row: usize, name: &str) -> String {
     match &batch.prepared.places {
         Some(places) => places.place(batch.first_row + row),

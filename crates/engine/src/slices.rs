@@ -196,8 +196,8 @@ impl Slices {
     }
 
     /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
-    /// through goes to leaders in other processes by `delivery`, where there is room. Returns how many
-    /// rows went to other leaders, now or through fragments.
+    /// through goes to leaders in other processes by `delivery`, where there is room. Returns how
+    /// many rows went to other leaders, now or through fragments.
     pub(crate) fn update(
         &mut self,
         start: i64,
@@ -398,8 +398,9 @@ impl Slices {
     }
 
     /// Takes a complete slice out; its fragments have been sealed. The next may go on in its large
-    /// index, which is not looked into any more. Rows that are copied for that (they refer to texts)
-    /// stand twice for a moment, where the budget is not tight: they are few beside the index.
+    /// index, which is not looked into any more. Rows that are copied for that (they refer to
+    /// texts) stand twice for a moment, where the budget is not tight: they are few beside the
+    /// index.
     pub(crate) fn remove(&mut self, start: i64) -> Option<Table> {
         let mut slice = self.slices.remove(&start)?;
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
@@ -464,7 +465,8 @@ impl Slices {
     }
 
     /// Sizes, summed over all slices; growth by what is expected to come, and room for a batch of
-    /// `batch_rows` rows and for a message. Only slices that have changed since the last time are looked into: many may be open.
+    /// `batch_rows` rows and for a message. Only slices that have changed since the last time are
+    /// looked into: many may be open.
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
         let spare_bytes = (self.pool.bytes() + self.spare.bytes()) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;

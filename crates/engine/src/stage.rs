@@ -2,7 +2,8 @@
 //! hold, and how far it has fired.
 //!
 //! A job's stages are a chain: the first takes records, each other one what the one before it
-//! fires, and the rows of the last leave the job. Whoever fires rows of a stage takes them into the next.
+//! fires, and the rows of the last leave the job. Whoever fires rows of a stage takes them into the
+//! next.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicUsize};

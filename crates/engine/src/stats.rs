@@ -14,11 +14,11 @@ pub struct Stats {
     pub records: u64,
     /// Input bytes read.
     pub input_bytes: u64,
-    /// Windows fired with at least one group; 0 for a query without windows. Of several stages, those
-    /// of the last.
+    /// Windows fired with at least one group; 0 for a query without windows. Of several stages,
+    /// those of the last.
     pub windows: u64,
-    /// Where those windows begin that had records and had not fired when the job ended early; `None`
-    /// if it did not, or the query has no windows.
+    /// Where those windows begin that had records and had not fired when the job ended early;
+    /// `None` if it did not, or the query has no windows.
     pub open_windows: Option<BTreeSet<i64>>,
     /// Rows that stages have fired for the next stage.
     pub inner_rows: u64,
@@ -54,8 +54,8 @@ pub struct Stats {
     pub rows_shipped: u64,
     /// Sealed segments shipped.
     pub segments_shipped: u64,
-    /// Rows of `rows_shipped` that went to leaders in other processes, after what several workers of a
-    /// process held for the same leader was merged.
+    /// Rows of `rows_shipped` that went to leaders in other processes, after what several workers
+    /// of a process held for the same leader was merged.
     pub rows_sent: u64,
     /// Of these, rows that were passed through as they came, without being kept first.
     pub rows_passed: u64,
@@ -100,8 +100,8 @@ pub struct Stats {
     /// Largest number of bytes that counted against the memory budget at once: state, input, sealed
     /// segments and output that waits.
     pub memory_bytes_peak: u64,
-    /// From the watermark passing a window's end until its last row has been written, microseconds, one
-    /// entry per window (the latest 65,536).
+    /// From the watermark passing a window's end until its last row has been written, microseconds,
+    /// one entry per window (the latest 65,536).
     pub fire_latency_us: Vec<u64>,
     /// Wall-clock (or virtual) microseconds from start to finish.
     pub elapsed_us: u64,

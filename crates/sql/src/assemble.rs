@@ -366,7 +366,8 @@ fn used_columns(stage: &Stage) -> BTreeSet<String> {
 }
 
 /// A call's argument and filter. Where the argument is computed, it is computed only of what passes
-/// the filter, which it may fail without: it is NULL elsewhere, and aggregates take no notice of that.
+/// the filter, which it may fail without: it is NULL elsewhere, and aggregates take no notice of
+/// that.
 fn protected(call: &Call) -> (Option<Expr>, Option<Expr>) {
     match (&call.argument, &call.filter) {
         (Some(argument), Some(filter)) if !matches!(argument, Expr::Column(_)) => {

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::lower::{Stage, count_nodes};
 
 /// Nodes that a column's expression may have once those that it uses are written out. A larger one
-/// stays a column, worked out once for each record: columns that each use the one before twice would
-/// grow without end.
+/// stays a column, worked out once for each record: columns that each use the one before twice
+/// would grow without end.
 const COLUMN_NODES_MAX: usize = 500;
 /// As many an expression may have with its columns written out.
 const NODES_MAX: usize = 20_000;

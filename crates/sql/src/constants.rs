@@ -1,5 +1,5 @@
-//! Arithmetic of constants, worked out as it would be for every record: the simplifier, which does it
-//! otherwise, lets whole numbers wrap around and decimals have too many digits.
+//! Arithmetic of constants, worked out as it would be for every record: the simplifier, which does
+//! it otherwise, lets whole numbers wrap around and decimals have too many digits.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use millstream_contract::error::Error;
 use crate::error::SqlError;
 use crate::evaluate::compile;
 
-/// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to. What
-/// does not fit its type is an error; what fails otherwise stays, since it may never be needed.
+/// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
+/// What does not fit its type is an error; what fails otherwise stays, since it may never be
+/// needed.
 pub(crate) fn fold_arithmetic(
     expr: Expr,
     schema: &DFSchema,

@@ -116,8 +116,8 @@ impl Dialect for MillstreamDialect {
     }
 
     /// As in Calcite, which reads Flink's SQL: LIKE, BETWEEN and IN bind more tightly than
-    /// comparisons, and the `IS NULL` kind less. Only the order matters. `AT TIME ZONE`, which Flink
-    /// has not, belongs to what stands right before it, as in the SQL standard.
+    /// comparisons, and the `IS NULL` kind less. Only the order matters. `AT TIME ZONE`, which
+    /// Flink has not, belongs to what stands right before it, as in the SQL standard.
     fn prec_value(&self, precedence: Precedence) -> u8 {
         match precedence {
             Precedence::Period => 100,

@@ -15,8 +15,8 @@ pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
     plan.display_indent().to_string()
 }
 
-/// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `names` are
-/// those of the plan's sources.
+/// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `names`
+/// are those of the plan's sources.
 pub(crate) fn explain(logical: &str, plan: &Plan, names: &[String]) -> String {
     let mut text = String::from("logical plan\n");
     for line in logical.lines() {

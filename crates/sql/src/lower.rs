@@ -1,10 +1,10 @@
-//! From DataFusion's logical plan to stages: a table, a filter, perhaps a window and a grouping; and
-//! perhaps more of that over what the grouping yields ([`crate::nest`]).
+//! From DataFusion's logical plan to stages: a table, a filter, perhaps a window and a grouping;
+//! and perhaps more of that over what the grouping yields ([`crate::nest`]).
 //!
 //! Projections, views and subqueries dissolve: every column of a plan is an expression over the
-//! columns of a stage's input ([`INPUT`]) and the window's ([`WINDOW`]), or, above the grouping, over what a
-//! window yields when it fires ([`FIRED`]). No optimiser moves filters around: they are collected
-//! in the order in which they apply.
+//! columns of a stage's input ([`INPUT`]) and the window's ([`WINDOW`]), or, above the grouping,
+//! over what a window yields when it fires ([`FIRED`]). No optimiser moves filters around: they are
+//! collected in the order in which they apply.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ pub(crate) const WINDOW: &str = "$window";
 /// The qualifier of the columns of a fired window.
 pub(crate) const FIRED: &str = "$fired";
 
-/// A query with the stages that it reads, as far as it does not depend on the table's physical form.
+/// A query with the stages that it reads, as far as it does not depend on the table's physical
+/// form.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     pub(crate) input: Rows,

@@ -42,8 +42,8 @@ pub(crate) use time_text::written_time;
 pub(crate) use time_units::{time_step, unit_names};
 pub(crate) use window::{WindowBound, window_bound};
 
-/// Writes `expr`, which is over `schema`, with functions of our own where DataFusion means something
-/// else, works out the arithmetic of constants, and bounds texts.
+/// Writes `expr`, which is over `schema`, with functions of our own where DataFusion means
+/// something else, works out the arithmetic of constants, and bounds texts.
 pub(crate) fn as_meant(
     expr: Expr,
     schema: &DFSchema,

@@ -1,6 +1,6 @@
 //! How large expressions are and may become: planning writes some parts of them several times, so
-//! that what is short in the text would grow exponentially where such parts stand within each other.
-//! What is too large is refused before anything is done with it.
+//! that what is short in the text would grow exponentially where such parts stand within each
+//! other. What is too large is refused before anything is done with it.
 
 use std::ops::ControlFlow;
 

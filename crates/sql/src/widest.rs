@@ -1,6 +1,6 @@
 //! Decimals that may have more digits than their type: arithmetic that has come to the widest type
-//! there is, for 128 bits hold values of 39 digits and `DECIMAL(38, s)` does not, and what functions
-//! give.
+//! there is, for 128 bits hold values of 39 digits and `DECIMAL(38, s)` does not, and what
+//! functions give.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 static REPORT: OnceLock<fn(usize) -> !> = OnceLock::new();
 
-/// Lets `report` end the program, with a message, when the system has refused so many bytes. It must
-/// not allocate. The first one given holds; without one the program aborts, as Rust's do.
+/// Lets `report` end the program, with a message, when the system has refused so many bytes. It
+/// must not allocate. The first one given holds; without one the program aborts, as Rust's do.
 pub fn on_refused_memory(report: fn(usize) -> !) {
     let _ = REPORT.set(report);
 }

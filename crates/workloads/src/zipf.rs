@@ -15,8 +15,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The most keys that a Zipf distribution can have: its table takes 8 bytes for each, and up to 32 MB
-/// besides.
+/// The most keys that a Zipf distribution can have: its table takes 8 bytes for each, and up to 32
+/// MB besides.
 pub const ZIPF_KEYS_MAX: u64 = 1 << 27;
 
 /// The exponent `z` of a Zipf distribution, 0 (uniform) to 3, in steps of a thousandth.

@@ -3,8 +3,8 @@
 //! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
 //! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
 //! worker, and only the projected columns of it. A pipe is read as it is written: records count as
-//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe, or a file
-//! that does not tell its length (of `/proc`), is read by the one that was asked.
+//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe, or a
+//! file that does not tell its length (of `/proc`), is read by the one that was asked.
 //!
 //! A file is read up to where it ended when the job opened it. It may grow meanwhile. If its last
 //! line has no end then, the line is read on until its end has been written, or nothing has been
@@ -113,8 +113,8 @@ enum Source {
     Memory(Arc<[u8]>),
 }
 
-/// Whether a path names what a process has open itself, as its standard input: it is not the same in
-/// another.
+/// Whether a path names what a process has open itself, as its standard input: it is not the same
+/// in another.
 fn is_own(path: &Path) -> bool {
     ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir))
 }

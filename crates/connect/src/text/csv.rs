@@ -1,5 +1,5 @@
-//! Rows as CSV, RFC 4180 with `\n` line ends: NULL is an empty field, or the null literal; the empty
-//! string is `""`. The CSV source reads back what is written here, with the same options.
+//! Rows as CSV, RFC 4180 with `\n` line ends: NULL is an empty field, or the null literal; the
+//! empty string is `""`. The CSV source reads back what is written here, with the same options.
 //!
 //! A row of one NULL is an empty line, as in PostgreSQL: the source takes it for NULL, too.
 

@@ -5,10 +5,10 @@
 //! widens its own line.
 //!
 //! On a terminal that has room, columns of numbers get what the widest number of their type takes,
-//! or their share of it. Where it has not, the table is made to fit: columns give up what they have to spare, times the zeros
-//! behind their seconds, and then texts are cut, which `…` tells. Numbers and times never are: where
-//! there is no room for them, lines are longer than the terminal is wide. Elsewhere nothing is cut
-//! off.
+//! or their share of it. Where it has not, the table is made to fit: columns give up what they have
+//! to spare, times the zeros behind their seconds, and then texts are cut, which `…` tells. Numbers
+//! and times never are: where there is no room for them, lines are longer than the terminal is
+//! wide. Elsewhere nothing is cut off.
 
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

@@ -281,7 +281,8 @@ fn damaged_messages_are_refused() {
     }
 }
 
-/// Rows for a window of which the process has said that it is complete, whether or not it has fired.
+/// Rows for a window of which the process has said that it is complete, whether or not it has
+/// fired.
 #[test]
 fn rows_for_complete_windows_are_refused() {
     const LATER: i64 = 1_000_000_000_000;

@@ -1,10 +1,9 @@
 //! The channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
 //!
-//! From each process to each leader of another one there is a channel for each stage's deltas, which
-//! the leader's worker polls itself: so no stage stands in another's way. And from each process to
-//! each other one there is a channel for all else.
-//! Both ends are made before they are connected; what peers have to be told goes over the job's
-//! control connections.
+//! From each process to each leader of another one there is a channel for each stage's deltas,
+//! which the leader's worker polls itself: so no stage stands in another's way. And from each
+//! process to each other one there is a channel for all else. Both ends are made before they are
+//! connected; what peers have to be told goes over the job's control connections.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -5,7 +5,8 @@
 //! processes are leaders. What a worker holds for a leader of its own process is handed over as
 //! ever; what it holds for one elsewhere goes into that leader's outbox, and from there over a
 //! channel into the memory of the leader's process, where its worker finds it when it resumes its
-//! network coroutine. Result rows come to the asking process, number 0, unless each process writes its own ([`Sink::is_local`]).
+//! network coroutine. Result rows come to the asking process, number 0, unless each process writes
+//! its own ([`Sink::is_local`]).
 //!
 //! [`Sink::is_local`]: crate::sink::Sink::is_local
 //!

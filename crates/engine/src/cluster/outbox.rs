@@ -279,8 +279,8 @@ impl Outbox {
         Ok(count)
     }
 
-    /// Lets what is pending be sent as soon as it can; `anyway`, also if the leader lets it wait: the
-    /// memory is needed.
+    /// Lets what is pending be sent as soon as it can; `anyway`, also if the leader lets it wait:
+    /// the memory is needed.
     pub(crate) fn hurry(&mut self, anyway: bool) {
         self.hurries = !self.pending.is_empty();
         self.sends_anyway |= anyway && self.hurries;
@@ -328,8 +328,8 @@ impl Outbox {
             && (self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX || self.sends_anyway)
     }
 
-    /// Whether it may be worth waiting for what the other workers have for the same windows: as long
-    /// as there is nothing to tell that others may wait for.
+    /// Whether it may be worth waiting for what the other workers have for the same windows: as
+    /// long as there is nothing to tell that others may wait for.
     fn waits_for_others(&self) -> bool {
         self.combiner.as_ref().is_some_and(Combiner::pays)
             && !self.hurries

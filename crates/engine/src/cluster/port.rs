@@ -86,9 +86,9 @@ impl Arena {
         let pinned = fabric.provider() == Provider::Verbs;
         let heap = Heap::map(bytes, if pinned { Idle::Kept } else { Idle::GivenBack })
             .map_err(|source| fabric::Error::Os { call: "mmap", source })?;
-        // SAFETY: the heap stays mapped as long as there is an `Arena` that holds it, and every port
-        // that has work under way for the region holds one. What is being sent stays as it is until
-        // the leader has merged it.
+        // SAFETY: the heap stays mapped as long as there is an `Arena` that holds it, and every
+        // port that has work under way for the region holds one. What is being sent stays as it is
+        // until the leader has merged it.
         let region = unsafe { fabric.register(heap.start(), heap.bytes(), Access::LOCAL) }?;
         Ok(Arena { region, heap })
     }

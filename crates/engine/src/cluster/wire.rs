@@ -1,9 +1,10 @@
 //! Messages between the processes of a job: a head of fixed length, and a body.
 //!
-//! Deltas of a stage go from a process to a leader, over channels of that stage: rows that are passed through as they come; for every
-//! segment its arena, if it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`].
-//! Everything else goes from process to process. Peers hold the job's token and keep the channel's
-//! protocol; what they write is nevertheless checked before it is used.
+//! Deltas of a stage go from a process to a leader, over channels of that stage: rows that are
+//! passed through as they come; for every segment its arena, if it has one, and its rows, in pieces
+//! of a slot; then one [`Kind::Delta`]. Everything else goes from process to process. Peers hold
+//! the job's token and keep the channel's protocol; what they write is nevertheless checked before
+//! it is used.
 
 use crate::error::{Error, Result};
 
@@ -26,8 +27,8 @@ pub(crate) enum Kind {
     /// The end of epoch `number` of process `id`, whose rows came before in `count` messages, and
     /// the watermark that the process has reached.
     Delta,
-    /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps later,
-    /// that another one may come ([`GO_ON`]): the leader is not behind with firing.
+    /// Leader `id` has merged a delta with rows ([`MERGED`]): its memory is free. And, perhaps
+    /// later, that another one may come ([`GO_ON`]): the leader is not behind with firing.
     Credit,
     /// Chunk `number` of split `id` has been prepared: its greatest `watermark` and number of
     /// records.
@@ -38,8 +39,8 @@ pub(crate) enum Kind {
     WindowRows,
     /// Result rows of batch `number` of split `id` of a stateless query.
     BatchRows,
-    /// Behind these rows of batch `number` of split `id` there is a record that cannot be evaluated:
-    /// why not. The rows come next.
+    /// Behind these rows of batch `number` of split `id` there is a record that cannot be
+    /// evaluated: why not. The rows come next.
     BatchError,
     /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders
     /// have.
@@ -80,7 +81,8 @@ pub(crate) const GO_ON: u8 = 32;
 pub(crate) struct Head {
     pub(crate) kind: Kind,
     pub(crate) flags: u8,
-    /// Of a credit: the stage that it is for. What goes over a stage's own channels needs no number.
+    /// Of a credit: the stage that it is for. What goes over a stage's own channels needs no
+    /// number.
     pub(crate) stage: u16,
     pub(crate) id: u32,
     pub(crate) count: u64,

@@ -202,8 +202,8 @@ impl Shared {
         }
     }
 
-    /// Rows that wait for their order have to fit, those of other processes, too; what tables would take
-    /// next is for those to judge that let them grow.
+    /// Rows that wait for their order have to fit, those of other processes, too; what tables would
+    /// take next is for those to judge that let them grow.
     pub(crate) fn check_gathered(&self) -> Result<()> {
         if !self.budget.is_exceeded() || self.budget.held(Kind::Segments) > 0 {
             return Ok(());
@@ -253,8 +253,8 @@ impl Shared {
         })
     }
 
-    /// `worker` has fired all windows of the last stage that fire at or before a watermark; returns how many windows
-    /// every worker has fired now.
+    /// `worker` has fired all windows of the last stage that fire at or before a watermark; returns
+    /// how many windows every worker has fired now.
     pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<u64> {
         let starts = self.gather.advance(worker, watermark)?;
         if !starts.is_empty() && self.budget.tight() {

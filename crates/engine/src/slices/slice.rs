@@ -44,7 +44,8 @@ impl Slice {
         Slice { primary, fragments, joint_rows: 0, sealed: Vec::new(), counted: None }
     }
 
-    /// What it amounts to; growth by what is expected to come, and by what there should be room for.
+    /// What it amounts to; growth by what is expected to come, and by what there should be room
+    /// for.
     pub(super) fn usage(&self, expected: Load, room: Load) -> Usage {
         let fragments = self.fragments.iter().flatten();
         let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();

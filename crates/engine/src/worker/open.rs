@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Message, Worker};
 
 impl Worker {
-    /// Where windows of the last stage begin for which this worker has rows, of that stage or of one
-    /// before, or has been sent some. What is on its way to another process may be missing.
+    /// Where windows of the last stage begin for which this worker has rows, of that stage or of
+    /// one before, or has been sent some. What is on its way to another process may be missing.
     pub(crate) fn open_windows(&self) -> BTreeSet<i64> {
         let mut starts = BTreeSet::new();
         let last = |stage: usize, slice: i64| self.shared.last_window_of(stage, slice);

@@ -71,8 +71,8 @@ impl Worker {
     }
 
     /// Whether the window of the last stage that is firing may go on: its next rows, which may have
-    /// to wait for their order, fit beside its state. Rows that wait for a leader that is behind must leave room for
-    /// those.
+    /// to wait for their order, fit beside its state. Rows that wait for a leader that is behind
+    /// must leave room for those.
     pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
         let stage = &state.stage;
         let budget = &self.shared.budget;

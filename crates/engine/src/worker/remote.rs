@@ -36,8 +36,8 @@ pub(crate) struct Remote {
     sleeper: Box<dyn Sleeper>,
     /// When it first found nothing to do.
     idle_since_us: Option<i64>,
-    /// All that could wake it has been asked to, and it looks everywhere once more before it sleeps:
-    /// what came before it asked does not ring.
+    /// All that could wake it has been asked to, and it looks everywhere once more before it
+    /// sleeps: what came before it asked does not ring.
     parked: bool,
 }
 
@@ -168,8 +168,8 @@ impl Worker {
     }
 
     /// Merges one message of a stage's delta that has come from another process, where it stands;
-    /// true if there was any. The channels of processes that are ahead wait as they are: those whose last
-    /// rows that were passed through are of a window that begins later than `up_to`.
+    /// true if there was any. The channels of processes that are ahead wait as they are: those
+    /// whose last rows that were passed through are of a window that begins later than `up_to`.
     pub(super) fn merge_received(&mut self, state: &mut State, up_to: i64) -> Result<bool> {
         let Some(mut remote) = self.remote.take() else { return Ok(false) };
         let Inlets { inlets, turn } = &mut remote.stages[state.stage.number];

@@ -31,16 +31,16 @@ fn greatest_by_key(source: Scripted) -> Plan {
     query
 }
 
-/// Bytes of texts that have come with a delta count as long as it is merged, and no longer. State is
-/// *at rest* only while nothing is on its way: bytes left over would show as no rest at all.
+/// Bytes of texts that have come with a delta count as long as it is merged, and no longer. State
+/// is *at rest* only while nothing is on its way: bytes left over would show as no rest at all.
 #[test]
 fn bytes_of_segments_return_to_zero_after_every_delta_with_texts() {
     let _same = Same("bytes_of_segments_return_to_zero_after_every_delta_with_texts");
     const WINDOWS: usize = 12;
     let keys = led_by_the_second(20 * WINDOWS);
     let name = |key| format!("a text that has to stand in an arena, {key}");
-    // Each window has more keys than the one before, and so the greatest rest so far. Process 0 reads
-    // all of them, process 1 leads them.
+    // Each window has more keys than the one before, and so the greatest rest so far. Process 0
+    // reads all of them, process 1 leads them.
     let window = |window: usize| -> Vec<Record> {
         let keys = &keys[..20 * (window + 1)];
         let ts_ms = Some(1000 * window as i64);

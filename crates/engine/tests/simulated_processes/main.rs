@@ -184,9 +184,9 @@ impl Ran {
         assert_eq!(self.rows.len(), expected.len(), "{what}\n  rows and expected rows");
     }
 
-    /// Not all have ended well, since another process is gone or, where a budget is given, has ended
-    /// with that. Process 0, if it is left, has all rows or says so; some error names who is gone; what
-    /// came out before is right. How many say so.
+    /// Not all have ended well, since another process is gone or, where a budget is given, has
+    /// ended with that. Process 0, if it is left, has all rows or says so; some error names who is
+    /// gone; what came out before is right. How many say so.
     fn ends_with_a_fault(&self, budget: Option<u64>, expected: &[String], what: &str) -> u64 {
         self.rows_begin(expected, what);
         let errors = self.errors();

@@ -1,6 +1,6 @@
 //! Scarce memory: a job of several processes gets through with what it needs at the least, or ends
-//! with the budget's own error; it never waits for ever, and no process holds more than it may. So it
-//! is when links are cut and processes die, which then may end the job as well.
+//! with the budget's own error; it never waits for ever, and no process holds more than it may. So
+//! it is when links are cut and processes die, which then may end the job as well.
 
 use std::sync::Arc;
 
@@ -124,10 +124,11 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
         ran.is_all(&expected, &what);
         assert_eq!(stats.late_records, late, "{what}");
         // What is looked at ahead while rows are merged is a 32nd at the most, and a few rows in
-        // any case. A leader takes a message of another process in before it can tell what that makes
-        // its table grow by, and may be above its budget until a window has fired: by some rows more
-        // than a batch has here, to whose doubled index and chunk 8 KB are enough. An exchange takes in a slot at a time, in which there may be more rows than in
-        // the tiny batches here, that open windows or make a table grow: seed 930273, by an eighth.
+        // any case. A leader takes a message of another process in before it can tell what that
+        // makes its table grow by, and may be above its budget until a window has fired: by some
+        // rows more than a batch has here, to whose doubled index and chunk 8 KB are enough. An
+        // exchange takes in a slot at a time, in which there may be more rows than in the tiny
+        // batches here, that open windows or make a table grow: seed 930273, by an eighth.
         let may_take = match exchange {
             Exchange::LateMerge => {
                 (tight.memory_bytes / 32 * 33 + 1024 + 8192).min(tight.memory_bytes / 2 * 3 + 1024)

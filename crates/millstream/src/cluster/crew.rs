@@ -33,8 +33,8 @@ pub(super) struct Crew {
     /// Connections that somebody reads from.
     open: AtomicUsize,
     committing: Mutex<Committing>,
-    /// Held while all are told to commit, or to stop: not some the one and then others the other. Taken
-    /// after `committing`, if both are.
+    /// Held while all are told to commit, or to stop: not some the one and then others the other.
+    /// Taken after `committing`, if both are.
     telling: Mutex<()>,
     watch: Mutex<Watch>,
     /// Whether the others have been told of a failure.

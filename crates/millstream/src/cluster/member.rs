@@ -11,8 +11,8 @@ use super::failure::{Failure, Fault};
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
-/// `execute`, and if that was a query `extents` (in process 0), `prepare`, `connect`, `run`, and, if
-/// that went well in all processes, `commit`.
+/// `execute`, and if that was a query `extents` (in process 0), `prepare`, `connect`, `run`, and,
+/// if that went well in all processes, `commit`.
 pub trait Member {
     /// Executes a statement of the job's script. For a query: plans it, and says what has to be the
     /// same in all processes.

@@ -1,8 +1,8 @@
 //! Notices a query that will never end: no process gets on, and each waits for another.
 //!
-//! Every process says with its heartbeats how far it is ([`Standing`]). One that waits for a source,
-//! for a reader of its output or for the end of a long step does not say that it waits; nor does
-//! one that was stopped say anything. So only time passes here in which all have answered, and
+//! Every process says with its heartbeats how far it is ([`Standing`]). One that waits for a
+//! source, for a reader of its output or for the end of a long step does not say that it waits; nor
+//! does one that was stopped say anything. So only time passes here in which all have answered, and
 //! however slow sources and readers are, nothing is noticed.
 
 use std::time::Duration;

@@ -67,8 +67,8 @@ pub(super) fn months_between(from: i128, to: i128) -> DfResult<i64> {
     Ok(whole - i64::from(begun))
 }
 
-/// An instant some months later, or earlier, at the same time of day; on the last day of its month if
-/// that is too short.
+/// An instant some months later, or earlier, at the same time of day; on the last day of its month
+/// if that is too short.
 pub(super) fn add_months(instant: i128, months: i64) -> DfResult<i128> {
     let (date, time) = split(instant)?;
     let count = u32::try_from(months.unsigned_abs()).ok().map(Months::new);

@@ -43,7 +43,8 @@ impl AnalyzerRule for DatesAsTimes {
     }
 }
 
-/// Casts each DATE that is compared, subtracted or chosen beside a TIMESTAMP to the timestamp's type.
+/// Casts each DATE that is compared, subtracted or chosen beside a TIMESTAMP to the timestamp's
+/// type.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     expr.transform_up(|mut expr| {
         let mut group = beside(&mut expr);

@@ -1,4 +1,5 @@
-//! `LIKE` without `ESCAPE`: a backslash is a character like any other. DataFusion's escapes with it.
+//! `LIKE` without `ESCAPE`: a backslash is a character like any other. DataFusion's escapes with
+//! it.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result as DfResult};

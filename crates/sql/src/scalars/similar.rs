@@ -1,6 +1,6 @@
 //! `SIMILAR TO` of the SQL standard: a pattern is of the whole text, with `%` and `_` of LIKE and
-//! with alternatives, repetitions, groups and sets of characters. DataFusion takes the pattern for a
-//! regular expression of a part of the text.
+//! with alternatives, repetitions, groups and sets of characters. DataFusion takes the pattern for
+//! a regular expression of a part of the text.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -1,5 +1,5 @@
-//! `TIMESTAMPDIFF`, `TIMESTAMPADD` and `DATEDIFF`: differences of times in a unit, and times moved by
-//! one.
+//! `TIMESTAMPDIFF`, `TIMESTAMPADD` and `DATEDIFF`: differences of times in a unit, and times moved
+//! by one.
 
 use std::sync::Arc;
 
