@@ -3,46 +3,18 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
 use arrow::datatypes::*;
+use millstream_contract::Settings;
 use millstream_contract::plan::{Plan, Tumble};
 use millstream_contract::settings::{FragmentMode, MaxAhead};
-use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::Sharing;
-use millstream_contract::{Result, Settings};
 use millstream_engine::{Job, Stats};
 use support::script::{Script, Scripted, batches_of};
+use support::watch::Watch;
 use support::{Memory, Random, Record, aggregate, event_time, oracle, query, table};
-
-/// Notes, for each window, how far the input had been handed out when its first row came.
-#[derive(Debug)]
-struct Watch {
-    handed_out: Arc<Vec<AtomicI64>>,
-    /// Window start (ms) and the least watermark handed out at that moment.
-    seen: Mutex<Vec<(i64, i64)>>,
-}
-
-impl Sink for Watch {
-    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
-        Ok(())
-    }
-    fn order(&self) -> RowOrder {
-        RowOrder::Any
-    }
-    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
-        let least = self.handed_out.iter().map(|w| w.load(Ordering::SeqCst)).min().unwrap();
-        let starts = rows.column(0).as_primitive::<TimestampMillisecondType>();
-        let mut seen = self.seen.lock().unwrap();
-        seen.extend(starts.values().iter().map(|start| (*start, least)));
-        Ok(())
-    }
-    fn finish(&self) -> Result<()> {
-        Ok(())
-    }
-}
 
 fn record(ts_ms: i64) -> Record {
     let name = "n".to_string();

@@ -4,19 +4,17 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arrow::array::*;
-use arrow::datatypes::*;
+use millstream_contract::Settings;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{Exchange, FragmentMode};
-use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::Table;
-use millstream_contract::{Result, Settings};
 use millstream_engine::{Job, Stats};
 use support::chain::{Chain, Link};
 use support::script::{Script, Scripted, batches_of};
+use support::watch::Watch;
 use support::{Random, Record, event_time, records, run, table};
 
 /// One seed's job: everything about it follows from the seed.
@@ -114,33 +112,6 @@ fn threads_agree_with_a_sequential_run() {
             assert_eq!(rows.unwrap(), expected, "{settings:?}");
             assert!(stats.inner_rows > 0 && stats.epochs > 0, "{stats:?}");
         }
-    }
-}
-
-/// Notes how far the input had been handed out when a window's row came.
-#[derive(Debug)]
-struct Watch {
-    handed_out: Arc<Vec<AtomicI64>>,
-    /// Window start (ms) and the least watermark handed out at that moment.
-    seen: Mutex<Vec<(i64, i64)>>,
-}
-
-impl Sink for Watch {
-    fn open(&self, _: &SchemaRef, _: Writers) -> Result<()> {
-        Ok(())
-    }
-    fn order(&self) -> RowOrder {
-        RowOrder::Any
-    }
-    fn write(&self, _: usize, rows: &RecordBatch, _: bool) -> Result<()> {
-        let least = self.handed_out.iter().map(|w| w.load(Ordering::SeqCst)).min().unwrap();
-        let starts = rows.column(0).as_primitive::<TimestampMillisecondType>();
-        let mut seen = self.seen.lock().unwrap();
-        seen.extend(starts.values().iter().map(|start| (*start, least)));
-        Ok(())
-    }
-    fn finish(&self) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 pub(crate) mod chain;
 mod random;
 pub(crate) mod script;
+pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
