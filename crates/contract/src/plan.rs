@@ -45,7 +45,7 @@ pub struct Source {
 /// What happens to the rows of some sources and stages.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Where its rows come from.
+    /// Where its rows come from; several are a UNION ALL.
     pub inputs: Vec<Input>,
     /// What becomes of them.
     pub operator: Operator,
@@ -60,6 +60,25 @@ pub struct Input {
     pub from: Node,
     /// Those that it takes of them: a condition over their columns.
     pub filter: Option<Expr>,
+    /// What the operator sees of them; `None`: their columns as they are. All inputs of a stage
+    /// show it the same types.
+    pub project: Option<Project>,
+}
+
+/// Columns computed of others.
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// Over the columns of whoever the rows come from.
+    pub columns: Vec<Expr>,
+    /// Of the rows that come out.
+    pub schema: SchemaRef,
+}
+
+impl Input {
+    /// All rows of a node, as they are.
+    pub fn all(from: Node) -> Input {
+        Input { from, filter: None, project: None }
+    }
 }
 
 /// Something that yields rows.
@@ -71,10 +90,10 @@ pub enum Node {
     Stage(usize),
 }
 
-/// Where rows leave the job.
+/// Where rows leave the job. A job is given a sink for each, in the same order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Whose rows: one of [`Plan::stages`].
+    /// Whose rows: one of [`Plan::stages`]. Others may take them, too.
     pub stage: usize,
     /// Of rows that are all there before the first is written.
     pub sort: Option<Sort>,
@@ -112,7 +131,7 @@ impl Plan {
         operator: Operator,
         output: SchemaRef,
     ) -> Plan {
-        let inputs = vec![Input { from: Node::Source(0), filter }];
+        let inputs = vec![Input { filter, ..Input::all(Node::Source(0)) }];
         Plan {
             sources: vec![source],
             stages: vec![Stage { inputs, operator, output }],
@@ -123,7 +142,7 @@ impl Plan {
     /// The one source of a plan that has one.
     ///
     /// # Errors
-    /// An internal one where there are none or several, which no job runs yet.
+    /// An internal one where there are none or several.
     pub fn source(&self) -> Result<&Source> {
         match &self.sources[..] {
             [source] => Ok(source),
@@ -131,21 +150,13 @@ impl Plan {
         }
     }
 
-    /// Where the rows of the one output come from.
+    /// Whose rows leave the job at an output.
     ///
     /// # Errors
-    /// An internal one where there are none or several, which no job runs yet.
-    pub fn last_stage(&self) -> Result<&Stage> {
-        match &self.outputs[..] {
-            [output] => self.stages.get(output.stage),
-            _ => None,
-        }
-        .ok_or_else(|| Error::Internal(format!("a plan of {} outputs", self.outputs.len())))
-    }
-
-    /// The order of the one output, if it has one.
-    pub fn sort(&self) -> Option<&Sort> {
-        self.outputs.first().and_then(|output| output.sort.as_ref())
+    /// An internal one where there is no such output.
+    pub fn output(&self, output: usize) -> Result<&Stage> {
+        let stage = self.outputs.get(output).and_then(|output| self.stages.get(output.stage));
+        stage.ok_or_else(|| Error::Internal(format!("a plan of {} outputs", self.outputs.len())))
     }
 
     /// Stages that have state; one if none has. As many the channels between processes are made
@@ -155,42 +166,72 @@ impl Plan {
         self.stages.iter().filter(has_state).count().max(1)
     }
 
-    /// That this is a plan that jobs can run, today: one source, a chain of stages, of which
-    /// several all have state, and one output, of the last one. Returns the source.
-    ///
-    /// # Errors
-    /// An internal one if it is not.
-    pub fn check(&self) -> Result<&Source> {
-        let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
-        let source = self.source()?;
-        let mut windowed = source.event_time.is_some();
-        for (number, stage) in self.stages.iter().enumerate() {
-            let before = number.checked_sub(1).map_or(Node::Source(0), Node::Stage);
-            match &stage.inputs[..] {
-                [input] if input.from == before => {}
-                _ => return wrong("a stage that does not follow the one before"),
+    /// Whether rows of a node have a time: those of a source that declares one, of a window, and
+    /// of a stage without state over such rows alone.
+    pub fn has_time(&self, node: Node) -> bool {
+        match node {
+            Node::Source(source) => {
+                self.sources.get(source).is_some_and(|source| source.event_time.is_some())
             }
-            let is_windowed = match &stage.operator {
-                Operator::Aggregate(aggregate) => aggregate.window.is_some(),
-                Operator::Stateless { .. } if self.stages.len() == 1 => false,
-                Operator::Stateless { .. } => return wrong("a stage without state among others"),
-            };
-            if is_windowed && !windowed {
-                return wrong("windows over rows without a time");
+            Node::Stage(stage) => {
+                self.stages.get(stage).is_some_and(|stage| match &stage.operator {
+                    Operator::Aggregate(aggregate) => aggregate.window.is_some(),
+                    Operator::Stateless { .. } => {
+                        stage.inputs.iter().all(|input| self.has_time(input.from))
+                    }
+                })
             }
-            windowed = is_windowed;
-        }
-        match &self.outputs[..] {
-            [Output { sort: Some(_), .. }] if windowed && !self.is_stateless() => {
-                wrong("an order over windows")
-            }
-            [output] if output.stage + 1 == self.stages.len() => Ok(source),
-            _ => wrong("outputs other than its last stage"),
         }
     }
 
-    fn is_stateless(&self) -> bool {
-        matches!(&self.stages[..], [Stage { operator: Operator::Stateless { .. }, .. }])
+    /// That nodes take rows of nodes before them, that windows are over rows with a time, and that
+    /// all that is computed is for somebody.
+    ///
+    /// # Errors
+    /// An internal one if it is not so.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
+        for (number, stage) in self.stages.iter().enumerate() {
+            let is_before = |input: &Input| match input.from {
+                Node::Source(source) => source < self.sources.len(),
+                Node::Stage(stage) => stage < number,
+            };
+            if stage.inputs.is_empty() || !stage.inputs.iter().all(is_before) {
+                return wrong("a stage that does not follow its inputs");
+            }
+            if stage.inputs.len() > 1 && stage.inputs.iter().any(|input| input.project.is_none()) {
+                return wrong("a stage of several inputs that are not brought to one schema");
+            }
+            match &stage.operator {
+                Operator::Aggregate(aggregate) if aggregate.window.is_some() => {
+                    if !stage.inputs.iter().all(|input| self.has_time(input.from)) {
+                        return wrong("windows over rows without a time");
+                    }
+                }
+                Operator::Stateless { limit, offset } if limit.is_some() || *offset > 0 => {
+                    if self.is_taken(Node::Stage(number)) {
+                        return wrong("a limit before its last stage");
+                    }
+                }
+                _ => {}
+            }
+            let is_output = self.outputs.iter().any(|output| output.stage == number);
+            if !is_output && !self.is_taken(Node::Stage(number)) {
+                return wrong("a stage whose rows nobody takes");
+            }
+        }
+        if (0..self.sources.len()).any(|source| !self.is_taken(Node::Source(source))) {
+            return wrong("a source whose rows nobody takes");
+        }
+        match self.outputs.iter().any(|output| output.stage >= self.stages.len()) {
+            true => wrong("an output of no stage"),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether some stage takes rows of a node.
+    fn is_taken(&self, node: Node) -> bool {
+        self.stages.iter().any(|stage| stage.inputs.iter().any(|input| input.from == node))
     }
 
     /// What a row has that comes from a node.
@@ -230,13 +271,11 @@ pub enum Watermark {
 /// What a stage does with its rows.
 #[derive(Debug, Clone)]
 pub enum Operator {
-    /// No state: rows go on as they are projected.
+    /// No state: rows go on as their inputs project them, with the times that they have.
     Stateless {
-        /// Output columns over the input's.
-        project: Vec<Expr>,
         /// LIMIT.
         limit: Option<u64>,
-        /// OFFSET.
+        /// OFFSET. Only a stage whose rows nobody but outputs takes has either.
         offset: u64,
     },
     /// Grouped aggregation.

@@ -159,7 +159,8 @@ impl Job {
     ) -> Result<Job> {
         let settings = settings.clone();
         let workers = settings.workers;
-        let source = plan.check()?;
+        plan.check()?;
+        let source = plan.source()?;
         let mut compiled = Compiled::new(plan, &settings)?;
         let place = mesh.as_ref().map_or(Place { process: 0, processes: 1 }, |mesh| mesh.place);
         let leaders = place.processes * workers;
@@ -198,8 +199,7 @@ impl Job {
             windowing,
             budget.clone(),
         );
-        let output = &plan.last_stage()?.output;
-        let output = (output, plan.sort());
+        let output = (&plan.output(0)?.output, plan.outputs[0].sort.as_ref());
         let gather = gather(sink, output, &compiled, (&settings, &net), &budget)?;
         let (limit, stateless) = (compiled.limit, compiled.stateless.take());
         let shared = Shared {

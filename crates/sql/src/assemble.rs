@@ -14,7 +14,7 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::plan::{
     self, Aggregate, AggregateCall, EventTime, Input, Key, Node, Operator as PlanOperator, Output,
-    Plan, Source,
+    Plan, Project, Source,
 };
 use millstream_contract::table::Table;
 
@@ -82,11 +82,20 @@ impl Assembler<'_> {
         };
         let filter = conjunction(&stage.filters);
         let filter = filter.map(|f| self.compile(&f, &schema)).transpose()?;
-        let (operator, output) = match &stage.grouped {
-            None => self.stateless(&stage, &schema, names)?,
-            Some(grouped) => self.aggregate(&stage, grouped, &schema, names)?,
+        let (operator, project, output) = match &stage.grouped {
+            None => {
+                let project = self.project(&stage, &schema, names)?;
+                let output = project.schema.clone();
+                let (limit, offset) = (stage.limit, stage.offset);
+                (PlanOperator::Stateless { limit, offset }, Some(project), output)
+            }
+            Some(grouped) => {
+                let (operator, output) = self.aggregate(&stage, grouped, &schema, names)?;
+                (operator, None, output)
+            }
         };
-        plan.stages.push(plan::Stage { inputs: vec![Input { from, filter }], operator, output });
+        let inputs = vec![Input { from, filter, project }];
+        plan.stages.push(plan::Stage { inputs, operator, output });
         Ok(plan.stages.len() - 1)
     }
 
@@ -123,15 +132,10 @@ impl Assembler<'_> {
         compile(expr, schema, self.start_time, self.config)
     }
 
-    fn stateless(
-        &self,
-        stage: &Stage,
-        input: &DFSchema,
-        names: &[String],
-    ) -> Result<(PlanOperator, SchemaRef)> {
-        let project = self.compile_all(&stage.columns, input)?;
-        let output = output_schema(&stage.columns, input, names)?;
-        Ok((PlanOperator::Stateless { project, limit: stage.limit, offset: stage.offset }, output))
+    fn project(&self, stage: &Stage, input: &DFSchema, names: &[String]) -> Result<Project> {
+        let columns = self.compile_all(&stage.columns, input)?;
+        let schema = output_schema(&stage.columns, input, names)?;
+        Ok(Project { columns, schema })
     }
 
     fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {

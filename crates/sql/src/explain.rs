@@ -87,17 +87,19 @@ fn stage_text(text: &mut String, plan: &Plan, names: &[String], stage: &Stage) {
         if let Some(filter) = &input.filter {
             let _ = writeln!(text, "  filter {}", shown(filter, schema));
         }
+        if let Some(project) = &input.project {
+            let columns = project.columns.iter().map(|e| shown(e, schema));
+            let _ = writeln!(text, "  project {}", list(columns));
+            schema = &project.schema;
+        }
     }
     match &stage.operator {
-        Operator::Stateless { project, limit, offset } => {
-            let _ = writeln!(text, "  project {}", list(project.iter().map(|e| shown(e, schema))));
-            match (limit, offset) {
-                (None, 0) => {}
-                (Some(limit), 0) => text.push_str(&format!("  limit {limit}\n")),
-                (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
-                (None, skip) => text.push_str(&format!("  skip {skip}\n")),
-            }
-        }
+        Operator::Stateless { limit, offset } => match (limit, offset) {
+            (None, 0) => {}
+            (Some(limit), 0) => text.push_str(&format!("  limit {limit}\n")),
+            (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
+            (None, skip) => text.push_str(&format!("  skip {skip}\n")),
+        },
         Operator::Aggregate(aggregate) => aggregate_text(text, schema, aggregate),
     }
 }

@@ -11,7 +11,7 @@ use arrow::array::*;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use millstream_contract::error::{Error, Result};
-use millstream_contract::plan::{Operator, Plan, Stage};
+use millstream_contract::plan::Plan;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 
@@ -460,11 +460,9 @@ impl Calls {
 }
 
 fn evaluate(plan: &Plan, batch: &RecordBatch) -> Result<ArrayRef> {
-    let [Stage { operator: Operator::Stateless { project, .. }, .. }] = &plan.stages[..] else {
-        unreachable!("a query without state")
-    };
+    let project = plan.stages[0].inputs[0].project.as_ref().expect("a query without state");
     let source = plan.source().expect("one source");
-    project[0].evaluate(&batch.project(&source.projection).expect("the table's columns"))
+    project.columns[0].evaluate(&batch.project(&source.projection).expect("the table's columns"))
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fire::Finisher;
 use crate::pipeline::{Grouping, Stateless};
-use crate::plan::{Aggregate, Operator, Plan};
+use crate::plan::{Aggregate, Node, Operator, Plan};
 use crate::settings::{Exchange, Settings};
 use crate::stage::{Limits, Stage};
 use crate::windowing::Windowing;
@@ -25,6 +25,7 @@ pub(super) struct Compiled {
 
 impl Compiled {
     pub(super) fn new(plan: &Plan, settings: &Settings) -> Result<Compiled> {
+        check_chain(plan)?;
         check_exchange(plan, settings)?;
         let (operators, stateless, offset, limit, names) = Default::default();
         let mut compiled = Compiled { operators, stateless, offset, limit, names };
@@ -39,8 +40,10 @@ impl Compiled {
                     compiled.operators.push((grouping, finisher));
                     compiled.names.push(name_of(aggregate));
                 }
-                Operator::Stateless { project, limit, offset } => {
-                    compiled.stateless = Some(Stateless::new(filter, project, &stage.output));
+                Operator::Stateless { limit, offset } => {
+                    let project = stage.inputs.first().and_then(|input| input.project.as_ref());
+                    let columns = project.map_or(&[][..], |project| &project.columns);
+                    compiled.stateless = Some(Stateless::new(filter, columns, &stage.output));
                     (compiled.offset, compiled.limit) = (*offset, *limit);
                     compiled.names.push("project".into());
                 }
@@ -79,6 +82,27 @@ impl Compiled {
     /// Whether the result has a row even if there is nothing.
     pub(super) fn has_empty_group(&self) -> bool {
         self.operators.last().is_some_and(|(grouping, _)| grouping.has_empty_group)
+    }
+}
+
+/// That this is a plan that jobs can run, today: one source, a chain of stages, of which several
+/// all have state, and one output, of the last one.
+fn check_chain(plan: &Plan) -> Result<()> {
+    let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
+    plan.source()?;
+    for (number, stage) in plan.stages.iter().enumerate() {
+        let before = number.checked_sub(1).map_or(Node::Source(0), Node::Stage);
+        match &stage.inputs[..] {
+            [input] if input.from == before => {}
+            _ => return wrong("a stage that does not follow the one before"),
+        }
+        if matches!(stage.operator, Operator::Stateless { .. }) && plan.stages.len() > 1 {
+            return wrong("a stage without state among others");
+        }
+    }
+    match &plan.outputs[..] {
+        [output] if output.stage + 1 == plan.stages.len() => Ok(()),
+        _ => wrong("outputs other than its last stage"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_contract::Settings;
 use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Operator, Plan};
+use millstream_contract::plan::{Operator, Plan, Project};
 use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Sharing;
 use millstream_engine::simulation::Scenario;
@@ -57,8 +57,9 @@ pub(crate) fn select_all(
     query.sources[0].event_time = None;
     let schema = query.sources[0].schema.clone();
     let project = (0..schema.fields().len()).map(Expr::Column).collect();
-    query.stages[0].operator = Operator::Stateless { project, limit, offset };
-    query.stages[0].output = schema;
+    query.stages[0].operator = Operator::Stateless { limit, offset };
+    query.stages[0].output = schema.clone();
+    query.stages[0].inputs[0].project = Some(Project { columns: project, schema });
     query
 }
 

@@ -120,7 +120,7 @@ impl Chain {
                 Some(before) => stages[before].output.clone(),
             };
             stages.push(Stage {
-                inputs: vec![Input { from, filter: None }],
+                inputs: vec![Input::all(from)],
                 operator: Operator::Aggregate(link.aggregate(&schema)),
                 output: link.output(),
             });

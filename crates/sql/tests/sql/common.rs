@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use millstream_contract::error::{Error, Result};
 use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Aggregate, EventTime, Input, Node, Operator, Plan, Source, Stage};
+use millstream_contract::plan::{
+    Aggregate, EventTime, Input, Node, Operator, Plan, Project, Source, Stage,
+};
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::{Connectors, OpenOptions, Split, Table, TableOptions};
 use millstream_sql::{Outcome, Planner, SqlError, parse_script};
@@ -133,6 +135,7 @@ pub(crate) struct Query {
     pub(crate) input: SchemaRef,
     pub(crate) event_time: Option<EventTime>,
     pub(crate) filter: Option<Expr>,
+    pub(crate) project: Option<Project>,
     pub(crate) body: Operator,
     pub(crate) output: SchemaRef,
 }
@@ -141,7 +144,9 @@ impl Query {
     pub(crate) fn new(plan: &Plan) -> Query {
         let source = plan.source().unwrap();
         let [Stage { inputs, operator, output }] = &plan.stages[..] else { panic!("{plan:?}") };
-        let [Input { from: Node::Source(0), filter }] = &inputs[..] else { panic!("{plan:?}") };
+        let [Input { from: Node::Source(0), filter, project }] = &inputs[..] else {
+            panic!("{plan:?}")
+        };
         let Source { projection, derived, schema, event_time, .. } = source.clone();
         Query {
             projection,
@@ -149,6 +154,7 @@ impl Query {
             input: schema,
             event_time,
             filter: filter.clone(),
+            project: project.clone(),
             body: operator.clone(),
             output: output.clone(),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::*;
 use arrow::util::display::array_value_to_string;
-use millstream_contract::plan::Operator;
+use millstream_contract::plan::Project;
 use millstream_sql::Outcome;
 
 use crate::common::*;
@@ -49,7 +49,7 @@ fn run(text: &str) -> Result<RecordBatch, String> {
 }
 
 fn run_query(query: &Query) -> millstream_contract::Result<RecordBatch> {
-    let Operator::Stateless { project, .. } = &query.body else { panic!("{:?}", query.body) };
+    let Some(Project { columns: project, .. }) = &query.project else { panic!("{query:?}") };
     let mut batch = rows().project(&query.projection).unwrap();
     assert!(query.derived.is_empty());
     if let Some(filter) = &query.filter {

@@ -236,9 +236,8 @@ fn stateless_queries_read_what_they_need() {
     let query = plan("SELECT price AS p, price * 2 FROM bids WHERE auction = 1 LIMIT 5 OFFSET 2");
     assert_eq!(query.projection, [1, 2]);
     assert!(query.event_time.is_none());
-    let Operator::Stateless { project, limit, offset } = &query.body else {
-        panic!("{:?}", query.body)
-    };
+    let Operator::Stateless { limit, offset } = &query.body else { panic!("{:?}", query.body) };
+    let project = &query.project.as_ref().unwrap().columns;
     assert_eq!(
         (texts(project, &query.input), *limit, *offset),
         (vec!["price".into(), "price * 2".into()], Some(5), 2)
@@ -320,7 +319,7 @@ fn results_go_to_a_sink_in_its_columns() {
     let Ok(Outcome::Insert(planned, _)) = execute(&mut session(), text) else {
         panic!("no insert")
     };
-    let output = &planned.plan.last_stage().unwrap().output;
+    let output = &planned.plan.output(0).unwrap().output;
     assert_eq!(fields(output), [("who", &DataType::Utf8, true), ("n", &DataType::Int64, true)]);
 }
 
