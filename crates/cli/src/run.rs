@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt::Display;
 use std::fs::OpenOptions;
-use std::io::{self, IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::io::{self, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
@@ -366,15 +366,8 @@ pub(crate) fn text_sink_to(
 
 /// Columns of the terminal that stdout is, if it is one.
 fn terminal_width() -> Option<u16> {
-    if !stdout().is_terminal() {
-        return None;
-    }
-    // SAFETY: `winsize` is plain data, for which zeros are valid, and the call fills it or fails.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)
-    };
-    size.map(|s| s.ws_col).filter(|columns| *columns > 0)
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stdout())?;
+    (columns > 0).then_some(columns)
 }
 
 /// `millstream explain`.

@@ -1,5 +1,7 @@
 //! Settings of a job: `SET 'key' = 'value'` in SQL and `--set key=value` on the command line.
 
+use strsim::osa_distance;
+
 use crate::available::available_memory_bytes;
 use crate::wording::counted;
 
@@ -297,32 +299,12 @@ pub fn parse_duration_us(text: &str) -> Option<i64> {
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     candidates
-        .map(|c| (edit_distance(&word, &c.to_lowercase()), c))
+        .map(|c| (osa_distance(&word, &c.to_lowercase()), c))
         .filter(|(distance, c)| *distance <= 1 + c.len().min(word.len()) / 4)
         // Something must be alike.
         .filter(|(distance, c)| *distance < c.len().max(word.len()))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)
-}
-
-/// Edit distance with transposition of neighbours counted once.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::{Cause, Failure};
 use super::limits;
-use super::message::{hex, unhex};
 
 /// What to start for each further process: a program that takes part with
 /// [`Node::serve`](super::Node::serve).
@@ -51,7 +50,7 @@ const LINE_BYTES_MAX: usize = 1024;
 impl Invitation {
     fn line(&self) -> io::Result<String> {
         let Invitation { address, process, token } = *self;
-        let line = Line { address, process: process as u32, token: hex(token.bytes()) };
+        let line = Line { address, process: process as u32, token: hex::encode(token.bytes()) };
         Ok(serde_json::to_string(&line)? + "\n")
     }
 
@@ -68,7 +67,7 @@ impl Invitation {
 
     fn decode(line: &[u8]) -> Option<Invitation> {
         let line: Line = serde_json::from_slice(line).ok()?;
-        let token: [u8; 32] = unhex(&line.token)?.try_into().ok()?;
+        let token: [u8; 32] = hex::decode(&line.token).ok()?.try_into().ok()?;
         let (address, process) = (line.address, line.process as usize);
         (process > 0).then_some(Invitation { address, process, token: Token::new(token) })
     }

@@ -115,34 +115,15 @@ impl PackedHello {
 
 impl Serialize for PackedHello {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex(&self.0))
+        serializer.serialize_str(&hex::encode(&self.0))
     }
 }
 
 impl<'de> Deserialize<'de> for PackedHello {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PackedHello, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let bytes = unhex(&text)
-            .ok_or_else(|| serde::de::Error::custom("expected pairs of hexadecimal digits"))?;
-        Ok(PackedHello(bytes))
+        hex::decode(text).map(PackedHello).map_err(serde::de::Error::custom)
     }
-}
-
-/// Two digits per byte.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| DIGITS[usize::from(nibble)] as char;
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-/// The bytes that [`hex`] wrote; `None` for another text.
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let value = |digit: u8| (digit as char).to_digit(16).map(|value| value as u8);
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect()
 }
 
 /// Fuzz target: any bytes, in any pieces, are messages or refused, and what was read can be written
