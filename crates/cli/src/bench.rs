@@ -472,7 +472,7 @@ fn run_millstream(
     let verifiers = (0..settings.workers).map(|_| Mutex::new(Verifier::new(spec)));
     let sink = Arc::new(VerifySink(verifiers.collect()));
     let started = Instant::now();
-    let job = Job::new(&query, settings, sink.clone()).map_err(|e| fail(&e))?;
+    let job = Job::new(&query, settings, vec![sink.clone()]).map_err(|e| fail(&e))?;
     let (stats, result) = job.run();
     let seconds = started.elapsed().as_secs_f64();
     result.map_err(|e| fail(&e))?;

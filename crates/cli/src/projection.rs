@@ -227,7 +227,7 @@ impl<'a> Prepared<'a> {
 fn neighbour(work: &Prepared<'_>, stop: &AtomicBool) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) {
         let [sink] = &work.sinks(1)[..] else { return Ok(()) };
-        let job = Job::new(&work.plan, work.settings, sink.clone());
+        let job = Job::new(&work.plan, work.settings, vec![sink.clone()]);
         let (_, result) = job.map_err(|e| fail(&e))?.run();
         result.map_err(|e| fail(&e))?;
     }

@@ -268,7 +268,7 @@ pub(crate) fn run(
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
                 let sink = planned.sink.take().unwrap_or_else(|| text_sink(output));
                 let written = sink.clone();
-                let job = Job::new(&planned.plan, session.settings(), sink)
+                let job = Job::new(&planned.plan, session.settings(), vec![sink])
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 job.remarks().iter().for_each(|remark| note(remark));
                 alone.runs(job.stopper());

@@ -95,10 +95,11 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// Prepares `plan` to run into `sink`: lays out its state and opens its source.
-    pub fn new(plan: &Plan, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+    /// Prepares `plan` to run into `sinks`, one for each of its outputs: lays out its state and
+    /// opens its sources.
+    pub fn new(plan: &Plan, settings: &Settings, sinks: Vec<Arc<dyn Sink>>) -> Result<Job> {
         if settings.exchange != Exchange::LateMerge {
-            return Job::exchanging(plan, settings, sink);
+            return Job::exchanging(plan, settings, sinks);
         }
         let threads = Threads::new(settings.workers, Vec::new());
         let started_us = threads.now_us();
@@ -106,11 +107,11 @@ impl Job {
             Some(seed) => Arc::new(Simulated::new(seed, started_us)),
             None => Arc::new(threads),
         };
-        Job::prepare(plan, settings, sink, (env, started_us), None)
+        Job::prepare(plan, settings, sinks, (env, started_us), None)
     }
 
     /// A job whose workers exchange records, over channels within this process.
-    fn exchanging(plan: &Plan, settings: &Settings, sink: Arc<dyn Sink>) -> Result<Job> {
+    fn exchanging(plan: &Plan, settings: &Settings, sinks: Vec<Arc<dyn Sink>>) -> Result<Job> {
         if settings.simulate.is_some() {
             return Err(Error::Io {
                 place: "exchange".into(),
@@ -131,35 +132,38 @@ impl Job {
         };
         let mesh = connected().map_err(|error| peer_error(0, error))?;
         let start_us = Threads::new(0, Vec::new()).now_us();
-        Job::distributed(plan, settings, sink, mesh, start_us)
+        Job::distributed(plan, settings, sinks, mesh, start_us)
     }
 
     /// Prepares one process's part of a job of several: `mesh` connects it with the others, which
     /// run the same plan with the same settings and the same start time (microseconds since the
-    /// epoch). Rows come to process 0, unless the sink is local ([`Sink::is_local`]); the other
+    /// epoch). Rows come to process 0, unless a sink is local ([`Sink::is_local`]); the other
     /// processes' sinks are not used then.
     pub fn distributed(
         plan: &Plan,
         settings: &Settings,
-        sink: Arc<dyn Sink>,
+        sinks: Vec<Arc<dyn Sink>>,
         mesh: Mesh,
         start_us: i64,
     ) -> Result<Job> {
         let wakers = mesh.wakers();
         let env = Arc::new(Threads::new(settings.workers, wakers));
-        Job::prepare(plan, settings, sink, (env, start_us), Some(mesh))
+        Job::prepare(plan, settings, sinks, (env, start_us), Some(mesh))
     }
 
     pub(crate) fn prepare(
         plan: &Plan,
         settings: &Settings,
-        sink: Arc<dyn Sink>,
+        sinks: Vec<Arc<dyn Sink>>,
         (env, started_us): (Arc<dyn Env>, i64),
         mesh: Option<Mesh>,
     ) -> Result<Job> {
         let settings = settings.clone();
         let workers = settings.workers;
         plan.check()?;
+        if sinks.len() != plan.outputs.len() {
+            return Err(no_sink());
+        }
         let source = plan.source()?;
         let mut compiled = Compiled::new(plan, &settings)?;
         let place = mesh.as_ref().map_or(Place { process: 0, processes: 1 }, |mesh| mesh.place);
@@ -200,6 +204,7 @@ impl Job {
             budget.clone(),
         );
         let output = (&plan.output(0)?.output, plan.outputs[0].sort.as_ref());
+        let sink = sinks.into_iter().next().ok_or_else(no_sink)?;
         let gather = gather(sink, output, &compiled, (&settings, &net), &budget)?;
         let (limit, stateless) = (compiled.limit, compiled.stateless.take());
         let shared = Shared {
@@ -386,6 +391,10 @@ impl Job {
         stats.elapsed_us = (shared.env.now_us() - self.started_us).max(0) as u64;
         stats
     }
+}
+
+fn no_sink() -> Error {
+    Error::Internal("a job with more or fewer sinks than outputs".into())
 }
 
 /// The job's network: channels for each of its stages.

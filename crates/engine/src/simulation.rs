@@ -74,12 +74,12 @@ impl Scenario {
 /// What a process came to; `None` if it was killed.
 pub type Outcome = Option<(Stats, Result<()>)>;
 
-/// Runs a job of several processes; `sinks` has one for each. Returns what each came to, and what
+/// Runs a job of several processes; `sinks` has those of each. Returns what each came to, and what
 /// went wrong while any of them ran.
 pub fn simulate(
     plan: &Plan,
     settings: &Settings,
-    sinks: &[Arc<dyn Sink>],
+    sinks: &[Vec<Arc<dyn Sink>>],
     scenario: &Scenario,
 ) -> Result<(Vec<Outcome>, Vec<Fault>)> {
     let start_us = 1_700_000_000_000_000;
@@ -90,9 +90,9 @@ pub fn simulate(
     let options = MeshOptions::new(settings, plan.state_stages());
     let meshes = meshes(&devices, options, scenario.channels)?;
     let mut processes = Vec::new();
-    for (mesh, sink) in meshes.into_iter().zip(sinks) {
+    for (mesh, sinks) in meshes.into_iter().zip(sinks) {
         let env: Arc<dyn Env> = env.clone();
-        let job = Job::prepare(plan, settings, sink.clone(), (env, start_us), Some(mesh))?;
+        let job = Job::prepare(plan, settings, sinks.clone(), (env, start_us), Some(mesh))?;
         processes.push(Process::new(job));
     }
     for (process, slowness) in processes.iter_mut().zip(&scenario.slowness) {

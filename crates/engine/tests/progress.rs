@@ -33,7 +33,7 @@ fn run(
     let mut query: Plan = query(Arc::new(source), Some(window_ms), delay_ms * 1000);
     event_time(&mut query).idle_timeout_us = idle_timeout_us;
     let sink = Arc::new(Watch { handed_out, seen: Mutex::default() });
-    let (stats, result) = Job::new(&query, settings, sink.clone()).unwrap().run();
+    let (stats, result) = Job::new(&query, settings, vec![sink.clone()]).unwrap().run();
     result.unwrap();
     let seen = sink.seen.lock().unwrap().clone();
     (stats, seen)

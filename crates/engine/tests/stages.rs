@@ -149,7 +149,7 @@ fn a_chain_fires_with_the_last_record_that_it_waits_for() {
         };
         let sink = Arc::new(Watch { handed_out, seen: Mutex::default() });
         let plan = chain.plan(Arc::new(source) as Arc<dyn Table>);
-        let (stats, result) = Job::new(&plan, &settings, sink.clone()).unwrap().run();
+        let (stats, result) = Job::new(&plan, &settings, vec![sink.clone()]).unwrap().run();
         result.unwrap();
         let seen = sink.seen.lock().unwrap();
         let on_the_way: Vec<_> = seen.iter().filter(|(_, least)| *least < i64::MAX).collect();

@@ -187,7 +187,7 @@ impl Session {
     /// Runs the last query of some SQL text to its end, into `sink`.
     pub fn run(&mut self, sql: &str, sink: Arc<dyn Sink>) -> Result<Stats, Failure> {
         let plan = self.plan(sql)?;
-        let (stats, result) = Job::new(&plan, self.settings(), sink)?.run();
+        let (stats, result) = Job::new(&plan, self.settings(), vec![sink])?.run();
         result?;
         Ok(stats)
     }

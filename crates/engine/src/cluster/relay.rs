@@ -156,7 +156,8 @@ pub(super) fn run(plan: &Plan, settings: &Settings, seed: u64, change: Change<'_
     let processes = meshes.into_iter().zip(&sinks).map(|(mesh, sink)| {
         let sink: Arc<dyn Sink> = sink.clone();
         let clock = (env.clone(), start_us);
-        Process::new(Job::prepare(plan, settings, sink, clock, Some(mesh)).expect("a good plan"))
+        let job = Job::prepare(plan, settings, vec![sink], clock, Some(mesh));
+        Process::new(job.expect("a good plan"))
     });
     let mut processes: Vec<Process> = processes.collect();
     for _ in 0..ROUNDS_MAX {

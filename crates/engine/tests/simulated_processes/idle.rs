@@ -67,7 +67,7 @@ fn early_and_late(
 ) -> (u64, u64) {
     let table = Scripted::new(scripts.to_vec(), 0);
     let sink = Arc::new(Early { handed_out: table.handed_out.clone(), rows: AtomicU64::new(0) });
-    let sinks: Vec<Arc<dyn Sink>> = (0..3).map(|_| sink.clone() as Arc<dyn Sink>).collect();
+    let sinks: Vec<Vec<Arc<dyn Sink>>> = (0..3).map(|_| vec![sink.clone() as _]).collect();
     let scenario = Scenario { slowness: vec![1; 3], ..Scenario::from_seed(seed, 3) };
     let settings = Settings { workers, ..Settings::default() };
     let query = with_timeout(table, timeout_us);

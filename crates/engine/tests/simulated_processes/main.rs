@@ -232,7 +232,7 @@ fn named(error: &Error) -> Option<usize> {
 fn run(query: &Plan, settings: &Settings, scenario: &Scenario, order: RowOrder) -> Ran {
     let collect = || Arc::new(Collect { order, batches: Mutex::default() });
     let sinks: Vec<_> = scenario.slowness.iter().map(|_| collect()).collect();
-    let given: Vec<Arc<dyn Sink>> = sinks.iter().map(|s| s.clone() as Arc<dyn Sink>).collect();
+    let given: Vec<Vec<Arc<dyn Sink>>> = sinks.iter().map(|s| vec![s.clone() as _]).collect();
     let simulated = simulate(query, settings, &given, scenario);
     let (outcomes, faults) = simulated.unwrap_or_else(|e| panic!("{settings:?} {scenario:?}: {e}"));
     let mut rows: Vec<String> = sinks[0].batches.lock().unwrap().iter().flat_map(lines).collect();

@@ -96,7 +96,7 @@ impl Sink for Collect {
 /// Runs a plan and returns its rows as text, one line each, in the order of arrival.
 pub(crate) fn run(plan: &Plan, settings: &Settings) -> (Stats, Result<Vec<String>>) {
     let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
-    let job = match Job::new(plan, settings, sink.clone()) {
+    let job = match Job::new(plan, settings, vec![sink.clone()]) {
         Ok(job) => job,
         Err(error) => return (Stats::default(), Err(error)),
     };
@@ -134,7 +134,8 @@ pub(crate) fn run_distributed(
 ) -> Vec<(Stats, Result<Vec<String>>)> {
     let run = |mesh| {
         let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches: Mutex::default() });
-        let job = Job::distributed(plan, settings, sink.clone(), mesh, 1_700_000_000_000_000)?;
+        let job =
+            Job::distributed(plan, settings, vec![sink.clone()], mesh, 1_700_000_000_000_000)?;
         let (stats, result) = job.run();
         let batches = sink.batches.lock().unwrap();
         Ok((stats, result.map(|()| batches.iter().flat_map(lines).collect())))

@@ -248,7 +248,7 @@ impl QueryPart {
         };
         let mesh = channels.connect(hellos).map_err(lost)?;
         let Ready { planned, settings, sink, start_us } = ready;
-        let job = Job::distributed(&planned.plan, &settings, sink.clone(), mesh, start_us);
+        let job = Job::distributed(&planned.plan, &settings, vec![sink.clone()], mesh, start_us);
         let job = job.map_err(fault)?;
         let parts = Parts::new().with("splits", job.splits().join("\n"));
         (self.job, self.sink) = (Some(job), Some(sink));
