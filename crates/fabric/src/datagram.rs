@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex};
 use crate::error::{Error, Result};
 use crate::memory::Region;
 use crate::place::place;
-use crate::queue::{Member, Queue, lock};
+use crate::queue::{Datagrams, Member, Queue, lock};
 use crate::setup::Token;
-use crate::soft::SocketAddress;
 use crate::work::{
     Completion, DATAGRAM_HEADER_BYTES, Kind, Limits, Outgoing, QueueSizes, Receive, Source, Status,
     check_source,
@@ -22,6 +21,41 @@ use crate::work::{
 /// In front of every datagram on the wire: token, sender's number, immediate value and whether it
 /// is one.
 const WIRE_HEADER_BYTES: usize = 32 + 12;
+
+/// A datagram queue pair that was resolved: the address of its socket.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(8))]
+pub struct SocketAddress {
+    bytes: [u8; SocketAddress::BYTES],
+    length: libc::socklen_t,
+}
+
+impl SocketAddress {
+    const BYTES: usize = size_of::<libc::sockaddr_storage>();
+
+    /// The address of this length.
+    ///
+    /// # Safety
+    /// `T` is one of the system's structures for socket addresses, without padding.
+    pub(crate) unsafe fn new<T>(address: &T, length: libc::socklen_t) -> SocketAddress {
+        const { assert!(size_of::<T>() <= SocketAddress::BYTES && align_of::<T>() <= 8) };
+        let mut bytes = [0; SocketAddress::BYTES];
+        // SAFETY: `bytes` is at least as long, and all bytes of the structure are initialised.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(address).cast(),
+                bytes.as_mut_ptr(),
+                size_of::<T>(),
+            );
+        }
+        SocketAddress { bytes, length }
+    }
+
+    /// As the system wants it.
+    pub(crate) fn parts(&self) -> (*const libc::sockaddr, libc::socklen_t) {
+        (self.bytes.as_ptr().cast(), self.length)
+    }
+}
 
 /// A datagram queue pair, known to its owner and its completion queues.
 pub(crate) struct SharedDatagram<P> {
@@ -70,21 +104,12 @@ impl<P: Member> SharedDatagram<P> {
         }
     }
 
-    /// Whether completions of receives go to this queue.
-    pub(crate) fn receives_at(&self, queue: &Queue<P>) -> bool {
-        std::ptr::eq(&raw const *self.receive_queue, queue)
-    }
-
     /// Takes the datagrams of this number from their queues: first that of sends, then of receives.
     pub(crate) fn detach(queues: &[Arc<Queue<P>>; 2], number: u32) {
         queues[1].count_waiting(false);
         for queue in queues {
             queue.detach(number);
         }
-    }
-
-    pub(crate) fn free(&self, entries: u32) {
-        self.used.fetch_sub(entries, Ordering::AcqRel);
     }
 
     /// Sends one datagram.
@@ -167,31 +192,6 @@ impl<P: Member> SharedDatagram<P> {
         Ok(())
     }
 
-    /// Takes datagrams that have come; those without a receive are lost.
-    pub(crate) fn poll(&self, out: &mut [Completion]) -> Result<usize> {
-        let mut inner = lock(&self.inner);
-        let inner = &mut *inner;
-        let mut count = 0;
-        while count < out.len() {
-            let buffer = &mut inner.incoming;
-            // SAFETY: the buffer has the length that is named.
-            let got = unsafe {
-                libc::recv(
-                    self.socket.as_raw_fd(),
-                    buffer.as_mut_ptr().cast(),
-                    buffer.len(),
-                    libc::MSG_DONTWAIT | libc::MSG_TRUNC,
-                )
-            };
-            let Ok(got) = usize::try_from(got) else { break };
-            if let Some(completion) = self.accept(inner, got) {
-                out[count] = completion;
-                count += 1;
-            }
-        }
-        Ok(count)
-    }
-
     fn accept(&self, inner: &mut Inner, got: usize) -> Option<Completion> {
         let message = inner.incoming.get(..got)?;
         let (token, rest) = message.split_first_chunk::<32>()?;
@@ -218,5 +218,44 @@ impl<P: Member> SharedDatagram<P> {
             immediate: (header[8] != 0).then_some(word(4)),
             source_queue_pair: word(0),
         })
+    }
+}
+
+impl<P: Member> Datagrams<P> for SharedDatagram<P> {
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn receives_at(&self, queue: &Queue<P>) -> bool {
+        std::ptr::eq(&raw const *self.receive_queue, queue)
+    }
+
+    fn free(&self, entries: u32) {
+        self.used.fetch_sub(entries, Ordering::AcqRel);
+    }
+
+    /// Takes datagrams that have come; those without a receive are lost.
+    fn poll(&self, out: &mut [Completion]) -> Result<usize> {
+        let mut inner = lock(&self.inner);
+        let inner = &mut *inner;
+        let mut count = 0;
+        while count < out.len() {
+            let buffer = &mut inner.incoming;
+            // SAFETY: the buffer has the length that is named.
+            let got = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                )
+            };
+            let Ok(got) = usize::try_from(got) else { break };
+            if let Some(completion) = self.accept(inner, got) {
+                out[count] = completion;
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 }

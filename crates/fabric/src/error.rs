@@ -2,8 +2,6 @@
 
 use std::{error, fmt, io};
 
-use crate::setup::SetupError;
-
 /// Result of a fabric's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -144,6 +142,65 @@ impl From<SetupError> for Error {
 /// `call` failed and left its reason in `errno`.
 pub(crate) fn last_os_error(call: &'static str) -> Error {
     Error::Os { call, source: io::Error::last_os_error() }
+}
+
+/// Posting receives at a pair that takes those of a shared queue.
+pub(crate) const NO_OWN_RECEIVES: Error =
+    Error::Unsupported { what: "receives of its own at a pair that takes shared ones" };
+
+/// Arming a completion queue that wakes nobody.
+pub(crate) const NO_EVENTS: Error = Error::Unsupported { what: "arming a queue without events" };
+
+/// Why a set-up message was refused.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The stream ended or failed.
+    Stream(io::Error),
+    /// The first bytes are not ours: something else is talking to this port.
+    Magic,
+    /// Another version.
+    Version {
+        /// The peer's version.
+        theirs: u32,
+        /// This program's.
+        ours: u32,
+    },
+    /// The token is not this job's.
+    Token,
+    /// A field is impossible.
+    Field {
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::Stream(error) => write!(f, "the peer's stream failed: {error}"),
+            SetupError::Magic => write!(f, "the peer does not speak Millstream's protocol"),
+            SetupError::Version { theirs, ours } => {
+                write!(f, "the peer speaks version {theirs}, this program version {ours}")
+            }
+            SetupError::Token => write!(f, "the peer does not hold this job's token"),
+            SetupError::Field { what } => write!(f, "the peer's message is malformed: {what}"),
+        }
+    }
+}
+
+impl error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            SetupError::Stream(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for SetupError {
+    fn from(error: io::Error) -> Self {
+        SetupError::Stream(error)
+    }
 }
 
 #[cfg(test)]

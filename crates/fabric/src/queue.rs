@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::{Duration, Instant};
 
-use crate::datagram::SharedDatagram;
-use crate::error::{Error, Result, last_os_error};
-use crate::soft::NO_EVENTS;
+use crate::error::{Error, NO_EVENTS, Result, last_os_error};
 use crate::words::Bell;
 use crate::work::Completion;
 
@@ -25,6 +23,18 @@ pub trait Member: Send + Sync + Sized + 'static {
     fn free(&self, entries: u32);
     /// Ends the connection.
     fn end(&self);
+}
+
+/// A datagram queue pair, as its completion queues see it.
+pub(crate) trait Datagrams<P>: Send + Sync {
+    /// Its number.
+    fn number(&self) -> u32;
+    /// Whether completions of receives go to this queue.
+    fn receives_at(&self, queue: &Queue<P>) -> bool;
+    /// Takes what has arrived.
+    fn poll(&self, out: &mut [Completion]) -> Result<usize>;
+    /// Frees entries of the send queue, when a completion has been polled.
+    fn free(&self, entries: u32);
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -120,7 +130,7 @@ struct Entries {
 /// Who completes here.
 struct Attached<P> {
     pairs: Vec<Arc<P>>,
-    datagrams: Vec<Arc<SharedDatagram<P>>>,
+    datagrams: Vec<Arc<dyn Datagrams<P>>>,
 }
 
 impl<P: Member> Queue<P> {
@@ -144,7 +154,7 @@ impl<P: Member> Queue<P> {
     /// The same of datagrams; nobody rings for their arrival.
     pub(crate) fn attach_datagrams(
         queues: (&Arc<Self>, &Arc<Self>),
-        datagrams: &Arc<SharedDatagram<P>>,
+        datagrams: &Arc<dyn Datagrams<P>>,
     ) {
         lock(&queues.0.attached).datagrams.push(datagrams.clone());
         if !Arc::ptr_eq(queues.0, queues.1) {
@@ -218,7 +228,7 @@ impl<P: Member> Queue<P> {
             let number = completion.queue_pair;
             if let Some(pair) = attached.pairs.iter().find(|pair| pair.number() == number) {
                 pair.free(frees);
-            } else if let Some(ud) = attached.datagrams.iter().find(|ud| ud.number == number) {
+            } else if let Some(ud) = attached.datagrams.iter().find(|ud| ud.number() == number) {
                 ud.free(frees);
             }
             *to = completion;
@@ -230,7 +240,7 @@ impl<P: Member> Queue<P> {
     pub(crate) fn detach(&self, number: u32) {
         let mut attached = lock(&self.attached);
         attached.pairs.retain(|pair| pair.number() != number);
-        attached.datagrams.retain(|datagrams| datagrams.number != number);
+        attached.datagrams.retain(|datagrams| datagrams.number() != number);
         drop(attached);
         lock(&self.entries).ready.retain(|(completion, _)| completion.queue_pair != number);
     }

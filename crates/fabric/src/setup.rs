@@ -10,6 +10,8 @@ use std::io::{self, Read, Write};
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+
+pub use crate::error::SetupError;
 use crate::memory::RemoteRegion;
 
 /// First bytes of every set-up message.
@@ -53,56 +55,6 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
-    }
-}
-
-/// Why a set-up message was refused.
-#[derive(Debug)]
-pub enum SetupError {
-    /// The stream ended or failed.
-    Stream(io::Error),
-    /// The first bytes are not ours: something else is talking to this port.
-    Magic,
-    /// Another version.
-    Version {
-        /// The peer's version.
-        theirs: u32,
-    },
-    /// The token is not this job's.
-    Token,
-    /// A field is impossible.
-    Field {
-        /// What is wrong.
-        what: &'static str,
-    },
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::Stream(error) => write!(f, "the peer's stream failed: {error}"),
-            SetupError::Magic => write!(f, "the peer does not speak Millstream's protocol"),
-            SetupError::Version { theirs } => {
-                write!(f, "the peer speaks version {theirs}, this program version {VERSION}")
-            }
-            SetupError::Token => write!(f, "the peer does not hold this job's token"),
-            SetupError::Field { what } => write!(f, "the peer's message is malformed: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            SetupError::Stream(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for SetupError {
-    fn from(error: io::Error) -> Self {
-        SetupError::Stream(error)
     }
 }
 
@@ -159,7 +111,7 @@ impl Hello {
         }
         let theirs = u32::from_le_bytes(fields.take()?);
         if theirs != VERSION {
-            return Err(SetupError::Version { theirs });
+            return Err(SetupError::Version { theirs, ours: VERSION });
         }
         if !token.matches(&fields.take()?) {
             return Err(SetupError::Token);
@@ -306,7 +258,7 @@ mod tests {
             Hello::decode(&message, &token).unwrap_err()
         };
         assert!(matches!(refused(0, b'X'), SetupError::Magic));
-        assert!(matches!(refused(8, 2), SetupError::Version { theirs: 2 }));
+        assert!(matches!(refused(8, 2), SetupError::Version { theirs: 2, .. }));
         assert!(matches!(refused(12, 0), SetupError::Token));
         assert!(matches!(refused(43, 0), SetupError::Token));
         assert!(matches!(refused(HEAD_BYTES, 99), SetupError::Field { .. }));

@@ -7,11 +7,11 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::contract::{CompletionQueue, Datagram, Events, Fabric, QueuePair, State};
-use crate::datagram::SharedDatagram;
+use crate::datagram::{SharedDatagram, SocketAddress};
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::memory::{Region, RemoteRegion};
-use crate::queue::{Member, Queue, Sleep, check_limit};
+use crate::queue::{Datagrams, Member, Queue, Sleep, check_limit};
 use crate::setup::Token;
 use crate::work::{Completion, Outgoing, QueueSizes, Receive, Rejected, WorkRequest};
 
@@ -51,13 +51,6 @@ pub trait Connection: Member {
     /// As in [`QueuePair::state`].
     fn state(&self) -> State;
 }
-
-/// Posting receives at a pair that takes those of a shared queue.
-pub(crate) const NO_OWN_RECEIVES: Error =
-    Error::Unsupported { what: "receives of its own at a pair that takes shared ones" };
-
-/// Arming a completion queue that wakes nobody.
-pub(crate) const NO_EVENTS: Error = Error::Unsupported { what: "arming a queue without events" };
 
 /// Where a thread sleeps.
 pub struct SoftEvents<D> {
@@ -223,7 +216,8 @@ impl<D: SoftDevice> SoftDatagram<D> {
         let of = (device_number, *device.limits(), *token);
         let both = (&queues[0], &queues[1]);
         let shared = Arc::new(SharedDatagram::new(number, of, both, sizes, socket));
-        Queue::attach_datagrams(both, &shared);
+        let datagrams: Arc<dyn Datagrams<D::Pair>> = shared.clone();
+        Queue::attach_datagrams(both, &datagrams);
         Ok(SoftDatagram { device: device.clone(), endpoint, shared, queues })
     }
 }
@@ -264,40 +258,5 @@ impl<D: SoftDevice> Datagram for SoftDatagram<D> {
 impl<D: SoftDevice> Drop for SoftDatagram<D> {
     fn drop(&mut self) {
         SharedDatagram::detach(&self.queues, self.shared.number);
-    }
-}
-
-/// A datagram queue pair that was resolved: the address of its socket.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(8))]
-pub struct SocketAddress {
-    bytes: [u8; SocketAddress::BYTES],
-    length: libc::socklen_t,
-}
-
-impl SocketAddress {
-    const BYTES: usize = size_of::<libc::sockaddr_storage>();
-
-    /// The address of this length.
-    ///
-    /// # Safety
-    /// `T` is one of the system's structures for socket addresses, without padding.
-    pub(crate) unsafe fn new<T>(address: &T, length: libc::socklen_t) -> SocketAddress {
-        const { assert!(size_of::<T>() <= SocketAddress::BYTES && align_of::<T>() <= 8) };
-        let mut bytes = [0; SocketAddress::BYTES];
-        // SAFETY: `bytes` is at least as long, and all bytes of the structure are initialised.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                std::ptr::from_ref(address).cast(),
-                bytes.as_mut_ptr(),
-                size_of::<T>(),
-            );
-        }
-        SocketAddress { bytes, length }
-    }
-
-    /// As the system wants it.
-    pub(crate) fn parts(&self) -> (*const libc::sockaddr, libc::socklen_t) {
-        (self.bytes.as_ptr().cast(), self.length)
     }
 }

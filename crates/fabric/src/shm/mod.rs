@@ -32,13 +32,14 @@ pub use self::receives::ShmReceives;
 pub use self::service::fuzz;
 use self::service::{Directory, RegionEntry, address, bind, unix_socket};
 use crate::contract::Fabric;
+use crate::datagram::SocketAddress;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result, last_os_error};
 use crate::mapping::{Mapping, memory_file};
 use crate::memory::{Access, Region, Registration, device_number};
 use crate::queue::{check_limit, lock, random_id};
 use crate::setup::Token;
-use crate::soft::{SocketAddress, SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
+use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Timing};
 
 /// Longest inline source.

@@ -18,12 +18,12 @@ use super::pending::Pending;
 use super::receives::{Owner, ShmReceives};
 use super::service::PairEntry;
 use crate::contract::State;
-use crate::error::{Error, Result};
+use crate::error::{Error, NO_OWN_RECEIVES, Result};
 use crate::keys::Need;
 use crate::memory::{Access, Region, Registration, RemoteAddress, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
-use crate::soft::{Connection, NO_OWN_RECEIVES};
+use crate::soft::Connection;
 use crate::work::{
     Completion, Kind, Operation, QueueSizes, Receive, Rejected, Source, Status, Timing,
     WorkRequest, check_source,

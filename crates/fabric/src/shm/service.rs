@@ -283,7 +283,7 @@ pub(super) fn check_greeting(message: &[u8], token: &Token) -> std::result::Resu
     }
     let theirs = u32::from_le_bytes(std::array::from_fn(|i| message[8 + i]));
     if theirs != VERSION {
-        return Err(SetupError::Version { theirs });
+        return Err(SetupError::Version { theirs, ours: VERSION });
     }
     if !token.matches(&std::array::from_fn(|i| message[12 + i])) {
         return Err(SetupError::Token);

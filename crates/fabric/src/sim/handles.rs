@@ -10,8 +10,7 @@ use super::world::{Entry, World, nanoseconds};
 use super::{Shared, SimDevice, lock};
 use crate::contract::{CompletionQueue, Datagram, Events, QueuePair, SharedReceives, State};
 use crate::endpoint::Endpoint;
-use crate::error::{Error, Result};
-use crate::soft::{NO_EVENTS, NO_OWN_RECEIVES};
+use crate::error::{Error, NO_EVENTS, NO_OWN_RECEIVES, Result};
 use crate::work::{Completion, Outgoing, Receive, Rejected, WorkRequest, check_source};
 
 /// Where a thread sleeps: virtual time passes meanwhile.

@@ -55,7 +55,7 @@ pub(super) fn check_answer(bytes: &[u8; ANSWER_BYTES], token: &Token) -> Result<
     }
     let theirs = u32::from_le_bytes(std::array::from_fn(|i| bytes[8 + i]));
     if theirs != VERSION {
-        return Err(SetupError::Version { theirs });
+        return Err(SetupError::Version { theirs, ours: VERSION });
     }
     if !token.matches(&std::array::from_fn(|i| bytes[12 + i])) {
         return Err(SetupError::Token);

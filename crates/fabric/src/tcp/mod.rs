@@ -38,6 +38,7 @@ use self::frame::{ANSWER_BYTES, Greeting, check_answer};
 use self::pair::Shared;
 use self::receives::ReceiveQueue;
 use crate::contract::{Fabric, SharedReceives};
+use crate::datagram::SocketAddress;
 use crate::endpoint::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use crate::error::{Error, Result};
 use crate::event_file::EventFile;
@@ -46,7 +47,7 @@ use crate::mapping::Mapping;
 use crate::memory::{Access, Region, device_number};
 use crate::queue::{Member, check_limit, lock, random_id};
 use crate::setup::{SetupError, Token};
-use crate::soft::{SocketAddress, SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
+use crate::soft::{SoftDatagram, SoftDevice, SoftEvents, SoftPair, SoftQueue};
 use crate::work::{Limits, QueueSizes, Receive, Rejected, Timing};
 
 /// Longest inline source.

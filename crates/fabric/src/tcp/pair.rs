@@ -16,11 +16,11 @@ use super::frame::{Frame, FrameKind};
 use super::receives::{PostedReceive, ReceiveQueue};
 use super::request::Work;
 use crate::contract::State;
-use crate::error::{Error, Result};
+use crate::error::{Error, NO_OWN_RECEIVES, Result};
 use crate::memory::{Region, RemoteRegion};
 use crate::place::place;
 use crate::queue::{Member, Queue, lock};
-use crate::soft::{Connection, NO_OWN_RECEIVES};
+use crate::soft::Connection;
 use crate::work::{Completion, Kind, QueueSizes, Receive, Rejected, Status, Timing, WorkRequest};
 
 /// Parts of one system call: header and bytes of so many requests.

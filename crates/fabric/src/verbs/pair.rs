@@ -13,8 +13,7 @@ use super::request::{BATCH, Parts, check_receive, post_receives};
 use super::{Device, Part, VerbsCompletionQueue, os, random};
 use crate::contract::{QueuePair, State};
 use crate::endpoint::Endpoint;
-use crate::error::{Error, Result};
-use crate::soft::NO_OWN_RECEIVES;
+use crate::error::{Error, NO_OWN_RECEIVES, Result};
 use crate::work::{QueueSizes, Receive, Rejected, Timing, WorkRequest};
 
 /// A reliable connection.

@@ -10,9 +10,8 @@ use millstream_verbs as ibv;
 
 use super::{Device, Part, os};
 use crate::contract::{CompletionQueue, Events};
-use crate::error::{Error, Result};
+use crate::error::{Error, NO_EVENTS, Result};
 use crate::event_file::EventFile;
-use crate::soft::NO_EVENTS;
 use crate::work::{Completion, Kind, Status};
 
 /// A completion channel, the device's events, and a file for who wakes.
