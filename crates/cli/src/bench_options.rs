@@ -2,11 +2,12 @@
 
 use millstream::cluster::PROCESSES_MAX;
 use millstream::{Exchange, Settings};
+use millstream_flow::{SLOT_BYTES_MAX, SLOTS_MAX};
+use millstream_lab::projection::Question;
 
 use crate::Failure;
-use crate::bench::{Bench, Engine};
-use crate::projection::Question;
-use crate::run::usage;
+use crate::bench::{Bench, ChannelArguments, Engine};
+use crate::console::usage;
 
 impl Bench {
     /// Refuses arguments that would be ignored.
@@ -112,6 +113,27 @@ impl Bench {
         ))
     }
 
+    /// Refuses channels that cannot be.
+    pub(crate) fn check_channel(&self) -> Result<(), Failure> {
+        let channel = &self.channel;
+        for (name, value, max) in [
+            ("--credits", channel.credits, SLOTS_MAX),
+            ("--slot-bytes", channel.slot_bytes, SLOT_BYTES_MAX),
+            ("--pairs", channel.pairs, 1000),
+            ("--mib", channel.mib, 1 << 20),
+        ] {
+            if value.is_some_and(|value| !(1..=max).contains(&value)) {
+                return Err(usage(&format!("{name} has to be 1 to {max}")));
+            }
+        }
+        match channel.slot_bytes {
+            Some(bytes) if !bytes.is_multiple_of(64) => {
+                Err(usage(&format!("--slot-bytes has to be a multiple of 64, not {bytes}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Half of the workers send with split roles: there have to be two halves.
     pub(crate) fn check_roles(&self, settings: &Settings) -> Result<(), Failure> {
         let (processes, workers) = match self.question() {
@@ -140,4 +162,18 @@ const CHANNELS: &str = "it belongs to the workload `channel`";
 /// The first option that was given, with why it makes no sense.
 fn first(options: &[(bool, &'static str, &'static str)]) -> Option<(&'static str, &'static str)> {
     options.iter().find(|(given, ..)| *given).map(|(_, what, help)| (*what, *help))
+}
+
+impl ChannelArguments {
+    /// The first of these options that was given.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.slot_bytes.is_some(), "--slot-bytes"),
+            (self.credits.is_some(), "--credits"),
+            (self.pairs.is_some(), "--pairs"),
+            (self.mib.is_some(), "--mib"),
+            (self.notification.is_some(), "--notification"),
+        ];
+        given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
+    }
 }

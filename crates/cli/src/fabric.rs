@@ -3,7 +3,7 @@
 use millstream_fabric::survey::survey;
 
 use crate::Failure;
-use crate::run::{fail, print};
+use crate::console::{fail, print};
 
 /// Lists providers, devices and their limits. RDMA may be missing; nothing else may.
 pub(crate) fn list() -> Result<(), Failure> {

@@ -6,15 +6,11 @@
 mod allocator;
 mod bench;
 mod bench_options;
-mod bench_processes;
-mod channel;
+mod console;
 mod fabric;
 mod node;
 mod processes;
-mod projection;
-mod provenance;
 mod report;
-mod report_page;
 mod run;
 mod signals;
 mod watch;
@@ -26,6 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use millstream::cluster::{self, PROCESSES_MAX};
+use millstream_lab::report_page;
 use serde::{Deserialize, Serialize};
 
 #[derive(Parser)]
@@ -119,7 +116,7 @@ impl ProcessArguments {
     /// Who names a fabric should not believe that one process uses it.
     fn check_fabric(&self) {
         if self.count() == 1 && self.fabric.is_some() {
-            run::note(
+            console::note(
                 &"--fabric has no effect: it connects processes, and there is one (--processes)",
             );
         }
@@ -163,7 +160,7 @@ impl Output {
     /// A delimiter stands in CSV alone.
     fn check(&self) -> Result<(), Failure> {
         if self.delimiter.is_some() && self.format != Format::Csv {
-            return Err(run::usage(&"--delimiter goes with --format csv"));
+            return Err(console::usage(&"--delimiter goes with --format csv"));
         }
         Ok(())
     }
@@ -199,7 +196,7 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    run::report_panics_politely();
+    console::report_panics_politely();
     signals::let_large_files_fail();
     millstream::on_refused_memory(allocator::refused);
     let arguments = match Arguments::try_parse() {
@@ -209,7 +206,7 @@ fn main() -> ExitCode {
             let code = error.exit_code();
             return match error.print() {
                 Err(e) if code == 0 && e.kind() != ErrorKind::BrokenPipe => {
-                    ExitCode::from(crate::code(&run::fail(&format!("the output: {e}"))))
+                    ExitCode::from(crate::code(&console::fail(&format!("the output: {e}"))))
                 }
                 _ => ExitCode::from(code as u8),
             };
@@ -227,11 +224,11 @@ fn main() -> ExitCode {
         }
         Command::Explain { script, settings } => run::explain(script, settings),
         Command::Bench(bench) => bench.run(),
-        Command::Report { folder } => report_page::run(folder),
+        Command::Report { folder } => report_page::run(folder).map_err(console::told),
         Command::Fabric => fabric::list(),
         Command::Node => node::run(),
     });
-    match result.unwrap_or_else(|panic| Err(run::panicked(&*panic))) {
+    match result.unwrap_or_else(|panic| Err(console::panicked(&*panic))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(code(&failure)),
     }

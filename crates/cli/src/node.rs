@@ -13,11 +13,11 @@ use std::time::Duration;
 use millstream::cluster::{
     Abandon, Cause, Failure as Reason, Fault, Invitation, Member, Node, STOPPED, Setup,
 };
+use millstream_lab::processes::WorkloadMember;
 
 use crate::Failure;
-use crate::bench_processes::BenchMember;
+use crate::console::{note, usage};
 use crate::processes::{Script, Task};
-use crate::run::{note, usage};
 use crate::watch::Guard;
 
 /// How long the process may take to stop cleanly when process 0 is gone.
@@ -60,7 +60,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         let place = (process, setup.processes);
         Ok(match task {
             Task::Script(script) => Box::new(Script::new(&script, fabric, &token, place)?),
-            Task::Bench(bench) => Box::new(BenchMember::new(&bench, fabric, &token, place)?),
+            Task::Bench(bench) => Box::new(WorkloadMember::new(&bench, fabric, &token, place)?),
         })
     };
     node.serve(make).map_err(|reason| stopped(process, &reason))

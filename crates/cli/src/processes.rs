@@ -1,25 +1,27 @@
 //! `millstream run --processes P`: the statements of a script on several processes of this machine.
 
+use std::any::Any;
 use std::io::sink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream::cluster::{
-    Cause, Cluster, FabricName, Failure as Reason, Fault, FaultKind, Member, Parts, Program,
-    QueryPart, Stops, WORKERS_MAX, check_settings, fault, raise_open_files,
+    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Interrupt, Launch, Member, Parts,
+    Program, QueryPart, Stops, check_settings, fault, now_us, shared_settings, stats_of,
 };
 use millstream::{
     Error, ErrorKind, Executed, Extent, Session, Settings, Sink, SqlError, Statement, Stats,
-    parse_script,
+    harmless, parse_script,
 };
 use millstream_fabric::setup::{Hello, Token};
+use millstream_lab::processes::WorkloadTask;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::console::{fail, failed, note, print, tell, usage};
 use crate::run::{
-    Text, check_stats_path, fail, failed, harmless, note, print, read_script, rehearse,
-    setting_pairs, text_sink, text_sink_to, usage, write_stats,
+    Text, check_stats_path, read_script, rehearse, setting_pairs, text_sink, text_sink_to,
+    write_stats,
 };
 use crate::watch::{Guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
@@ -30,7 +32,7 @@ pub(crate) enum Task {
     /// The statements of a script.
     Script(ScriptTask),
     /// A benchmark workload.
-    Bench(crate::bench_processes::BenchTask),
+    Bench(WorkloadTask),
 }
 
 /// A script, and what was said about it on the command line.
@@ -194,7 +196,7 @@ pub(crate) fn run(
         base_dir,
         standard_input,
         output,
-        defaults: default_settings(processes.count()),
+        defaults: shared_settings(processes.count()),
         settings: pairs,
     };
     let mut known = Settings::default();
@@ -229,55 +231,73 @@ pub(crate) fn run(
             write_stats(stats_json, &all)
         })
     };
-    let (cluster, done) = start(processes.count(), lead)?;
-    finish(cluster, done, |reason, others| {
-        let own = own.as_mut();
-        if let Some(mut stats) = own.as_ref().and_then(|own| own.stats.clone()) {
-            // As far as it got. Who was killed has told nothing.
-            let mut silent = Vec::new();
-            for (told, process) in others.iter().zip(1..) {
-                match told.as_ref().map(|end| stats_of(process, end)) {
-                    Some(Ok(theirs)) => stats.add_process(&theirs),
-                    _ => silent.push(process.to_string()),
-                }
+    match launch(processes.count())?.run(watch, lead) {
+        Ok(()) => {}
+        Err(Early::Own(failure)) => return Err(failure),
+        Err(Early::Failed(reason, others)) => {
+            if let Some(stats) = own.as_ref().and_then(|own| own.stats.clone()) {
+                let interrupted = matches!(reason.cause, Cause::Interrupted);
+                all.push(stopped_line(stats, &others, interrupted));
+                write_stats(stats_json, &all)?;
             }
-            let mut line =
-                report::closing_line(&stats, false, matches!(reason.cause, Cause::Interrupted));
-            if !silent.is_empty() {
-                line += &format!(", without those of process {}", silent.join(", "));
-            }
-            note(&line);
-            all.push(stats);
-            write_stats(stats_json, &all)?;
+            return Err(why(&reason, own.and_then(|own| own.failure)));
         }
-        match own.and_then(|own| own.failure.take()) {
-            Some(millstream::Failure::Sql(error))
-                if reason.process == 0 && error.kind != ErrorKind::System =>
-            {
-                Err(failed(millstream::Failure::Sql(error)))
-            }
-            Some(millstream::Failure::Run(error @ Error::Option { .. })) if reason.process == 0 => {
-                Err(failed(millstream::Failure::Run(error)))
-            }
-            _ => Err(tell(reason)),
-        }
-    })?;
+    }
     // Queries have left theirs, and a named pipe's reader goes away after the first.
     if all.is_empty() { write_stats(stats_json, &all) } else { Ok(()) }
 }
 
-/// Why a job on several processes has ended early.
-pub(crate) enum Early {
-    /// A process has failed.
-    Reason(Reason),
-    /// The program itself, which has told it.
-    Told(Failure),
+/// Says how far a query got that has ended early, here with these counters. Returns all that are
+/// known: who was killed has told nothing.
+fn stopped_line(mut stats: Stats, others: &[Option<Value>], interrupted: bool) -> Stats {
+    let mut silent = Vec::new();
+    for (told, process) in others.iter().zip(1..) {
+        match told.as_ref().map(|end| stats_of(process, end)) {
+            Some(Ok(theirs)) => stats.add_process(&theirs),
+            _ => silent.push(process.to_string()),
+        }
+    }
+    let mut line = report::closing_line(&stats, false, interrupted);
+    if !silent.is_empty() {
+        line += &format!(", without those of process {}", silent.join(", "));
+    }
+    note(&line);
+    stats
 }
 
-impl From<Reason> for Early {
-    fn from(reason: Reason) -> Early {
-        Early::Reason(reason)
+/// Prints why a script has ended early. What failed here is told in full.
+fn why(reason: &Reason, own: Option<millstream::Failure>) -> Failure {
+    match own {
+        Some(failure @ millstream::Failure::Run(Error::Option { .. })) if reason.process == 0 => {
+            failed(failure)
+        }
+        Some(millstream::Failure::Sql(error))
+            if reason.process == 0 && error.kind != ErrorKind::System =>
+        {
+            failed(millstream::Failure::Sql(error))
+        }
+        _ => tell(reason),
     }
+}
+
+/// How the other processes of a job are started.
+pub(crate) fn launch(processes: usize) -> Result<Launch, Failure> {
+    let path = std::env::current_exe()
+        .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
+    let program = Program { path, arguments: vec!["node".into()] };
+    Ok(Launch { processes, program, log: Arc::new(|line: &str| note(&line)) })
+}
+
+/// Lets a failure and Ctrl-C end the program, whatever it waits for, until the guard is dropped.
+fn watch(interrupt: Interrupt) -> Result<Guard, Failure> {
+    stop_on_signals(interrupt.clone()).map_err(|e| fail(&e))?;
+    Ok(Guard::of_asker(interrupt))
+}
+
+/// As [`watch`], for what is measured.
+pub(crate) fn watch_measuring(interrupt: Interrupt) -> Result<Box<dyn Any>, String> {
+    stop_on_signals(interrupt.clone())?;
+    Ok(Box::new(Guard::of_asker(interrupt)))
 }
 
 fn drive(
@@ -287,11 +307,11 @@ fn drive(
     statements: usize,
     own: &mut Option<Script>,
     mut ended: impl FnMut(Stats) -> Result<(), Failure>,
-) -> Result<(), Early> {
+) -> Result<(), Early<Failure>> {
     let fabric = processes.fabric().library();
     let told = serde_json::to_value(Task::Script(task.clone())).map_err(|e| {
         // The only thing in it that may be no text is a path.
-        Early::Told(usage(&format!(
+        Early::Own(usage(&format!(
             "{}: the other processes cannot be told where the script is: {e}\n  help: give its \
              folder a name in UTF-8, or use --processes 1",
             task.base_dir.display()
@@ -306,7 +326,7 @@ fn drive(
     for statement in 0..statements {
         if !cluster.execute(own, statement, now_us())? {
             if let Some(text) = own.explained.take() {
-                print(&harmless(&text)).map_err(Early::Told)?;
+                print(&harmless(&text)).map_err(Early::Own)?;
             }
             continue;
         }
@@ -317,83 +337,7 @@ fn drive(
             total.add_process(&stats_of(process, end)?);
         }
         own.stats = None;
-        ended(total).map_err(Early::Told)?;
+        ended(total).map_err(Early::Own)?;
     }
     Ok(())
-}
-
-/// The counters that a process has told.
-pub(crate) fn stats_of(process: usize, end: &Value) -> Result<Stats, Reason> {
-    serde_json::from_value(end["stats"].clone()).map_err(|e| {
-        let what = format!("counters that cannot be read: {e}");
-        Reason::new(process, Cause::Rubbish(what))
-    })
-}
-
-/// Microseconds since the epoch.
-pub(crate) fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_micros() as i64
-}
-
-/// Each process takes its share of the machine.
-pub(crate) fn default_settings(processes: usize) -> Vec<(String, String)> {
-    let whole = Settings::default();
-    let workers = (whole.workers / processes).clamp(1, WORKERS_MAX / processes);
-    // What no process may go below.
-    let memory = (whole.memory_bytes / processes as u64).max(16 << 20);
-    vec![("workers".into(), workers.to_string()), ("memory".into(), memory.to_string())]
-}
-
-/// Starts the other processes of a job, and lets `lead` lead them through it. Whatever it waits
-/// for, a failure and Ctrl-C end it.
-pub(crate) fn start(
-    processes: usize,
-    lead: impl FnOnce(&Cluster) -> Result<(), Early>,
-) -> Result<(Cluster, Result<(), Early>), Failure> {
-    let path = std::env::current_exe()
-        .map_err(|e| fail(&format!("cannot find this program, to start it again: {e}")))?;
-    let program = Program { path, arguments: vec!["node".into()] };
-    // A job that needs more than it may have says so when it does.
-    let _ = raise_open_files();
-    let log = Arc::new(|line: &str| note(&line));
-    let cluster = Cluster::open(processes, log).map_err(|reason| tell(&reason))?;
-    stop_on_signals(cluster.interrupt())?;
-    let guard = Guard::of_asker(cluster.interrupt());
-    let started = cluster.start(Some(&program), |_| {}).map_err(Early::Reason);
-    let done = started.and_then(|()| lead(&cluster));
-    drop(guard);
-    Ok((cluster, done))
-}
-
-/// Ends all processes, and tells with `why` if the job has ended early: given are the reason, and
-/// what each of the other processes told of how far it got.
-pub(crate) fn finish(
-    cluster: Cluster,
-    done: Result<(), Early>,
-    why: impl FnOnce(&Reason, &[Option<Value>]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    match done {
-        Ok(()) => cluster.end().map_err(|reason| tell(&reason)),
-        Err(Early::Reason(reason)) => {
-            let (reason, others) = cluster.give_up(reason);
-            why(&reason, &others)
-        }
-        Err(Early::Told(failure)) => {
-            let _ = cluster.end();
-            Err(failure)
-        }
-    }
-}
-
-/// Prints why a job has ended early.
-pub(crate) fn tell(reason: &Reason) -> Failure {
-    match &reason.cause {
-        Cause::Interrupted => Failure::Interrupted,
-        Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {
-            usage(message)
-        }
-        Cause::Fault(Fault { kind: FaultKind::Usage, .. }) => usage(reason),
-        _ => fail(reason),
-    }
 }

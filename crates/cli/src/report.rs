@@ -1,9 +1,8 @@
-//! What a run says of itself: the closing line for people, the counters as JSON.
+//! What a run says of itself to people: the closing line.
 
 use std::collections::BTreeSet;
 
-use millstream::{Stats, plural};
-use serde_json::{Map, Value, json};
+use millstream::{Stats, grouped, plural};
 
 /// `16,385 records, 324 windows, 7,011 rows, 0 late records, 0.042 s, 390,119 records/s`, after a
 /// line for each kind of record that did not count as others do. A simulated run has no rate: its
@@ -74,83 +73,6 @@ fn counted(number: u64, what: &str) -> String {
     format!("{} {}", grouped(number), plural(number, what))
 }
 
-/// 1234567 as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// All counters by name.
-pub(crate) fn counters(stats: &Stats) -> Map<String, Value> {
-    let latency = |share: f64| {
-        let mut sorted = stats.fire_latency_us.clone();
-        sorted.sort_unstable();
-        let at = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
-        sorted.get(at).copied()
-    };
-    let value = json!({
-        "records": stats.records,
-        "input_bytes": stats.input_bytes,
-        "windows": stats.windows,
-        "open_windows": stats.open_windows.as_ref().map_or(0, BTreeSet::len),
-        "rows": stats.rows,
-        "inner_rows": stats.inner_rows,
-        "late_records": stats.late_records,
-        "malformed_records": stats.malformed_records,
-        "null_time_records": stats.null_time_records,
-        "unusable_time_records": stats.unusable_time_records,
-        "ahead_records": stats.ahead_records,
-        "epochs": stats.epochs,
-        "empty_epochs": stats.empty_epochs,
-        "fragment_rows_in": stats.fragment_rows_in,
-        "joint_rows_in": stats.joint_rows_in,
-        "rows_shipped": stats.rows_shipped,
-        "segments_shipped": stats.segments_shipped,
-        "rows_sent": stats.rows_sent,
-        "rows_passed": stats.rows_passed,
-        "bytes_sent": stats.bytes_sent,
-        "bytes_copied": stats.bytes_copied,
-        "messages_sent": stats.messages_sent,
-        "rows_combined": stats.rows_combined,
-        "merges": stats.merges,
-        "adoptions": stats.adoptions,
-        "mode_switches": stats.mode_switches,
-        "index_growths": stats.index_growths,
-        "windows_fired_early": stats.windows_fired_early,
-        "credit_stalls": stats.credit_stalls,
-        "memory_stalls": stats.memory_stalls,
-        "batches_stolen": stats.batches_stolen,
-        "state_bytes_peak": stats.state_bytes_peak,
-        "state_live_bytes_at_peak": stats.state_live_bytes_at_peak,
-        "state_bytes_rest": stats.state_bytes_rest,
-        "state_live_bytes_rest": stats.state_live_bytes_rest,
-        "memory_bytes_peak": stats.memory_bytes_peak,
-        "fire_latency_us_p50": latency(0.5),
-        "fire_latency_us_p99": latency(0.99),
-        "fire_latency_us_max": latency(1.0),
-        "elapsed_us": stats.elapsed_us,
-    });
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
-}
-
-/// The largest resident size of this process so far, in bytes.
-pub(crate) fn peak_rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"));
-    let kib = line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,12 +106,5 @@ mod tests {
             let text = closing_line(&stats, false, true);
             assert!(text.lines().last().unwrap().starts_with(expected), "{text}");
         }
-    }
-
-    #[test]
-    fn thousands_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }

@@ -1,93 +1,21 @@
 //! `millstream run` and `millstream explain`.
 
-use std::any::Any;
-use std::fmt::Display;
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write, stderr, stdin, stdout};
+use std::io::{self, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use millstream::cluster::check_settings;
 use millstream::{
-    Error, ErrorKind, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats,
-    TextOptions, TextSink, parse_script,
+    Error, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats, TextOptions,
+    TextSink, counters, harmless, parse_script,
 };
 use serde_json::Value;
 
+use crate::console::{fail, failed, note, print, usage};
 use crate::watch::Alone;
 use crate::{Failure, Format, Output, Script, SettingArguments, report};
-
-/// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
-pub(crate) fn note(line: &dyn Display) {
-    // In one piece: the processes of a job share stderr.
-    let line = harmless(&line.to_string()) + "\n";
-    let _ = stderr().write_all(line.as_bytes());
-}
-
-/// A text, in which data and SQL are quoted, without what would move a terminal's cursor, colour
-/// what follows or turn the writing direction: that stands there as `\u{1b}`.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                out.extend(c.escape_unicode());
-            }
-            c if c.is_control() => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(fail(&format!("the output: {error}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Prints an error and says that the run failed.
-pub(crate) fn fail(message: &dyn Display) -> Failure {
-    note(&format!("error: {message}"));
-    Failure::Run
-}
-
-/// Prints an error and says that it is the user's.
-pub(crate) fn usage(message: &dyn Display) -> Failure {
-    note(&format!("error: {message}"));
-    Failure::Usage
-}
-
-pub(crate) fn failed(failure: millstream::Failure) -> Failure {
-    match failure {
-        millstream::Failure::Sql(error) if error.kind == ErrorKind::System => fail(&error),
-        millstream::Failure::Sql(error) => {
-            note(&error.render());
-            Failure::Usage
-        }
-        // A wrong option of a table is the user's mistake, found late.
-        millstream::Failure::Run(error @ Error::Option { .. }) => usage(&error),
-        millstream::Failure::Run(error) => fail(&error),
-    }
-}
-
-/// A panic is a mistake of ours: say so in one line, without a backtrace.
-pub(crate) fn report_panics_politely() {
-    std::panic::set_hook(Box::new(|_| {}));
-}
-
-/// The message of a panic on the main thread.
-pub(crate) fn panicked(panic: &dyn Any) -> Failure {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    fail(&format!("internal error (please report it): {}", text.unwrap_or("a panic")))
-}
 
 /// The settings, for `--help`.
 pub(crate) fn settings_help() -> String {
@@ -255,7 +183,7 @@ pub(crate) fn run(
     }
     session.print_to(move || text_sink(output));
     rehearse(&session, &statements, &setting_pairs(settings)?, 1)?;
-    alone.stop_on_signals()?;
+    alone.stop_on_signals().map_err(|e| fail(&e))?;
     let mut all = Vec::new();
     for (at, statement) in statements.iter().enumerate() {
         // Settings given on the command line outlast SET in the file.
@@ -299,7 +227,7 @@ pub(crate) fn run(
 /// Counters of all queries so far, added up; with several, also one by one.
 pub(crate) fn write_stats(path: Option<&Path>, all: &[Stats]) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
-    let mut queries: Vec<_> = all.iter().map(report::counters).collect();
+    let mut queries: Vec<_> = all.iter().map(counters).collect();
     let mut total = queries.first().cloned().unwrap_or_default();
     for query in queries.iter().skip(1) {
         for (key, value) in query {

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use millstream::cluster::{Failure as Reason, Interrupt};
 use millstream::{Error, Sink, Stopper};
 
-use crate::processes::tell;
-use crate::run::{fail, note};
+use crate::console::{note, tell};
 use crate::signals::on_stop;
 use crate::{Failure, code};
 
@@ -168,10 +167,10 @@ impl Alone {
     }
 
     /// Listens for signals from now on.
-    pub(crate) fn stop_on_signals(&self) -> Result<(), Failure> {
+    pub(crate) fn stop_on_signals(&self) -> Result<(), String> {
         let alone = self.clone();
         let mut signals = Signals::default();
-        on_stop(move || alone.stop(signals.next())).map_err(|e| fail(&e))
+        on_stop(move || alone.stop(signals.next()))
     }
 
     fn stop(&self, signal: Signal) {
@@ -220,7 +219,7 @@ impl Alone {
 
 /// Ctrl-C (and SIGTERM) stops the job in all processes cleanly, after a result that is just being
 /// committed; a second one at once. A job that cannot stop is ended after a short time.
-pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
+pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), String> {
     let mut signals = Signals::default();
     let handler = move || {
         match signals.next() {
@@ -253,5 +252,5 @@ pub(crate) fn stop_on_signals(interrupt: Interrupt) -> Result<(), Failure> {
             exit(130);
         }
     };
-    on_stop(handler).map_err(|e| fail(&e))
+    on_stop(handler)
 }

@@ -31,9 +31,11 @@
 //! ```
 
 pub mod cluster;
+mod counters;
 mod generator;
 mod session;
 
+pub use counters::counters;
 pub use generator::GeneratorTable;
 pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
@@ -43,7 +45,7 @@ pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_contract::sink::{RowOrder, Sink, Writers};
 pub use millstream_contract::table::{Extent, FileId, OpenOptions, Split, Table};
-pub use millstream_contract::wording::{counted, plural};
+pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::projection;
 pub use millstream_engine::{Job, Stats, Stopper, on_refused_memory};

@@ -5,29 +5,32 @@
 use std::fmt;
 use std::process::Command;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use millstream::cluster::WORKERS_MAX;
 use millstream::projection::{self, Costs, Kind, Machine, Price, Projected, Projection, Shared};
-use millstream::{Exchange, Job, MemoryTable, Plan, Session, Settings, Sink, Stats};
+use millstream::{Exchange, Job, MemoryTable, Plan, Session, Settings, Sink, Stats, counters};
 use millstream_fabric::sim::Model;
 use millstream_flow::Settings as Channels;
 use millstream_flow::bench::{self as channels, Medium, Shm};
-use millstream_workloads::{Spec, Verifier, expected, generate, oracle, schema, sql};
+use millstream_workloads::{Answer, Spec, Verifier, Zipf, expected, generate, oracle, schema, sql};
 use serde_json::{Map, Value, json};
 
-use crate::Failure;
-use crate::bench::{ExchangeName, VerifySink, round};
-use crate::run::{fail, note};
+use crate::failure::{fail, note, print};
+use crate::verify::VerifySink;
+use crate::workload::exchange_name;
+use crate::{Failure, peak_rss_bytes, provenance, round};
 
 /// Processes, and workers of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Layout {
-    pub(crate) processes: usize,
-    pub(crate) workers: usize,
+pub struct Layout {
+    /// Processes.
+    pub processes: usize,
+    /// Workers of each.
+    pub workers: usize,
 }
 
 impl FromStr for Layout {
@@ -55,7 +58,7 @@ impl fmt::Display for Layout {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Question {
+pub enum Question {
     /// A node for each process, with a processor for each worker.
     Project(Layout),
     /// Real processes on this machine, over shared memory.
@@ -63,14 +66,15 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    pub(crate) fn layout(&self) -> Layout {
+    /// The processes and workers that it is about.
+    pub fn layout(&self) -> Layout {
         match self {
             Question::Project(layout) | Question::Predict(layout) => *layout,
         }
     }
 
     /// As it is written on the command line.
-    pub(crate) fn option(&self) -> &'static str {
+    pub fn option(&self) -> &'static str {
         match self {
             Question::Project(_) => "--project",
             Question::Predict(_) => "--predict",
@@ -211,9 +215,7 @@ impl<'a> Prepared<'a> {
     }
 
     fn sinks(&self, processes: usize) -> Vec<Arc<VerifySink>> {
-        let verifier = |_| Mutex::new(Verifier::new(self.spec));
-        let sink = |_| Arc::new(VerifySink((0..self.settings.workers).map(verifier).collect()));
-        (0..processes).map(sink).collect()
+        (0..processes).map(|_| VerifySink::new(self.spec, self.settings.workers)).collect()
     }
 
     fn job(&self) -> Projected<'_> {
@@ -314,7 +316,7 @@ fn start_and_end(spec: &Spec, layout: Layout, exchange: Exchange) -> Result<Dura
     let run = || {
         let mut command = Command::new(&program);
         command.args(["bench", spec.workload.name(), "--json", "--records", "1"]);
-        command.args(["--exchange", ExchangeName::of(exchange).name()]);
+        command.args(["--exchange", exchange_name(exchange)]);
         command.args(["--workers", &layout.workers.to_string()]);
         command.args(["--processes", &layout.processes.to_string()]);
         let output = command.output().map_err(|e| fail(&e))?;
@@ -328,17 +330,63 @@ fn start_and_end(spec: &Spec, layout: Layout, exchange: Exchange) -> Result<Dura
 }
 
 /// What came out.
-pub(crate) struct Found {
-    pub(crate) seconds: f64,
-    pub(crate) ok: bool,
-    pub(crate) verifier: Verifier,
-    pub(crate) stats: Stats,
+struct Found {
+    seconds: f64,
+    ok: bool,
+    answer: Answer,
+    stats: Stats,
     /// Fields of the JSON line that say what was computed, and from what.
-    pub(crate) fields: Map<String, Value>,
+    fields: Map<String, Value>,
+}
+
+/// Computes a rate in place of measuring one, and prints it.
+pub fn run(
+    spec: &Spec,
+    settings: &Settings,
+    question: &Question,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let found = find(spec, settings, question)?;
+    let Layout { processes, workers } = question.layout();
+    let rate = spec.records as f64 / found.seconds / 1e6;
+    if !as_json {
+        let right = if found.ok { "right" } else { "WRONG" };
+        print(&format!(
+            "{:<10} {processes} x {workers}  computed, not measured: {rate:.1} million records/s, {:.3} s, answer {right}",
+            spec.workload.name(),
+            found.seconds,
+        ))?;
+    } else {
+        let mut object = found.fields;
+        let line = json!({
+            "engine": "millstream",
+            "workload": spec.workload.name(),
+            "processes": processes,
+            "workers": workers,
+            "zipf": spec.zipf.map(Zipf::exponent),
+            "fabric": "sim",
+            "exchange": exchange_name(settings.exchange),
+            "records": spec.records,
+            "seconds": round(found.seconds, 6),
+            "mrec_per_s": round(rate, 3),
+            "result_rows": found.answer.result_rows,
+            "ok": found.ok,
+            "peak_rss_bytes": peak_rss_bytes(),
+        });
+        for (name, value) in line.as_object().into_iter().flatten() {
+            object.insert(name.clone(), value.clone());
+        }
+        object.extend(provenance::fields().map(|(name, value)| (name.to_string(), value)));
+        for (name, value) in counters(&found.stats) {
+            object.entry(name).or_insert(value);
+        }
+        print(&Value::Object(object).to_string())?;
+    }
+    if found.ok { Ok(()) } else { Err(fail(&"the answer is wrong")) }
 }
 
 /// Measures, and runs the job in virtual time.
-pub(crate) fn run(spec: &Spec, settings: &Settings, question: &Question) -> Result<Found, Failure> {
+fn find(spec: &Spec, settings: &Settings, question: &Question) -> Result<Found, Failure> {
     let layout = question.layout();
     let settings = &Settings { workers: layout.workers, simulate: None, ..settings.clone() };
     let fixed = match question {
@@ -357,16 +405,15 @@ pub(crate) fn run(spec: &Spec, settings: &Settings, question: &Question) -> Resu
     passes.sort_by_key(|pass| pass.projection.time);
     let Pass { costs, projection, sinks } = passes.swap_remove(number / 2);
     let mut verifier = Verifier::new(spec);
-    for of_worker in sinks.iter().flat_map(|sink| &sink.0) {
-        verifier.merge(&of_worker.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-    let ok = verifier.answer() == expected(spec).unwrap_or_else(|| oracle(spec));
+    sinks.iter().for_each(|sink| sink.add_to(&mut verifier));
+    let answer = verifier.answer();
+    let ok = answer == expected(spec).unwrap_or_else(|| oracle(spec));
     let mut stats = Stats::default();
     projection.stats.iter().for_each(|one| stats.add_process(one));
     let seconds = (projection.time + fixed).as_secs_f64();
     stats.elapsed_us = (seconds * 1e6) as u64;
     let fields = fields(question, &machine, &costs, &projection, fixed);
-    Ok(Found { seconds, ok, verifier, stats, fields })
+    Ok(Found { seconds, ok, answer, stats, fields })
 }
 
 fn fields(

@@ -1,13 +1,15 @@
 //! `millstream bench WORKLOAD --processes P`: every process generates only its share of the data,
 //! runs the workload's SQL and checks its own rows; process 0 adds up.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use millstream::cluster::{
-    Cause, Cluster, FabricName, Failure as Reason, Fault, Member, Parts, Place, QueryPart, Stops,
-    reader,
+    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Interrupt, Launch, Member, Parts,
+    Place, QueryPart, Stops, fault, now_us, reader, stats_of,
 };
 use millstream::{
     Executed, Extent, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table,
@@ -20,24 +22,53 @@ use millstream_workloads::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::bench::{Run, VerifySink, record_bytes};
-use crate::processes::{Early, Task, finish, now_us, start, stats_of, tell};
-use crate::run::note;
-use crate::{Failure, ProcessArguments, report};
+use crate::failure::note;
+use crate::run::{Run, record_bytes};
+use crate::verify::VerifySink;
+use crate::{Failure, peak_rss_bytes};
+
+/// How the processes of a measured job are started, connected and stopped.
+pub struct Processes {
+    /// What they are started with.
+    pub launch: Launch,
+    /// What connects them.
+    pub fabric: FabricName,
+    /// Is given what stops the job, until what it returns is dropped. The error: why it could not
+    /// be watched.
+    pub watch: fn(Interrupt) -> Result<Box<dyn Any>, String>,
+    /// What the others have to be told so that they make a [`WorkloadMember`] of a task.
+    pub told: fn(&WorkloadTask) -> Value,
+}
+
+impl fmt::Debug for Processes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Processes({} over {})", self.launch.processes, self.fabric.name())
+    }
+}
 
 /// A workload, and what was said about it on the command line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct BenchTask {
-    pub(crate) workload: String,
-    pub(crate) records: u64,
-    pub(crate) keys: Option<u64>,
+pub struct WorkloadTask {
+    workload: String,
+    records: u64,
+    keys: Option<u64>,
     /// As it is written on the command line.
-    pub(crate) zipf: Option<String>,
+    zipf: Option<String>,
     /// In the order in which they hold.
-    pub(crate) settings: Vec<(String, String)>,
+    settings: Vec<(String, String)>,
 }
 
-impl BenchTask {
+impl WorkloadTask {
+    pub(crate) fn new(spec: &Spec, settings: &[(String, String)]) -> WorkloadTask {
+        WorkloadTask {
+            workload: spec.workload.name().to_string(),
+            records: spec.records,
+            keys: spec.keys,
+            zipf: spec.zipf.map(|zipf| zipf.exponent().to_string()),
+            settings: settings.to_vec(),
+        }
+    }
+
     fn spec(&self) -> Result<Spec, Fault> {
         let workload = Workload::from_name(&self.workload);
         let workload = workload
@@ -56,7 +87,7 @@ impl BenchTask {
 }
 
 /// A process's part in a benchmark.
-pub(crate) struct BenchMember {
+pub struct WorkloadMember {
     spec: Spec,
     settings: Settings,
     session: Session,
@@ -65,15 +96,15 @@ pub(crate) struct BenchMember {
     part: QueryPart,
 }
 
-impl BenchMember {
+impl WorkloadMember {
     /// Generates this process's share of the data, of as many shares as the job has workers: those
     /// of the splits that it reads.
-    pub(crate) fn new(
-        task: &BenchTask,
+    pub fn new(
+        task: &WorkloadTask,
         fabric: FabricName,
         token: &Token,
         (process, processes): (usize, usize),
-    ) -> Result<BenchMember, Fault> {
+    ) -> Result<WorkloadMember, Fault> {
         let (spec, settings) = (task.spec()?, task.settings()?);
         let workers = settings.workers;
         let all = processes * workers;
@@ -98,14 +129,13 @@ impl BenchMember {
         session
             .register_table(spec.workload.name(), Arc::new(Shares { table, described }), event_time)
             .map_err(Fault::run)?;
-        let verifiers = (0..workers).map(|_| Mutex::new(Verifier::new(&spec)));
-        let sink = Arc::new(VerifySink(verifiers.collect()));
+        let sink = VerifySink::new(&spec, workers);
         let part = QueryPart::open(fabric, token, process, processes)?;
-        Ok(BenchMember { spec, settings, session, input_bytes, sink, part })
+        Ok(WorkloadMember { spec, settings, session, input_bytes, sink, part })
     }
 }
 
-impl Member for BenchMember {
+impl Member for WorkloadMember {
     fn execute(&mut self, _statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         let statements = parse_script(&sql(&self.spec), "<workload>").map_err(Fault::run)?;
         let mut last = None;
@@ -130,13 +160,11 @@ impl Member for BenchMember {
     fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
         let (stats, result) = self.part.run(stops);
         if let Err(error) = result {
-            return (Value::Null, Err(millstream::cluster::fault(error)));
+            return (Value::Null, Err(fault(error)));
         }
-        let peak_rss_bytes = report::peak_rss_bytes();
+        let peak_rss_bytes = peak_rss_bytes();
         let mut all = Verifier::new(&self.spec);
-        for verifier in &self.sink.0 {
-            all.merge(&verifier.lock().unwrap_or_else(PoisonError::into_inner));
-        }
+        self.sink.add_to(&mut all);
         let Answer { result_rows, checksum, mix, avg_sum } = all.answer();
         let answer = Told { result_rows, checksum, mix, avg_sum_bits: avg_sum.map(f64::to_bits) };
         let end = End { answer, peak_rss_bytes, input_bytes: self.input_bytes };
@@ -198,30 +226,32 @@ impl Table for Shares {
     }
 }
 
-/// Runs a workload on several processes; also returns the bytes of all input.
-pub(crate) fn run(task: &BenchTask, processes: &ProcessArguments) -> Result<(Run, usize), Failure> {
-    let mut run = None;
-    let lead = |cluster: &Cluster| drive(cluster, task, processes, &mut run);
-    let (cluster, done) = start(processes.count(), lead)?;
-    finish(cluster, done, |reason, _| Err(tell(reason)))?;
-    run.ok_or(Failure::Run)
+/// Runs a workload on several processes.
+pub(crate) fn run(task: &WorkloadTask, processes: &Processes) -> Result<Run, Failure> {
+    let watch = |interrupt| (processes.watch)(interrupt).map_err(Failure::Run);
+    let ran = processes.launch.run(watch, |cluster| lead(cluster, task, processes));
+    ran.map_err(|early| match early {
+        Early::Failed(reason, _) => Failure::Process(reason),
+        Early::Own(failure) => failure,
+    })
 }
 
-fn drive(
+fn lead(
     cluster: &Cluster,
-    task: &BenchTask,
-    processes: &ProcessArguments,
-    run: &mut Option<(Run, usize)>,
-) -> Result<(), Early> {
+    task: &WorkloadTask,
+    processes: &Processes,
+) -> Result<Run, Early<Failure>> {
     let mut own = None;
-    let fabric = processes.fabric().library();
+    let fabric = processes.fabric;
     let started = Instant::now();
-    cluster.set_up(fabric.name(), &json!(Task::Bench(task.clone())), || {
-        let place = (0, processes.count());
-        own = Some(BenchMember::new(task, fabric, cluster.token(), place)?);
+    cluster.set_up(fabric.name(), &(processes.told)(task), || {
+        let place = (0, processes.launch.processes);
+        own = Some(WorkloadMember::new(task, fabric, cluster.token(), place)?);
         Ok(())
     })?;
-    let Some(own) = &mut own else { return Ok(()) };
+    let Some(own) = &mut own else {
+        return Err(Reason::new(0, Cause::Rubbish("no workload".into())).into());
+    };
     note(&format!("generated in {:.1} s", started.elapsed().as_secs_f64()));
     cluster.execute(own, 0, now_us())?;
     cluster.connect(own)?;
@@ -243,7 +273,5 @@ fn drive(
     }
     let answer = all.answer();
     let ok = answer == expected(&own.spec).unwrap_or_else(|| oracle(&own.spec));
-    let found = Run { seconds, peak_rss_bytes, answer, ok, stats: Some(stats) };
-    *run = Some((found, input_bytes));
-    Ok(())
+    Ok(Run { seconds, input_bytes, peak_rss_bytes, answer, ok, stats: Some(stats) })
 }

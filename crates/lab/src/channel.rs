@@ -4,45 +4,31 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
+use millstream::cluster::FabricName;
 use millstream_fabric::Fabric;
 use millstream_fabric::verbs::Options;
 use millstream_flow::bench::{self, Cell, Medium, Plan, Rdma, Shm, SmallMessage, Tcp, Waiting};
-use millstream_flow::{Notification, SLOT_BYTES_MAX, SLOTS_MAX, Settings};
+use millstream_flow::{Notification, Settings};
 use serde_json::{Value, json};
 
-use crate::bench::round;
-use crate::run::{fail, print, usage};
-use crate::{FabricName, Failure};
+use crate::failure::{fail, print};
+use crate::{Failure, round};
 
-#[derive(clap::Args, Clone)]
-pub(crate) struct Channel {
-    /// What it runs over: `--fabric`, which other workloads have, too.
-    #[arg(skip = FabricName::Shm)]
-    fabric: FabricName,
-    /// `channel`: bytes of a slot [default: 4 KiB to 1 MiB, in turn]
-    #[arg(long, value_name = "N")]
-    slot_bytes: Option<usize>,
-    /// `channel`: slots of the ring [default: 4, 8, 16 and 64, in turn]
-    #[arg(long, value_name = "C")]
-    credits: Option<usize>,
-    /// `channel`: runs of channel and limit, by turns, of which the median counts [default: 5]
-    #[arg(long, value_name = "N")]
-    pairs: Option<usize>,
-    /// `channel`: MiB that a run moves [default: 512; over verbs 32]
-    #[arg(long, value_name = "N")]
-    mib: Option<usize>,
-    /// `channel`: how the consumer learns of slots [default: footer; over verbs immediate]
-    #[arg(long, value_enum)]
-    notification: Option<How>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum How {
-    /// It polls the slot's last word
-    Footer,
-    /// It polls completions
-    Immediate,
+/// Which channels are measured. What is not said is measured in turn, or usual.
+#[derive(Debug, Clone, Copy)]
+pub struct Channel {
+    /// What they run over.
+    pub fabric: FabricName,
+    /// Bytes of a slot [default: 4 KiB to 1 MiB, in turn].
+    pub slot_bytes: Option<usize>,
+    /// Slots of the ring [default: 4, 8, 16 and 64, in turn].
+    pub credits: Option<usize>,
+    /// Runs of channel and limit, by turns, of which the median counts [default: 5].
+    pub pairs: Option<usize>,
+    /// MiB that a run moves [default: 512; over verbs 32].
+    pub mib: Option<usize>,
+    /// How the consumer learns of slots [default: by the footer; over verbs by a completion].
+    pub notification: Option<Notification>,
 }
 
 /// The sizes of the paper's figures 10a and 10b.
@@ -56,41 +42,19 @@ const WAKES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Channel {
-    pub(crate) fn over(&self, fabric: FabricName) -> Channel {
-        Channel { fabric, ..self.clone() }
-    }
-
-    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
-        self.check()?;
+    /// Measures, and prints what came out.
+    pub fn run(&self, as_json: bool) -> Result<(), Failure> {
         let failed = |error: bench::Failure| fail(&error);
         match self.fabric {
             FabricName::Shm => self.measure(as_json, &Shm::open().map_err(failed)?),
             FabricName::Tcp => self.measure(as_json, &Tcp::open().map_err(failed)?),
             FabricName::Verbs => {
                 // Who asks for footers says that the device places writes in order.
-                let ordered = matches!(self.notification, Some(How::Footer)).then_some(true);
+                let ordered =
+                    matches!(self.notification, Some(Notification::Footer)).then_some(true);
                 let options = Options { ordered_placement: ordered, ..Options::default() };
                 self.measure(as_json, &Rdma::open(&options).map_err(failed)?)
             }
-        }
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        for (name, value, max) in [
-            ("--credits", self.credits, SLOTS_MAX),
-            ("--slot-bytes", self.slot_bytes, SLOT_BYTES_MAX),
-            ("--pairs", self.pairs, 1000),
-            ("--mib", self.mib, 1 << 20),
-        ] {
-            if value.is_some_and(|value| !(1..=max).contains(&value)) {
-                return Err(usage(&format!("{name} has to be 1 to {max}")));
-            }
-        }
-        match self.slot_bytes {
-            Some(bytes) if !bytes.is_multiple_of(64) => {
-                Err(usage(&format!("--slot-bytes has to be a multiple of 64, not {bytes}")))
-            }
-            _ => Ok(()),
         }
     }
 
@@ -110,26 +74,14 @@ impl Channel {
     }
 
     fn notification(&self) -> Notification {
-        match (self.notification, self.fabric) {
-            (Some(How::Immediate), _) | (None, FabricName::Verbs) => Notification::Immediate,
-            (Some(How::Footer), _) | (None, _) => Notification::Footer,
-        }
+        self.notification.unwrap_or(match self.fabric {
+            FabricName::Verbs => Notification::Immediate,
+            FabricName::Shm | FabricName::Tcp => Notification::Footer,
+        })
     }
 
     fn pairs(&self) -> usize {
         self.pairs.unwrap_or(5)
-    }
-
-    /// The first of these options that was given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let given = [
-            (self.slot_bytes.is_some(), "--slot-bytes"),
-            (self.credits.is_some(), "--credits"),
-            (self.pairs.is_some(), "--pairs"),
-            (self.mib.is_some(), "--mib"),
-            (self.notification.is_some(), "--notification"),
-        ];
-        given.iter().find(|(given, _)| *given).map(|(_, option)| *option)
     }
 
     fn plan(&self) -> Plan {

@@ -145,7 +145,7 @@ fn plots(models: &BTreeMap<(Kind, Exchange), Model>, right: &BTreeSet<(Kind, Exc
     for ((kind, workers, records), curves) in plots {
         let series =
             curves.into_iter().map(|(exchange, points)| (key(exchange, Some(Fabric::Sim)), points));
-        let (kind, records) = (named(kind), crate::report::grouped(records));
+        let (kind, records) = (named(kind), millstream::grouped(records));
         let curves = Curves {
             name: format!("Projection: {kind}, {workers} workers a node, {records} records each"),
             unit: format!("{UNIT}, projected"),

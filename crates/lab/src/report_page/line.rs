@@ -90,7 +90,7 @@ pub(super) struct Data {
 
 impl Display for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} records", self.workload, crate::report::grouped(self.records))?;
+        write!(f, "{}, {} records", self.workload, millstream::grouped(self.records))?;
         match self.zipf {
             Some(zipf) => write!(f, ", z = {}", zipf as f64 / 1000.0),
             None => Ok(()),

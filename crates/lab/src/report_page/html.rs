@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::run::harmless;
+use millstream::harmless;
 
 /// A text as it has to stand in the page, between tags or in an attribute's quotes.
 pub(super) fn escape(text: &dyn Display) -> String {

@@ -22,12 +22,13 @@ use millstream::counted;
 use self::html::{element, escape};
 use self::line::{Line, Machine};
 use crate::Failure;
-use crate::run::{fail, note, usage};
+use crate::failure::{fail, note, usage};
 
 /// As many wrong lines are named; a file of another kind has no others.
 const NAMED_MAX: usize = 20;
 
-pub(crate) fn run(folder: &Path) -> Result<(), Failure> {
+/// Reads the folder's lines and writes the page.
+pub fn run(folder: &Path) -> Result<(), Failure> {
     let files = files(folder).map_err(|e| usage(&format!("{}: {e}", folder.display())))?;
     if files.is_empty() {
         return Err(usage(&format!(

@@ -1,0 +1,85 @@
+//! The terminal: what the program says there, and which of its ends that means.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::io::{self, Write, stderr, stdout};
+
+use millstream::cluster::{Cause, Failure as Reason, Fault, FaultKind};
+use millstream::{Error, ErrorKind, harmless};
+
+use crate::Failure;
+
+/// Writes a line to stderr. Where that cannot be written to, nobody is left to be told.
+pub(crate) fn note(line: &dyn Display) {
+    // In one piece: the processes of a job share stderr.
+    let line = harmless(&line.to_string()) + "\n";
+    let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(stdout(), "{}", text.trim_end()).and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(fail(&format!("the output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints an error and says that the run failed.
+pub(crate) fn fail(message: &dyn Display) -> Failure {
+    note(&format!("error: {message}"));
+    Failure::Run
+}
+
+/// Prints an error and says that it is the user's.
+pub(crate) fn usage(message: &dyn Display) -> Failure {
+    note(&format!("error: {message}"));
+    Failure::Usage
+}
+
+pub(crate) fn failed(failure: millstream::Failure) -> Failure {
+    match failure {
+        millstream::Failure::Sql(error) if error.kind == ErrorKind::System => fail(&error),
+        millstream::Failure::Sql(error) => {
+            note(&error.render());
+            Failure::Usage
+        }
+        // A wrong option of a table is the user's mistake, found late.
+        millstream::Failure::Run(error @ Error::Option { .. }) => usage(&error),
+        millstream::Failure::Run(error) => fail(&error),
+    }
+}
+
+/// A panic is a mistake of ours: say so in one line, without a backtrace.
+pub(crate) fn report_panics_politely() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+/// The message of a panic on the main thread.
+pub(crate) fn panicked(panic: &dyn Any) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    fail(&format!("internal error (please report it): {}", text.unwrap_or("a panic")))
+}
+
+/// Prints why a job has ended early.
+pub(crate) fn tell(reason: &Reason) -> Failure {
+    match &reason.cause {
+        Cause::Interrupted => Failure::Interrupted,
+        Cause::Fault(Fault { kind: FaultKind::Usage, message }) if reason.process == 0 => {
+            usage(message)
+        }
+        Cause::Fault(Fault { kind: FaultKind::Usage, .. }) => usage(reason),
+        _ => fail(reason),
+    }
+}
+
+/// Prints why nothing was measured.
+pub(crate) fn told(failure: millstream_lab::Failure) -> Failure {
+    match failure {
+        millstream_lab::Failure::Usage(message) => usage(&message),
+        millstream_lab::Failure::Run(message) => fail(&message),
+        millstream_lab::Failure::Process(reason) => tell(&reason),
+    }
+}

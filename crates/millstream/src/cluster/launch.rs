@@ -1,0 +1,93 @@
+//! A job on several processes from its start to its end, in process 0.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millstream_contract::Settings;
+use millstream_engine::Stats;
+use serde_json::Value;
+
+use super::asker::{Cluster, Interrupt};
+use super::children::Program;
+use super::failure::{Cause, Failure};
+use super::limits::raise_open_files;
+use super::lobby::Log;
+use super::part::WORKERS_MAX;
+
+/// What the processes of a job are started with.
+#[derive(Clone)]
+pub struct Launch {
+    /// How many processes the job has, this one included.
+    pub processes: usize,
+    /// What each of the others runs.
+    pub program: Program,
+    /// Is told which strangers called.
+    pub log: Log,
+}
+
+/// Why a job on several processes has ended early.
+pub enum Early<E> {
+    /// A process has failed. With the reason stands what each of the other processes told of how
+    /// far it got with the last query.
+    Failed(Failure, Vec<Option<Value>>),
+    /// Whoever leads it has had enough.
+    Own(E),
+}
+
+impl<E> From<Failure> for Early<E> {
+    fn from(reason: Failure) -> Early<E> {
+        Early::Failed(reason, Vec::new())
+    }
+}
+
+impl Launch {
+    /// Starts the other processes, lets `lead` lead them through the job, and ends them: none is
+    /// left when this returns. `watch` is given a handle that stops the job; what it returns is
+    /// dropped when `lead` has returned.
+    pub fn run<T, E, G>(
+        &self,
+        watch: impl FnOnce(Interrupt) -> Result<G, E>,
+        lead: impl FnOnce(&Cluster) -> Result<T, Early<E>>,
+    ) -> Result<T, Early<E>> {
+        // A job that needs more than it may have says so when it does.
+        let _ = raise_open_files();
+        let cluster = Cluster::open(self.processes, self.log.clone())?;
+        let watching = watch(cluster.interrupt()).map_err(Early::Own)?;
+        let started = cluster.start(Some(&self.program), |_| {}).map_err(Early::from);
+        let done = started.and_then(|()| lead(&cluster));
+        drop(watching);
+        match done {
+            Ok(done) => cluster.end().map(|()| done).map_err(Early::from),
+            Err(Early::Failed(reason, _)) => {
+                let (reason, others) = cluster.give_up(reason);
+                Err(Early::Failed(reason, others))
+            }
+            Err(own) => {
+                let _ = cluster.end();
+                Err(own)
+            }
+        }
+    }
+}
+
+/// The settings with which each of so many processes takes its share of the machine.
+pub fn shared_settings(processes: usize) -> Vec<(String, String)> {
+    let whole = Settings::default();
+    let workers = (whole.workers / processes).clamp(1, WORKERS_MAX / processes);
+    // What no process may go below.
+    let memory = (whole.memory_bytes / processes as u64).max(16 << 20);
+    vec![("workers".into(), workers.to_string()), ("memory".into(), memory.to_string())]
+}
+
+/// The counters that a process has told at a query's end.
+pub fn stats_of(process: usize, end: &Value) -> Result<Stats, Failure> {
+    serde_json::from_value(end["stats"].clone()).map_err(|e| {
+        let what = format!("counters that cannot be read: {e}");
+        Failure::new(process, Cause::Rubbish(what))
+    })
+}
+
+/// Now, in microseconds since the epoch.
+pub fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as i64
+}
