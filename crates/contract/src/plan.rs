@@ -203,15 +203,16 @@ impl Plan {
                 return wrong("a stage of several inputs that are not brought to one schema");
             }
             match &stage.operator {
-                Operator::Aggregate(aggregate) if aggregate.window.is_some() => {
-                    if !stage.inputs.iter().all(|input| self.has_time(input.from)) {
-                        return wrong("windows over rows without a time");
-                    }
+                Operator::Aggregate(aggregate)
+                    if aggregate.window.is_some()
+                        && !stage.inputs.iter().all(|input| self.has_time(input.from)) =>
+                {
+                    return wrong("windows over rows without a time");
                 }
-                Operator::Stateless { limit, offset } if limit.is_some() || *offset > 0 => {
-                    if self.is_taken(Node::Stage(number)) {
-                        return wrong("a limit before its last stage");
-                    }
+                Operator::Stateless { limit, offset }
+                    if (limit.is_some() || *offset > 0) && self.is_taken(Node::Stage(number)) =>
+                {
+                    return wrong("a limit before its last stage");
                 }
                 _ => {}
             }
