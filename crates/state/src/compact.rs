@@ -2,9 +2,9 @@
 
 use crate::arena::{Arena, packed_len};
 use crate::float_sum;
+use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
 use crate::log::Log;
-use crate::value::{NO_BYTES, ValueKind};
 
 /// Gives the rows of a log, which refer to `arena`, a fresh one. They stay where they are.
 pub(crate) fn compact(log: &mut Log, arena: &mut Arena, layout: &RowLayout) {

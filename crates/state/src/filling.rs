@@ -1,8 +1,10 @@
 //! Filling the buckets of an index that grows: on the side, and written once, whole. What bounds
 //! growing is memory traffic.
 
-use crate::index::BUCKET;
 use crate::memory::Line;
+
+/// Entries in a bucket.
+pub(crate) const BUCKET: usize = 8;
 
 /// Buckets that are being filled at once while an index grows.
 const FILLING: usize = 64;

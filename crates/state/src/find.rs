@@ -7,9 +7,9 @@ use crate::hot::{Found, Others, frequent};
 use crate::index::{Entrants, Index, prefetch};
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::layout::RowLayout;
+use crate::log::BLOCK_ROWS;
 use crate::log::{ChunkPool, Log, RowId};
 use crate::logs::{Ends, Joint, Kind, LogsMut, Rows, Single};
-use crate::table::BLOCK_ROWS;
 
 /// Finds the rows of the keys or appends them, and lists their places.
 pub(crate) fn find_or_append<V: VarKeys>(

@@ -45,7 +45,7 @@ fn scale_of(meta: u64) -> i32 {
 
 #[inline(always)]
 fn narrow(sum: &[u64; 3]) -> i128 {
-    crate::value::read_i128(sum[0], sum[1])
+    crate::numbers::read_i128(sum[0], sum[1])
 }
 
 #[inline(always)]

@@ -3,11 +3,11 @@
 
 use crate::arena::{Arena, packed_len};
 use crate::float_sum;
+use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
 use crate::log::ChunkPool;
 use crate::segment::{Segment, Sources};
 use crate::table::{Scratch, Table};
-use crate::value::{NO_BYTES, ValueKind};
 
 /// What another process sent is not rows of this layout.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use crate::hash::hash_each_word;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
+use crate::log::BLOCK_ROWS;
 use crate::log::ChunkPool;
 use crate::segment::{ADOPT_ROWS_MIN, Segment};
-use crate::table::{BLOCK_ROWS, Scratch, Table};
+use crate::table::{Scratch, Table};
 use crate::value::Block;
 
 /// Decisions are taken on at least this many rows.

@@ -60,7 +60,7 @@ mod others {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 
-    use crate::table::BLOCK_ROWS;
+    use crate::log::BLOCK_ROWS;
 
     const LANES: usize = 8;
     /// Eight are written where fewer may count.

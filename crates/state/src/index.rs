@@ -14,15 +14,13 @@ mod slots;
 use std::mem::MaybeUninit;
 
 use crate::direct::Span;
-use crate::filling::{Filling, MARGIN};
+use crate::filling::{BUCKET, Filling, MARGIN};
 use crate::lanes::{Lanes, Plain};
+use crate::log::BLOCK_ROWS;
 use crate::log::RowId;
 use crate::logs::Logs;
 use crate::memory::{Line, Lines};
-use crate::table::BLOCK_ROWS;
 
-/// Entries in a bucket.
-pub(crate) const BUCKET: usize = 8;
 /// Buckets at the start: a quarter of a KiB, for windows of a few keys. A block of new keys goes
 /// beyond at once.
 const FIRST_BUCKETS: usize = 4;

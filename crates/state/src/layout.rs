@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::value::ValueKind;
+use crate::kind::ValueKind;
 
 /// Seen bits in a word.
 const SEEN_BITS: u32 = u64::BITS;

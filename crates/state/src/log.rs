@@ -14,6 +14,10 @@ use std::sync::Arc;
 use crate::heap::{Heap, RUN_BYTES_MIN, Run, run_bytes};
 use crate::memory::{HUGE_PAGE_BYTES, advise_huge};
 
+/// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked
+/// for.
+pub const BLOCK_ROWS: usize = 256;
+
 /// Rows in a full chunk.
 pub const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 12;

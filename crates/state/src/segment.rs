@@ -7,9 +7,10 @@ use crate::hash::{hash_each_word, hash_words};
 use crate::index::{Entrants, prefetch};
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
+use crate::log::BLOCK_ROWS;
 use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, RowId};
 use crate::logs::Logs;
-use crate::table::{BLOCK_ROWS, Scratch, Table};
+use crate::table::{Scratch, Table};
 use crate::value::Block;
 
 /// Segments of fewer rows are merged: adopting leaves a chunk unfinished each time.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::arena::Arena;
 use crate::layout::RowLayout;
+use crate::log::BLOCK_ROWS;
 use crate::log::ChunkPool;
 use crate::partition::Leaders;
 use crate::segment::{Segment, Sources};
-use crate::table::{BLOCK_ROWS, Scratch, Table};
+use crate::table::{Scratch, Table};
 
 /// What one leader gets of a block of rows.
 #[derive(Default)]

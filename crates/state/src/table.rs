@@ -35,10 +35,6 @@ const IDS_MIN: u32 = 1 << 30;
 /// own.
 const WASTED_MAX: usize = 4;
 
-/// Rows per block: their hashes, keys and places fit the first-level cache beside the lines asked
-/// for.
-pub const BLOCK_ROWS: usize = 256;
-
 /// Rows of one partition set and window slice, private to one thread.
 #[derive(Debug)]
 pub struct Table {

@@ -8,90 +8,9 @@
 use crate::arena::Arena;
 use crate::float_sum;
 use crate::hot::{Aside, frequent};
+use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::{RowLayout, ValueSlot};
-
-/// The kinds of mergeable value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ValueKind {
-    /// How many inputs: `u64`.
-    Count,
-    /// Sum of 64-bit integers: `i128`, which 2^63 inputs cannot overflow.
-    SumInt,
-    /// Sum of 128-bit integers (decimals): 192 bits.
-    SumDecimal,
-    /// Exact sum of doubles.
-    SumFloat,
-    /// Least `i64`.
-    Min64,
-    /// Greatest `i64`.
-    Max64,
-    /// Least `i128`.
-    Min128,
-    /// Greatest `i128`.
-    Max128,
-    /// Least byte string.
-    MinBytes,
-    /// Greatest byte string.
-    MaxBytes,
-}
-
-/// Marks a byte string that has met no input.
-pub(crate) const NO_BYTES: u64 = u64::MAX;
-
-impl ValueKind {
-    /// The empty value.
-    pub fn empty(self) -> &'static [u64] {
-        const MIN: u64 = i64::MIN as u64;
-        const MAX: u64 = i64::MAX as u64;
-        match self {
-            ValueKind::Count => &[0],
-            ValueKind::SumInt => &[0, 0],
-            ValueKind::SumDecimal => &[0, 0, 0],
-            ValueKind::SumFloat => &float_sum::EMPTY,
-            ValueKind::Min64 => &[MAX],
-            ValueKind::Max64 => &[MIN],
-            ValueKind::Min128 => &[u64::MAX, MAX],
-            ValueKind::Max128 => &[0, MIN],
-            ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
-        }
-    }
-
-    /// Words it takes in a row.
-    pub fn words(self) -> usize {
-        self.empty().len()
-    }
-
-    /// Whether only a seen bit tells an empty value from one that met input.
-    pub fn tracks_seen(self) -> bool {
-        !matches!(self, ValueKind::Count | ValueKind::MinBytes | ValueKind::MaxBytes)
-    }
-
-    /// Whether it may refer to the arena.
-    pub fn uses_arena(self) -> bool {
-        matches!(self, ValueKind::SumFloat | ValueKind::MinBytes | ValueKind::MaxBytes)
-    }
-}
-
-/// An `f64` as an `i64` that compares as SQL compares floats: -0.0 equals 0.0, all NaNs are one and
-/// greater than everything else.
-#[inline(always)]
-pub fn float_to_ordered(value: f64) -> i64 {
-    let canonical = if value.is_nan() { f64::NAN.abs() } else { value + 0.0 };
-    let bits = canonical.to_bits() as i64;
-    bits ^ ((bits >> 63) as u64 >> 1) as i64
-}
-
-/// The inverse of [`float_to_ordered`].
-#[inline(always)]
-pub fn float_from_ordered(ordered: i64) -> f64 {
-    f64::from_bits((ordered ^ ((ordered >> 63) as u64 >> 1) as i64) as u64)
-}
-
-/// Reads an `i128` from two words of a row.
-#[inline(always)]
-pub fn read_i128(low: u64, high: u64) -> i128 {
-    (i128::from(high as i64) << 64) | i128::from(low)
-}
+use crate::numbers::read_i128;
 
 /// The rows of a block of keys, ready for updating value by value.
 ///
@@ -495,19 +414,6 @@ fn wide_to_text(words: [u64; 3]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn floats_keep_their_order_as_integers() {
-        let ascending = [f64::NEG_INFINITY, -1.5, -1e-300, 0.0, 5e-324, 2.0, f64::INFINITY];
-        for pair in ascending.windows(2) {
-            assert!(float_to_ordered(pair[0]) < float_to_ordered(pair[1]), "{pair:?}");
-        }
-        assert_eq!(float_to_ordered(-0.0), float_to_ordered(0.0));
-        assert!(float_to_ordered(-f64::NAN) > float_to_ordered(f64::INFINITY));
-        for value in ascending {
-            assert_eq!(float_from_ordered(float_to_ordered(value)), value);
-        }
-    }
 
     #[test]
     fn a_decimal_sum_beyond_128_bits_keeps_every_digit() {

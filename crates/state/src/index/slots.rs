@@ -4,10 +4,10 @@
 use super::{Entrants, Index, capacity};
 use crate::direct::{Bounds, LINE_SLOTS, Span};
 use crate::hash::hash_word;
+use crate::log::BLOCK_ROWS;
 use crate::log::RowId;
 use crate::logs::Logs;
 use crate::memory::Lines;
-use crate::table::BLOCK_ROWS;
 
 impl Index {
     /// A span of these keys and those that are there, whose slots take no more memory than so many

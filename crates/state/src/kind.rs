@@ -1,0 +1,65 @@
+//! The kinds of mergeable value, and what each is empty.
+
+use crate::float_sum;
+
+/// The kinds of mergeable value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueKind {
+    /// How many inputs: `u64`.
+    Count,
+    /// Sum of 64-bit integers: `i128`, which 2^63 inputs cannot overflow.
+    SumInt,
+    /// Sum of 128-bit integers (decimals): 192 bits.
+    SumDecimal,
+    /// Exact sum of doubles.
+    SumFloat,
+    /// Least `i64`.
+    Min64,
+    /// Greatest `i64`.
+    Max64,
+    /// Least `i128`.
+    Min128,
+    /// Greatest `i128`.
+    Max128,
+    /// Least byte string.
+    MinBytes,
+    /// Greatest byte string.
+    MaxBytes,
+}
+
+/// Marks a byte string that has met no input.
+pub(crate) const NO_BYTES: u64 = u64::MAX;
+
+impl ValueKind {
+    /// The empty value.
+    pub fn empty(self) -> &'static [u64] {
+        const MIN: u64 = i64::MIN as u64;
+        const MAX: u64 = i64::MAX as u64;
+        match self {
+            ValueKind::Count => &[0],
+            ValueKind::SumInt => &[0, 0],
+            ValueKind::SumDecimal => &[0, 0, 0],
+            ValueKind::SumFloat => &float_sum::EMPTY,
+            ValueKind::Min64 => &[MAX],
+            ValueKind::Max64 => &[MIN],
+            ValueKind::Min128 => &[u64::MAX, MAX],
+            ValueKind::Max128 => &[0, MIN],
+            ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
+        }
+    }
+
+    /// Words it takes in a row.
+    pub fn words(self) -> usize {
+        self.empty().len()
+    }
+
+    /// Whether only a seen bit tells an empty value from one that met input.
+    pub fn tracks_seen(self) -> bool {
+        !matches!(self, ValueKind::Count | ValueKind::MinBytes | ValueKind::MaxBytes)
+    }
+
+    /// Whether it may refer to the arena.
+    pub fn uses_arena(self) -> bool {
+        matches!(self, ValueKind::SumFloat | ValueKind::MinBytes | ValueKind::MaxBytes)
+    }
+}
