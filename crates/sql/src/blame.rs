@@ -18,10 +18,10 @@ use datafusion_sql::sqlparser::ast::{
 };
 
 use crate::aggregates::aggregate_named;
+use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Result, Span, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
-use crate::planner::parser_options;
 use crate::scalars::{as_meant, dates_as_times};
 use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;

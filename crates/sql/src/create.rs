@@ -23,9 +23,9 @@ use crate::catalog::{
 };
 use crate::check::check_expr;
 use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
+use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
-use crate::planner::parser_options;
 use crate::rewrite::rewrite_expr;
 use crate::scalars::{as_meant, dates_as_times};
 use crate::syntax::Syntax;

@@ -1,6 +1,7 @@
 //! Flink's lexical rules, how tightly its operators bind, and the one piece of expression syntax
 //! that sqlparser does not know: `TABLE t` as a function's argument.
 
+use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;
 
 use datafusion_sql::sqlparser::ast::{Expr, Ident};
@@ -219,4 +220,14 @@ fn distinct_from(parser: &Parser) -> Option<(usize, bool)> {
     let at = 1 + usize::from(negated);
     let found = is(0, Keyword::IS) && is(at, Keyword::DISTINCT) && is(at + 1, Keyword::FROM);
     found.then_some((at + 2, negated))
+}
+
+/// How DataFusion plans what it has parsed.
+pub(crate) fn parser_options() -> ParserOptions {
+    ParserOptions::new()
+        .with_enable_ident_normalization(false)
+        .with_map_string_types_to_utf8view(false)
+        .with_collect_spans(true)
+        // As in Flink: where nothing else is said, NULLs are the smallest.
+        .with_default_null_ordering(NullOrdering::NullsMin)
 }

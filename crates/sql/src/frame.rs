@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::error::{Source, Span};
+use crate::source::{Source, Span};
 
 /// Terminal columns of a line that are shown at most.
 const WIDTH_MAX: usize = 160;

@@ -4,12 +4,21 @@
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr, LogicalPlan};
+use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::wording::counted;
 
+use crate::catalog::TableEntry;
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
-use crate::planner::Target;
 use crate::types::sql_type_name;
+
+/// Where `INSERT INTO` writes.
+pub(crate) struct Target<'a> {
+    pub(crate) entry: &'a TableEntry,
+    /// The columns it names, or none.
+    pub(crate) columns: &'a [Ident],
+    pub(crate) place: Option<Span>,
+}
 
 /// Orders and casts a stage's columns for the sink; returns their names.
 pub(crate) fn fit_to_sink(

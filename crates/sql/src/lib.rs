@@ -57,6 +57,7 @@ mod script;
 #[cfg(test)]
 mod simplify_tests;
 mod size;
+mod source;
 mod stack;
 mod syntax;
 mod text;

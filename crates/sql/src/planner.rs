@@ -10,7 +10,7 @@ use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
-use datafusion_sql::planner::{NullOrdering, ParserOptions, SqlToRel};
+use datafusion_sql::planner::SqlToRel;
 use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
@@ -25,10 +25,11 @@ use crate::catalog::{
 };
 use crate::check::{check_query, places};
 use crate::create::table_entry;
+use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Place, Result, Span, SqlError};
 use crate::explain::explain;
 use crate::functions::{Context, Functions};
-use crate::insert::fit_to_sink;
+use crate::insert::{Target, fit_to_sink};
 use crate::lower::{Places, Stage};
 use crate::readings::Readings;
 use crate::rewrite::{name_casts, rewrite_query};
@@ -118,15 +119,6 @@ impl std::fmt::Debug for Planner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Planner").field("catalog", &self.catalog).finish_non_exhaustive()
     }
-}
-
-pub(crate) fn parser_options() -> ParserOptions {
-    ParserOptions::new()
-        .with_enable_ident_normalization(false)
-        .with_map_string_types_to_utf8view(false)
-        .with_collect_spans(true)
-        // As in Flink: where nothing else is said, NULLs are the smallest.
-        .with_default_null_ordering(NullOrdering::NullsMin)
 }
 
 impl Planner {
@@ -465,14 +457,6 @@ struct Logical {
     syntax: Arc<Syntax>,
     /// Levels of views in it.
     levels: usize,
-}
-
-/// Where `INSERT INTO` writes.
-pub(crate) struct Target<'a> {
-    pub(crate) entry: &'a TableEntry,
-    /// The columns it names, or none.
-    pub(crate) columns: &'a [Ident],
-    pub(crate) place: Option<Span>,
 }
 
 fn setting_error(error: SettingError) -> SqlError {

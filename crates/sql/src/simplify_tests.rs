@@ -14,9 +14,9 @@ use datafusion_sql::sqlparser::parser::Parser;
 
 use crate::catalog::{Catalog, INPUT};
 use crate::dialect::MillstreamDialect;
+use crate::dialect::parser_options;
 use crate::evaluate::compile;
 use crate::functions::{Context, Functions};
-use crate::planner::parser_options;
 
 /// Columns `a`, `b` BIGINT, `i` INT, `x` DOUBLE, `d` DECIMAL(6, 2), `s` STRING, `p`, `q` BOOLEAN.
 fn batch() -> RecordBatch {

@@ -8,9 +8,9 @@ use arrow::datatypes::{
 use datafusion_common::{DataFusionError, Result as DfResult};
 use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use millstream_contract::settings::closest;
 
 use crate::error::{Result, SqlError};
-use crate::wording::closest_type;
 
 /// Timestamps are declared without a precision: microseconds, so that the year 9999 fits.
 const DEFAULT_PRECISION: u64 = 6;
@@ -206,4 +206,29 @@ impl TypePlanner for Types {
         let data_type = arrow_type(sql_type).map_err(|e| DataFusionError::External(Box::new(e)))?;
         Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
+}
+
+/// The type that a misspelled one was probably meant to be.
+fn closest_type(name: &str) -> Option<&'static str> {
+    const TYPES: [&str; 17] = [
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "INTEGER",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "REAL",
+        "DECIMAL",
+        "STRING",
+        "VARCHAR",
+        "BYTES",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+        "TIMESTAMP_LTZ",
+    ];
+    let name = name.split('(').next().unwrap_or(name).trim();
+    closest(name, TYPES.into_iter())
 }

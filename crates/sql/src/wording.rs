@@ -1,6 +1,5 @@
 //! What DataFusion says, in our words.
 
-use millstream_contract::settings::closest;
 use millstream_contract::wording::counted;
 
 use crate::aggregates::aggregate_named;
@@ -387,31 +386,6 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
         return Some(SqlError::new(kind, first_lines(&lower_first(&text))));
     }
     None
-}
-
-/// The type that a misspelled one was probably meant to be.
-pub(crate) fn closest_type(name: &str) -> Option<&'static str> {
-    const TYPES: [&str; 17] = [
-        "BOOLEAN",
-        "TINYINT",
-        "SMALLINT",
-        "INT",
-        "INTEGER",
-        "BIGINT",
-        "FLOAT",
-        "DOUBLE",
-        "REAL",
-        "DECIMAL",
-        "STRING",
-        "VARCHAR",
-        "BYTES",
-        "DATE",
-        "TIME",
-        "TIMESTAMP",
-        "TIMESTAMP_LTZ",
-    ];
-    let name = name.split('(').next().unwrap_or(name).trim();
-    closest(name, TYPES.into_iter())
 }
 
 /// Cuts what is too long to be read.
