@@ -12,7 +12,13 @@ const GOLDEN_WORDS: &[(&[u64], u64)] = &[
     (&[1, 2, 3, 4], 0x53e911333a923397),
     (&[0, 1, 2, 3, 4, 5, 6, 7, 8], 0xbc6262fe371c5ee6),
     (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], 0x0008fec0eddd9cc0),
-    (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39], 0x5aeb7af5f0cce56e),
+    (
+        &[
+            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23,
+            24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39,
+        ],
+        0x5aeb7af5f0cce56e,
+    ),
 ];
 const GOLDEN_BYTES: &[(&[u8], u64)] = &[
     (b"", 0x2d06800538d394c2),
@@ -20,6 +26,6 @@ const GOLDEN_BYTES: &[(&[u8], u64)] = &[
     (b"abc", 0x78af5f94892f3950),
     (b"user-00000012345", 0x2ee6624770fbab19),
     (b"millstream", 0xbd33922758440f84),
-    (b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 0xc90984ffdf50ce42),
-    (b"yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy", 0xe59d0f1da61c2ee0),
+    (&[b'x'; 100], 0xc90984ffdf50ce42),
+    (&[b'y'; 300], 0xe59d0f1da61c2ee0),
 ];

@@ -15,7 +15,9 @@ type Fact = (String, u64);
 /// Facts about structures: `whole` ones are as large as in C, of others only the beginning is
 /// declared.
 macro_rules! layouts {
-    ($facts:ident: $($kind:ident $name:ident { $($field:ident $(= $member:literal)?),* $(,)? })*) => {
+    ($facts:ident: $($kind:ident $name:ident {
+        $($field:ident $(= $member:literal)?),* $(,)?
+    })*) => {
         $(
             layouts!(@$kind $facts $name);
             $(

@@ -39,7 +39,13 @@
 //!     send_queue: &queue,
 //!     receive_queue: &queue,
 //!     shared: None,
-//!     capacity: Capacity { sends: 16, receives: 16, send_pieces: 1, receive_pieces: 1, inline_bytes: 64 },
+//!     capacity: Capacity {
+//!         sends: 16,
+//!         receives: 16,
+//!         send_pieces: 1,
+//!         receive_pieces: 1,
+//!         inline_bytes: 64,
+//!     },
 //!     all_signaled: false,
 //! })?;
 //! pair.initialize_reliable(1, Access::REMOTE_WRITE)?;

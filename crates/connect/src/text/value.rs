@@ -109,6 +109,7 @@ enum Values<'a> {
 
 impl<'a> Cells<'a> {
     /// Takes a column of any type.
+    // tidy: long function: one arm per type
     pub(crate) fn new(array: &'a ArrayRef, options: &'a FormatOptions<'a>) -> Result<Cells<'a>> {
         use DataType as D;
         use TimeUnit as U;

@@ -175,14 +175,16 @@ fn sum_of(seeds: &[u64], run: impl Fn(u64) -> Came) -> Came {
 #[test]
 fn scarce_memory_is_kept_to_or_told_of() {
     const REGRESSIONS: &[u64] = &[
-        71, // rows looked at ahead while a window's are merged took a third of the budget, beyond its limit
-        427, // all windows ever opened for others were to be opened at once by the next batch
-        522, // as 427, with two workers
-        20095, // sealed rows counted twice while they were handed over
-        20376, // sealed rows piled up behind a delta that took long to send
+        // Rows looked at ahead while a window's are merged took a third of the budget, beyond its
+        // limit.
+        71,
+        427,    // all windows ever opened for others were to be opened at once by the next batch
+        522,    // as 427, with two workers
+        20095,  // sealed rows counted twice while they were handed over
+        20376,  // sealed rows piled up behind a delta that took long to send
         400762, // a window fired that fitted, and its next rows did not
-        960001, // a message had more rows than a batch, and a leader's table grew before it was asked
-        960163, // as above
+        // A message had more rows than a batch, and a leader's table grew before it was asked.
+        960001, 960163, // as above
         961109, // as above
         961346, // as above
     ];
@@ -319,8 +321,9 @@ fn complete_at_once(slow: usize) -> (Plan, Vec<String>) {
 #[test]
 fn windows_complete_at_once_fire_or_do_not_fit() {
     const REGRESSIONS: &[u64] = &[
-        14229, // both workers waited with windows that did not fit until rows were merged elsewhere that nobody sent
-        17429, // as above
+        // Both workers waited with windows that did not fit until rows were merged elsewhere that
+        // nobody sent.
+        14229, 17429, // as above
         34869, // as above
     ];
     // With a slow split of the first process, or one of each.

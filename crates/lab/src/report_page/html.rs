@@ -60,7 +60,8 @@ pub(super) fn page(body: &str) -> String {
 }
 
 const STYLE: &str = "\
-body { font: 15px/1.4 sans-serif; color: #1c1c1c; background: #fff; max-width: 60em; margin: 2em auto; padding: 0 1em; }
+body { font: 15px/1.4 sans-serif; color: #1c1c1c; background: #fff;
+  max-width: 60em; margin: 2em auto; padding: 0 1em; }
 h2 { border-top: 2px solid #1c1c1c; padding-top: .5em; margin-top: 2em; }
 svg { display: block; margin: 1em 0; max-width: 100%; height: auto; }
 svg text { font: 12px sans-serif; fill: #1c1c1c; }
@@ -70,7 +71,8 @@ svg .axis { stroke: #1c1c1c; }
 svg .whisker { stroke: #8c8c8c; stroke-width: 1.5; }
 svg .curve { fill: none; stroke-width: 2; }
 table { border-collapse: collapse; margin: 1em 0; font-size: 13px; }
-th, td { border-bottom: 1px solid #d8d8d8; padding: .2em .6em; text-align: left; vertical-align: top; }
+th, td { border-bottom: 1px solid #d8d8d8; padding: .2em .6em; text-align: left;
+  vertical-align: top; }
 td.number { text-align: right; white-space: nowrap; }
 .warning { border-left: 4px solid #c0392b; padding-left: .8em; }
 ";
