@@ -12,7 +12,10 @@ use arrow::datatypes::{
 use super::dialect::Header;
 use super::fuzz::read_memory;
 use super::*;
-use crate::random::Random;
+
+mod growing;
+mod header;
+mod random;
 
 fn schema(fields: &[(&str, DataType, bool)]) -> SchemaRef {
     let field = |(name, data_type, nullable): &(&str, DataType, bool)| {
@@ -126,86 +129,6 @@ fn a_header_that_does_not_fit_is_explained() {
     assert!(text.contains("its columns are x, y"), "{text}");
     let text = error("\u{e9},job_id,time_s,job_id\n", &schema, &present);
     assert!(text.starts_with("memory.csv:1:17: the header has column 'job_id' twice"), "{text}");
-}
-
-#[test]
-fn what_the_first_record_is_follows_from_names_and_values() {
-    use DataType::{Boolean, Int64, Utf8};
-    let time = DataType::Timestamp(TimeUnit::Millisecond, None);
-    let numbers = schema(&[("k", Int64, true), ("v", Int64, false)]);
-    let mixed = schema(&[("k", Utf8, true), ("v", Boolean, true), ("ts", time.clone(), true)]);
-    let texts = schema(&[("k", Utf8, true), ("v", Utf8, true)]);
-    let times = schema(&[("ts", time, true)]);
-    // Rows of the first line and another one, or what the error says.
-    for (schema, first, expected) in [
-        // All columns are named, whatever stands beside them.
-        (&numbers, "V,x,K", Ok((1, false))),
-        (&texts, "v,k", Ok((1, false))),
-        (&texts, "\" v\",k", Ok((1, false))),
-        // A value that no name would be.
-        (&numbers, "1,2", Ok((2, false))),
-        (&numbers, ",2", Ok((2, false))),
-        (&numbers, "x,2", Err(":1:1: expected BIGINT for column 'k', found 'x'")),
-        (&numbers, "1e99,x", Err(":1:1: expected BIGINT for column 'k'")),
-        (&mixed, "a,TRUE,2024-01-01 00:00:00", Ok((2, false))),
-        (&texts, "a,-1.5", Ok((2, false))),
-        (&times, "2024-01-01 00:00:00", Ok((2, false))),
-        (&times, "1714564803", Err("BIGINT and compute the time from it")),
-        // Nothing speaks for either.
-        (&texts, "a,b", Ok((2, true))),
-        (&texts, "a,", Ok((2, true))),
-        (&mixed, "a,,", Ok((2, true))),
-        // Some columns are named: a header with another name for the rest.
-        (&numbers, "k,value", Err(":1:1: the header has no column 'v'")),
-        (&numbers, "k,value", Err("'csv.header' = 'false'")),
-        (&texts, "k,vv", Err("did you mean 'vv'?")),
-        (&mixed, "k,true,time", Err("the header has no column 'v'")),
-        (&texts, "v", Err("the header has no column 'k'")),
-        // Or a record that has a column's name for a value.
-        (&mixed, "v,TRUE,", Err(":1:1: the first line may be a header or a record")),
-        (&mixed, "k,true,2024-01-01 00:00:00", Err("the name of column k, but not of v, ts")),
-        (&texts, "k,5", Err("'csv.header' = 'true' and name the columns as it does")),
-        (&texts, "k,5", Err("'csv.header' = 'false'")),
-        // Neither.
-        (&numbers, "a,b", Err(":1:1: the first line is neither a header")),
-        (&numbers, "a,b", Err("nor a record: expected BIGINT for column 'k', found 'a'")),
-        (&numbers, "a,b", Err("'csv.header' = 'true' and name the columns as it does")),
-        (&mixed, "a,yes,never", Err(":1:3: the first line is neither a header")),
-        (&numbers, "1;2", Err("nor a record: expected 2 fields, one for each column, found 1")),
-        (&numbers, "1;2", Err("separated by ';'")),
-        (&texts, "a,b,c", Err("nor a record: expected 2 fields, one for each column, found 3")),
-    ] {
-        let rest = if first.contains(',') { first } else { "" };
-        let again = match (first, schema.fields().len()) {
-            ("V,x,K", _) => "1,x,2".to_string(),
-            (_, 2) if std::ptr::eq(schema, &numbers) && expected.is_ok() => "1,2".into(),
-            _ => rest.to_string(),
-        };
-        for skip_errors in [false, true] {
-            let dialect = Dialect { skip_errors, ..Dialect::default() };
-            let text = format!("{first}\n{again}\n");
-            let table = CsvTable::in_memory(
-                "m.csv",
-                text.as_bytes(),
-                schema.clone(),
-                Arc::new(dialect.clone()),
-            );
-            let opened = table.open(&[0], &OpenOptions::alone(100, 0, 1));
-            let remark = opened.as_ref().ok().and_then(|splits| splits[0].remark()).is_some();
-            let read = read(&text, schema, &dialect).map(|rows| (rows.num_rows(), remark));
-            match (read, expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{first}"),
-                (Err(error), Err(expected)) => {
-                    assert!(error.to_string().contains(expected), "{first}: {error}");
-                }
-                // A record that is malformed, where such are left out.
-                (Ok((rows, false)), Err(said)) if skip_errors => {
-                    assert!(rows < 2 && !said.contains("header"), "{first}");
-                }
-                (read, _) => panic!("{first}: {read:?}"),
-            }
-        }
-    }
 }
 
 #[test]
@@ -393,76 +316,6 @@ fn the_first_record_left_out_and_the_lines_of_the_others_are_known() {
     }
 }
 
-/// A random field: sometimes NULL, sometimes what needs quotes.
-fn random_field(random: &mut Random) -> Option<String> {
-    if random.below(6) == 0 {
-        return None;
-    }
-    let alphabet = ["a", "b", ",", "\"", "\n", "\r\n", " ", "\u{e9}", "\u{4e16}", "#", "'", "1"];
-    let longest = if random.below(20) == 0 { 90 } else { 6 };
-    let length = random.below(longest);
-    Some((0..length).map(|_| alphabet[random.below(alphabet.len() as u64) as usize]).collect())
-}
-
-/// As any CSV writer would put it.
-fn written(field: &Option<String>, random: &mut Random) -> String {
-    let Some(text) = field else { return String::new() };
-    let needed = text.is_empty() || text.starts_with('#') || text.contains([',', '"', '\n', '\r']);
-    if needed || random.below(4) == 0 {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.clone()
-    }
-}
-
-#[test]
-fn any_chunks_give_the_same_rows_and_those_are_right() {
-    for seed in 0..300 {
-        let mut random = Random::new(seed);
-        let columns = 1 + random.below(4) as usize;
-        let fields: Vec<Field> =
-            (0..columns).map(|c| Field::new(format!("c{c}"), DataType::Utf8, true)).collect();
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let mut expected: Vec<Vec<Option<String>>> = Vec::new();
-        let mut text = String::new();
-        for _ in 0..random.below(60) {
-            let row: Vec<Option<String>> =
-                (0..columns).map(|_| random_field(&mut random)).collect();
-            let fields: Vec<String> = row.iter().map(|f| written(f, &mut random)).collect();
-            text.push_str(&fields.join(","));
-            text.push_str(["\n", "\r\n"][random.below(2) as usize]);
-            expected.push(row);
-            if random.below(10) == 0 {
-                text.push_str(["\n", "# \",\n"][random.below(2) as usize]);
-                // One NULL alone on its line is a blank line.
-                if columns == 1 && text.ends_with("\n\n") {
-                    expected.push(vec![None]);
-                }
-            }
-        }
-        let null_at_end = columns == 1 && expected.last().is_some_and(|row| row[0].is_none());
-        if random.below(2) == 0 && !null_at_end {
-            text.truncate(text.trim_end_matches(['\n', '\r']).len());
-        }
-        let dialect = Dialect { comments: true, header: Header::Absent, ..Dialect::default() };
-        let all: Vec<usize> = (0..columns).collect();
-        for chunk_bytes in [1, 2, 3, 7, 1 + random.below(200) as usize, 1 << 20] {
-            let batch = read_memory(text.as_bytes(), &schema, &dialect, &all, chunk_bytes);
-            let batch = batch.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text:?}")).rows;
-            let rows: Vec<Vec<Option<String>>> = (0..batch.num_rows())
-                .map(|row| {
-                    let value = |c: usize| {
-                        let column = batch.column(c).as_string::<i32>();
-                        column.is_valid(row).then(|| column.value(row).to_string())
-                    };
-                    (0..columns).map(value).collect()
-                })
-                .collect();
-            assert_eq!(rows, expected, "seed {seed}, chunks of {chunk_bytes}: {text:?}");
-        }
-    }
-}
-
 #[test]
 fn batches_have_at_most_as_many_rows_as_asked() {
     let schema = schema(&[("a", DataType::Utf8, true)]);
@@ -552,61 +405,4 @@ fn wrong_options_are_explained() {
     let table = CsvTable::from_options(&options("lib.rs", &[])).unwrap();
     assert!(table.describe(&[0]).ends_with("lib.rs (csv, 1 of 1 column)"));
     assert!(table.bounded());
-}
-
-mod growing;
-
-#[test]
-fn hostile_input_gives_rows_or_errors() {
-    let corpus: &[&[u8]] = &[
-        b"",
-        b"\x00\x00",
-        b"\x00\x80a,b,c,d,e,f,g,h,i,j\n1,x,1.5,t,2000-01-01,1.1,aGk=,2000-01-01,00:00,1\n",
-        b"\x04\x80j,i,h,g,f,e,d,c,b,a\n1,00:00:01.5,2000-01-01,,,,,,\"\"\"\n\",-9\n\r\n,,,,,,,,,\n",
-        b"\x78\x80#c\n1,\"x\",inf,0,9999-12-31T23:59:59.999999999Z,-1e5,,,23:59:59,255\nNULL,\n",
-        b"\x48\x80,,,,,,,,,1\n\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",1\n\xff,\xff\n\"",
-        b"\x02\x80\"a\"\"\n,\"\n\r\n\xef\xbb\xbf",
-    ];
-    let pieces: &[&[u8]] = &[
-        b",",
-        b"\n",
-        b"\r\n",
-        b"\"",
-        b"\"\"",
-        b"#",
-        b"\t",
-        b"1",
-        b"-",
-        b".",
-        b"e",
-        b"NULL",
-        b"\xff",
-        b"2000-01-01",
-        b"99999999999999999999999999999999999999999",
-        b"T12:34:56.789",
-        b"+02:00",
-        b"a,b,c,d,e,f,g,h,i,j\n",
-        b"1,x,1.5,t,2000-01-01,1.1,aGk=,2000-01-01,00:00,1\n",
-    ];
-    for case in corpus {
-        fuzz_csv(case);
-    }
-    let mut random = Random::new(7);
-    for _ in 0..4_000 {
-        let mut data = corpus[random.below(corpus.len() as u64) as usize].to_vec();
-        for _ in 0..random.below(8) {
-            let at = random.below(data.len() as u64 + 1) as usize;
-            match random.below(3) {
-                0 if at < data.len() => data[at] = random.next() as u8,
-                1 if at < data.len() => {
-                    data.remove(at);
-                }
-                _ => {
-                    let piece = pieces[random.below(pieces.len() as u64) as usize];
-                    data.splice(at..at, piece.iter().copied());
-                }
-            }
-        }
-        fuzz_csv(&data);
-    }
 }
