@@ -1,4 +1,5 @@
-//! The contract that all providers fulfil. Hot paths are generic over it: no virtual calls.
+//! The traits that every provider implements, with the contract beside each method. Hot paths are
+//! generic over these traits; there are no virtual calls.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;

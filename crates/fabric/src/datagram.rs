@@ -1,7 +1,7 @@
-//! Datagrams over the kernel's datagram sockets, of whatever family.
+//! Datagrams over the kernel's datagram sockets (UDP or Unix), for the providers `shm` and `tcp`.
 //!
-//! A queue that anybody may write to at any time is what the kernel is good at. Each datagram
-//! carries the job's token, since any process can find the socket.
+//! A datagram queue pair may receive from anybody at any time, which kernel sockets are good at.
+//! Each datagram carries the job's token, since any process can send to the socket.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Addresses of queue pairs, as exchanged out of band.
+//! Addresses of queue pairs, which processes exchange out of band.
 
 use crate::error::{Error, Result};
 

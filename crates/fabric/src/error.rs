@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what was expected and what to do.
+//! The crate's errors. Their texts say what was expected and what to do.
 
 use std::{error, fmt, io};
 

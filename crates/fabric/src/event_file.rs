@@ -1,4 +1,4 @@
-//! Waking a thread that polls descriptors.
+//! An eventfd, which wakes a thread that polls file descriptors.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The regions of a device by key, for providers that play the network card in software.
+//! The table of a device's regions by key, for providers that play the network card in software.
 
 use std::any::Any;
 use std::collections::HashMap;

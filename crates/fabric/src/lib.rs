@@ -1,16 +1,16 @@
 //! The fabric: how bytes get from one process's memory into another's (paper, section 6).
 //!
-//! The contract is shaped like RDMA verbs, because that is what it is for: memory is registered,
-//! queue pairs are connected after an exchange out of band, work is posted and its completion
-//! polled. A one-sided operation needs nothing from the target's threads. The [`Fabric`] trait and
-//! its companions are generic on the hot path; a program chooses its provider once, at start.
+//! The contract is shaped like RDMA verbs: memory is registered, queue pairs are connected after an
+//! exchange out of band, work is posted and its completion polled. A one-sided operation needs
+//! nothing from the target's threads. A program is generic over the [`Fabric`] trait and its
+//! companions, so hot paths have no virtual calls, and it chooses a provider once, at start.
 //!
 //! What this crate promises, for every provider: a reliable connection does its work in order and
-//! exactly once, or fails with a reason, and then everything outstanding completes as flushed;
-//! nothing waits but [`Events::wait`]; nothing is allocated per message; whatever a peer sends is
-//! checked before use, and no peer can make this process read or write outside of the regions that
-//! it opened. What it does not: no flow control, no framing, no retry of a failed connection (that
-//! is the floor above), and no secrecy on the wire.
+//! exactly once, or it fails with a reason and everything outstanding completes as flushed; only
+//! [`Events::wait`] waits; nothing is allocated per message; whatever a peer sends is checked
+//! before use, and no peer can make this process read or write outside of the regions that this
+//! process opened. What it does not do: it has no flow control and no framing, it does not retry a
+//! failed connection (these are tasks of `flow`), and nothing on the wire is secret.
 
 pub mod conformance;
 mod contract;

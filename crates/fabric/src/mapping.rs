@@ -1,4 +1,4 @@
-//! Anonymous and shared memory mappings.
+//! Memory mappings, anonymous ones and those of shared memory files.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

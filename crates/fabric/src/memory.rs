@@ -1,9 +1,9 @@
 //! Registered memory: what peers and network cards may read and write.
 //!
-//! A peer writes whenever it likes, so registered memory is not ordinary Rust memory. Three ways
-//! lead to it: copies ([`Region::read`], [`Region::write`]), aligned atomic words
-//! ([`Region::word`]), and slices, which are `unsafe` because only a protocol can know that nobody
-//! else writes there.
+//! A peer may write to registered memory at any time, so it is not ordinary Rust memory. There are
+//! three ways to access it: copies ([`Region::read`], [`Region::write`]), aligned atomic words
+//! ([`Region::word`]), and slices. Slices are `unsafe`, because only a protocol can know that
+//! nobody else writes to that memory.
 
 use std::any::Any;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Putting a message's bytes into memory that somebody is watching.
+//! Copying a message into memory that another thread or process polls: its last 8 bytes become
+//! visible last.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

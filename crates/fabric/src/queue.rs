@@ -1,4 +1,4 @@
-//! Completion queues and sleeping, for providers that play the network card in software.
+//! Completion queues and sleeping threads, for providers that play the network card in software.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,9 @@
 //! The set-up exchange: who is there, and may it talk to us?
 //!
-//! Before a queue pair is used, two processes exchange a [`Hello`] over an ordinary stream: magic,
-//! version, the job's token, the queue pair's endpoint, regions and a few numbers of the protocol
-//! above. The side that was called answers only if the caller's message is right, so that nothing
-//! is told to strangers.
+//! Before a queue pair is used, two processes exchange a [`Hello`] over an ordinary stream: magic
+//! number, version, the job's token, the queue pair's endpoint, regions, and a few numbers that
+//! belong to the protocol above. The side that was called answers only if the caller's message is
+//! right, so that strangers learn nothing.
 
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -1,5 +1,4 @@
-//! Handles that are the same for all providers that play the network card in software (`shm`,
-//! `tcp`).
+//! The handles that the providers `shm` and `tcp` share, which play the network card in software.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which fabrics this machine has, and what they can do, in words.
+//! A report for people: which fabrics this machine has, and what they can do.
 
 use std::fmt;
 

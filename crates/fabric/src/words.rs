@@ -1,5 +1,5 @@
-//! Words that processes share, and a bell made of two of them, by which one wakes another (a
-//! futex).
+//! Atomic words in memory that processes share, and a bell: a pair of such words with which one
+//! process wakes another (a futex).
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! Work requests and completions.
+//! Work requests and completions, as the contract has them.
 
 use crate::error::{Error, Result};
 use crate::memory::{Region, RemoteAddress};

@@ -1,5 +1,4 @@
-//! The conformance suite over every provider that runs here. The one over `verbs` runs where there
-//! is a device.
+//! Runs the conformance suite over every provider that needs no device.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A process that has no descriptor left takes no connection, and does not spin about it. One test,
-//! since it changes the whole process.
+//! A test that a process without a free file descriptor accepts no connection, and does not spin
+//! over it. It is alone in its file because it changes the whole process.
 
 use std::fs::File;
 use std::mem::zeroed;

@@ -1,4 +1,5 @@
-//! Devices give everything back. Alone in its process, since it counts the process's descriptors.
+//! A test that devices give everything back. It is alone in its file because it counts the file
+//! descriptors of the whole process.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Providers between processes: this test's binary runs itself as the peer.
+//! Tests of providers between processes: the test's binary starts itself as the peer.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What is particular to TCP: connections of the system's, and what becomes of them.
+//! Tests of what is special about `tcp`: the system's connections, and how they end.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! The conformance suite over `verbs`. `tests/rdma` runs it in a virtual machine, over the kernel's
-//! Soft-RoCE driver.
+//! Runs the conformance suite over `verbs`. `tests/rdma` runs this test in a virtual machine, over
+//! the kernel's Soft-RoCE driver.
 
 use std::time::Duration;
 

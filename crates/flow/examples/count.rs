@@ -3,7 +3,8 @@
 //!
 //!     cargo run --release --example count -- MESSAGES [payload bytes [slot bytes]]
 //!
-//! Run it with two numbers of messages; the difference is what messages cost.
+//! Run it with two different numbers of messages; the difference of the counts is what the
+//! additional messages cost.
 
 use millstream_fabric::Fabric;
 use millstream_fabric::setup::Token;

@@ -1,4 +1,4 @@
-//! How channels fail.
+//! The errors of channels.
 
 use std::{error, fmt};
 

@@ -1,9 +1,9 @@
 //! A slot's footer: its last 16 bytes (paper, section 6.3).
 //!
-//! The first word is the user's tag. The second, the slot's last 8 bytes, is the only place that
-//! the consumer polls: payload length in the lower half, then flags, and in the top byte, which is
-//! the slot's last, the number of the lap around the ring. A footer of an earlier lap never
-//! matches, so nothing has to be cleared.
+//! The first word is the user's tag. The second word is the slot's last 8 bytes and the only
+//! location that the consumer polls. Its lower half is the payload's length, then come flags. Its
+//! top byte, which is the slot's last byte, is the number of the lap around the ring. A footer of
+//! an earlier lap never matches, so nothing has to be cleared.
 
 /// Length of a footer.
 pub const FOOTER_BYTES: usize = 16;

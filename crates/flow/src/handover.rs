@@ -1,5 +1,5 @@
-//! The hand-over between announcing and sleeping, apart from any fabric, so that a model checker
-//! can run it.
+//! The rule by which a side decides to sleep, and its peer to wake it (see `side`). It stands apart
+//! from any fabric, so that a model checker can run it.
 
 /// The words of a side's block that the hand-over is about.
 pub(crate) trait Words {

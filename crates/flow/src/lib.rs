@@ -1,24 +1,24 @@
 //! Flow: streams of messages between two workers, over any fabric (paper, section 6).
 //!
-//! A channel is a ring of slots in the consumer's memory. The producer acquires a slot of its copy
-//! of the ring, writes into it and sends it with a one-sided write; the consumer finds it by
-//! polling its own memory, processes it where it stands, and releases it. Credit-based flow control
-//! keeps the producer from overwriting what has not been read.
+//! A channel is a ring of slots in the consumer's memory. The producer acquires a slot in its own
+//! copy of the ring, writes into the slot, and sends it with a one-sided write. The consumer finds
+//! the slot by polling its own memory, processes the message where it is, and releases the slot.
+//! Credit-based flow control keeps the producer from overwriting what has not been read.
 //!
 //! What this crate promises: messages arrive in order, once each, whole; no slot is overwritten
-//! unread; nothing is copied but by the fabric, nothing allocated per message; a stream that does
-//! not end in order is an error at the other side, never a hang. What it does not: it does not
-//! connect again, and it does not order messages of different channels.
+//! unread; only the fabric copies, and nothing is allocated per message; a stream that does not end
+//! properly is an error at the other side, never a hang. What it does not do: it does not
+//! reconnect, and it does not order the messages of different channels.
 //!
-//! Descriptors: over `tcp` each side of a channel takes two, over `shm` the sender two and the
-//! receiver three (the sender three until it is connected); where a thread sleeps is one more, and
-//! over `shm` two devices that are connected have one each for all their channels. Where the system
-//! gives no more, the error names `ulimit -n`. A caller over `tcp` whose peer has none left only
-//! sees a time-out.
+//! File descriptors: over `tcp`, each side of a channel takes two. Over `shm`, the sender takes two
+//! (three until it is connected) and the receiver three. A place where a thread sleeps takes one
+//! more. Over `shm`, two connected devices take one each for all their channels. If the system has
+//! no more to give, the error names `ulimit -n`; but over `tcp`, a caller whose peer has none left
+//! only sees a time-out.
 //!
-//! Trust: the peer presented the job's token and is trusted not to write a slot for which it holds
-//! no credit. All else that it writes is checked, from a private copy, before use. What comes from
-//! outside of the job has to be copied out of the slot before it is parsed.
+//! Trust: the peer has presented the job's token, and is trusted not to write to a slot for which
+//! it holds no credit. Everything else that it writes is checked before use, from a private copy.
+//! Data from outside of the job must be copied out of the slot before they are parsed.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,6 +1,7 @@
-//! The hand-over, model-checked: every interleaving, under the memory model.
+//! Tests of the rule for sleeping and waking with a model checker: every interleaving, under the
+//! memory model.
 //!
-//! What a network card does later, a thread of its own does here.
+//! A thread of its own does what a network card would do later.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

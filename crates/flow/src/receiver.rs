@@ -1,4 +1,4 @@
-//! The consumer's side.
+//! The consumer's end of a channel.
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;

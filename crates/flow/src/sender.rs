@@ -1,4 +1,4 @@
-//! The producer's side.
+//! The producer's end of a channel.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Settings of a channel, and how much its queues have to hold.
+//! The settings of a channel, and the queue sizes that follow from them.
 
 use std::time::Duration;
 

@@ -1,15 +1,15 @@
-//! What both sides of a channel have: a connection, and a block of words that the peer writes and
+//! What both ends of a channel have: a connection, and a block of words that the peer writes and
 //! reads.
 //!
 //! # Sleeping
 //!
-//! A side that wants to sleep raises a flag in its peer's memory; a peer that sees the flag writes
-//! with an immediate value, which wakes. That alone would lose wake-ups: a slot may be on its way,
-//! posted before the flag arrived, when the sleeper looks for the last time. So each side
-//! *announces* how much it has sent in its own memory, before it looks at the flag, and the sleeper
-//! reads that announcement with a one-sided read behind its flag. The flag is placed before the
-//! read is done, so either the peer sees the flag, or the read sees the announcement, and then the
-//! sleeper stays awake for what is on its way.
+//! A side that wants to sleep raises a flag in its peer's memory. A peer that sees the flag sends
+//! its next message with an immediate value, which wakes the sleeper. That alone would lose
+//! wake-ups: a slot posted before the flag arrived may still be on its way when the sleeper looks
+//! for the last time. So each side *announces* in its own memory how much it has sent, before it
+//! looks at the flag. The sleeper reads that announcement with a one-sided read after writing its
+//! flag. The flag is in place before the read is executed. So either the peer sees the flag, or the
+//! read sees the announcement, and then the sleeper stays awake for what is on its way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! How many descriptors channels take. One test, since it counts those of the whole process.
+//! A test of how many file descriptors channels take. It is alone in its file because it counts
+//! those of the whole process.
 
 use std::time::{Duration, Instant};
 

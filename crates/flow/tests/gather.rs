@@ -1,4 +1,5 @@
-//! Messages whose end stands elsewhere, over the providers that move bytes between threads.
+//! Tests of messages whose second part is sent from another place in memory, over the providers
+//! that move bytes between threads.
 
 use std::collections::VecDeque;
 use std::time::Duration;

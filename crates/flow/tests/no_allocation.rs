@@ -1,5 +1,5 @@
-//! Messages cost no allocation, over shared memory and over TCP. One test, since it counts the
-//! whole process.
+//! A test that messages cost no allocation, over shared memory and over TCP. It is alone in its
+//! file because it counts the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};

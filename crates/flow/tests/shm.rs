@@ -1,4 +1,4 @@
-//! Channels over shared memory, where both sides store into each other's memory.
+//! Tests of channels over shared memory, where each side stores into the other's memory.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The channel over the simulated fabric: random schedules, faults, and bytes that land out of
-//! order.
+//! Tests of channels over the simulated fabric: random schedules, faults, and bytes that land out
+//! of order.
 
 use std::collections::VecDeque;
 use std::time::Duration;

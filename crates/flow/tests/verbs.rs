@@ -1,5 +1,5 @@
-//! Channels over `verbs`: between threads, processes and machines. `tests/rdma` runs these in
-//! virtual machines, over the kernel's Soft-RoCE driver.
+//! Tests of channels over `verbs`: between threads, processes and machines. `tests/rdma` runs them
+//! in virtual machines, over the kernel's Soft-RoCE driver.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};

@@ -1,4 +1,4 @@
-//! Completion queues, and waiting for them.
+//! Completion queues and completion channels: polling for completions, and waiting for them.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::fmt;

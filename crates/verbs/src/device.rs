@@ -1,4 +1,4 @@
-//! Devices: what there is, and what they can do.
+//! RDMA devices: listing them, opening one, and asking for its limits.
 
 use std::ffi::CStr;
 use std::fs::OpenOptions;

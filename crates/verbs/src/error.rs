@@ -1,4 +1,4 @@
-//! What can go wrong, in words.
+//! The crate's errors: why there is no RDMA here, and which call failed for which reason.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! Asynchronous events: what happens to a device and its parts.
+//! Asynchronous events: what happens to a device, a port, a queue pair or a queue apart from any
+//! one request.
 
 use std::ffi::CStr;
 

@@ -1,5 +1,5 @@
-//! Compares `raw` with the `infiniband/verbs.h` that is installed: a small C program prints the
-//! header's sizes, offsets and constants, and they must be ours.
+//! A test that compares `raw` with the installed `infiniband/verbs.h`. A small C program prints the
+//! header's sizes, offsets and constants, and they must equal ours.
 
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};

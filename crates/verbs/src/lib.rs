@@ -1,7 +1,8 @@
-//! libibverbs, opened at run time: RDMA's calls and layouts, without policy.
+//! A binding to libibverbs, the library of RDMA: its calls and layouts, without policy. The library
+//! is opened at run time.
 //!
-//! A program that uses this crate needs nothing to be built and starts anywhere. Whether there is
-//! RDMA is found out by asking:
+//! Building this crate needs nothing of libibverbs, and a program that uses it starts on any
+//! machine. The program asks whether there is RDMA:
 //!
 //! ```
 //! match millstream_verbs::devices() {
@@ -17,14 +18,15 @@
 //! in ordinary and huge pages. Posting and polling go straight through the driver's own functions:
 //! nothing is allocated, and no system call is made but the driver's.
 //!
-//! What it promises: an object lives as long as anything made from it, so they are destroyed in
-//! the right order; every error names the call and the system's reason; a request can only reach
-//! memory that is registered. What it does not: it chooses no port, GID, queue length or time-out,
-//! retries nothing, and knows no protocol. Memory that a peer may write to is not Rust memory: the
-//! crate makes no slice over it, and the protocol above decides which bytes may be read when.
+//! What the crate promises: an object lives as long as anything made from it, so objects are
+//! destroyed in the right order; every error names the call and the system's reason; a request can
+//! only reach memory that is registered. What it does not do: it chooses no port, GID, queue length
+//! or time-out, retries nothing, and knows no protocol. Memory that a peer may write to is not Rust
+//! memory. The crate makes no slice over such memory; the protocol above decides which bytes may be
+//! read when.
 //!
-//! Needs Linux on a 64-bit machine, and at run time rdma-core 32 or newer. After `fork`, the child
-//! must not use what the parent made.
+//! The crate needs Linux on a 64-bit machine and, at run time, rdma-core 32 or newer. After `fork`,
+//! the child must not use what the parent made.
 //!
 //! ```no_run
 //! use millstream_verbs::*;

@@ -1,4 +1,4 @@
-//! `libibverbs.so.1`, opened when it is first asked for.
+//! The table of functions of `libibverbs.so.1`, which is opened when it is first asked for.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;

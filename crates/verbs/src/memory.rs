@@ -1,4 +1,4 @@
-//! Registered memory.
+//! Registered memory: memory regions, and the protection domains that they belong to.
 
 use std::ffi::c_void;
 use std::ops::BitOr;

@@ -1,4 +1,4 @@
-//! The way to a peer's port.
+//! Paths: how packets reach a peer's port, and address handles for datagrams.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Ports, their packets and their addresses.
+//! Ports of a device: their state, their packet size and their addresses (GIDs).
 
 use crate::raw::*;
 

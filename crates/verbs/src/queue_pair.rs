@@ -1,4 +1,4 @@
-//! Queue pairs.
+//! Queue pairs: creating, connecting and destroying them, and posting work.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::{NonNull, null_mut};

@@ -1,9 +1,9 @@
 //! Layouts and constants of `infiniband/verbs.h`, under their C names.
 //!
 //! Structures that the library allocates (`ibv_qp`, `ibv_context`, …) are declared only as far as
-//! they are read. The layouts have not changed since libibverbs 1.1, nor can they without a new
-//! library name: every program compiled against the header has them built in. They are asserted
-//! below, and `layout.rs` compares them with the header that is installed.
+//! this crate reads them. The layouts have not changed since libibverbs 1.1. They cannot change
+//! without a new library name, because every program compiled against the header has them built in.
+//! They are asserted below, and `layout.rs` compares them with the installed header.
 #![allow(non_camel_case_types, reason = "the names of the C header")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

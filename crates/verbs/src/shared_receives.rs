@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Shared receive queues: receives that several queue pairs take from.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};

@@ -1,4 +1,4 @@
-//! Requests: what is posted to a queue.
+//! Work requests: what a program posts to a queue.
 
 use std::marker::PhantomData;
 use std::ptr::null_mut;

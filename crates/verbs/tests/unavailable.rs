@@ -1,5 +1,5 @@
-//! What a machine without RDMA says. `tests/rdma` runs these in a virtual machine, each at the
-//! moment at which its state of the machine holds.
+//! Tests of the errors on a machine without RDMA. `tests/rdma` runs them in a virtual machine, each
+//! at a moment at which the machine is in the state that the test is about.
 
 use millstream_verbs::{Context, Unavailable, devices};
 

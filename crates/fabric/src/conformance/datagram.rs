@@ -1,4 +1,4 @@
-//! What unreliable datagrams do.
+//! Checks of unreliable datagrams.
 
 use super::ends::SIZES;
 use super::{Bed, Check, Failure, Outcome, ensure, pattern, same, text};

@@ -1,4 +1,4 @@
-//! What happens when something is wrong.
+//! Checks of failures: wrong keys, ranges and rights, lost peers, full queues.
 
 use std::time::Duration;
 

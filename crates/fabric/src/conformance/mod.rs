@@ -1,7 +1,7 @@
-//! One conformance suite for all providers: what the contract says, checked.
+//! The conformance suite: it checks what the contract says, the same for all providers.
 //!
-//! [`run`] takes two devices that can reach each other (they may be the same one) and returns what
-//! passed, failed and was skipped. It is an ordinary function, so that a test, a program in a
+//! [`run`] takes two devices that can reach each other (they may be the same one) and returns which
+//! checks passed, failed and were skipped. It is an ordinary function, so a test, a program in a
 //! virtual machine or a person with new hardware can run it.
 
 mod datagram;

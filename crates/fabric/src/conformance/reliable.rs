@@ -1,4 +1,4 @@
-//! What a reliable connection does when all is well.
+//! Checks of a reliable connection when nothing fails.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

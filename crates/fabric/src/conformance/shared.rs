@@ -1,4 +1,4 @@
-//! What connections do that take their receives from a shared queue.
+//! Checks of connections that take their receives from a shared queue.
 
 use super::ends::{MEMORY_BYTES, SIZES, receive, source};
 use super::{Bed, Check, Failure, Outcome, ensure, same, text};

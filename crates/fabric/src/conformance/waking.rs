@@ -1,4 +1,4 @@
-//! What threads do to each other that sleep at events.
+//! Checks of threads that sleep at events and are woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,7 @@
-//! What processes share besides regions: memory files with one owner each, mapped by its peers too.
+//! The layout of the memory that processes share besides regions: files with one owner each, which
+//! the owner's peers map, too.
 //!
-//! Every field is an aligned atomic word, and whatever a peer wrote is checked where it is read.
+//! Every field is an aligned atomic word. What a peer has written is checked where it is read.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};

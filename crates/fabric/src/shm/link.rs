@@ -1,4 +1,5 @@
-//! A connection to another device: asks for its queue pairs and regions, and learns of its end.
+//! A connection to another device's service. Over it a device asks for the other's queue pairs and
+//! regions, and notices when the other ends.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};

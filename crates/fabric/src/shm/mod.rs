@@ -1,14 +1,14 @@
-//! Provider `shm`: processes of one host, over shared memory.
+//! The provider `shm`: processes of one host, over shared memory.
 //!
-//! Regions are memory files without names, mapped by whoever writes to them: a write is a copy into
-//! the peer's memory, its last 8 bytes released last, done by the thread that posts it. Data takes
-//! no system call; a sleeping peer is woken with one (a futex). Set-up goes over a Unix socket with
-//! an abstract name, between processes of the same user that hold the same token. Nothing has a
-//! name in the file system, so nothing is left behind when a process dies, and its peers notice at
-//! once.
+//! Regions are memory files without names. A process that writes to a region maps it. A write is a
+//! copy into the peer's memory, done by the thread that posts it; the last 8 bytes become visible
+//! last. Data takes no system call. A sleeping peer is woken with one (a futex). Set-up goes over a
+//! Unix socket with an abstract name, between processes of the same user that hold the same token.
+//! Nothing has a name in the file system, so nothing is left behind when a process dies, and its
+//! peers notice at once.
 //!
-//! A process that holds the token has whole regions mapped: keys, ranges and access are checked by
-//! the side that posts. What it leaves in the control blocks is checked by the side that reads it.
+//! A process that holds the token has whole regions mapped. The side that posts checks keys, ranges
+//! and access rights. The side that reads a control block checks what the peer has left in it.
 //! Datagrams go through the kernel.
 
 mod layout;

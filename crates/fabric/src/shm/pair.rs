@@ -1,8 +1,8 @@
 //! Reliable connections over shared memory.
 //!
-//! Whoever posts does the work at once, on the peer's mapped memory; the peer's threads have no
-//! part in it. Only what must wait (for the peer to connect, or to post a receive) is kept, and
-//! done when its owner posts or polls.
+//! The thread that posts a request does the work at once, on the peer's mapped memory; the peer's
+//! threads take no part. A request is kept only if it has to wait, for the peer to connect or to
+//! post a receive. It is then done when its owner posts or polls again.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! The other end of a connection: its memory, as it is mapped here, and its receives.
+//! The other end of a connection: the peer's memory, as it is mapped here, and its receives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

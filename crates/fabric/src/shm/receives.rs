@@ -1,8 +1,9 @@
-//! Shared receive queues: a ring of receives in memory that all their pairs' peers have mapped. A
-//! peer claims the next one for itself, and leaves its place with the result in its pair's own
-//! ring.
+//! Shared receive queues over shared memory.
 //!
-//! A peer that is killed between the two takes its receive with it: that place of the ring is lost.
+//! The queue is a ring of receives in memory that the peers of all its queue pairs have mapped. A
+//! peer claims the next receive for itself, and writes its number with the result into the ring of
+//! its own queue pair. A peer that is killed between the two takes the receive with it: that entry
+//! of the ring is lost.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,9 @@
-//! How processes of one host find each other: a Unix socket per device, over which a small thread
-//! hands out descriptors of memory to whoever runs as the same user and presents the job's token.
+//! How the processes of one host find each other: each device has a Unix socket and a small thread.
+//! The thread hands out file descriptors of shared memory to processes that run as the same user
+//! and present the job's token.
 //!
-//! The thread is not on the way of any data: peers ask it once per queue pair and region. It also
-//! watches the connections to other devices, and so notices at once when a process has died.
+//! Data never pass through the thread: peers ask it once per queue pair and region. It also watches
+//! the connections to other devices, and so notices at once when a process has died.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! What programs hold of a simulated node's objects.
+//! The handles that a program holds of a simulated node's objects.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};

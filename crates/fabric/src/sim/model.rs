@@ -1,4 +1,4 @@
-//! What a simulated node's link can do, and how badly it behaves.
+//! The model of a simulated node's link: bandwidth, latency, message rate, and faults.
 
 use std::time::Duration;
 

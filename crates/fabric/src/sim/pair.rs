@@ -1,4 +1,4 @@
-//! Reliable connections of the simulation, as a network card's two ends play them.
+//! Reliable connections of the simulation: what the network cards at both ends do.
 
 use std::collections::VecDeque;
 

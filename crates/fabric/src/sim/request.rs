@@ -1,4 +1,4 @@
-//! Requests under way in the simulation.
+//! Requests in flight in the simulation.
 
 use super::world::{Buffer, Bytes};
 use crate::memory::RemoteAddress;

@@ -1,4 +1,5 @@
-//! What the card at the target does: executes what has arrived, in order, in its own memory.
+//! The target's network card in the simulation: it executes the requests that have arrived, in
+//! order, in its own memory.
 
 use super::model::Placement;
 use super::pair::{PairEvent, RETRANSMIT_NS};

@@ -1,4 +1,4 @@
-//! Datagrams of the simulation: they may be lost, repeated and overtaken.
+//! Datagrams of the simulation: they may be lost, duplicated and reordered.
 
 use std::collections::VecDeque;
 

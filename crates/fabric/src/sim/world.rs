@@ -1,4 +1,4 @@
-//! The simulated world: nodes, queues, and what happens next.
+//! The simulated world: its nodes, their queues, and the events to come.
 //!
 //! Everything that takes time is an event in one queue, ordered by virtual time and then by the
 //! order of scheduling, so that a run depends on the seed and the calls made, and on nothing else.

@@ -1,9 +1,9 @@
-//! What plays the network card: reads all sockets of the device, executes requests, hands on
-//! answers.
+//! The software network card of `tcp`: it reads all sockets of the device, executes requests, and
+//! passes on the answers.
 //!
-//! A thread of its own does it, so that the target's workers need not; but a worker that polls a
-//! completion queue does the card's work itself as long as it keeps polling, and the thread steps
-//! back: on a machine with few cores two threads passing bytes to each other are slower than one.
+//! A thread of its own does this, so the target's workers need not. But while a worker polls a
+//! completion queue, the worker does the card's work and the thread steps back. On a machine with
+//! few cores, two threads that pass bytes to each other are slower than one.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

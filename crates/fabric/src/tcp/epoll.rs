@@ -1,5 +1,5 @@
-//! Which sockets are ready: epoll, level-triggered. Asking costs by what is ready, not by how many
-//! there are.
+//! Which sockets are ready: epoll, level-triggered. The cost of asking depends on the number of
+//! sockets that are ready, not on the number that exist.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 

@@ -1,4 +1,4 @@
-//! What travels over a connection: a greeting, then frames of a fixed header and perhaps bytes.
+//! The wire format of a connection: a greeting, then frames of a fixed header and, for some, bytes.
 
 use crate::setup::{MAGIC, SetupError, Token, VERSION};
 

@@ -1,5 +1,5 @@
-//! A connection that a peer opened: its requests are executed here, as a network card would,
-//! without the threads that own the memory.
+//! A connection that a peer has opened. The peer's requests are executed here, as a network card
+//! would, without the threads that own the memory.
 
 use std::io::{self, Write};
 use std::net::TcpStream;

@@ -1,14 +1,13 @@
-//! Provider `tcp`: anywhere.
+//! The provider `tcp`: any machines, without RDMA.
 //!
-//! For machines without RDMA. A thread plays the network card: it receives straight into the memory
-//! that a request names, holding the last 8 bytes back until all others are there, so that the
-//! target's workers need not make progress. A worker that polls does the card's work itself, and
-//! the thread steps back.
+//! A thread plays the network card. It receives bytes straight into the memory that a request
+//! names, and holds the last 8 bytes back until all others are there; the target's workers need not
+//! make progress. While a worker polls, it does the card's work itself, and the thread steps back.
 //!
-//! Either side of a queue pair opens a connection of its own for its requests. A closed connection
-//! is an error at once; a peer that falls silent is noticed within twice [`Timing::silence`], since
-//! both sides ask each other every quarter of it. Keys, ranges and access are checked at the
-//! target. Nothing on the wire is secret. Datagrams go over UDP and carry the token.
+//! Each side of a queue pair opens a connection of its own for its requests. A closed connection is
+//! an error at once. A silent peer is noticed within twice [`Timing::silence`], since each side
+//! asks the other every quarter of that time. The target checks keys, ranges and access rights.
+//! Nothing on the wire is secret. Datagrams go over UDP and carry the token.
 
 mod card;
 mod epoll;

@@ -1,7 +1,8 @@
 //! Reliable connections over TCP, as their owner sees them.
 //!
-//! Either side opens a connection to the other: requests go out on one's own, acknowledgements come
-//! back on it. So a request that waits for a receive holds up nothing of the other direction.
+//! Each side opens a connection to the other. Its requests go out on its own connection, and their
+//! acknowledgements come back on the same one. So a request that waits for a receive does not hold
+//! up the other direction.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,5 +1,5 @@
-//! Reading a stream: bytes of messages go straight to where they belong, headers and small messages
-//! through a buffer, many with one call.
+//! Reading a stream: large messages are read straight to their destination; headers and small
+//! messages go through a buffer, many with one call.
 
 use std::io;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Posted receives, of one connection or of several.
+//! Posted receives, of one connection or of several connections that share them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

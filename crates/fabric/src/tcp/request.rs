@@ -1,4 +1,4 @@
-//! Requests under way over TCP.
+//! Requests over TCP that are not yet acknowledged.
 
 use super::INLINE_BYTES;
 use super::frame::{Frame, FrameKind, HEADER_BYTES};

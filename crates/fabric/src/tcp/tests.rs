@@ -1,4 +1,5 @@
-//! That a buffer is its owner's again after its completion, whoever works as the card meanwhile.
+//! Tests that a buffer belongs to its owner again after its completion, whichever thread does the
+//! card's work at the time.
 
 use super::frame::{Frame, FrameKind, GREETING_BYTES, HEADER_BYTES, answer};
 use super::reader::{Arriving, Brought, Memory, Reader};

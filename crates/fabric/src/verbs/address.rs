@@ -1,4 +1,5 @@
-//! What one queue pair has to know of another, and how patient it is, in the standard's codes.
+//! What a queue pair has to know of its peer, and its retries and time-outs in the codes of the
+//! RDMA standard.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Unreliable datagrams.
+//! Unreliable datagrams over an RDMA device.
 
 use std::collections::HashMap;
 use std::fmt;

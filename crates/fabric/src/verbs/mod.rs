@@ -1,4 +1,4 @@
-//! RDMA devices, through libibverbs: InfiniBand, RoCE and Soft-RoCE.
+//! The provider `verbs`: RDMA devices (InfiniBand, RoCE and Soft-RoCE), through libibverbs.
 //!
 //! ```no_run
 //! use millstream_fabric::verbs::{Options, Verbs};
@@ -9,10 +9,14 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Beyond the contract: a queue's room is the driver's affair, and Soft-RoCE frees entries of
-//! unsignalled work by itself. The address handles that a datagram queue pair resolved live as long
-//! as it does. A completion queue's overflow is noticed when it is found empty many times, or by
-//! waiting; a connection's failure when the completion that tells of it is polled.
+//! What differs between devices and the contract leaves open:
+//!
+//! - The driver manages the room in a queue. Soft-RoCE frees the entries of unsignalled work by
+//!   itself.
+//! - The address handles that a datagram queue pair has resolved live as long as the queue pair.
+//! - The overflow of a completion queue is noticed when the queue is found empty many times, or by
+//!   waiting.
+//! - The failure of a connection is noticed when the completion that reports it is polled.
 
 mod address;
 mod datagram;

@@ -1,4 +1,4 @@
-//! Reliable connections.
+//! Reliable connections over an RDMA device.
 
 use std::array::from_fn;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Completion queues, and waiting for them.
+//! Completion queues of an RDMA device: polling them, and waiting for them.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Shared receive queues of an RDMA device.
 
 use std::sync::Arc;
 

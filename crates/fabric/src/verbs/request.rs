@@ -1,4 +1,4 @@
-//! Requests, from the contract's form into the library's.
+//! Conversion of requests from the contract's form into libibverbs'.
 
 use millstream_verbs as ibv;
 use millstream_verbs::{InlineData, ReceiveRequest, SendRequest, Sge};

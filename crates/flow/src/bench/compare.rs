@@ -1,5 +1,5 @@
-//! Channels and limits in turn, in one run: what is reported are medians of pairs, since machines
-//! have moods.
+//! Measures channels and the limits of their medium by turns, in one run. It reports medians over
+//! pairs, since the speed of a machine changes from minute to minute.
 
 use std::time::Duration;
 use std::{error, fmt, io};

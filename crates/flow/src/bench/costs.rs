@@ -1,4 +1,5 @@
-//! What messages cost the processors at both ends, by their length: for models of machines.
+//! Measures what a message costs the processors at both ends, by its length. Models of machines use
+//! these numbers.
 
 use std::time::Instant;
 

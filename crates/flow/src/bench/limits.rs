@@ -1,4 +1,4 @@
-//! What a medium gives without a channel's promises.
+//! The limit of each medium: how fast it is without what a channel promises.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,10 +1,10 @@
-//! How fast a channel is, beside what the medium gives, in the same run (paper, figures 10a and
-//! 10b).
+//! How fast a channel is, compared with the limit of its medium in the same run (paper, figures 10a
+//! and 10b).
 //!
 //! The work is the same on both sides of a comparison: the producer fills every word of a buffer,
-//! the consumer sums every word, and the sum is checked. A limit is as good as we can make it
-//! without a channel's promises. Over `verbs`, where the limit is `ib_write_bw`, neither touches
-//! the bytes.
+//! the consumer sums every word, and the sum is checked. A limit is measured by code that is as
+//! good as we can make it, but makes none of a channel's promises. Over `verbs`, where the limit is
+//! `ib_write_bw`, neither side touches the bytes.
 
 mod compare;
 mod costs;

@@ -1,4 +1,4 @@
-//! How long one message takes, and what waiting for one costs.
+//! Measures how long one message takes, and what waiting for one costs.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
-//! Fuzz targets for all that a peer sends: set-up messages, frames, footers, addresses. Good
-//! messages, mutated: a fixed number of each, or with `MILLSTREAM_FUZZ_SECONDS` for so long (`make
-//! fuzz`). A failure prints the input; `MILLSTREAM_SEED` begins elsewhere.
+//! Fuzz targets for everything that a peer sends: set-up messages, frames, footers, addresses. The
+//! input is good messages, mutated: a fixed number of each, or as many as `MILLSTREAM_FUZZ_SECONDS`
+//! allows (`make fuzz`). A failure prints the input. `MILLSTREAM_SEED` starts from another seed.
 
 mod stream;
 

@@ -1,4 +1,4 @@
-//! A peer that knows the token and sends nonsense to a device's card over TCP.
+//! A fuzz target: a peer that knows the token sends nonsense to a device over TCP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! A device, and pairs of connected ends on it.
+//! What the tests share: a device, and pairs of connected queue pairs on it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

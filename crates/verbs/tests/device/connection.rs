@@ -1,4 +1,4 @@
-//! Reliable connections: all operations.
+//! Tests of reliable connections: all operations.
 
 use millstream_verbs::*;
 

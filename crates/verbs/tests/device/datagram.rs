@@ -1,4 +1,4 @@
-//! Unreliable datagrams.
+//! Tests of unreliable datagrams.
 
 use std::sync::Arc;
 

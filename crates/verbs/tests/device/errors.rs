@@ -1,4 +1,4 @@
-//! What goes wrong is said, on the side where it can be known.
+//! Tests of failures: each is reported, on the side that can know of it.
 
 use millstream_verbs::*;
 

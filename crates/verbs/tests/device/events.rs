@@ -1,4 +1,4 @@
-//! Waiting for completions, and asynchronous events.
+//! Tests of waiting for completions, and of asynchronous events.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Shared receive queues.
+//! Tests of shared receive queues.
 
 use std::time::Duration;
 
