@@ -1,5 +1,5 @@
-//! How much memory this process may use: what the machine has, or less where its cgroup or its
-//! limit of address space says so.
+//! How much memory this process may use: the machine's memory, or the limit of its cgroup or of its
+//! address space, if that is less.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};

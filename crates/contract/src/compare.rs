@@ -1,5 +1,5 @@
-//! Comparison of an integer column with a constant: the most common filter, one instruction per
-//! record or less.
+//! Comparing an integer column with a constant. This is the most common filter, so it has code of
+//! its own, which takes one instruction per record or less.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What can go wrong while a job runs, in terms its user can act on.
+//! The errors of a running job, in words that its user can act on.
 
 use std::fmt;
 

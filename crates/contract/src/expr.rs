@@ -1,4 +1,4 @@
-//! Columnar expressions as the engine sees them: a column, or something that computes one.
+//! Columnar expressions as the engine sees them: a column of the input, or a computed one.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! The contract: what those who plan queries, those who bring data and those who run jobs agree on.
+//! The contract between the parts that plan queries, bring data and run jobs.
 //!
-//! The SQL crate makes a [`plan::Plan`] out of text, connectors implement [`table::Table`] and
-//! [`sink::Sink`], and the engine runs the plan over them. None of them needs the others for that,
-//! only what stands here: plans and their [expressions](expr), tables and sinks, [`Settings`],
-//! [errors](error), and how numbers and times are [worded](wording) in messages.
+//! The SQL crate turns text into a [`plan::Plan`]. Connectors implement [`table::Table`] and
+//! [`sink::Sink`]. The engine runs the plan over them. None of the three needs the others; each
+//! needs only what is defined here: plans and their [expressions](expr), tables and sinks,
+//! [`Settings`], [errors](error), and the [wording](wording) of numbers and times in messages.
 //!
-//! What it promises: types and traits that know no SQL text, no file and no thread. What it does
-//! not: it runs nothing.
+//! What it promises: the types and traits know no SQL text, no file and no thread. What it does not
+//! do: it runs nothing.
 
 mod available;
 pub mod compare;

@@ -1,8 +1,8 @@
 //! What a job runs: a directed acyclic graph of sources, stages and outputs.
 //!
 //! A [`Source`] is a table that is read once. A [`Stage`] takes the rows of sources or of earlier
-//! stages, filters them and gives them to its operator. What an aggregation yields when a window
-//! fires is an input like any other. An [`Output`] is a stage whose rows leave the job.
+//! stages, filters them and gives them to its operator. The rows that an aggregation yields when a
+//! window fires are an input like any other. An [`Output`] is a stage whose rows leave the job.
 //!
 //! The SQL crate produces a [`Plan`]; nothing here knows SQL text.
 

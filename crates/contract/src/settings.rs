@@ -1,4 +1,4 @@
-//! Settings of a job: `SET 'key' = 'value'` in SQL and `--set key=value` on the command line.
+//! The settings of a job: `SET 'key' = 'value'` in SQL, `--set key=value` on the command line.
 
 use strsim::osa_distance;
 

@@ -1,9 +1,9 @@
-//! Tables: where records come from. Implemented by connectors, driven by the job.
+//! Tables: where records come from. Connectors implement them, and the job reads them.
 //!
 //! A table is a fixed set of *splits* (the paper's physical data flows, section 5.1). A split is an
-//! ordered sequence of records that belongs to the source (a file, a generator's shard), never to a
-//! worker. Its reader hands out *chunks* in order and cheaply; decoding a chunk into a record batch
-//! is a pure function that any worker may run, at the same time as others.
+//! ordered sequence of records. It belongs to the source (a file, a shard of a generator), never to
+//! a worker. Its reader hands out *chunks*, in order and cheaply. Decoding a chunk into a record
+//! batch is a pure function that any worker may run, while others run it on other chunks.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};

@@ -1,8 +1,9 @@
-//! The texts that expressions make of one batch: all of them together are bounded, however many
-//! columns and calls there are.
+//! The bound on the strings that expressions produce for one batch. It covers all strings of the
+//! batch together, however many columns and calls there are.
 //!
-//! Who evaluates a batch begins with [`begin`]; expressions ask for the [`room`] that is left and
-//! note what they have made. All of it happens on one thread, so the count is the thread's.
+//! Code that evaluates a batch starts with [`begin`]. Expressions ask for the [`room`] that is
+//! left, and note the bytes that they have produced. All of this happens on one thread, so the
+//! count belongs to the thread.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Words in messages: numbers of things, and texts that come from elsewhere.
+//! The wording of messages: numbers of things, and quoted text that comes from data or SQL.
 
 /// `0 keys`, `1 key`, `2 keys`; `what` is one of them.
 pub fn counted(number: u64, what: &str) -> String {

@@ -1,6 +1,6 @@
-//! Variable-length data of one log: keys and values whose size a row cannot fix.
+//! The arena of a log: variable-length data, that is keys and values whose size a row cannot fix.
 //!
-//! Rows refer to it by offset, so a log and its arena move together without being rewritten.
+//! Rows refer to the arena by offset, so a log and its arena move together without being rewritten.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Vector clock of watermarks (paper, section 5.1, *Progress tracking*).
+//! The vector clock of watermarks (paper, section 5.1, *Progress tracking*).
 
 /// What a leader knows of every worker's progress: one watermark per worker, in microseconds of
 /// event time, each covering only state that has already been merged here.

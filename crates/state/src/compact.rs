@@ -1,4 +1,5 @@
-//! Leaving behind what no row of a log refers to any more: the rest of its arena is copied.
+//! Compaction of a log's arena: the data that rows still refer to are copied to a new arena, and
+//! the rest is freed.
 
 use crate::arena::{Arena, packed_len};
 use crate::float_sum;

@@ -1,10 +1,10 @@
-//! Direct addressing: where keys are whole numbers close together, an index has a slot for each
-//! number of a span, which holds the row's number; nothing is hashed and nothing compared (in
-//! databases: *perfect hash aggregation*).
+//! Direct addressing: where keys are integers in a dense range, an index has one slot for each
+//! number of the range, which holds the row's number. Nothing is hashed or compared. (Databases
+//! call this *perfect hash aggregation*.)
 //!
-//! An index changes to it when it has to grow and the slots take no more memory than buckets would,
-//! and back when a key comes that lies too far off. A slot of a row number below the log's base is
-//! *absent*, as with buckets.
+//! An index changes to slots when it has to grow and slots take no more memory than buckets would.
+//! It changes back when a key is too far outside of the range. As with buckets, a slot whose row
+//! number is below the log's base is *absent*.
 
 use crate::log::RowId;
 use crate::memory::{Line, Lines};

@@ -1,5 +1,5 @@
-//! Filling the buckets of an index that grows: on the side, and written once, whole. What bounds
-//! growing is memory traffic.
+//! Filling the buckets of an index while it grows. What bounds growing is memory traffic, so each
+//! bucket is assembled apart and written once, whole.
 
 use crate::memory::Line;
 

@@ -1,4 +1,4 @@
-//! Finding or appending the rows of a block of keys: what every record runs through.
+//! Finding or appending the rows of a block of keys. Every record passes through this code.
 
 use crate::arena::Arena;
 use crate::hash::hash_each_word;

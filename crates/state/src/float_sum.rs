@@ -1,11 +1,11 @@
 //! Exact sums of doubles.
 //!
-//! A sum that rounds depends on the order of its terms; one that does not round is a CRDT like an
-//! integer's. Values are kept as a 128-bit integer times a power of two (chosen by the first
-//! input), which holds most real data without loss. A sum whose terms span more bits moves to a
+//! A sum that is rounded depends on the order of its terms; a sum that is not rounded is a CRDT, as
+//! an integer sum is. The sum is a 128-bit integer times a power of two that the first input
+//! chooses, which holds most real data without loss. A sum whose terms span more bits moves to a
 //! 2,240-bit fixed-point number in the arena, which holds any double (a *superaccumulator*; the
-//! idea is Kulisch's). Rounding happens once, to nearest even, when the result is read: the result
-//! is the correctly rounded true sum, whatever the order of updates and merges.
+//! idea is Kulisch's). The sum is rounded once, to nearest even, when the result is read. So the
+//! result is the true sum, correctly rounded, whatever the order of updates and merges.
 
 mod rounding;
 mod wide;

@@ -1,5 +1,6 @@
-//! Rows of state between processes: out of a sealed segment as they stand, and into their leader's
-//! table from wherever they arrived (paper, section 7.2.2, steps 3 and 4).
+//! Rows of state on their way between processes: taken out of a sealed segment as they are, and
+//! merged into the leader's table from the memory in which they arrived (paper, section 7.2.2,
+//! steps 3 and 4).
 
 use crate::arena::{Arena, packed_len};
 use crate::float_sum;

@@ -1,16 +1,17 @@
-//! Fragments: state held for another worker's partitions, aggregating or passing through.
+//! Fragments: a worker's state for the keys of one other leader. A fragment aggregates records or
+//! passes them through.
 //!
-//! With few keys, aggregating shrinks a fragment to almost nothing. With mostly unique keys it
-//! shrinks nothing, and the look-up is wasted: then rows are appended as they come and the leader
-//! does all the merging. A fragment finds out which by looking at how many of an epoch's rows are
-//! distinct: while it aggregates, it knows; while it passes rows through, it estimates it from
-//! those keys whose hashes fall into a small part of their range.
+//! With few keys, aggregating shrinks a fragment to almost nothing. With mostly distinct keys it
+//! shrinks nothing, and the look-ups are wasted. Then rows are appended as they come, and the
+//! leader does all the merging. A fragment chooses by the share of distinct rows in an epoch. While
+//! it aggregates, it knows this share. While it passes rows through, it estimates the share from
+//! the keys whose hashes fall into a small part of the range of hashes.
 //!
-//! Where to draw the line follows from what the two cost. To aggregate takes a look-up for every
-//! row, and for every distinct one what it takes to move a row to the leader: writing it, reading
-//! it, looking it up there and merging it. To pass through takes the latter for every row. With `L`
-//! for a look-up, `M` for moving apart from the leader's look-up and `d` for the share of distinct
-//! rows, aggregating costs `L + d(M + L)` and passing through `M + L`: they are equal where `d = M
+//! The break-even follows from the costs. Aggregating takes a look-up for every row and, for every
+//! distinct row, the cost of moving it to the leader: writing it, reading it, looking it up there
+//! and merging it. Passing through takes the cost of moving for every row. Let `L` be the cost of a
+//! look-up, `M` the cost of moving apart from the leader's look-up, and `d` the share of distinct
+//! rows. Aggregating costs `L + d(M + L)` and passing through `M + L`; they are equal where `d = M
 //! / (M + L)`.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The key hash: XXH3-64 with seed 0, over a key's words in little-endian order.
 //!
-//! It is part of the state's contract, not an implementation detail: partitions, leaders and
-//! (later) checkpoints depend on it, so it is the same on every processor and in every version. The
+//! The hash is part of the state's contract, not an implementation detail: partitions, leaders and
+//! (later) checkpoints depend on it. So it is the same on every processor and in every version. The
 //! golden vectors below come from the reference implementation.
 
 use xxhash_rust::xxh3::xxh3_64;

@@ -1,10 +1,9 @@
-//! Memory for state out of one range of addresses, so that a network card can read state where it
-//! stands.
+//! A heap for state in one range of addresses, so that a network card can read state where it is.
 //!
-//! A process registers the range once. Chunks of rows and arenas of [`RUN_BYTES_MIN`] and more are
-//! runs of it; smaller ones, of which there may be many, stay with the allocator, as does what
-//! finds no place any more ([`HeapUse::refused_bytes`]). How far it can be fragmented is said in
-//! `runs`.
+//! A process registers the range once. Chunks of rows, and arenas of at least [`RUN_BYTES_MIN`],
+//! are *runs* of the range. Smaller ones, of which there may be many, come from the allocator, as
+//! does memory for which the range has no room left ([`HeapUse::refused_bytes`]). `runs` says how
+//! fragmented the range can become.
 
 use std::any::Any;
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
-//! Rows that many of a block's records go to, as where keys are drawn with skew.
+//! Hot rows: rows that many records of a block update, as with skewed keys.
 //!
-//! An addition to such a row waits for the one before it, whose result is on its way through
-//! memory. So what goes to one row is added up on the side, in several places by turns. And a key
-//! that comes often is looked up once for the block.
+//! An addition to a row must wait for the previous addition to the same row, whose result is still
+//! on its way through memory. So the additions to one hot row go to several partial sums by turns.
+//! Also, a frequent key is looked up only once for the block.
 
 /// Blocks of fewer are not worth a look.
 const ROWS_MIN: usize = 64;

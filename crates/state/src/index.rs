@@ -1,13 +1,15 @@
-//! Index of a table: from a key's hash, or from the key itself, to its row's number.
+//! The index of a table: from a key's hash, or from the key itself, to the number of its row.
 //!
-//! Buckets of eight 8-byte entries, a cache line each: the upper half of the key's hash above, the
-//! row number below. A key's entry stands in its home bucket or, if that is full, in the next that
-//! is not; a bucket is looked at as a whole ([`Lanes`]). An entry whose row number is below the
-//! log's base is *absent*, which is how sealing a log empties its index in constant time. The home
-//! follows from the high bits of the hash, so an index grows where it stands, in one pass from its
-//! last bucket to its first that puts every entry at or behind where it was.
+//! It consists of buckets of eight 8-byte entries, one cache line each. An entry has the upper half
+//! of the key's hash in its upper half and the row number in its lower half. A key's entry is in
+//! the key's home bucket or, if that is full, in the next bucket that is not. All entries of a
+//! bucket are compared at once ([`Lanes`]). An entry whose row number is below the log's base is
+//! *absent*: that is how sealing a log empties its index in constant time. The home bucket follows
+//! from the high bits of the hash. So an index grows in place, in one pass from its last bucket to
+//! its first, in which every entry moves to its old position or to a later one.
 //!
-//! Where keys are numbers close together it has slots in place of buckets: [`crate::direct`].
+//! Where keys are integers in a dense range, the index has slots instead of buckets:
+//! [`crate::direct`].
 
 mod slots;
 

@@ -1,4 +1,4 @@
-//! Keys of a block of records, and how rows of state hold them.
+//! The keys of a block of records, and how rows of state hold keys.
 
 use crate::arena::{Arena, packed_len};
 use crate::layout::RowLayout;

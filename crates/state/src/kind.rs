@@ -1,4 +1,4 @@
-//! The kinds of mergeable value, and what each is empty.
+//! The kinds of mergeable value, and the empty value of each.
 
 use crate::float_sum;
 

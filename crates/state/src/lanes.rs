@@ -1,5 +1,5 @@
-//! Looking at the eight entries of a bucket at once. Marks are a bit for each entry, the first
-//! lowest.
+//! Comparing all eight entries of a bucket at once. The result has one bit for each entry, the
+//! first entry in the lowest bit.
 
 use crate::log::RowId;
 use crate::memory::Line;

@@ -1,8 +1,8 @@
-//! Row layout: what stands where in a row of state.
+//! The layout of a row: which word of it holds what.
 //!
-//! A row is a whole number of 8-byte words: the key's words, then, if any value needs it, *seen*
-//! bits (has this value met a non-NULL input?), 64 to a word, then the values. It is decided once,
-//! when a job is planned, and is the same in every worker.
+//! A row is a whole number of 8-byte words: the key's words; then, if any value needs them, *seen*
+//! bits (has this value met an input that is not NULL?), 64 to a word; then the values. The layout
+//! is fixed when a job is planned, and is the same in every worker.
 
 use std::ops::Range;
 

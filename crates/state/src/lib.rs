@@ -1,13 +1,13 @@
-//! State of windowed operators: partial, mergeable, log-structured (paper, section 7).
+//! The state of windowed operators: partial, mergeable, log-structured (paper, section 7).
 //!
-//! Every worker keeps its *own* partial state for whatever keys its input brings. What it holds for
-//! keys that another worker leads is a *fragment*; at the end of an epoch the fragment's rows are
-//! sealed into a [`Segment`] and handed to the leader, which merges or adopts it.
+//! Every worker keeps its *own* partial state for whatever keys its input brings. The part for keys
+//! that another worker leads is a *fragment*. At the end of an epoch the fragment's rows are sealed
+//! into a [`Segment`] and handed to the leader, which merges or adopts it.
 //!
-//! What this crate promises: a table belongs to one thread; a sealed segment is immutable and needs
-//! nothing but itself; merging is associative and commutative with the empty value neutral, to the
-//! last bit; sealing is O(1); nothing is allocated per record. What it does not do: it knows no SQL
-//! types, no windows and no network, and it does not decide when to seal.
+//! What this crate promises: a table belongs to one thread; a sealed segment is immutable and
+//! self-contained; merging is associative and commutative, with the empty value neutral, to the
+//! last bit; sealing takes constant time; nothing is allocated per record. What it does not do: it
+//! knows no SQL types, no windows and no network, and it does not decide when to seal.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Log-structured store (paper, section 7.2.1): dense rows in the order in which their keys
-//! arrived.
+//! The log of a table (paper, section 7.2.1): dense rows, in the order in which their keys first
+//! came.
 //!
-//! A log is a list of chunks of equal capacity. Row numbers only grow, also over seals, so that a
-//! number below the log's first row means "not here any more": that is how an index is emptied
-//! without being touched. Rows never move once written, except while the log has a single chunk
-//! that is still growing to full size.
+//! A log is a list of chunks of equal capacity. Row numbers only grow, also across seals. So a
+//! number below the log's first row means that the row is no longer there; that is how an index is
+//! emptied without being touched. A row never moves once written, except while the log has a single
+//! chunk that is still growing to its full size.
 
 use std::ops::Range;
 use std::ptr;

@@ -1,5 +1,5 @@
-//! The logs of a table that its index names: its own, and in a joint table that of what it holds
-//! for other leaders.
+//! The logs that an index refers to: a table's own log and, in a joint table, the log of the rows
+//! that it holds for other leaders.
 
 use crate::hash::hash_word;
 use crate::key::Keys;

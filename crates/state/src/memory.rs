@@ -1,9 +1,9 @@
-//! Zeroed memory in cache lines, which can grow where it stands.
+//! Zeroed memory in units of cache lines, which can grow in place.
 //!
-//! Small memory comes from the allocator. Large memory is mapped, on huge pages where they are to
-//! be had, and grows by moving its pages to a longer range of addresses: nothing is copied, and
-//! only what is new has to be cleared. That clearing, a page at a time when first touched, is what
-//! fresh memory costs.
+//! Small memory comes from the allocator. Large memory is mapped, on huge pages where the system
+//! has them. It grows by moving its pages to a longer range of addresses: nothing is copied, and
+//! only the new part has to be cleared. The system clears a page when it is first touched, which is
+//! the cost of new memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::{io, ptr};

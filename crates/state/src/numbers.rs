@@ -1,4 +1,4 @@
-//! Numbers as words of a row.
+//! Conversion of numbers to words of a row and back.
 
 /// An `f64` as an `i64` that compares as SQL compares floats: -0.0 equals 0.0, all NaNs are one and
 /// greater than everything else.

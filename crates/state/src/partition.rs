@@ -1,4 +1,4 @@
-//! Partitions of the key space and their leaders (paper, section 7.1.2).
+//! The partitions of the key space, and their leaders (paper, section 7.1.2).
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What happens when the system refuses memory that is needed to go on.
+//! How the program ends when the system refuses memory that it cannot do without.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Reading rows of state.
+//! Access to the rows of a table, for reading.
 
 use crate::arena::{Arena, packed_len};
 use crate::layout::RowLayout;

@@ -1,9 +1,10 @@
-//! Which parts of a range are free, in units; knows no memory.
+//! The free parts of a range, in units. This module only keeps account; it touches no memory.
 //!
-//! A run is cut from the start of the shortest free stretch that holds it, the first of several,
-//! and what is given back joins the free stretches beside it at once. So a run of n units is
-//! refused only if no n free units stand side by side, and what is fragmented is bounded: between k
-//! runs in use there are at most k + 1 stretches, so that fewer than (k + 1) n units are free then.
+//! A run is cut from the start of the shortest free stretch that is long enough, the first one if
+//! there are several. A run that is given back joins the free stretches beside it at once. So a run
+//! of n units is refused only if no n free units are adjacent. Fragmentation is bounded: between k
+//! runs in use there are at most k + 1 free stretches, so a refusal means that fewer than (k + 1) n
+//! units are free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

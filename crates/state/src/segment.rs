@@ -1,4 +1,5 @@
-//! Sealed rows, and how their leader takes them in: merged row by row, or adopted where they stand.
+//! Segments: sealed rows, and how their leader takes them in, by merging row by row or by adopting
+//! the rows where they are.
 
 use std::ops::Range;
 

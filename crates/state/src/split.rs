@@ -1,4 +1,5 @@
-//! Rows that a joint table holds for several leaders, parted when they are sealed.
+//! Separating the rows that a joint table holds for several leaders, by leader, when they are
+//! sealed.
 
 use std::sync::Arc;
 

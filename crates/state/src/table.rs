@@ -1,12 +1,12 @@
 //! A table of state: an index over a log (paper, section 7.2.1), with rows as [`RowLayout`] says.
 //!
-//! A *joint* table has a second log, for what it holds for other leaders: one index over both finds
-//! a key without asking who leads it, which is asked once for every key, when it is new. Its second
-//! log is sealed like a fragment.
+//! A *joint* table has a second log, for the rows that it holds for other leaders. One index covers
+//! both logs, so a key is found without asking who leads it; this is asked once, when the key is
+//! new. The second log is sealed like a fragment.
 //!
-//! All access is by block: hash a few hundred keys, ask for their index lines, find or append all
-//! rows, then update one value column after the other through the rows' places. That hides memory
-//! latency and leaves no dispatch per record.
+//! All access is by block: hash a few hundred keys, prefetch their cache lines of the index, find
+//! or append all rows, then update one value column after the other through the rows' addresses.
+//! This hides the latency of memory and leaves no dispatch per record.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Mergeable values: the CRDTs that rows of state are made of (paper, section 5.1, *Consistency*).
 //!
-//! Each has an empty value, an update by one input, and a merge that is associative and commutative
-//! with the empty value neutral. All are exact, so results do not depend on the order of merging:
-//! integers accumulate in 128 bits, decimals in 192, floats without rounding
+//! Each kind of value has an empty value, an update by one input, and a merge that is associative
+//! and commutative, with the empty value neutral. All are exact, so results do not depend on the
+//! order of merging: integers accumulate in 128 bits, decimals in 192, floats without rounding
 //! ([`crate::float_sum`]).
 
 use crate::arena::Arena;

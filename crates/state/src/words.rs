@@ -1,4 +1,4 @@
-//! A growing run of words, from the allocator or out of a heap.
+//! A growing vector of words, in the allocator's memory or in a heap.
 
 use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::mem::ManuallyDrop;

@@ -1,5 +1,5 @@
-//! Joint tables against a plain map: whatever comes for any leader, is sealed, and is merged from
-//! others, each leader ends up with the rows of a sequential run.
+//! Tests of joint tables against a plain map. Whatever comes for any leader, is sealed, and is
+//! merged from others, each leader ends up with the rows of a sequential run.
 
 mod support;
 

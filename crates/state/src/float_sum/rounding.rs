@@ -1,4 +1,4 @@
-//! From exact numbers to doubles, rounding once, to nearest even.
+//! Rounding of exact sums to doubles, once, to nearest even.
 
 use super::wide::LOWEST;
 

@@ -1,4 +1,4 @@
-//! Sums and means against integers, and the laws that P2 rests on.
+//! Tests of sums and averages against integer arithmetic, and of the laws that P2 rests on.
 
 use super::rounding::times_power_of_two;
 use super::*;

@@ -1,5 +1,5 @@
-//! The wide form: a fixed-point number that holds any double, in two's complement, lowest word
-//! first.
+//! The wide form of a sum: a fixed-point number that holds any double, in two's complement, lowest
+//! word first.
 
 use super::rounding::times_power_of_two;
 

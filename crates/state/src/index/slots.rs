@@ -1,5 +1,5 @@
-//! An index of keys close together: slots in place of buckets ([`crate::direct`]), and back where
-//! keys come to lie apart.
+//! An index with slots instead of buckets ([`crate::direct`]): changing to slots where keys are
+//! dense, and back where they are not.
 
 use super::{Entrants, Index, capacity};
 use crate::direct::{Bounds, LINE_SLOTS, Span};

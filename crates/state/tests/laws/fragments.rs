@@ -1,4 +1,4 @@
-//! Whether a fragment aggregates or passes rows through.
+//! Tests of whether a fragment aggregates or passes rows through.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How rows are found: by their hashes, in slots, and by numbers that start over.
+//! Tests of how rows are found: by hash, in slots, and when row numbers start over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

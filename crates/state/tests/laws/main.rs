@@ -1,5 +1,5 @@
-//! Tables against a plain map: whatever is updated, appended, sealed, merged and adopted, in
-//! whatever order, the state is that of a sequential run.
+//! Tests of tables against a plain map. Whatever is updated, appended, sealed, merged and adopted,
+//! in whatever order, the state is that of a sequential run.
 
 mod fragments;
 mod indexes;

@@ -1,4 +1,5 @@
-//! What tables and pools take, keep and give back, in the allocator's memory and in a heap.
+//! Tests of the memory that tables and pools take, keep and give back, from the allocator and from
+//! a heap.
 
 use millstream_state::*;
 

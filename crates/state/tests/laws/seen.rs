@@ -1,4 +1,4 @@
-//! Values that can stay empty: however many there are, each has a bit of its own.
+//! Tests of values that can stay empty: however many there are, each has a bit of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

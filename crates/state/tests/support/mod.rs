@@ -1,4 +1,4 @@
-//! What the tests of tables share.
+//! What the tests of this crate share.
 
 /// xorshift64*.
 pub(crate) struct Random(pub(crate) u64);
