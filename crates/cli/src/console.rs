@@ -47,7 +47,7 @@ pub(crate) fn failed(failure: millstream::Failure) -> Failure {
         }
         // A wrong option of a table is the user's mistake, found late.
         millstream::Failure::Run(error @ Error::Option { .. }) => usage(&error),
-        millstream::Failure::Run(error) => fail(&error),
+        other => fail(&other),
     }
 }
 

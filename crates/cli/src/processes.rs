@@ -20,8 +20,7 @@ use serde_json::{Value, json};
 
 use crate::console::{fail, failed, note, print, tell, usage};
 use crate::run::{
-    Text, check_stats_path, read_script, rehearse, setting_pairs, text_sink, text_sink_to,
-    write_stats,
+    Text, check_stats_path, read_script, setting_pairs, text_sink, text_sink_to, write_stats,
 };
 use crate::watch::{Guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
@@ -54,7 +53,6 @@ pub(crate) struct ScriptTask {
 pub(crate) struct Script {
     session: Session,
     statements: Vec<Statement>,
-    settings: Vec<(String, String)>,
     output: Output,
     process: usize,
     part: QueryPart,
@@ -78,6 +76,9 @@ impl Script {
         for (key, value) in &task.defaults {
             session.set(key, value).map_err(Fault::usage)?;
         }
+        for (key, value) in &task.settings {
+            session.fix_setting(key, value).map_err(Fault::usage)?;
+        }
         if process != 0 {
             session.read_nothing_once();
         } else if task.standard_input {
@@ -88,7 +89,6 @@ impl Script {
         Ok(Script {
             session,
             statements,
-            settings: task.settings.clone(),
             output,
             process,
             part: QueryPart::open(fabric, token, process, processes)?,
@@ -103,6 +103,7 @@ impl Script {
         let told = match &failure {
             millstream::Failure::Sql(error) => sql_fault(error),
             millstream::Failure::Run(error) => fault(error.clone()),
+            other => Fault::run(other),
         };
         self.failure = Some(failure);
         told
@@ -127,9 +128,6 @@ fn rows_sink(process: usize, output: Output) -> Arc<dyn Sink> {
 
 impl Member for Script {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
-        for (key, value) in &self.settings {
-            self.session.set(key, value).map_err(Fault::usage)?;
-        }
         self.session.set_start_time_us(start_us);
         let Some(statement) = self.statements.get(statement) else {
             return Err(Fault::run("process 0 asks for a statement that the script does not have"));
@@ -142,10 +140,12 @@ impl Member for Script {
                 Ok(None)
             }
             Ok(Executed::Query(mut planned)) => {
-                let sink =
-                    planned.sink.take().unwrap_or_else(|| rows_sink(self.process, self.output));
+                let mut sinks = std::mem::take(&mut planned.sinks);
+                if sinks.is_empty() {
+                    sinks.push(rows_sink(self.process, self.output));
+                }
                 let settings = self.session.settings();
-                let parts = self.part.plan(*planned, settings, sink, start_us);
+                let parts = self.part.plan(*planned, settings, sinks, start_us);
                 parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
             }
         }
@@ -220,7 +220,10 @@ pub(crate) fn run(
     for (key, value) in &task.defaults {
         session.set(key, value).map_err(|e| usage(&e))?;
     }
-    rehearse(&session, &statements, &task.settings, processes.count())?;
+    for (key, value) in &task.settings {
+        session.fix_setting(key, value).map_err(|e| usage(&e))?;
+    }
+    session.rehearse(&statements, processes.count()).map_err(failed)?;
     let statements = statements.len();
     let mut all = Vec::new();
     let mut own = None;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use millstream::cluster::check_settings;
 use millstream::{
-    Error, Executed, Job, SETTINGS, Session, SettingError, Sink, Statement, Stats, TextOptions,
-    TextSink, counters, harmless, parse_script,
+    Error, Executed, Job, SETTINGS, Session, Sink, Statement, Stats, TextOptions, TextSink,
+    counters, harmless, parse_script,
 };
 use serde_json::Value;
 
@@ -24,17 +24,6 @@ pub(crate) fn settings_help() -> String {
         text.push_str(&format!("  {key:<20} {what}: {form}\n"));
     }
     text
-}
-
-/// Applies `--workers` and `--set`.
-pub(crate) fn apply_settings(
-    arguments: &SettingArguments,
-    mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,
-) -> Result<(), Failure> {
-    for (key, value) in setting_pairs(arguments)? {
-        set(&key, &value).map_err(|e| usage(&e))?;
-    }
-    Ok(())
 }
 
 /// `--workers` and `--set` as keys and values, in the order in which they hold.
@@ -105,7 +94,10 @@ fn open(
     if standard_input {
         session.script_from_standard_input();
     }
-    apply_settings(settings, |key, value| session.set(key, value))?;
+    // Settings given on the command line outlast SET in the file.
+    for (key, value) in setting_pairs(settings)? {
+        session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
+    }
     let statements = parse_script(&text, &name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
     if statements.is_empty() {
         note(&format!("there is no statement in {name}"));
@@ -143,32 +135,6 @@ fn near(path: &Path) -> String {
     }
 }
 
-/// Plans a whole script before the first of its queries runs, so that a mistake in the last one is
-/// found at once. `session` is as it is before the first statement.
-pub(crate) fn rehearse(
-    session: &Session,
-    statements: &[Statement],
-    settings: &[(String, String)],
-    processes: usize,
-) -> Result<(), Failure> {
-    let first = statements.iter().position(Statement::is_query).unwrap_or(statements.len());
-    // Nothing has run before a mistake in the only query is found.
-    if first + 1 >= statements.len() {
-        return Ok(());
-    }
-    let mut trial = session.rehearsal();
-    for statement in statements {
-        for (key, value) in settings {
-            trial.set(key, value).map_err(|e| usage(&e))?;
-        }
-        if let Executed::Query(_) = trial.execute(statement).map_err(failed)? {
-            check_settings(processes, trial.settings())
-                .map_err(|e| failed(millstream::Failure::Sql(trial.refuse_setting(e))))?;
-        }
-    }
-    Ok(())
-}
-
 /// `millstream run`.
 pub(crate) fn run(
     script: &Script,
@@ -182,27 +148,27 @@ pub(crate) fn run(
         check_stats_path(path)?;
     }
     session.print_to(move || text_sink(output));
-    rehearse(&session, &statements, &setting_pairs(settings)?, 1)?;
+    session.rehearse(&statements, 1).map_err(failed)?;
     alone.stop_on_signals().map_err(|e| fail(&e))?;
     let mut all = Vec::new();
     for (at, statement) in statements.iter().enumerate() {
-        // Settings given on the command line outlast SET in the file.
-        apply_settings(settings, |key, value| session.set(key, value))?;
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
             Executed::Explained(text) => print(&harmless(&text))?,
             Executed::Query(mut planned) => {
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
-                let sink = planned.sink.take().unwrap_or_else(|| text_sink(output));
-                let written = sink.clone();
-                let job = Job::new(&planned.plan, session.settings(), vec![sink])
+                let mut sinks = std::mem::take(&mut planned.sinks);
+                if sinks.is_empty() {
+                    sinks.push(text_sink(output));
+                }
+                let job = Job::new(&planned.plan, session.settings(), sinks.clone())
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 job.remarks().iter().for_each(|remark| note(remark));
                 alone.runs(job.stopper());
                 let (stats, result, remains) = job.run_and_keep();
                 drop(remains);
-                let (result, interrupted) = alone.commits(result, &*written);
+                let (result, interrupted) = alone.commits(result, &sinks);
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
                 note(&report::closing_line(&stats, simulated, stopped));

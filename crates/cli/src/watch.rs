@@ -143,14 +143,15 @@ impl Alone {
         *lock(&self.0) = Doing::Query(stopper);
     }
 
-    /// A query has ended: commits its sink, if it went well and nobody has wanted it to be stopped.
-    /// Whether somebody wanted that once the sink was being committed.
+    /// A query has ended: commits its sinks, if it went well and nobody has wanted it to be
+    /// stopped. Whether somebody wanted that once the sink was being committed.
     pub(crate) fn commits(
         &self,
         result: Result<(), Error>,
-        sink: &dyn Sink,
+        sinks: &[Arc<dyn Sink>],
     ) -> (Result<(), Error>, bool) {
-        let result = self.may_commit(result).and_then(|()| sink.commit());
+        let result = self.may_commit(result);
+        let result = result.and_then(|()| sinks.iter().try_for_each(|sink| sink.commit()));
         let doing = std::mem::take(&mut *lock(&self.0));
         (result, matches!(doing, Doing::Commit { interrupted: true }))
     }

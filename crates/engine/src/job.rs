@@ -76,6 +76,13 @@ impl Stopper {
         self.0.stop(Some(error));
     }
 
+    /// The counters that are known while the job runs: rows and windows.
+    pub fn counters(&self) -> Stats {
+        let Shared { gather, .. } = &*self.0;
+        let windows = if self.0.windowing().is_whole() { 0 } else { gather.windows() };
+        Stats { rows: gather.rows(), windows, ..Stats::default() }
+    }
+
     /// How far the job is in this process.
     pub fn standing(&self) -> Standing {
         self.0.standing()

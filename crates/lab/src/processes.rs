@@ -145,7 +145,7 @@ impl Member for WorkloadMember {
             }
         }
         let planned = last.ok_or_else(|| Fault::run("the workload has no query"))?;
-        let parts = self.part.plan(planned, &self.settings, self.sink.clone(), start_us);
+        let parts = self.part.plan(planned, &self.settings, vec![self.sink.clone()], start_us);
         parts.map(Some).map_err(Fault::usage)
     }
 

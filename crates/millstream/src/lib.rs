@@ -33,10 +33,14 @@
 pub mod cluster;
 mod counters;
 mod generator;
+mod jobs;
+mod rows;
 mod session;
+mod submit;
 
 pub use counters::counters;
 pub use generator::GeneratorTable;
+pub use jobs::{JobHandle, Jobs};
 pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
@@ -50,4 +54,5 @@ pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::projection;
 pub use millstream_engine::{Job, Stats, Stopper, on_refused_memory};
 pub use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
+pub use rows::Rows;
 pub use session::{Executed, Failure, Planned, Session};

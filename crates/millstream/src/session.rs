@@ -3,17 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use millstream_connect::{CollectSink, Registry, standard_input};
+use arrow::datatypes::SchemaRef;
+use millstream_connect::{Registry, standard_input};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
-use millstream_contract::sink::{RowOrder, Sink};
-use millstream_contract::table::Table;
+use millstream_contract::sink::Sink;
+use millstream_contract::table::{Table, TableOptions};
 use millstream_contract::{Error, Settings};
-use millstream_engine::{Job, Stats, state_layout};
-use millstream_sql::{
-    EventTimeSpec, Outcome, PlannedQuery, Planner, SqlError, Statement, parse_script,
-};
+use millstream_engine::state_layout;
+use millstream_sql::{EventTimeSpec, Outcome, PlannedQuery, Planner, SqlError, Statement};
 
 use crate::generator::GeneratorTable;
 
@@ -26,6 +24,12 @@ pub enum Failure {
     /// A query failed while it ran.
     #[error("{0}")]
     Run(#[from] Error),
+    /// The script or its handles were used in a way that would lose something.
+    #[error("{0}")]
+    Script(String),
+    /// A job was not run, since one before it failed or was stopped.
+    #[error("not run: a job before it has failed or was stopped")]
+    NotRun,
 }
 
 /// What a statement came to.
@@ -43,21 +47,25 @@ pub enum Executed {
 pub struct Planned {
     /// For the engine.
     pub plan: Plan,
-    /// The sink that it names, if it names one (`INSERT INTO`).
-    pub sink: Option<Arc<dyn Sink>>,
+    /// The sinks that it names (`INSERT INTO`), one for each output of the plan; none for a query
+    /// whose rows the caller takes.
+    pub sinks: Vec<Arc<dyn Sink>>,
     /// The plan as `EXPLAIN` prints it.
     pub explain: String,
 }
 
 /// Tables, views and settings.
+#[derive(Clone)]
 pub struct Session {
     planner: Planner,
     registry: Arc<Registry>,
+    /// Settings that `SET` does not change.
+    fixed: Vec<(String, String)>,
 }
 
 impl Planned {
-    fn new(planned: PlannedQuery, sink: Option<Arc<dyn Sink>>) -> Planned {
-        Planned { plan: planned.plan, sink, explain: planned.explain }
+    fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
+        Planned { plan: planned.plan, sinks, explain: planned.explain }
     }
 }
 
@@ -68,14 +76,20 @@ impl Session {
         registry.register_source("generator", |options| {
             Ok(Arc::new(GeneratorTable::from_options(options)?))
         });
-        Session { planner: Planner::new(registry.clone(), base_dir.into()), registry }
+        let planner = Planner::new(registry.clone(), base_dir.into());
+        Session { planner, registry, fixed: Vec::new() }
     }
 
     /// A session with the tables, views and settings of this one, to execute statements in before
     /// any query of theirs runs: so a mistake in the last one is found before the first one's rows
     /// come. A file that one of them writes need not be there for those behind it.
     pub fn rehearsal(&self) -> Session {
-        Session { planner: self.planner.rehearsal(), registry: self.registry.clone() }
+        Session { planner: self.planner.rehearsal(), ..self.clone() }
+    }
+
+    /// The session after the statements that were rehearsed have run.
+    pub(crate) fn after_rehearsal(self) -> Session {
+        Session { planner: self.planner.after_rehearsal(), ..self }
     }
 
     /// The settings, as `SET` left them.
@@ -86,6 +100,13 @@ impl Session {
     /// Changes a setting without SQL.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         self.planner.set(key, value)
+    }
+
+    /// Changes a setting that `SET` in SQL will not change any more.
+    pub fn fix_setting(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        self.planner.set(key, value)?;
+        self.fixed.push((key.to_string(), value.to_string()));
+        Ok(())
     }
 
     /// Says of a setting's value that it does not go with the rest of a job, and shows where it
@@ -124,6 +145,38 @@ impl Session {
         self.registry.print_to(sink);
     }
 
+    /// Adds a connector to read from: `make` is called with the options of a `CREATE TABLE` that
+    /// names it, when a query reads the table. One of the same name is replaced.
+    pub fn register_source(
+        &self,
+        connector: &str,
+        make: impl Fn(&TableOptions) -> millstream_contract::Result<Arc<dyn Table>>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.registry.register_source(connector, make);
+    }
+
+    /// Adds a connector to write to: `make` is called with the options of a `CREATE TABLE` that
+    /// names it, when a query inserts into the table. One of the same name is replaced.
+    pub fn register_sink(
+        &self,
+        connector: &str,
+        make: impl Fn(&TableOptions) -> millstream_contract::Result<Arc<dyn Sink>>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.registry.register_sink(connector, make);
+    }
+
+    /// Declares a table of the program's own to insert into, with these columns. A job opens it
+    /// once; a table of that name is replaced.
+    pub fn register_sink_table(&mut self, name: &str, schema: &SchemaRef, sink: Arc<dyn Sink>) {
+        self.planner.register_sink(name, schema, sink);
+    }
+
     /// Declares a table of the program's own, with its event-time column and how far the watermark
     /// is behind the greatest event time (microseconds).
     pub fn register_table(
@@ -142,11 +195,14 @@ impl Session {
 
     /// Executes one statement; a query is planned, not run.
     pub fn execute(&mut self, statement: &Statement) -> Result<Executed, Failure> {
+        for (key, value) in &self.fixed {
+            self.planner.set(key, value).map_err(|e| self.planner.refuse_setting(e))?;
+        }
         Ok(match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Executed::Done,
-            Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, None))),
+            Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, vec![]))),
             Outcome::Insert(planned, sink) => {
-                Executed::Query(Box::new(Planned::new(planned, Some(sink))))
+                Executed::Query(Box::new(Planned::new(planned, vec![sink])))
             }
             Outcome::Explain(planned) => {
                 Executed::Explained(with_layout(planned.explain, &planned.plan)?)
@@ -163,41 +219,6 @@ impl Session {
                 Ok(Some(with_layout(planned.explain, &planned.plan)?))
             }
         }
-    }
-
-    /// Plans the last query of some SQL text, executing what precedes it.
-    pub fn plan(&mut self, sql: &str) -> Result<Plan, Failure> {
-        let mut last = None;
-        for statement in parse_script(sql, "<sql>")? {
-            if let Executed::Query(planned) = self.execute(&statement)? {
-                last = Some(planned.plan);
-            }
-        }
-        last.ok_or_else(|| {
-            Error::Evaluation {
-                expression: sql.into(),
-                message: "there is no query in the text".into(),
-                frame: String::new(),
-                help: "add a SELECT".into(),
-            }
-            .into()
-        })
-    }
-
-    /// Runs the last query of some SQL text to its end, into `sink`.
-    pub fn run(&mut self, sql: &str, sink: Arc<dyn Sink>) -> Result<Stats, Failure> {
-        let plan = self.plan(sql)?;
-        let (stats, result) = Job::new(&plan, self.settings(), vec![sink])?.run();
-        result?;
-        Ok(stats)
-    }
-
-    /// Runs the last query of some SQL text to its end and returns its rows, in an order that does
-    /// not depend on the number of workers.
-    pub fn collect(&mut self, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
-        let sink = Arc::new(CollectSink::new(RowOrder::Deterministic));
-        self.run(sql, sink.clone())?;
-        Ok(sink.take())
     }
 }
 

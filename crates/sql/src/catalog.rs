@@ -11,6 +11,7 @@ use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
 use datafusion_sql::sqlparser::ast::{Query, visit_relations};
 use millstream_contract::settings::closest;
+use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 
 use crate::create_table::OptionDef;
@@ -59,7 +60,10 @@ pub(crate) enum WatermarkDecl {
 
 /// Where a table's records come from or go to.
 pub(crate) enum Origin {
+    /// The program's own, to read from.
     Table(Arc<dyn Table>),
+    /// The program's own, to write to.
+    Sink(Arc<dyn Sink>),
     Connector(Box<Declared>),
 }
 
@@ -67,6 +71,7 @@ impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Table(table) => write!(f, "{table:?}"),
+            Origin::Sink(sink) => write!(f, "{sink:?}"),
             Origin::Connector(declared) => write!(f, "{:?}", declared.options),
         }
     }
@@ -112,7 +117,7 @@ impl TableEntry {
     /// Whether the connector takes the options.
     pub(crate) fn check(&self, connectors: &dyn Connectors) -> Result<()> {
         match &self.origin {
-            Origin::Table(_) => Ok(()),
+            Origin::Table(_) | Origin::Sink(_) => Ok(()),
             Origin::Connector(declared) => {
                 connectors.check(&declared.options).map_err(|e| declared.refused(e))
             }
@@ -123,6 +128,7 @@ impl TableEntry {
     pub(crate) fn table(&self, connectors: &dyn Connectors) -> Result<Arc<dyn Table>> {
         match &self.origin {
             Origin::Table(table) => Ok(table.clone()),
+            Origin::Sink(_) => Err(self.only_written()),
             Origin::Connector(declared) => {
                 connectors.table(&declared.options).map_err(|e| declared.refused(e))
             }
@@ -137,6 +143,7 @@ impl TableEntry {
     ) -> Result<Arc<dyn Table>> {
         match &self.origin {
             Origin::Table(table) => Ok(table.clone()),
+            Origin::Sink(_) => Err(self.only_written()),
             Origin::Connector(declared) => {
                 connectors.table_after(&declared.options, written).map_err(|e| declared.refused(e))
             }
@@ -144,11 +151,9 @@ impl TableEntry {
     }
 
     /// The sink to write to.
-    pub(crate) fn sink(
-        &self,
-        connectors: &dyn Connectors,
-    ) -> Result<Arc<dyn millstream_contract::sink::Sink>> {
+    pub(crate) fn sink(&self, connectors: &dyn Connectors) -> Result<Arc<dyn Sink>> {
         match &self.origin {
+            Origin::Sink(sink) => Ok(sink.clone()),
             Origin::Table(_) => Err(SqlError::unsupported(format!(
                 "nothing can be inserted into '{}': it is a table of the program's own",
                 self.name
@@ -158,6 +163,14 @@ impl TableEntry {
                 connectors.sink(&declared.options).map_err(|e| declared.refused(e))
             }
         }
+    }
+
+    fn only_written(&self) -> SqlError {
+        SqlError::unsupported(format!(
+            "nothing can be read from '{}': it is a sink of the program's own",
+            self.name
+        ))
+        .help("declare a table to read from: CREATE TABLE name (…) WITH ('connector' = …)")
     }
 
     /// All columns, as queries see them.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Schema};
 use chrono::{DateTime, Utc};
 use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -121,6 +121,17 @@ impl std::fmt::Debug for Planner {
     }
 }
 
+/// The columns of a table that a program registers.
+fn physical_columns(schema: &Schema) -> Vec<TableColumn> {
+    let column = |field: &Arc<Field>| TableColumn {
+        name: field.name().clone(),
+        data_type: field.data_type().clone(),
+        nullable: field.is_nullable(),
+        computed: None,
+    };
+    schema.fields().iter().map(column).collect()
+}
+
 impl Planner {
     /// A session without tables. `base_dir` is what relative paths in `WITH (…)` start from: the
     /// directory of the SQL file.
@@ -142,6 +153,11 @@ impl Planner {
     /// that one of them writes need not be there for those behind it.
     pub fn rehearsal(&self) -> Planner {
         Planner { written: Some(Vec::new()), ..self.clone() }
+    }
+
+    /// The planner of a rehearsal, for what comes after all that was rehearsed.
+    pub fn after_rehearsal(self) -> Planner {
+        Planner { written: None, ..self }
     }
 
     /// The settings as `SET` statements left them.
@@ -196,17 +212,7 @@ impl Planner {
         table: Arc<dyn Table>,
         event_time: Option<EventTimeSpec>,
     ) -> Result<()> {
-        let schema = table.schema();
-        let columns: Vec<TableColumn> = schema
-            .fields()
-            .iter()
-            .map(|field| TableColumn {
-                name: field.name().clone(),
-                data_type: field.data_type().clone(),
-                nullable: field.is_nullable(),
-                computed: None,
-            })
-            .collect();
+        let columns = physical_columns(&table.schema());
         let event_time = match event_time {
             None => None,
             Some(spec) => Some(EventTimeDecl {
@@ -219,6 +225,13 @@ impl Planner {
         let entry = TableEntry { name: name.to_string(), columns, event_time, origin };
         self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
         Ok(())
+    }
+
+    /// Declares a sink of the program's own, to insert into. A table of that name is replaced.
+    pub fn register_sink(&mut self, name: &str, schema: &Schema, sink: Arc<dyn Sink>) {
+        let (columns, origin) = (physical_columns(schema), Origin::Sink(sink));
+        let entry = TableEntry { name: name.to_string(), columns, event_time: None, origin };
+        self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
     }
 
     /// Executes one statement: declares what it declares, plans what it queries.

@@ -135,7 +135,7 @@ pub struct QueryPart {
     channels: Option<Box<dyn Channels>>,
     job: Option<Job>,
     /// Where the rows of the last query have gone.
-    sink: Option<Arc<dyn Sink>>,
+    sinks: Vec<Arc<dyn Sink>>,
     /// Of the last query, which other processes may not have ended yet.
     remains: Option<Remains>,
 }
@@ -144,7 +144,7 @@ pub struct QueryPart {
 struct Ready {
     planned: Planned,
     settings: Settings,
-    sink: Arc<dyn Sink>,
+    sinks: Vec<Arc<dyn Sink>>,
     start_us: i64,
 }
 
@@ -164,22 +164,22 @@ impl QueryPart {
             planned: None,
             channels: None,
             job: None,
-            sink: None,
+            sinks: Vec::new(),
             remains: None,
         })
     }
 
-    /// Takes a query that has been planned, unless the settings do not go with so many processes.
-    /// Returns what has to be the same in all processes.
+    /// Takes a query that has been planned, with a sink for each of its outputs, unless the
+    /// settings do not go with so many processes. Returns what has to be the same in all processes.
     pub fn plan(
         &mut self,
         planned: Planned,
         settings: &Settings,
-        sink: Arc<dyn Sink>,
+        sinks: Vec<Arc<dyn Sink>>,
         start_us: i64,
     ) -> Result<Parts, SettingError> {
         // All have ended the one before.
-        (self.remains, self.sink) = (None, None);
+        (self.remains, self.sinks) = (None, Vec::new());
         check_settings(self.place.processes, settings)?;
         if self.fabric == FabricName::Verbs {
             check_pinned(self.place.processes, settings.memory_bytes, machine_memory_bytes())?;
@@ -190,7 +190,7 @@ impl QueryPart {
             .with("schema", schemas(&planned.plan))
             .with("fabric", self.fabric.name())
             .with("settings", by_line(settings));
-        self.planned = Some(Ready { planned, settings: settings.clone(), sink, start_us });
+        self.planned = Some(Ready { planned, settings: settings.clone(), sinks, start_us });
         Ok(parts)
     }
 
@@ -247,11 +247,11 @@ impl QueryPart {
             }
         };
         let mesh = channels.connect(hellos).map_err(lost)?;
-        let Ready { planned, settings, sink, start_us } = ready;
-        let job = Job::distributed(&planned.plan, &settings, vec![sink.clone()], mesh, start_us);
+        let Ready { planned, settings, sinks, start_us } = ready;
+        let job = Job::distributed(&planned.plan, &settings, sinks.clone(), mesh, start_us);
         let job = job.map_err(fault)?;
         let parts = Parts::new().with("splits", job.splits().join("\n"));
-        (self.job, self.sink) = (Some(job), Some(sink));
+        (self.job, self.sinks) = (Some(job), sinks);
         Ok(parts)
     }
 
@@ -282,9 +282,10 @@ impl QueryPart {
         (stats, result)
     }
 
-    /// Commits the query's sink.
+    /// Commits the query's sinks.
     pub fn commit(&mut self) -> Result<(), Fault> {
-        self.sink.take().map_or(Ok(()), |sink| sink.commit()).map_err(fault)
+        let sinks = std::mem::take(&mut self.sinks);
+        sinks.iter().try_for_each(|sink| sink.commit()).map_err(fault)
     }
 
     fn channels_failed(&self, error: &flow::Error) -> Fault {

@@ -205,7 +205,7 @@ impl Member for Process {
             return Err(Fault::usage("no query"));
         };
         let sink: Arc<dyn Sink> = self.sink.clone();
-        let parts = self.part.plan(*planned, self.session.settings(), sink, start_us);
+        let parts = self.part.plan(*planned, self.session.settings(), vec![sink], start_us);
         let parts = parts.map_err(Fault::usage)?;
         Ok(Some(match self.task.version {
             Some(version) => with_version(&parts, version),

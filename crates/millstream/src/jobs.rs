@@ -1,0 +1,360 @@
+//! Jobs that a script was submitted as: they run one after the other, in a thread of their own.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use millstream_contract::Error;
+use millstream_contract::sink::Sink;
+use millstream_engine::{Stats, Stopper};
+
+use crate::rows::{Queue, Rows};
+use crate::session::Failure;
+
+/// The jobs of a script, in the order in which they run: one for each query (`SELECT`, `INSERT`, a
+/// statement set) and each `EXPLAIN`.
+///
+/// A job begins when the one before has ended well. If one fails or is stopped, those behind it end
+/// with [`Failure::NotRun`].
+#[must_use = "an INSERT goes on without its handle, and nobody hears of its failure"]
+pub struct Jobs(VecDeque<JobHandle>);
+
+/// A submitted job.
+///
+/// Dropping the handle of a `SELECT` whose rows have not been taken ends the job, as dropping its
+/// [`Rows`] does. An `INSERT` goes on without its handle.
+pub struct JobHandle {
+    shared: Arc<Shared>,
+    number: usize,
+    statement: String,
+    rows: Option<Rows>,
+}
+
+impl Jobs {
+    /// Waits until all have ended, and returns their counters, or the first failure. Rows have to
+    /// be taken before: see [`JobHandle::wait`].
+    pub fn wait(self) -> Result<Vec<Stats>, Failure> {
+        self.0.iter().try_for_each(JobHandle::refuse_unread)?;
+        self.into_iter().map(JobHandle::wait).collect()
+    }
+
+    /// Stops all that have not ended.
+    pub fn stop(&self) {
+        self.0.iter().for_each(JobHandle::stop);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none: the script only declares and sets.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The jobs, to look at.
+    pub fn iter(&self) -> impl Iterator<Item = &JobHandle> {
+        self.0.iter()
+    }
+
+    /// The jobs, to take rows of.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut JobHandle> {
+        self.0.iter_mut()
+    }
+}
+
+impl IntoIterator for Jobs {
+    type Item = JobHandle;
+    type IntoIter = std::collections::vec_deque::IntoIter<JobHandle>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+impl JobHandle {
+    /// The statement's text.
+    pub fn statement(&self) -> &str {
+        &self.statement
+    }
+
+    /// The rows of a `SELECT`, or the lines of an `EXPLAIN`, as they come. `None` for an `INSERT`,
+    /// and if they have been taken already.
+    pub fn rows(&mut self) -> Option<Rows> {
+        self.rows.take()
+    }
+
+    /// Waits for the job's end and returns its counters.
+    ///
+    /// # Errors
+    /// Why the job has ended early. [`Failure::Script`] if it is a `SELECT` whose rows nobody has
+    /// taken: it would wait for its reader, and this for it.
+    pub fn wait(self) -> Result<Stats, Failure> {
+        self.refuse_unread()?;
+        self.shared.wait(self.number)
+    }
+
+    /// Waits for the job's end and returns all its rows, which have to fit into memory, and its
+    /// counters.
+    ///
+    /// # Errors
+    /// Why the job has ended early; [`Failure::Script`] if it has no rows for the program.
+    pub fn collect(mut self) -> Result<(Vec<RecordBatch>, Stats), Failure> {
+        let rows = self.rows.take().ok_or_else(|| {
+            Failure::Script(format!(
+                "this job has no rows to collect: {}\n  help: only a SELECT has, until they are taken",
+                self.statement
+            ))
+        })?;
+        let batches = rows.collect::<Result<_, _>>()?;
+        Ok((batches, self.shared.wait(self.number)?))
+    }
+
+    /// Stops the job: it ends with [`Error::Interrupted`]. If it has not begun it never will; if it
+    /// has ended this does nothing. Results that are complete are kept.
+    pub fn stop(&self) {
+        self.shared.stop(self.number);
+    }
+
+    /// The counters: all of them once the job has ended, and while it runs those that are known
+    /// then, its rows and windows.
+    pub fn counters(&self) -> Stats {
+        match &self.shared.lock().jobs[self.number] {
+            Phase::Waiting | Phase::Unwanted => Stats::default(),
+            Phase::Running(running) => running.counters(),
+            Phase::Ended(stats, _) => (**stats).clone(),
+        }
+    }
+
+    /// Whether the job has ended.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.shared.lock().jobs[self.number], Phase::Ended(..))
+    }
+
+    /// What the user should know of how the job reads its sources, a line each, once it runs.
+    pub fn remarks(&self) -> Vec<String> {
+        self.shared.lock().remarks[self.number].clone()
+    }
+
+    fn refuse_unread(&self) -> Result<(), Failure> {
+        match self.rows {
+            Some(_) => Err(Failure::Script(format!(
+                "nobody has taken the rows of this query, so it cannot end: {}\n  help: read them \
+                 with rows() before wait(), or use collect()",
+                self.statement
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for JobHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobHandle({})", self.statement)
+    }
+}
+
+/// Where the rows of a query go that names no sink.
+#[derive(Clone)]
+pub(crate) enum Shown {
+    /// To the program, as a stream.
+    Rows(Arc<Queue>),
+    /// To a sink that the program gave.
+    Sink(Arc<dyn Sink>),
+    /// Nowhere: it has none.
+    Nothing,
+}
+
+impl Shown {
+    fn queue(&self) -> Option<&Arc<Queue>> {
+        match self {
+            Shown::Rows(queue) => Some(queue),
+            Shown::Sink(_) | Shown::Nothing => None,
+        }
+    }
+}
+
+/// A job that is to be submitted.
+pub(crate) struct Submitted {
+    pub(crate) statement: String,
+    pub(crate) schema: SchemaRef,
+    pub(crate) shown: Shown,
+}
+
+/// How a job that runs is stopped and asked.
+pub(crate) trait Running: Send + Sync {
+    /// Lets it end with this error.
+    fn stop_with(&self, error: Error);
+    /// What is known so far.
+    fn counters(&self) -> Stats;
+}
+
+impl Running for Stopper {
+    fn stop_with(&self, error: Error) {
+        Stopper::stop_with(self, error);
+    }
+    fn counters(&self) -> Stats {
+        Stopper::counters(self)
+    }
+}
+
+/// What the handles share with the thread in which the jobs run.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// A job has ended.
+    ended: Condvar,
+    shown: Vec<Shown>,
+}
+
+struct State {
+    jobs: Vec<Phase>,
+    remarks: Vec<Vec<String>>,
+}
+
+enum Phase {
+    Waiting,
+    /// It was stopped before it began.
+    Unwanted,
+    Running(Arc<dyn Running>),
+    Ended(Box<Stats>, Result<(), Failure>),
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, number: usize) -> Result<Stats, Failure> {
+        let mut state = self.lock();
+        loop {
+            if let Phase::Ended(stats, result) = &state.jobs[number] {
+                return result.clone().map(|()| (**stats).clone());
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn stop(&self, number: usize) {
+        let mut state = self.lock();
+        match &state.jobs[number] {
+            Phase::Running(running) => running.stop_with(Error::Interrupted),
+            Phase::Waiting => state.jobs[number] = Phase::Unwanted,
+            Phase::Unwanted | Phase::Ended(..) => {}
+        }
+        drop(state);
+        if let Some(queue) = self.shown[number].queue() {
+            queue.stop();
+        }
+    }
+
+    /// Where a job's rows go.
+    pub(crate) fn shown(&self, number: usize) -> Shown {
+        self.shown[number].clone()
+    }
+
+    /// A job's turn has come. Whether it is to run: it may have been stopped, or nobody may want
+    /// its rows any more.
+    pub(crate) fn may_run(&self, number: usize) -> Result<bool, Failure> {
+        if matches!(self.lock().jobs[number], Phase::Unwanted) {
+            return Err(Failure::Run(Error::Interrupted));
+        }
+        Ok(!self.shown[number].queue().is_some_and(|queue| queue.is_abandoned()))
+    }
+
+    /// A job runs from now on.
+    pub(crate) fn runs(&self, number: usize, running: Arc<dyn Running>, remarks: &[String]) {
+        let mut state = self.lock();
+        state.remarks[number] = remarks.to_vec();
+        if matches!(state.jobs[number], Phase::Unwanted) {
+            running.stop_with(Error::Interrupted);
+        }
+        state.jobs[number] = Phase::Running(running.clone());
+        drop(state);
+        if let Some(queue) = self.shown[number].queue() {
+            queue.on_abandon(move || running.stop_with(Error::OutputClosed));
+        }
+    }
+
+    /// A job has ended.
+    pub(crate) fn ends(&self, number: usize, stats: Stats, result: Result<(), Failure>) {
+        let failure = result.clone().err();
+        self.lock().jobs[number] = Phase::Ended(Box::new(stats), result);
+        self.ended.notify_all();
+        if let Some(queue) = self.shown[number].queue() {
+            queue.end(failure);
+        }
+    }
+}
+
+/// Handles of jobs that `run` runs, in a thread of its own: one after the other, as far as they end
+/// well.
+pub(crate) fn submit(
+    submitted: Vec<Submitted>,
+    run: impl FnOnce(&Shared) + Send + 'static,
+) -> Result<Jobs, Failure> {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            jobs: submitted.iter().map(|_| Phase::Waiting).collect(),
+            remarks: vec![Vec::new(); submitted.len()],
+        }),
+        ended: Condvar::new(),
+        shown: submitted.iter().map(|job| job.shown.clone()).collect(),
+    });
+    let handles = submitted.into_iter().enumerate().map(|(number, job)| JobHandle {
+        shared: shared.clone(),
+        number,
+        statement: job.statement,
+        rows: job.shown.queue().map(|queue| Rows::new(queue.clone(), job.schema)),
+    });
+    let jobs = Jobs(handles.collect());
+    if jobs.is_empty() {
+        return Ok(jobs);
+    }
+    let ending = Ending(shared);
+    let started = thread::Builder::new().name("jobs".into()).spawn(move || run(&ending.0));
+    started.map_err(|error| {
+        Failure::Run(Error::Io {
+            place: "the thread of the jobs".into(),
+            message: format!("cannot be started: {error}"),
+            help: String::new(),
+        })
+    })?;
+    Ok(jobs)
+}
+
+/// Ends the jobs that have not been run, also if the thread panics: nobody waits for ever.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let shared = &self.0;
+        for number in 0..shared.shown.len() {
+            let ended = matches!(shared.lock().jobs[number], Phase::Ended(..));
+            if !ended {
+                shared.ends(number, Stats::default(), Err(Failure::NotRun));
+            }
+        }
+    }
+}
+
+/// The one column of what `EXPLAIN` answers.
+pub(crate) fn explained_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]))
+}
+
+/// A text as rows, a line each.
+pub(crate) fn lines(text: &str) -> Result<RecordBatch, Failure> {
+    let lines: StringArray = text.lines().map(Some).collect();
+    RecordBatch::try_new(explained_schema(), vec![Arc::new(lines)])
+        .map_err(|e| Failure::Run(Error::Internal(e.to_string())))
+}

@@ -1,0 +1,281 @@
+//! From a script to jobs: everything is planned before anything runs, and nothing is dropped.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use millstream_connect::CollectSink;
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::wording::counted;
+use millstream_engine::{Job, Stats};
+use millstream_sql::{Statement, parse_script};
+
+use crate::cluster::check_settings;
+use crate::jobs::{Jobs, Shared, Shown, Submitted, explained_schema, lines, submit};
+use crate::rows::{Queue, RowsSink};
+use crate::session::{Executed, Failure, Planned, Session};
+
+/// What a script is for messages that was given as text.
+const NAME: &str = "<sql>";
+
+/// What a statement is, as its rehearsal has shown.
+enum Rehearsed {
+    /// It declares or sets something.
+    Done,
+    /// A query; the columns of its rows, if they are the program's to take.
+    Query(Option<SchemaRef>),
+    Explain,
+}
+
+impl Session {
+    /// Submits the statements of a script: its queries run one after the other, in a thread of
+    /// their own, each as a job with a handle. The session knows at once what the script declares
+    /// and sets.
+    ///
+    /// Rows of a `SELECT` come through [`JobHandle::rows`](crate::JobHandle::rows). Scripts that
+    /// are submitted one by one run at the same time.
+    ///
+    /// ```
+    /// use millstream::Session;
+    ///
+    /// let mut session = Session::new(".");
+    /// let jobs = session.submit(
+    ///     "CREATE TABLE numbers (n BIGINT NOT NULL)
+    ///      WITH ('connector' = 'datagen', 'number-of-rows' = '1000', 'fields.n.kind' = 'sequence',
+    ///            'fields.n.start' = '1', 'fields.n.end' = '1000');
+    ///      CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
+    ///      INSERT INTO nowhere SELECT n FROM numbers WHERE n > 900;
+    ///      SELECT SUM(n) AS total FROM numbers;",
+    /// )?;
+    /// assert_eq!(jobs.len(), 2);
+    /// let mut jobs = jobs.into_iter();
+    /// let (insert, mut select) = (jobs.next().unwrap(), jobs.next().unwrap());
+    /// assert_eq!(insert.wait()?.rows, 100);
+    /// for batch in select.rows().unwrap() {
+    ///     println!("{:?}", batch?);
+    /// }
+    /// assert_eq!(select.wait()?.records, 1000);
+    /// # Ok::<(), millstream::Failure>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong with any statement: nothing has run then. What goes wrong later, the jobs
+    /// tell.
+    pub fn submit(&mut self, script: &str) -> Result<Jobs, Failure> {
+        self.submit_statements(parse_script(script, NAME)?)
+    }
+
+    /// As [`Session::submit`], of statements that have been parsed, with a name for messages, by
+    /// [`parse_script`].
+    pub fn submit_statements(&mut self, statements: Vec<Statement>) -> Result<Jobs, Failure> {
+        self.start(statements, || Shown::Rows(Arc::new(Queue::default())))
+    }
+
+    /// Runs a script with one `SELECT` to its end; the rows of that go to `sink`, those of
+    /// `INSERT`s to theirs. Returns the counters of the `SELECT`.
+    ///
+    /// # Errors
+    /// [`Failure::Script`] if there is no `SELECT`, or several.
+    pub fn run(&mut self, sql: &str, sink: Arc<dyn Sink>) -> Result<Stats, Failure> {
+        let statements = parse_script(sql, NAME)?;
+        let (_, rehearsed) = self.rehearsed(&statements, 1)?;
+        let jobs = rehearsed.iter().filter(|one| !matches!(one, Rehearsed::Done));
+        let with_rows: Vec<usize> = jobs
+            .enumerate()
+            .filter(|(_, one)| !matches!(one, Rehearsed::Query(None)))
+            .map(|(job, _)| job)
+            .collect();
+        let [select] = with_rows[..] else { return Err(one_wanted("SELECT", with_rows.len())) };
+        let mut stats = self.start(statements, || Shown::Sink(sink.clone()))?.wait()?;
+        Ok(stats.swap_remove(select))
+    }
+
+    /// Runs a script with one `SELECT` to its end and returns its rows, in an order that does not
+    /// depend on the number of workers.
+    ///
+    /// # Errors
+    /// [`Failure::Script`] if there is no `SELECT`, or several.
+    pub fn collect(&mut self, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
+        let sink = Arc::new(CollectSink::new(RowOrder::Deterministic));
+        self.run(sql, sink.clone())?;
+        Ok(sink.take())
+    }
+
+    /// Plans the one query of a script, a `SELECT`, and executes the other statements.
+    ///
+    /// # Errors
+    /// [`Failure::Script`] if there is another query, or none.
+    pub fn plan(&mut self, sql: &str) -> Result<Plan, Failure> {
+        let mut plans = Vec::new();
+        for statement in parse_script(sql, NAME)? {
+            match self.execute(&statement)? {
+                Executed::Query(planned) if planned.sinks.is_empty() => plans.push(planned.plan),
+                Executed::Query(_) | Executed::Explained(_) => {
+                    return Err(Failure::Script(format!(
+                        "only the plan of a SELECT is kept, and here is another statement: \
+                         {statement}\n  help: use submit"
+                    )));
+                }
+                Executed::Done => {}
+            }
+        }
+        let number = plans.len();
+        plans.pop().filter(|_| number == 1).ok_or_else(|| one_wanted("SELECT", number))
+    }
+
+    /// Plans a whole script before the first of its queries runs, on so many processes: so a
+    /// mistake in the last one is found at once. The session stays as it is.
+    pub fn rehearse(&self, statements: &[Statement], processes: usize) -> Result<(), Failure> {
+        let first = statements.iter().position(Statement::is_query);
+        // Nothing has run before a mistake in the only query is found.
+        if first.unwrap_or(statements.len()) + 1 >= statements.len() {
+            return Ok(());
+        }
+        self.rehearsed(statements, processes).map(drop)
+    }
+
+    /// The session after the statements, and what they are.
+    fn rehearsed(
+        &self,
+        statements: &[Statement],
+        processes: usize,
+    ) -> Result<(Session, Vec<Rehearsed>), Failure> {
+        let mut trial = self.rehearsal();
+        let mut rehearse = |statement| -> Result<Rehearsed, Failure> {
+            Ok(match trial.execute(statement)? {
+                Executed::Done => Rehearsed::Done,
+                Executed::Explained(_) => Rehearsed::Explain,
+                Executed::Query(planned) => {
+                    check_settings(processes, trial.settings())
+                        .map_err(|e| trial.refuse_setting(e))?;
+                    Rehearsed::Query(match planned.sinks.is_empty() {
+                        true => Some(planned.plan.output(0)?.output.clone()),
+                        false => None,
+                    })
+                }
+            })
+        };
+        let found = statements.iter().map(&mut rehearse).collect::<Result<_, _>>()?;
+        Ok((trial.after_rehearsal(), found))
+    }
+
+    /// Submits statements; `show` says where the rows go of a query that names no sink.
+    fn start(
+        &mut self,
+        statements: Vec<Statement>,
+        show: impl Fn() -> Shown,
+    ) -> Result<Jobs, Failure> {
+        let (after, rehearsed) = self.rehearsed(&statements, 1)?;
+        let mut submitted = Vec::new();
+        let mut steps = Vec::new();
+        for (statement, rehearsed) in statements.into_iter().zip(rehearsed) {
+            let (schema, shown) = match rehearsed {
+                Rehearsed::Done => (None, None),
+                Rehearsed::Query(None) => (None, Some(Shown::Nothing)),
+                Rehearsed::Query(schema) => (schema, Some(show())),
+                Rehearsed::Explain => (Some(explained_schema()), Some(show())),
+            };
+            steps.push((statement, shown.is_some()));
+            if let (Some(shown), Some((statement, _))) = (shown, steps.last()) {
+                let schema = schema.unwrap_or_else(explained_schema);
+                submitted.push(Submitted { statement: statement.text(), schema, shown });
+            }
+        }
+        let session = self.clone();
+        let jobs = submit(submitted, move |shared| run_all(session, &steps, shared))?;
+        *self = after;
+        Ok(jobs)
+    }
+}
+
+fn one_wanted(what: &str, number: usize) -> Failure {
+    Failure::Script(format!(
+        "expected a script with one {what}, found {}\n  help: use submit",
+        counted(number as u64, what)
+    ))
+}
+
+/// Executes statements one after the other and runs those that are jobs, until one fails.
+fn run_all(mut session: Session, steps: &[(Statement, bool)], shared: &Shared) {
+    let mut number = 0;
+    for (statement, is_job) in steps {
+        let (stats, result) = match is_job {
+            true => match shared.may_run(number) {
+                Ok(true) => run_one(&mut session, statement, shared, number),
+                Ok(false) => (Stats::default(), Ok(())),
+                Err(stopped) => (Stats::default(), Err(stopped)),
+            },
+            // What could be planned is executed; if not, the next job cannot run.
+            false => match session.execute(statement) {
+                Ok(_) => continue,
+                Err(failure) => (Stats::default(), Err(failure)),
+            },
+        };
+        let failed = result.is_err();
+        shared.ends(number, stats, result);
+        if failed {
+            return;
+        }
+        number += 1;
+    }
+}
+
+/// Runs a job to its end.
+fn run_one(
+    session: &mut Session,
+    statement: &Statement,
+    shared: &Shared,
+    number: usize,
+) -> (Stats, Result<(), Failure>) {
+    let sink: Option<Arc<dyn Sink>> = match shared.shown(number) {
+        Shown::Rows(queue) => Some(Arc::new(RowsSink(queue))),
+        Shown::Sink(sink) => Some(sink),
+        Shown::Nothing => None,
+    };
+    let job = match session.execute(statement) {
+        Ok(Executed::Query(planned)) => prepare(session, *planned, sink),
+        Ok(Executed::Explained(text)) => {
+            let written = sink.map_or(Ok(0), |sink| write_lines(&*sink, &text));
+            let rows = *written.as_ref().unwrap_or(&0);
+            return (Stats { rows, ..Stats::default() }, written.map(drop));
+        }
+        Ok(Executed::Done) => return (Stats::default(), Ok(())),
+        Err(failure) => Err(failure),
+    };
+    match job {
+        Ok(job) => {
+            shared.runs(number, Arc::new(job.stopper()), job.remarks());
+            let (stats, result) = job.run();
+            (stats, result.map_err(Failure::Run))
+        }
+        Err(failure) => (Stats::default(), Err(failure)),
+    }
+}
+
+fn prepare(
+    session: &Session,
+    planned: Planned,
+    sink: Option<Arc<dyn Sink>>,
+) -> Result<Job, Failure> {
+    check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
+    let sinks = match planned.sinks.is_empty() {
+        true => sink.into_iter().collect(),
+        false => planned.sinks,
+    };
+    Ok(Job::new(&planned.plan, session.settings(), sinks)?)
+}
+
+/// Writes a text into a sink, a row for each line; returns how many.
+fn write_lines(sink: &dyn Sink, text: &str) -> Result<u64, Failure> {
+    let rows = lines(text)?;
+    sink.open(&rows.schema(), Writers { process: 0, workers: 1 })?;
+    match sink.write(0, &rows, true) {
+        // The reader has had enough.
+        Err(millstream_contract::Error::OutputClosed) => {}
+        written => written?,
+    }
+    sink.finish()?;
+    sink.commit()?;
+    Ok(rows.num_rows() as u64)
+}

@@ -1,0 +1,225 @@
+//! Scripts that are submitted: jobs, their handles and their rows, by public paths alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use millstream::{BlackholeSink, Error, Failure, RowOrder, Session, Sink, Writers, channel};
+
+const NUMBERS: &str = "CREATE TABLE numbers (n BIGINT NOT NULL)
+     WITH ('connector' = 'datagen', 'number-of-rows' = '1000', 'fields.n.kind' = 'sequence',
+           'fields.n.start' = '1', 'fields.n.end' = '1000');";
+/// Has no end, and gives as much as is taken.
+const ENDLESS: &str = "CREATE TABLE endless (n BIGINT NOT NULL)
+     WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence');";
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]))
+}
+
+fn batch(numbers: impl IntoIterator<Item = i64>) -> RecordBatch {
+    let column = Int64Array::from_iter_values(numbers);
+    RecordBatch::try_new(schema(), vec![Arc::new(column)]).unwrap()
+}
+
+fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
+    let column =
+        |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+    batches.iter().flat_map(column).collect()
+}
+
+fn message(failure: Failure) -> String {
+    let Failure::Script(message) = failure else { panic!("{failure:?}") };
+    message
+}
+
+#[test]
+fn each_query_of_a_script_is_a_job_and_nothing_is_dropped() {
+    let mut session = Session::new(".");
+    let hole = Arc::new(BlackholeSink::new());
+    session.register_sink_table("hole", &schema(), hole.clone());
+    let script = format!(
+        "{NUMBERS} INSERT INTO hole SELECT n FROM numbers WHERE n > 990;
+         SELECT n FROM numbers WHERE n <= 2;
+         EXPLAIN SELECT n FROM numbers;
+         SELECT COUNT(*) AS c FROM numbers;"
+    );
+    let jobs = session.submit(&script).unwrap();
+    let statements: Vec<String> = jobs.iter().map(|job| job.statement().to_string()).collect();
+    assert_eq!(statements[1], "SELECT n FROM numbers WHERE n <= 2");
+    let [insert, first, explained, counted] =
+        jobs.into_iter().collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!(insert.wait().unwrap().rows, 10);
+    assert_eq!(hole.rows(), 10);
+    let (rows, stats) = first.collect().unwrap();
+    assert_eq!((numbers(&rows), stats.records), (vec![1, 2], 1000));
+    let (plan, _) = explained.collect().unwrap();
+    let lines: Vec<_> = plan[0].column(0).as_string::<i32>().iter().flatten().collect();
+    assert!(lines.iter().any(|line| line.contains("numbers")), "{lines:?}");
+    assert_eq!(numbers(&counted.collect().unwrap().0), [1000]);
+    // What the script has declared stays.
+    assert_eq!(numbers(&session.collect("SELECT MAX(n) AS m FROM numbers").unwrap()), [1000]);
+}
+
+#[test]
+fn a_mistake_in_the_last_statement_is_found_before_anything_runs() {
+    let mut session = Session::new(".");
+    let hole = Arc::new(BlackholeSink::new());
+    session.register_sink_table("hole", &schema(), hole.clone());
+    let script =
+        format!("{NUMBERS} INSERT INTO hole SELECT n FROM numbers; SELECT m FROM numbers;");
+    let Failure::Sql(error) = session.submit(&script).unwrap_err() else { panic!("no SQL error") };
+    assert!(error.to_string().contains('m'), "{error}");
+    assert_eq!(hole.rows(), 0);
+    // Nor has anything been declared.
+    assert!(session.collect("SELECT n FROM numbers").is_err());
+}
+
+#[test]
+fn run_and_collect_run_inserts_too_and_refuse_what_they_would_drop() {
+    let mut session = Session::new(".");
+    let hole = Arc::new(BlackholeSink::new());
+    session.register_sink_table("hole", &schema(), hole.clone());
+    let insert = "INSERT INTO hole SELECT n FROM numbers WHERE n <= 7;";
+    let rows = session.collect(&format!("{NUMBERS} {insert} SELECT n FROM numbers WHERE n = 5;"));
+    assert_eq!((numbers(&rows.unwrap()), hole.rows()), (vec![5], 7));
+    for (script, found) in
+        [(insert, "0 SELECTs"), ("SELECT n FROM numbers; SELECT 1;", "2 SELECTs")]
+    {
+        let words = message(session.collect(script).unwrap_err());
+        assert!(words.contains(found) && words.contains("use submit"), "{words}");
+        assert_eq!(hole.rows(), 7);
+    }
+    assert!(message(session.plan(insert).unwrap_err()).contains("INSERT INTO hole"));
+    session.plan("SELECT n FROM numbers").unwrap();
+}
+
+#[test]
+fn a_slow_reader_slows_the_job_and_one_that_goes_ends_it() {
+    let mut session = Session::new(".");
+    session.set("workers", "1").unwrap();
+    let (writer, table) = channel(schema(), 1);
+    session.register_table("fed", Arc::new(table), None).unwrap();
+    let mut jobs = session.submit("SELECT n FROM fed").unwrap();
+    let mut rows = jobs.iter_mut().next().unwrap().rows().unwrap();
+    assert_eq!(rows.schema().field(0).name(), "n");
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = sent.clone();
+    let feeder = thread::spawn(move || {
+        for n in 0.. {
+            if let Err(error) = writer.send(batch([n])) {
+                return error;
+            }
+            counted.store(n as u64 + 1, Ordering::SeqCst);
+        }
+        unreachable!()
+    });
+    assert_eq!(numbers(&[rows.next().unwrap().unwrap()]), [0]);
+    // Until everything between the feeder and the reader is full.
+    let mut before = u64::MAX;
+    while sent.load(Ordering::SeqCst) != before {
+        before = sent.load(Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(numbers(&[rows.next().unwrap().unwrap()]), [1]);
+    drop(rows);
+    assert!(matches!(feeder.join().unwrap(), Error::OutputClosed));
+    // As with a LIMIT, the job has ended well.
+    jobs.wait().unwrap();
+}
+
+#[test]
+fn a_stream_that_is_dropped_ends_a_job_that_has_no_rows_to_write() {
+    let mut session = Session::new(".");
+    let script = format!("{ENDLESS} SELECT n FROM endless WHERE n < 0; SELECT 1 AS n;");
+    let mut jobs = session.submit(&script).unwrap().into_iter();
+    drop(jobs.next());
+    // The next one has its turn.
+    assert_eq!(numbers(&jobs.next().unwrap().collect().unwrap().0), [1]);
+}
+
+#[test]
+fn what_is_stopped_ends_and_what_is_behind_it_is_not_run() {
+    let mut session = Session::new(".");
+    let hole = Arc::new(BlackholeSink::new());
+    session.register_sink_table("hole", &schema(), hole.clone());
+    let script =
+        format!("{ENDLESS} INSERT INTO hole SELECT n FROM endless; SELECT n FROM endless;");
+    let jobs = session.submit(&script).unwrap();
+    let mut jobs = jobs.into_iter();
+    let (insert, mut select) = (jobs.next().unwrap(), jobs.next().unwrap());
+    while hole.rows() == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!insert.has_ended());
+    assert!(insert.counters().rows > 0);
+    insert.stop();
+    assert!(matches!(insert.wait(), Err(Failure::Run(Error::Interrupted))));
+    let mut rows = select.rows().unwrap();
+    assert!(matches!(rows.next(), Some(Err(Failure::NotRun))));
+    assert!(rows.next().is_none());
+    assert!(matches!(select.wait(), Err(Failure::NotRun)));
+}
+
+#[test]
+fn a_job_that_waits_for_its_reader_can_be_stopped() {
+    let mut session = Session::new(".");
+    let mut jobs = session.submit(&format!("{ENDLESS} SELECT n FROM endless")).unwrap();
+    let mut rows = jobs.iter_mut().next().unwrap().rows().unwrap();
+    rows.next().unwrap().unwrap();
+    thread::sleep(Duration::from_millis(50));
+    jobs.stop();
+    let ends = rows.by_ref().find(Result::is_err);
+    assert!(matches!(ends, Some(Err(Failure::Run(Error::Interrupted)))), "{ends:?}");
+    assert!(rows.next().is_none());
+}
+
+#[test]
+fn waiting_for_rows_that_nobody_takes_is_refused() {
+    let mut session = Session::new(".");
+    let jobs = session.submit(&format!("{NUMBERS} SELECT n FROM numbers")).unwrap();
+    let words = message(jobs.wait().unwrap_err());
+    assert!(words.contains("SELECT n FROM numbers") && words.contains("collect()"), "{words}");
+}
+
+/// Fails at its first row.
+#[derive(Debug)]
+struct Full;
+
+impl Sink for Full {
+    fn open(&self, _: &SchemaRef, _: Writers) -> millstream::Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, _: usize, _: &RecordBatch, _: bool) -> millstream::Result<()> {
+        let (place, help) = ("the shelf".into(), "take something out".into());
+        Err(Error::Io { place, message: "it is full".into(), help })
+    }
+    fn finish(&self) -> millstream::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_job_that_fails_says_so_and_ends_the_script() {
+    let mut session = Session::new(".");
+    session.register_sink_table("shelf", &schema(), Arc::new(Full));
+    let script = format!("{NUMBERS} INSERT INTO shelf SELECT n FROM numbers; SELECT 1 AS n;");
+    let mut jobs = session.submit(&script).unwrap().into_iter();
+    let failure = jobs.next().unwrap().wait().unwrap_err().to_string();
+    assert_eq!(failure, "the shelf: it is full\n  help: take something out");
+    assert!(matches!(jobs.next().unwrap().collect(), Err(Failure::NotRun)));
+}
+
+#[test]
+fn a_sink_of_the_programs_own_is_not_read() {
+    let mut session = Session::new(".");
+    session.register_sink_table("shelf", &schema(), Arc::new(Full));
+    let error = session.collect("SELECT n FROM shelf").unwrap_err().to_string();
+    assert!(error.contains("nothing can be read from 'shelf'"), "{error}");
+}
