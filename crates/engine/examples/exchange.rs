@@ -1,4 +1,4 @@
-//! Counts what exchanging a row costs:
+//! Counts the instructions that exchanging a row costs:
 //!
 //! ```text
 //! cargo build --release -p millstream-engine --example exchange
@@ -6,9 +6,9 @@
 //!     target/release/examples/exchange max 100 2
 //! ```
 //!
-//! The instructions collected, divided by the rows printed. For the receiver collect
-//! `'*exchange*Receiver*take*'` and give `receive` as the last word. Valgrind knows no AVX-512, so
-//! it counts the AVX2 path.
+//! The cost of a row is the number of instructions collected, divided by the number of rows
+//! printed. To count the receiver, collect `'*exchange*Receiver*take*'` and give `receive` as the
+//! last argument. Valgrind does not support AVX-512, so it counts the AVX2 code.
 
 use millstream_engine::exchange::bench::{Shape, run};
 

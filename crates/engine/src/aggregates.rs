@@ -1,7 +1,7 @@
 //! Aggregates: from SQL's functions to mergeable values, and from merged values to result columns.
 //!
 //! Calls share values: `AVG(x)`, `SUM(x)` and `COUNT(x)` over the same argument keep one sum and
-//! one count between them.
+//! one count.
 
 use std::collections::HashMap;
 use std::sync::Arc;

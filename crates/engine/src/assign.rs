@@ -1,8 +1,8 @@
-//! Window assignment: which slice each record of a batch updates, and whether it is too late for
-//! it.
+//! Window assignment: which slice each record of a batch updates, and whether the record is too
+//! late for it.
 //!
-//! A record is late if its slice has closed by the watermark just before the record, so the answer
-//! depends on the order of records, but not on how they are cut into batches.
+//! A record is late if its slice has been closed by the watermark just before the record. So the
+//! answer depends on the order of the records, but not on how they are cut into batches.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,14 +1,14 @@
-//! The memory budget of a job: who holds how many bytes, and what follows.
+//! The memory budget of a job: which part holds how many bytes, and what the job does about it.
 //!
 //! Everything whose size depends on the input is counted. A worker reports its state after each
-//! batch, and now and then while it merges ([`Budget::note_usage`]); whatever passes between steps
-//! is counted by a [`Held`] that lives as long as the memory: input that waits, sealed segments on
-//! their way, rows that wait for their order.
+//! batch, and now and then while it merges ([`Budget::note_usage`]). Memory that passes from step
+//! to step is counted by a [`Held`], which lives as long as the memory: input that waits, sealed
+//! segments in flight, and result rows that wait for their order.
 //!
-//! Above three quarters of the budget, or while somebody waits for room, the job is *tight*: what
-//! is kept for later is given back, and only splits that hold the low watermark go on. It ends with
-//! [`Error::Memory`] before a step whose growth would not fit, unless other workers still have
-//! something to give back.
+//! Above three quarters of the budget, or while somebody waits for room, the job is *tight*: spare
+//! memory is released, and only the splits that hold the low watermark go on. The job ends with
+//! [`Error::Memory`] before a step whose growth would not fit, unless other workers can still
+//! release memory.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};

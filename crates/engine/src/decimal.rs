@@ -1,4 +1,4 @@
-//! Decimal sums that 128 bits do not hold, and their averages.
+//! Decimal sums that do not fit into 128 bits, and their averages.
 
 use arrow::array::Decimal256Array;
 use arrow::datatypes::{DataType, i256};

@@ -1,8 +1,8 @@
-//! The job's surroundings: clock, waiting and waking, chance.
+//! The environment of a job: clock, sleeping and waking, random choices.
 //!
-//! A whole job runs either on real threads and the real clock ([`Threads`]) or on one thread, in
-//! virtual time, with every choice drawn from a seed (`Simulated`). What a step does asks nothing
-//! else for the time or a random number; only between steps real threads also yield and sleep.
+//! A job runs either on real threads and the real clock ([`Threads`]), or on one thread, in virtual
+//! time, with every choice drawn from a seed (`Simulated`). A step takes the time and random
+//! numbers from here only. Real threads also yield and sleep, but only between steps.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

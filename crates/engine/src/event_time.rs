@@ -1,7 +1,7 @@
 //! Event time: reading it from a column, and watermarks as running maxima.
 //!
-//! All arithmetic is in microseconds since the epoch (years ±292,000). Finer input is floored,
-//! which changes neither a window nor a lateness, since both have bounds in whole microseconds.
+//! All arithmetic is in microseconds since 1970 (years ±292,000). Finer input is rounded down,
+//! which changes neither windows nor lateness, since both have bounds in whole microseconds.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! What `explain` says of an operator's state: its row, word by word, and what a key costs.
+//! What `EXPLAIN` prints about the state of an operator: the words of its row, and the bytes that a
+//! key costs.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Which record an evaluation fails with. Whole batches are evaluated; when one has failed, it is
-//! evaluated again in parts.
+//! Finding the record on which an expression fails. Expressions are evaluated over whole batches; a
+//! batch that has failed is evaluated again in parts.
 
 use std::ops::Range;
 

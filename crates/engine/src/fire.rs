@@ -1,7 +1,7 @@
 //! Firing: the second pipeline, from a complete window's state to result rows.
 //!
-//! A coroutine: each step turns one chunk of state into one batch of rows, so that firing a large
-//! window does not keep the worker from merging and from its other batches.
+//! Firing is a coroutine. Each step turns one chunk of state into one batch of rows, so a large
+//! window does not keep the worker from merging or from processing input.
 
 use std::sync::Arc;
 

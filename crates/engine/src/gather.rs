@@ -1,10 +1,10 @@
-//! Gather: result rows from all workers into the order that the sink wants.
+//! Gather: puts the result rows of all workers into the order that the sink wants.
 //!
-//! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
-//! fired it, and written in order of event time; rows of a stateless query are put back into the
-//! order of their batches. For [`RowOrder::Any`] rows pass straight through. Rows that are held
-//! count against the job's budget. A result with an order of its own ([`Sort`]) is held like a
-//! window, whatever it comes from, and written at the end of the input.
+//! For [`RowOrder::Deterministic`], a window's rows are held, in sorted runs, until every leader
+//! has fired the window, and are written in order of event time. The rows of a stateless query are
+//! put back into the order of their batches. For [`RowOrder::Any`], rows pass straight through. A
+//! result with an order of its own ([`Sort`]) is held like a window, whatever it comes from, and
+//! written at the end of the input. Rows that are held count against the job's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What feeds the values of aggregates from one batch: their arguments, and which rows take part.
+//! The input of aggregates from one batch: the values of their arguments, and which rows take part.
 
 use std::sync::Arc;
 

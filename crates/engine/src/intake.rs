@@ -1,13 +1,14 @@
 //! Intake: from splits to stamped batches that any worker may take.
 //!
 //! A split's chunks are numbered as they are read, prepared by any worker in any order, and stamped
-//! in order: a stamp is the split's watermark before the batch's first record, so who is late is
-//! decided by the split alone. Stamped batches wait in order until a worker takes them; a worker
+//! in order. A stamp is the split's watermark before the batch's first record, so who is late is
+//! decided by the split alone. Stamped batches wait, in order, until a worker takes them. A worker
 //! prefers the splits that it reads.
 //!
-//! The *low watermark* is the least stamp of anything not yet taken or not yet finished. Every
-//! worker announces it at the end of its epochs, and not only its own part of it: a worker may take
-//! a batch with any stamp at or above the low watermark, so a higher announcement would not hold.
+//! The *low watermark* is the least stamp of anything that is not yet taken or not yet finished.
+//! Every worker announces it at the end of its epochs, although its own part may be further ahead.
+//! A worker may still take a batch with any stamp at or above the low watermark, so announcing more
+//! would not hold.
 
 mod read;
 mod split;

@@ -1,4 +1,4 @@
-//! The job: a plan with its workers, from start to finish.
+//! A job: a plan and its workers, from start to finish.
 
 mod compile;
 mod shared;

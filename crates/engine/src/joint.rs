@@ -1,11 +1,12 @@
-//! Joint tables: where keys repeat, what a worker has of a window stands in one table, whoever
-//! leads it: rows of other leaders beside its own ([`millstream_state::Table::update_joint`]), with
-//! one index over both.
+//! Joint tables: where keys repeat often, a worker keeps all rows that it has of a window in one
+//! table, whoever leads their keys. Rows of other leaders are beside its own, with one index over
+//! both ([`millstream_state::Table::update_joint`]).
 //!
-//! Otherwise every record's leader must be found before its key is looked up, in one of several
-//! tables, which costs a tenth to a third of all there is to do. Where keys hardly repeat it is
-//! better to pass rows through, which fragments do. Which it is follows from the last epoch, like a
-//! fragment's mode ([`millstream_state::Mode`]); the first is joint.
+//! Without a joint table, every record's leader must be found before its key is looked up in one of
+//! several tables. That takes a tenth to a third of all the work. Where keys rarely repeat, it is
+//! better to pass rows through, which fragments do. This module decides between the two after each
+//! epoch, from what the epoch has shown, as fragments decide on their mode
+//! ([`millstream_state::Mode`]). The first epoch uses joint tables.
 
 use millstream_state::{Fragment, Table};
 

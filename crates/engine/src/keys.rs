@@ -1,8 +1,9 @@
 //! Group keys: from Arrow columns to a row's key words, and back.
 //!
-//! Layout: one word of NULL bits if any key can be NULL, then per key one word for anything of up
-//! to 64 bits, two for decimals, two for strings and binary (content hash, length and place). NULL,
-//! NaN and -0.0 are normalised here, before hashing and comparing.
+//! Layout: one word of NULL bits if any key can be NULL; then, per key, one word for any type of up
+//! to 64 bits, two words for decimals, and two words for strings and binary values (a hash of the
+//! content; length and location). NULL, NaN and -0.0 are normalised here, before hashing and
+//! comparing.
 
 use std::ops::Range;
 use std::sync::Arc;

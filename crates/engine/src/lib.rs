@@ -1,17 +1,17 @@
 //! The engine: jobs of fused pipelines over late-merged state (the paper's stateful executor).
 //!
-//! A [`plan::Plan`] says what a job runs. A table's splits yield batches that are stamped in split
-//! order and that *any* worker may take ([`table`]); a worker runs them through the first pipeline
-//! into its own partial state; sealed deltas go to the key's leader at the end of an epoch; the
-//! leader merges them and, when its vector clock says that a window is complete, fires it through
-//! the second pipeline into a [`sink`].
+//! A [`plan::Plan`] says what a job runs. A table's splits yield batches, which are stamped in
+//! split order and which *any* worker may take ([`table`]). A worker runs them through the first
+//! pipeline into its own partial state. At the end of an epoch it sends sealed deltas to the keys'
+//! leaders. A leader merges them. When its vector clock says that a window is complete, it fires
+//! the window through the second pipeline into a [`sink`].
 //!
-//! What the engine promises: no record is exchanged between workers, but for rows passed through
-//! where keys hardly repeat, and in the baseline ([`exchange`]); P1, no window fires before every
-//! record that belongs to it has been merged; P2, a window's rows are the same, to the last bit,
-//! whatever the number of workers, the epochs and the order in which batches are taken; an error
-//! names its place and stops all workers. What it does not: it knows no SQL text, opens no files,
-//! and keeps nothing on disk.
+//! What the engine promises: no record is exchanged between workers, except where keys rarely
+//! repeat and records are passed through, and except in the baseline ([`exchange`]). P1: no window
+//! fires before every record that belongs to it has been merged. P2: a window's rows are the same,
+//! to the last bit, whatever the number of workers, the epochs and the order in which batches are
+//! taken. An error names its place and stops all workers. What the engine does not do: it knows no
+//! SQL text, opens no files, and keeps nothing on disk.
 
 // `tests/support` is compiled into unit tests, too, and names this crate as from outside.
 #[cfg(test)]

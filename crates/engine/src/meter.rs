@@ -1,10 +1,10 @@
-//! What the parts of a step cost: spans of work, whose time is measured, or charged at a known
-//! price.
+//! Metering: spans of work, the parts of a step. A meter either measures the time of a span or
+//! charges a known price for it.
 //!
-//! Both are for projections ([`crate::projection`]), which run whole jobs on one thread; so the
-//! meter belongs to the thread. Otherwise no meter runs, and a span is one look at a thread-local
-//! variable, once for a batch, a segment or a message. Spans may be nested: the time of one does
-//! not count for those around it.
+//! Both serve projections ([`crate::projection`]), which run whole jobs on one thread; so a meter
+//! belongs to its thread. In an ordinary job no meter runs, and a span costs one look at a
+//! thread-local variable per batch, segment or message. Spans may be nested; the time of an inner
+//! span does not count for the outer ones.
 
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
-//! The order of result rows: by the keys of an ORDER BY, then by their columns from left to right,
+//! The order of result rows: by the keys of an ORDER BY, then by all columns from left to right,
 //! NULLs last.
 //!
-//! Leaders sort the rows that they fire batch by batch, into *runs*. When a window is complete its
-//! runs are merged while they are written, so that its rows are never copied as a whole.
+//! Leaders sort the rows that they fire batch by batch, into *runs*. When a window is complete, its
+//! runs are merged while they are written. So its rows are never copied as a whole.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

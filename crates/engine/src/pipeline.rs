@@ -1,5 +1,5 @@
-//! The first pipeline, from a stamped batch to its soft breaker: filter, drop late records, assign
-//! windows, group and aggregate into the worker's state (paper, section 5.2).
+//! The first pipeline, from a stamped batch to its soft breaker, the update of state: filter, drop
+//! late records, assign windows, group, and aggregate into the worker's state (paper, section 5.2).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Preparing a chunk: decode it, compute the table's derived columns, find its event times.
+//! Preparing a chunk: decoding it, computing the table's derived columns, finding its event times.
 //!
-//! A pure function of the chunk, run by any worker, several at a time; what depends on the order of
-//! chunks is left to stamping ([`crate::intake`]).
+//! This is a pure function of the chunk. Any worker runs it, several at a time. What depends on the
+//! order of chunks is left to stamping ([`crate::intake`]).
 //!
-//! A batch whose records are spread over very many windows is cut into several: state is counted
-//! after each, and what one opens must be little beside the budget.
+//! A batch whose records are spread over very many windows is cut into several. State is counted
+//! after each batch, so the windows that one batch opens must be small compared with the budget.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,5 +1,4 @@
-//! Rows with their keys, sorted by leader: those of one leader follow each other, in the order in
-//! which they come.
+//! Rows with their keys, sorted by leader; the rows of one leader keep their order.
 
 use millstream_state::{Leaders, PARTITIONS};
 

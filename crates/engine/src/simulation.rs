@@ -1,10 +1,10 @@
 //! Deterministic simulation: a whole job, of one process or of several, on one thread, in virtual
 //! time, with every choice drawn from a seed.
 //!
-//! A random worker of a random process runs one step at a time. Between processes is the fabric
-//! `sim`, with slow and cut links and nodes that stop. What control connections do in a real job is
-//! done here after a random time: when a process has failed or is gone, the others are told to
-//! stop.
+//! One step at a time, a random worker of a random process runs. Between processes is the fabric
+//! `sim`, with slow and cut links and with nodes that stop. What control connections do in a real
+//! job happens here after a random time: when a process has failed or is gone, the others are told
+//! to stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

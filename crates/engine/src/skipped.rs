@@ -1,4 +1,4 @@
-//! Records that did not count: where the first of them stands, for the closing report.
+//! Skipped records: where the first one is, for the closing report.
 
 use serde::{Deserialize, Serialize};
 

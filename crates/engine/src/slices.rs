@@ -1,4 +1,5 @@
-//! A worker's state: per window slice, the table it leads and a fragment for every other leader.
+//! A worker's state: for each window slice, the table that the worker leads and a fragment for
+//! every other leader.
 
 mod known;
 mod slice;

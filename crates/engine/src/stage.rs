@@ -1,9 +1,9 @@
-//! A stage that has state, as all workers of a process share it: what it does, how much it may
-//! hold, and how far it has fired.
+//! A stage with state, as all workers of a process share it: what it does, how much memory it may
+//! take, and how far it has fired.
 //!
-//! A job's stages are a chain: the first takes records, each other one what the one before it
-//! fires, and the rows of the last leave the job. Whoever fires rows of a stage takes them into the
-//! next.
+//! A job's stages are a chain. The first stage takes records, each other stage takes the rows that
+//! the stage before it fires, and the rows of the last stage leave the job. The worker that fires
+//! rows of a stage also takes them into the next one.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicUsize};

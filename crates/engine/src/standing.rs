@@ -1,7 +1,8 @@
-//! Whether a process of a job gets on, and what it waits for if not.
+//! The progress of a process, and what it waits for if it makes none.
 //!
-//! A job in which no process gets on, though none waits for a source, a reader or a slow step, will
-//! never end. Whoever sees all processes can tell ([`Standing`]); each of them only keeps count.
+//! A job never ends if no process makes progress although none waits for a source, a reader or a
+//! slow step. Only an observer of all processes can tell that, from their reports ([`Standing`]). A
+//! process itself only counts its steps.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

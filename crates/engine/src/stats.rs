@@ -1,4 +1,4 @@
-//! Counters of a job: what tests assert on and what the closing line and `--json` print.
+//! The counters of a job. Tests assert on them; the closing line and `--json` print them.
 
 use std::collections::BTreeSet;
 

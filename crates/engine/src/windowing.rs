@@ -1,13 +1,16 @@
-//! Windows: the one place that knows how event time is divided, and when what is complete.
+//! Windowing: the only module that knows how event time is divided into windows, and when what is
+//! complete.
 //!
-//! State is kept by *slice*, results come by *window*. A record updates one slice; a window is made
-//! of one or several slices. Everybody else asks here: which slice a record updates, which windows
-//! a slice serves, from when on nothing is added to a slice, which window fires next and when, and
-//! when a slice may be dropped. Slices and windows go by the times at which they begin.
+//! State is kept by *slice*, results are given by *window*. A record updates one slice; a window
+//! consists of one or several slices. All other modules ask this one: which slice a record updates,
+//! which windows a slice serves, from when on nothing is added to a slice, which window fires next
+//! and when, and when a slice may be dropped. A slice or window is named by the time at which it
+//! begins.
 //!
-//! Windows are tumbling, or there is one for the whole input: either way a slice is a window.
+//! Windows are tumbling, or there is a single window for the whole input. In both cases a slice is
+//! a window.
 //!
-//! All of it is in microseconds, and none of it overflows for times that can be used
+//! All times are in microseconds. The arithmetic does not overflow for usable times
 //! ([`USABLE`](crate::event_time::USABLE)).
 
 use crate::event_time::{BEGINNING, END, USABLE};

@@ -1,10 +1,10 @@
-//! A worker: one thread's scheduler over its coroutines (paper, section 5.3).
+//! A worker: the scheduler of one thread over its coroutines (paper, section 5.3).
 //!
-//! Each step runs one coroutine for a bounded time, in this order: receive and merge what others
-//! have sealed; end the epoch of a stage if it is time; fire complete windows; process a batch;
-//! merge what was left for later. Of several stages the last has its turn first: what it does makes
-//! room for the others. A step never waits for another worker, so a whole job also runs on one
-//! thread, a step at a time.
+//! Each step runs one coroutine for a bounded time, the first of these that has something to do:
+//! receive and merge what others have sealed; end the epoch of a stage; fire complete windows;
+//! process a batch; merge what was put off. Of several stages the last has its turn first, since
+//! what it does makes room for the others. A step never waits for another worker, so a whole job
+//! also runs on one thread, a step at a time.
 
 mod epoch;
 mod firing;

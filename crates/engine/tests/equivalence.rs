@@ -1,6 +1,7 @@
-//! P2 on the engine alone: the same rows as a sequential run, whatever the workers, the epochs, the
-//! mode of fragments and the order in which batches are taken. Simulated runs draw all of it from a
-//! seed; `MILLSTREAM_SEEDS=100000` runs more of them, `MILLSTREAM_SEED=7` just the one.
+//! Tests of P2 on the engine alone: the same rows as a sequential run, whatever the workers, the
+//! epochs, the mode of fragments and the order in which batches are taken. Simulated runs draw all
+//! of these from a seed. `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that
+//! one.
 
 mod support;
 

@@ -1,5 +1,6 @@
-//! The memory rule: what a job holds stays within its budget; at the budget splits that are ahead
-//! wait and the slowest goes on; only if that does not help does the job end, and says why.
+//! Tests of the memory budget. What a job holds stays within its budget. Near the budget, splits
+//! that are ahead wait and the slowest goes on. Only if that does not help does the job end, and
+//! its error says why.
 
 mod support;
 

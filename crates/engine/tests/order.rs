@@ -1,6 +1,6 @@
-//! Chunks that are decoded out of order, on real threads: a split's watermark must follow the order
-//! of its records all the same. Simulation cannot show this, since there decoding is a part of a
-//! step.
+//! Tests of chunks that are decoded out of order, on real threads: a split's watermark must still
+//! follow the order of its records. Simulation cannot show this, since a simulated step decodes a
+//! chunk as a whole.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! P2 over several processes: the same rows, whatever their number, their workers, the fabric and
-//! the rings. Here each process is a thread with a device of its own.
+//! Tests of P2 over several processes: the same rows, whatever the number of processes and workers,
+//! the fabric and the sizes of rings. Each process is a thread here, with a device of its own.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! P1 and progress: nothing fires early, idle splits do not hold the others back, records that are
-//! too far ahead do not carry the watermark away. All in simulation, from many seeds.
+//! Tests of P1 and of progress, in simulation, from many seeds: nothing fires early, idle splits do
+//! not hold the others back, and records far ahead of the clock do not carry the watermark along.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Projections: the rows are those of a sequential run, and with given prices the time is always
-//! the same, no less than the work takes on the processors there are, and no more than one
+//! Tests of projections. The rows are those of a sequential run. With given prices, the time is
+//! always the same; it is no less than the work takes on the given processors, and no more than one
 //! processor needs for all of it.
 
 mod support;

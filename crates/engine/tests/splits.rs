@@ -1,5 +1,5 @@
-//! Several splits at once: each has its own watermark, decides by itself which of its records are
-//! late, ends when it likes, or falls idle. All against a sequential oracle, in simulation.
+//! Tests of several splits at once. Each has its own watermark, decides alone which of its records
+//! are late, ends at any time, or falls idle. All run in simulation, against a sequential oracle.
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Aggregations over what aggregations yield, in one process: the same rows as one after the other
-//! in sequence, and no later than with the last record that they wait for.
-//! `MILLSTREAM_SEEDS=100000` runs more simulated jobs, `MILLSTREAM_SEED=7` just the one.
+//! Tests of aggregations over the rows of aggregations, in one process: the same rows as when they
+//! are run one after the other, and no later than with the last record that they wait for.
+//! `MILLSTREAM_SEEDS=100000` runs more simulated jobs, `MILLSTREAM_SEED=7` only that one.
 
 mod support;
 

@@ -1,6 +1,7 @@
-//! Keys and aggregates at their edges, merged late: NULL, NaN and -0.0, integers and decimals whose
-//! sums leave their type on the way, FILTER and WHERE that are NULL, watermarks of the records'
-//! own. Simulated jobs against what a few lines of plain Rust say.
+//! Tests of keys and aggregates at their edges, merged late: NULL, NaN and -0.0; integers and
+//! decimals whose sums leave the range of their type on the way; FILTER and WHERE that are NULL;
+//! watermarks that the records bring along. Simulated jobs are compared with a few lines of plain
+//! Rust.
 
 mod support;
 

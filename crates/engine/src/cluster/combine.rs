@@ -1,9 +1,9 @@
-//! Merging within a process what its workers hold for the same leader elsewhere, before it is
-//! shipped: one delta per process and leader crosses the network.
+//! Combining: the workers of a process merge what they hold for the same leader in another process
+//! before it is shipped. So one delta per process and leader crosses the network.
 //!
-//! That saves bytes where the workers have met the same keys, and costs a look-up for each row. So
-//! it is done as long as it is seen to save a quarter of the rows, and tried again now and then
-//! otherwise.
+//! This saves bytes where the workers have met the same keys, and costs a look-up for each row. So
+//! it is done as long as it is seen to save a quarter of the rows. Otherwise it is tried again from
+//! time to time.
 
 use std::sync::Arc;
 

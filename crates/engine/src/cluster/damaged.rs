@@ -1,4 +1,4 @@
-//! What a leader makes of messages that break the protocol.
+//! Tests of what a leader does with messages that break the protocol.
 
 use std::cmp::Ordering;
 use std::panic::catch_unwind;

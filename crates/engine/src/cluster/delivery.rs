@@ -1,8 +1,7 @@
-//! What the workers of one process ship to leaders in other processes, of one stage: an outbox for
-//! each of these leaders.
+//! Delivery: what the workers of one process ship, for one stage, to leaders in other processes.
+//! There is an outbox for each of these leaders.
 //!
-//! Each stage has its own channels and its own credit, so that what one waits for is nothing that
-//! another holds back.
+//! Each stage has its own channels and its own credit, so no stage waits because of another.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};

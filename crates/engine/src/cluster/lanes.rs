@@ -1,5 +1,5 @@
-//! Lanes: the channels of an exchange, one from each sending worker to each receiving one,
-//! whichever processes they are in.
+//! Lanes: the channels of an exchange. There is one from each sending worker to each receiving
+//! worker, in the same process or in another.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Letters from another process, as they come in: all that is not a delta.
+//! Incoming messages from another process that are not part of a delta.
 
 use millstream_flow::Error as FlowError;
 

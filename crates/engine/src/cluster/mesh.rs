@@ -1,9 +1,10 @@
-//! The channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
+//! The mesh: the channels of one process to all others (paper, section 7.2.2, *Setup Phase*).
 //!
-//! From each process to each leader of another one there is a channel for each stage's deltas,
-//! which the leader's worker polls itself: so no stage stands in another's way. And from each
-//! process to each other one there is a channel for all else. Both ends are made before they are
-//! connected; what peers have to be told goes over the job's control connections.
+//! For each stage there is a channel for deltas from each process to each leader in another
+//! process. The leader's worker polls it itself, and no stage holds up another. For everything else
+//! there is one channel from each process to each other process. Both ends of a channel are created
+//! before they are connected; what each end must know of the other goes over the job's control
+//! connections.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,19 +1,19 @@
 //! One job on several processes (paper, sections 4, 5 and 7).
 //!
-//! Every process plans the same query and runs its own workers over its part of the splits; no
-//! record is exchanged, but for what is passed through where keys hardly repeat. All workers of all
-//! processes are leaders. What a worker holds for a leader of its own process is handed over as
-//! ever; what it holds for one elsewhere goes into that leader's outbox, and from there over a
-//! channel into the memory of the leader's process, where its worker finds it when it resumes its
-//! network coroutine. Result rows come to the asking process, number 0, unless each process writes
-//! its own ([`Sink::is_local`]).
+//! Every process plans the same query and runs its own workers over its part of the splits. Records
+//! are not exchanged, except where keys rarely repeat and records are passed through. All workers
+//! of all processes are leaders. What a worker holds for a leader of its own process is handed over
+//! in memory. What it holds for a leader in another process goes into that leader's outbox, and
+//! from there over a channel into the memory of the leader's process, where the leader's worker
+//! finds it when it resumes its network coroutine. Result rows come to the coordinator, process 0,
+//! unless each process writes its own ([`Sink::is_local`]).
 //!
 //! [`Sink::is_local`]: crate::sink::Sink::is_local
 //!
-//! What this promises: the same rows as one process gives (P2), whatever the number of processes; a
-//! delta is merged once, in order; a lost peer is an error that names it, and nothing waits for it.
-//! What it does not: it starts no processes and opens no control connections, and a lost process is
-//! not replaced.
+//! What this module promises: the same rows as one process gives (P2), whatever the number of
+//! processes; every delta is merged once and in order; a lost peer is an error that names it, and
+//! nothing waits for it. What it does not do: it starts no processes and opens no control
+//! connections, and a lost process is not replaced.
 
 mod combine;
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! What the workers of one process share to talk to the other processes.
+//! The network state that the workers of one process share: the channels to the other processes.
 //!
-//! Whoever has time moves it on: a worker pumps what is to be sent and takes in what has come
-//! whenever it resumes a coroutine, if no other worker is at it already. Nothing here waits.
+//! Any worker with time serves it. Whenever a worker resumes a coroutine, it sends what is waiting
+//! to be sent and takes in what has arrived, unless another worker is doing so. Nothing here
+//! blocks.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};

@@ -1,14 +1,15 @@
-//! What a process has for one leader in another process (paper, section 7.2.2, steps 2 and 3).
+//! An outbox: what a process has for one leader in another process (paper, section 7.2.2, steps 2
+//! and 3).
 //!
-//! The workers of a process seal their fragments one after the other; what they hold for the same
-//! leader meets here and leaves as one delta, with the watermark that all of them have reached. Its
-//! rows are sent from where they stand, slot after slot as there is credit, and the segments stay
-//! as they are until the leader has merged them. At most two deltas with rows are on their way to a
+//! The workers of a process seal their fragments one after the other. What they hold for the same
+//! leader meets here and leaves as one delta, with the watermark that all of them have reached. The
+//! rows are sent from where they are, slot after slot as there is credit, and the segments stay
+//! unchanged until the leader has merged them. At most two deltas with rows are in flight to a
 //! leader, more only where their memory is needed.
 //!
-//! Rows that a worker passes through need not be kept: as long as nothing waits here, they are
+//! Rows that a worker passes through need not be kept. As long as nothing waits here, they are
 //! written straight into the open slot, as keys and arguments, like exchanged rows. They belong to
-//! the delta that ends behind them. Where there is no slot for them, workers wait for one: to keep
+//! the delta that ends after them. If there is no free slot, workers wait for one, since keeping
 //! rows that can be passed through a little later costs more.
 
 use std::collections::VecDeque;

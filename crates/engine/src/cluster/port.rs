@@ -1,7 +1,7 @@
-//! Ports: the two ends of a channel as a job sees them, whatever the fabric.
+//! Ports: the two ends of a channel as a job sees them, over any fabric.
 //!
-//! A message takes a slot of tens of kilobytes, so a virtual call for each costs nothing that
-//! counts; below it everything is generic (see `flow`).
+//! A message fills a slot of tens of kilobytes, so one virtual call per message costs next to
+//! nothing. Below this interface everything is generic (see `flow`).
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,4 +1,4 @@
-//! What a process has for another process besides deltas: credit, stamps, result rows.
+//! Outgoing messages to another process that are not part of a delta: credit, stamps, result rows.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
-//! A job of two processes between which somebody stands who takes every message and may change it,
-//! repeat it or leave it out. On one thread, over the fabric `sim`, every choice from a seed.
+//! A test job of two processes with a relay between them, which sees every message and may change
+//! it, repeat it or drop it. The job runs on one thread, over the fabric `sim`, with every choice
+//! from a seed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

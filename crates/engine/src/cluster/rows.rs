@@ -1,4 +1,4 @@
-//! Result rows as letters: Arrow's IPC stream format, a stream per batch.
+//! Result rows as messages: Arrow's IPC stream format, one stream per batch.
 
 use std::panic::catch_unwind;
 

@@ -1,4 +1,4 @@
-//! Who sleeps in this process, and who wakes them when something can go on.
+//! Sleeping workers: which workers of this process sleep, and who wakes them when they can go on.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};

@@ -1,10 +1,10 @@
-//! Messages between the processes of a job: a head of fixed length, and a body.
+//! The wire format of messages between the processes of a job: a head of fixed length, and a body.
 //!
-//! Deltas of a stage go from a process to a leader, over channels of that stage: rows that are
-//! passed through as they come; for every segment its arena, if it has one, and its rows, in pieces
-//! of a slot; then one [`Kind::Delta`]. Everything else goes from process to process. Peers hold
-//! the job's token and keep the channel's protocol; what they write is nevertheless checked before
-//! it is used.
+//! The deltas of a stage go from a process to a leader, over channels of that stage. A delta
+//! consists of rows that are passed through, as they come; then, for every segment, its arena, if
+//! it has one, and its rows, in pieces of a slot; then one [`Kind::Delta`]. Everything else goes
+//! from process to process. Peers hold the job's token and keep the channel's protocol.
+//! Nevertheless, what they write is checked before it is used.
 
 use crate::error::{Error, Result};
 

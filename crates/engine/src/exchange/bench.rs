@@ -1,5 +1,5 @@
-//! The sender's and the receiver's part of an exchange by themselves, without channels: for
-//! counting their instructions. `crates/engine/examples/exchange.rs` is the program.
+//! The sender's and the receiver's half of an exchange, each alone and without channels, for
+//! counting their instructions. The program that does this is `crates/engine/examples/exchange.rs`.
 
 use std::sync::Arc;
 

@@ -1,19 +1,21 @@
-//! How records stand in an exchanged slot: words of 8 bytes in this machine's order.
+//! The format of exchanged records in a slot: 8-byte words in this machine's byte order.
 //!
-//! A slot holds sections, one behind the other. A section starts with two words: a subject, and a
-//! count in the lower half of a word whose upper half is the section's kind. Rows of one window
-//! slice (the subject is its start, the count the rows):
+//! A slot holds sections, one after the other. A section starts with two words: a subject, and a
+//! word with the section's kind in its upper half and a count in its lower half. There are three
+//! sorts of sections. The first contains the rows of one window slice. Its subject is the start of
+//! the slice, and its count is the number of rows:
 //!
-//! | what | words |
-//! |---|---|
-//! | keys as [`KeyBlock`](crate::keys::KeyBlock) has them, row after row | rows × key words |
-//! | who takes part: a bit for each value that a row may not feed, 64 to a word, and word after word; only in the masked kind | rows × words of bits |
-//! | one argument after the other; of byte strings their lengths | rows, or twice as many for 128 bits |
-//! | the bytes of variable-length keys, then of arguments, column by column | as many as that takes |
+//! 1. the keys as [`KeyBlock`](crate::keys::KeyBlock) has them, row after row: rows × key words;
+//! 2. only in the masked kind, for each row a bit for each value that not every row feeds, 64 to a
+//!    word, word after word: rows × words of bits;
+//! 3. one argument after the other, for byte strings their lengths: as many words as rows, or twice
+//!    as many for arguments of 128 bits;
+//! 4. the bytes of variable-length keys, then of arguments, column by column.
 //!
-//! A mark (the subject is a watermark, the count all rows so far, as far as it holds them) promises
-//! that no row of an earlier time follows. A section that is longer than a slot comes in parts (the
-//! subject is the section's length in words, the count those that follow).
+//! The second is a mark: it promises that no row of an earlier time follows. Its subject is a
+//! watermark, and its count is the number of rows so far (its lower 32 bits). The third is one part
+//! of a section that is longer than a slot. Its subject is the length of the whole section in
+//! words, and its count is the number of words that follow.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Picking values at positions, a vector at a time.
+//! Gathering values from given positions of a column, a vector at a time.
 
 use crate::keys::range_of;
 

@@ -1,4 +1,4 @@
-//! Which workers send and which receive.
+//! Roles in an exchange: which workers send and which receive.
 
 use crate::cluster::Place;
 use crate::intake::Reading;

@@ -1,4 +1,5 @@
-//! Who gets which row: positions sorted by receiver, in their order.
+//! Routing: the positions of a batch's rows, sorted by receiver; those of one receiver keep their
+//! order.
 
 use millstream_state::{Leaders, PARTITIONS};
 

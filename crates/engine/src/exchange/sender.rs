@@ -1,4 +1,4 @@
-//! The sending role: batches become rows in the slots of their receivers.
+//! The sending role: the records of a batch become rows in the slots of their receivers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Partitioned and received, any records give the tables that a worker by itself would have.
+//! Tests that records, partitioned and received, give the tables that a single worker would have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

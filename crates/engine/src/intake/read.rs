@@ -1,5 +1,5 @@
-//! Reading: chunks of splits, which are prepared at once and stamped in the order of their split,
-//! whoever reads and prepares them, be it another process.
+//! Reading: a worker reads chunks of splits and prepares them at once. They are stamped in the
+//! order of their split, whichever worker or process has prepared them.
 
 use std::sync::{Arc, PoisonError};
 

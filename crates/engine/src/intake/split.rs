@@ -1,4 +1,4 @@
-//! One split as intake sees it: what has been read, prepared, stamped and taken.
+//! A split as intake sees it: what has been read, prepared, stamped and taken.
 
 use std::collections::{BTreeMap, VecDeque};
 

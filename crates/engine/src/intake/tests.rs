@@ -1,4 +1,4 @@
-//! What holds the low watermark back, seen from outside.
+//! Tests of what holds the low watermark back, seen from outside.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The low watermark: the least stamp of anything not yet taken or not yet finished.
+//! The low watermark: the least stamp of anything that is not yet taken or not yet finished.
 
 use super::split::SplitState;
 use super::{Intake, State};

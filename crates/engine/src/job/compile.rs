@@ -1,4 +1,4 @@
-//! From a plan to what workers run.
+//! Compiling a plan into the parts that workers run.
 
 use std::sync::Arc;
 

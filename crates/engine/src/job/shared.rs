@@ -1,5 +1,5 @@
-//! What all workers of a job share: where they meet, how they stop, and who takes in what other
-//! processes send.
+//! What all workers of a job share: how they meet, how they stop, and who takes in messages from
+//! other processes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! What an array keeps below a NULL is anything: the codec must not look at it.
+//! Tests that keys do not depend on the bytes that an Arrow array keeps below a NULL.
 
 use arrow::array::{
     Float64Array, GenericByteArray, Int32Array, TimestampMicrosecondArray, UInt64Array,

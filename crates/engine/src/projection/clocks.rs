@@ -1,4 +1,4 @@
-//! Virtual clocks: whose turn it is, and how late it is then.
+//! Virtual clocks: which worker has the next turn, and at what time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

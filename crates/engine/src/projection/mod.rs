@@ -1,19 +1,20 @@
-//! Projections: how long a job would take on machines that are not there.
+//! Projections: how long a job would take on machines that do not exist here.
 //!
-//! A whole job, all its processes with the engine's own code, runs on one thread over the fabric
-//! `sim`, twice. The first time ([`measure`]) the parts of its steps are timed: a batch, a merge,
-//! firing, by kinds ([`Kind`]), which gives a price for each kind. The second time ([`project`])
-//! every worker has a virtual clock, the worker whose clock is lowest runs a step, and its clock
-//! goes on by the prices of what the step did. Messages take the time of a stated network
-//! [`Model`]. The time of the latest worker is the projection; as long as the prices are the same,
-//! so is it.
+//! A whole job, with all its processes and the engine's own code, runs on one thread over the
+//! fabric `sim`, twice. The first time ([`measure`]), the parts of its steps are timed: batches,
+//! merges, firing and others. This gives a price for each kind of part ([`Kind`]). The second time
+//! ([`project`]), every worker has a virtual clock. The worker whose clock is lowest runs a step,
+//! and its clock advances by the prices of what the step did. Messages take the time of a stated
+//! network [`Model`]. The projection is the time of the worker that finishes last. The same prices
+//! always give the same projection.
 //!
-//! What messages cost a processor is not measured here: `sim` is no fabric of any machine. It is
-//! part of the machine's description, and measured between two threads by `millstream_flow::bench`.
+//! The cost of messages for a processor is not measured here, because `sim` is not the fabric of
+//! any real machine. It is part of the machine's description, and `millstream_flow::bench` measures
+//! it between two threads.
 //!
-//! What is left out: contention for memory, but for what the measuring itself is exposed to; the
-//! operating system, but for time slices and for waking up; what looking in vain takes; and
-//! messages leave when the step that sends them begins.
+//! What the model leaves out: contention for memory, except for what the measuring run itself is
+//! exposed to; the operating system, except for time slices and waking up; and the cost of polling
+//! in vain. What a step sends leaves when the step begins.
 
 mod clocks;
 

@@ -1,4 +1,5 @@
-//! What fragments tell each other from window to window about the mode that suits a leader's keys.
+//! What fragments learn about the keys of their leader, for the fragments of later windows: which
+//! mode suits them.
 
 use millstream_state::Mode;
 

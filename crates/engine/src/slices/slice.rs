@@ -1,4 +1,5 @@
-//! The state of one window slice: the table that its worker leads, and what is held for others.
+//! The state of one window slice: the table that its worker leads, and the rows held for other
+//! leaders.
 
 use millstream_state::{ChunkPool, Fragment, Leaders, Load, Mode, Scratch, Segment, Table};
 

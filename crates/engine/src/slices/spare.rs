@@ -1,4 +1,4 @@
-//! Emptied tables and fragments, with which later windows go on.
+//! Spare memory: emptied tables and fragments, kept for later windows.
 
 use millstream_state::{Fragment, Table};
 

@@ -1,5 +1,5 @@
-//! One slice being updated from one batch: the worker's own table, fragments for other leaders, or
-//! straight on to those in other processes.
+//! Updating one slice from one batch. Rows go to the worker's own table, to fragments for other
+//! leaders, or straight to leaders in other processes.
 
 use std::sync::Arc;
 

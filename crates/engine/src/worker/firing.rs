@@ -1,4 +1,4 @@
-//! Firing: a window that is complete yields its rows, to the next stage or to the gather stage.
+//! Firing: a complete window yields its rows, to the next stage or to the gather stage.
 
 use millstream_state::Load;
 

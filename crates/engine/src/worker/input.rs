@@ -1,5 +1,5 @@
-//! What a stage takes in: the first one batches of records, each other one the rows that the stage
-//! before it fires.
+//! The input of a stage: batches of records for the first stage, and for each other one the rows
+//! that the stage before it fires.
 
 use arrow::array::RecordBatch;
 use millstream_state::Load;

@@ -1,4 +1,5 @@
-//! What has begun and not fired: what a job that ends early tells of its windows.
+//! Open windows: those that have begun and not fired, counted for the report of a job that ends
+//! early.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Memory pressure: what a worker reports to the budget, what it gives back, and when it waits for
-//! others to give back theirs (see [`crate::budget`]).
+//! Memory pressure: what a worker reports to the budget, what it releases, and when it waits for
+//! others to release theirs (see [`crate::budget`]).
 
 use millstream_state::Load;
 

@@ -1,5 +1,5 @@
-//! The worker's side of other processes: deltas that come for it as a leader, letters that any
-//! worker takes in, and where it sleeps.
+//! A worker's side of the network: deltas that come to it as a leader, other messages, which any
+//! worker takes in, and sleeping.
 
 use std::sync::Arc;
 use std::time::Duration;

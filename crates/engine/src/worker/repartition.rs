@@ -1,6 +1,6 @@
-//! The worker's roles in a repartitioned job ([`crate::exchange`]): it takes in what has come over
-//! its lanes, writes its batch into the slots of their receivers as far as there is credit, and
-//! fires what is complete.
+//! A worker's roles in the exchanged baseline ([`crate::exchange`]). It takes in what has come over
+//! its lanes, writes its batch into the slots of the receivers as far as there is credit, and fires
+//! complete windows.
 
 use std::sync::Arc;
 

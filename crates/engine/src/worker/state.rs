@@ -1,4 +1,4 @@
-//! What a worker has of one stage.
+//! A worker's state of one stage.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Steps of a job without state: batches in, rows out.
+//! The steps of a job without state: batches in, rows out.
 
 use super::pressure::STALL_US;
 use super::{Step, Worker};

@@ -1,4 +1,4 @@
-//! Aggregations with and without windows, late merge and its baseline.
+//! Aggregations with and without windows, with late merge and with its baseline.
 
 use std::collections::BTreeMap;
 

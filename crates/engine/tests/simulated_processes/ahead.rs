@@ -1,6 +1,6 @@
-//! A process that reads faster than another passes its rows on to it, which leaves those of windows
-//! that it has not reached itself where they are: it holds about a window, not all that the other
-//! has read.
+//! A process that reads faster than another. It passes its rows on to the slower one, which leaves
+//! rows of windows that it has not reached itself in their channel. So the slower process holds
+//! about one window, not all that the faster one has read.
 
 use std::sync::Arc;
 use std::time::Duration;

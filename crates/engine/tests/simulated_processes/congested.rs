@@ -1,5 +1,5 @@
-//! Result rows that the asking process does not take: whoever has more of them waits, and does not
-//! queue them up.
+//! A coordinator that does not take result rows. A process that has more of them waits, and does
+//! not queue them up.
 
 use std::sync::Arc;
 

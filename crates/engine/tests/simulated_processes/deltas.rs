@@ -1,5 +1,5 @@
-//! What several processes keep count of together: the bytes of what is on its way between them, and
-//! the numbers of a split's records.
+//! What several processes count together: the bytes in flight between them, and the numbers of a
+//! split's records.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Epochs end also where input only trickles: what a process has changed reaches the leader in
-//! another one soon, though no window fires and hardly anything has come.
+//! Epochs end even if input only trickles in. The changes of a process soon reach a leader in
+//! another one, though no window fires and hardly any record has come.
 
 use std::sync::Arc;
 

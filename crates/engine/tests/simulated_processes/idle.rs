@@ -1,5 +1,5 @@
-//! Sources that have nothing for a while: with an idle timeout they hold nobody back, in whichever
-//! process they are; without one everybody waits. No record is lost either way.
+//! Sources that have nothing for a while. With an idle time-out they hold nobody back, in whichever
+//! process they are; without one everybody waits. No record is lost in either case.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

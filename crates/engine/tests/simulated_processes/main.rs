@@ -1,9 +1,11 @@
-//! Whole jobs of several processes, simulated: slow nodes, tiny rings and budgets, delayed, cut and
-//! mended links, dead nodes. Either every process ends well and the rows are those of a sequential
-//! run, or every process that is left ends with an error that says why. `MILLSTREAM_SEEDS=100000`
-//! runs more seeds, `MILLSTREAM_FIRST_SEED=5000` others, `MILLSTREAM_SEED=7` just the one; a test's
-//! `REGRESSIONS` are run always: seeds that failed once, with the defect that they found. Tests
-//! without [`seeds`] run the same jobs every time. Each says on failure how to repeat it.
+//! Whole jobs of several processes, simulated: slow nodes, tiny rings and budgets, links that are
+//! delayed, cut and mended, and nodes that die. Either every process ends well and the rows are
+//! those of a sequential run, or every surviving process ends with an error that says why.
+//!
+//! `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_FIRST_SEED=5000` other ones, and
+//! `MILLSTREAM_SEED=7` only that one. A test's `REGRESSIONS`, the seeds that once failed with the
+//! defect that they found, always run. Tests without [`seeds`] run the same jobs every time. A
+//! failing test says how to repeat it.
 
 mod aggregates;
 mod ahead;

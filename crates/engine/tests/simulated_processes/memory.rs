@@ -1,6 +1,6 @@
-//! Scarce memory: a job of several processes gets through with what it needs at the least, or ends
-//! with the budget's own error; it never waits for ever, and no process holds more than it may. So
-//! it is when links are cut and processes die, which then may end the job as well.
+//! Scarce memory. A job of several processes succeeds with the least memory that it needs, or ends
+//! with the budget's own error. It never waits for ever, and no process holds more than it may. The
+//! same holds when links are cut and processes die, except that this may end the job as well.
 
 use std::sync::Arc;
 

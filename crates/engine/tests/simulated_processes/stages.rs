@@ -1,4 +1,4 @@
-//! Aggregations over what aggregations yield, on several processes.
+//! Aggregations over the rows of aggregations, on several processes.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Queries without state: rows of all processes in the order of batches and splits, with and
-//! without LIMIT, from splits of any length, at any pace.
+//! Queries without state: the rows of all processes come in the order of batches and splits, with
+//! and without LIMIT, from splits of any length, at any pace.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Chains of aggregations, each over what the one before yields, and their right results, worked
-//! out one after the other.
+//! Chains of aggregations, each over the rows of the one before, and their right results, computed
+//! one after the other.
 
 use std::collections::BTreeMap;
 use std::fmt;

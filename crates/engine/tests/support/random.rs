@@ -1,4 +1,4 @@
-//! Random numbers for the tests of this crate, those inside it too.
+//! Random numbers for the tests of this crate, unit tests included.
 
 /// xorshift64*.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! A sink that notes how far the input had been handed out when rows came.
+//! A sink that notes how much of the input had been handed out when its rows came.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What leaves an outbox, and what waits in it.
+//! Tests of an outbox: what leaves it, and what waits in it.
 
 use std::sync::{Mutex, PoisonError};
 
