@@ -1,5 +1,5 @@
-//! The program's allocator: the system's, but that memory which the system refuses ends the program
-//! with a message and exit code 1, where Rust's would abort.
+//! The program's allocator. It is the system's, except that a refused allocation ends the program
+//! with a message and exit code 1, where Rust's default would abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;

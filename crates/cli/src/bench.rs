@@ -1,4 +1,4 @@
-//! The arguments of `millstream bench`, and what they ask the laboratory to measure.
+//! `millstream bench`: turns its arguments into calls of the laboratory.
 
 use clap::ValueEnum;
 use millstream::cluster::{check_settings, shared_settings};

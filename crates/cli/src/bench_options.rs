@@ -1,4 +1,4 @@
-//! Which options of `millstream bench` go together. None is ignored silently.
+//! Which options of `millstream bench` may be combined. No option is silently ignored.
 
 use millstream::cluster::PROCESSES_MAX;
 use millstream::{Exchange, Settings};

@@ -1,4 +1,4 @@
-//! The terminal: what the program says there, and which of its ends that means.
+//! The terminal: what the program prints there, and the exit code that an error means.
 
 use std::any::Any;
 use std::fmt::Display;

@@ -1,5 +1,5 @@
-//! `millstream node`: a further process of a job. It is started by process 0, which tells it over
-//! its standard input where to join, and over the connection what to do.
+//! `millstream node`: one of the other processes of a job. The coordinator starts it, tells it over
+//! its standard input where to join, and then over the connection what to do.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, stdin};

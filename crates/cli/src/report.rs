@@ -1,4 +1,4 @@
-//! What a run says of itself to people: the closing line.
+//! The closing line: a run's report to its user.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Signals that end the program, and those that must not.
+//! Signals: those that stop the program, and those that must not.
 
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr::{null, null_mut};

@@ -1,5 +1,5 @@
-//! Ends the program if it does not end by itself in time: it may wait for somebody who opens a
-//! pipe, or reads its output.
+//! A watchdog. It ends the program if the program does not end by itself in time, because it waits
+//! for somebody who opens a pipe or reads its output.
 
 use std::process::exit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
-//! `millstream bench channel`: channels over a fabric beside the fabric's own limit, in one run.
-//! Every word of what arrives is summed and checked, except over `verbs`, where the limit touches
-//! nothing either.
+//! `millstream bench channel`: measures channels over a fabric, by turns with the fabric's own
+//! limit. Every word that arrives is summed and the sum is checked. Only over `verbs` nothing
+//! touches the bytes, because the limit does not either.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why nothing was measured, and what is written while something is.
+//! Why a measurement failed; and what is printed while one runs.
 
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};

@@ -1,12 +1,13 @@
-//! The laboratory: what measures Millstream and shows what was measured.
+//! The laboratory: the parts that measure Millstream and show what was measured.
 //!
-//! [`workload`] runs the workloads of `millstream-workloads` through the ordinary path, in one
-//! process or [several](processes), checks the answer and says how long it took; [`latency`] looks
-//! at a paced stream and [`channel`] at channels alone; [`projection`] computes what a job would
-//! take on other machines; [`report_page`] draws what `bench --json` wrote.
+//! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
+//! in [several](processes), checks the answer and measures the time. [`latency`] measures a
+//! rate-limited stream, and [`channel`] measures channels alone. [`projection`] computes how long a
+//! job would take on other machines. [`report_page`] draws what `bench --json` has written.
 //!
-//! What it promises: a line's answer was checked, or the line says that it is wrong. What it does
-//! not: it reads no command line. Results go to stdout, what it is doing to stderr.
+//! What the crate promises: the answer behind every printed line was checked, or the line says that
+//! it is wrong. What it does not do: it reads no command line. Results go to stdout, progress to
+//! stderr.
 
 pub mod channel;
 mod failure;

@@ -1,5 +1,6 @@
 //! `millstream bench WORKLOAD --processes P`: every process generates only its share of the data,
-//! runs the workload's SQL and checks its own rows; process 0 adds up.
+//! runs the workload's SQL and keeps checksums of its own rows. The coordinator adds them up and
+//! checks the sum.
 
 use std::any::Any;
 use std::fmt;

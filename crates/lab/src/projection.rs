@@ -1,6 +1,6 @@
-//! `millstream bench WORKLOAD --project 16x10`, `--predict 2x1`: what a job would take on other
-//! machines, or would really take here, from the measured cost of the engine's own code and stated
-//! models of the rest (docs/measuring.md, *Projections*).
+//! `millstream bench WORKLOAD --project 16x10` and `--predict 2x1`: computes how long a job would
+//! take on other machines, or should take on this one, from the measured cost of the engine's own
+//! code and from stated models of everything else (docs/measuring.md, *Projections*).
 
 use std::fmt;
 use std::process::Command;

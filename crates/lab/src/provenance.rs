@@ -1,5 +1,5 @@
-//! Where a measured number comes from: command, date and machine, which every line of `bench
-//! --json` carries.
+//! Provenance of a measured number: the command, date and machine, which every line of `bench
+//! --json` has.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A run of a workload, and what it came to.
+//! One run of a workload, and its result.
 
 use arrow::array::RecordBatch;
 use millstream::Stats;

@@ -1,4 +1,4 @@
-//! A sink that keeps checksums of result rows, not the rows.
+//! A sink that keeps checksums of the result rows, but not the rows.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

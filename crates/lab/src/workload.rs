@@ -1,5 +1,5 @@
-//! `millstream bench WORKLOAD`: a workload on data generated in memory, through the ordinary path,
-//! with its answer checked. A rate without `"ok": true` beside it means nothing.
+//! `millstream bench WORKLOAD`: runs a workload on data generated in memory, in the ordinary way,
+//! and checks its answer. A rate means nothing without `"ok": true` beside it.
 
 use std::sync::Arc;
 use std::time::Instant;

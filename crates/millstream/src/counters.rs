@@ -1,4 +1,4 @@
-//! The counters of a query as JSON.
+//! The counters of a query, as JSON.
 
 use std::collections::BTreeSet;
 

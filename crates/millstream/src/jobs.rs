@@ -1,4 +1,4 @@
-//! Jobs that a script was submitted as: they run one after the other, in a thread of their own.
+//! The jobs of a submitted script. They run one after the other, in a thread of their own.
 
 use std::collections::VecDeque;
 use std::fmt;

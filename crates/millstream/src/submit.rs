@@ -1,4 +1,4 @@
-//! From a script to jobs: everything is planned before anything runs, and nothing is dropped.
+//! From a script to jobs: all statements are planned before anything runs, and no query is dropped.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
-//! Fuzz targets for all that arrives at the control plane: preambles, messages, invitations. Good
-//! ones, mutated: a fixed number of each, or with `MILLSTREAM_FUZZ_SECONDS` for so long (`make
-//! fuzz`). A failure prints the input; `MILLSTREAM_SEED` begins elsewhere.
+//! Fuzz targets for everything that arrives at the control plane: preambles, messages, invitations.
+//! The input is good messages, mutated: a fixed number of each, or as many as
+//! `MILLSTREAM_FUZZ_SECONDS` allows (`make fuzz`). A failure prints the input. `MILLSTREAM_SEED`
+//! starts from another seed.
 
 use std::time::{Duration, Instant};
 

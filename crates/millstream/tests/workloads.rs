@@ -1,5 +1,6 @@
-//! The benchmark's queries through SQL, perturbed so that no answer can be known by heart, against
-//! an oracle that shares no code with the engine; and several splits that are late each by itself.
+//! Tests of the benchmark's queries through SQL. The data are perturbed, so that no answer can be
+//! known in advance, and the oracle shares no code with the engine. Some have several splits, each
+//! with late records of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Measures the hand-written baseline: `handwritten WORKLOAD [--records N] [--threads T]
 //! [--generate-only]` prints one line of JSON.
 //!
-//! What each thread saw is checked, against the published answer where there is one and the
-//! oracle's otherwise. Several threads merge nothing, so the sums printed are not the workload's
-//! answer; see [`handwritten::run_parallel`].
+//! The result of each thread is checked against the published answer where there is one, and
+//! against the oracle's otherwise. Several threads merge nothing, so the sums printed are not the
+//! workload's answer; see [`handwritten::run_parallel`].
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What can be wrong with batches that are handed in.
+//! The errors in batches that are given to a loop or a verifier.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
-//! The data: one sequential stream of random draws, dealt to splits as Arrow record batches.
+//! The generator: one sequential stream of random draws, distributed over splits as Arrow record
+//! batches.
 //!
-//! Record `i` goes to split `i % splits`, so that splits advance through event time together and
-//! the same key appears in all of them. A split's batches hold its records in order of `i`.
+//! Record `i` goes to split `i % splits`, so the splits advance through event time together and the
+//! same key appears in all of them. A split's batches hold its records in order of `i`.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The published answers, at the sizes for which there are any.
+//! The published answers, for the sizes for which there are any.
 
 use crate::spec::{Spec, Workload};
 use crate::verify::Answer;

@@ -1,4 +1,4 @@
-//! The benchmark workloads: what every engine that is compared reads, runs and must answer.
+//! The benchmark workloads: what every compared engine reads, runs and must answer.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -13,13 +13,13 @@
 //!
 //! # Promises
 //!
-//! Data depend on the [`Spec`] alone: the number of splits deals records out, it never changes
-//! them. A throughput counts only with its answer right, so [`Verifier`] sees every result row.
+//! Data depend on the [`Spec`] alone: the number of splits only distributes the records. A
+//! throughput counts only if the answer is right, so [`Verifier`] sees every result row.
 //! [`oracle`](mod@oracle) shares no code with the rest, so that agreement means something.
 //!
 //! # What it does not do
 //!
-//! There is no join workload yet, and nothing here knows an engine.
+//! There is no join workload yet. Nothing here knows an engine.
 //!
 //! ```
 //! use millstream_workloads::{Spec, Workload, generate, handwritten, oracle};

@@ -1,6 +1,6 @@
-//! The right answer at any size, by the shortest way from the definitions: draw the records, put
-//! them into a hash map, sum up. Shares no code with the generator, the verifier or the loops, but
-//! for the power that defines a Zipf distribution's weights.
+//! The oracle: the right answer at any size, by the shortest way from the definitions. It draws the
+//! records, puts them into a hash map and sums up. It shares no code with the generator, the
+//! verifier or the loops, except for the power in the weights of a Zipf distribution.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

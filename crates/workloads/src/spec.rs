@@ -1,4 +1,5 @@
-//! Which workload, and at which size: everything else follows from a [`Spec`].
+//! The specification of a workload: which one, and at which size. Everything else follows from a
+//! [`Spec`].
 
 use crate::zipf::Zipf;
 

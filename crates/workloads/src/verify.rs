@@ -1,8 +1,9 @@
-//! What an answer is reduced to: row count and sums that do not depend on the order of rows.
+//! The verifier: it reduces an answer to a row count and to sums that do not depend on the order of
+//! rows.
 //!
-//! It runs inside the timed and instruction-counted region of every engine, so it is cheap: with
-//! AVX2 about eight instructions per row while values are small (a count seldom is not), since the
-//! two inner hashes then come from a table that is filled once per window.
+//! It runs inside the timed and instruction-counted region of every engine, so it has to be cheap.
+//! With AVX2 it takes about eight instructions per row while values are small (which counts usually
+//! are), since the two inner hashes then come from a table that is filled once per window.
 
 mod mix;
 

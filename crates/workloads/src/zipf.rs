@@ -1,16 +1,16 @@
-//! Keys with a Zipf distribution: exactly the same draws on every machine.
+//! Keys with a Zipf distribution: the same draws, exactly, on every machine.
 //!
-//! Rank `r` (from 1) of `n` has the weight `r^-z`, as an integer of about 2^62 for all ranks
-//! together. A draw is inverted through the table of cumulative weights, so that frequencies are
-//! right to 2^-60 of all draws. Nothing here calls a function of a mathematics library, whose last
-//! digits differ between machines: the power is computed from additions, multiplications and
-//! divisions, which IEEE 754 rounds alike everywhere.
+//! Rank `r` (from 1) of `n` has the weight `r^-z`, as an integer; all weights together are about
+//! 2^62. A draw is looked up in the table of cumulative weights, so frequencies are right to 2^-60
+//! of all draws. No function of a mathematics library is called, since the last digits of these
+//! differ between machines. The power is computed from additions, multiplications and divisions,
+//! which IEEE 754 rounds alike everywhere.
 //!
-//! Weights, from `z` and `n`: with `H = Σ r^-z` (doubles, added from `r = 1` on), `s` is the
-//! greatest integer with `2^s H ≤ 2^62`, and the weight of rank `r` is `⌊2^s r^-z⌋`. A draw `u` of
-//! 64 bits means the first rank whose cumulative weight exceeds `⌊u W / 2^64⌋`, `W` being the sum
-//! of all. Rank `r` is then the key `((r - 1) * 2654435761 + 2654435769) mod n`: neighbours in rank
-//! are far apart as keys.
+//! The weights follow from `z` and `n`. With `H = Σ r^-z` (doubles, added from `r = 1` on), `s` is
+//! the greatest integer with `2^s H ≤ 2^62`, and the weight of rank `r` is `⌊2^s r^-z⌋`. A draw `u`
+//! of 64 bits gives the first rank whose cumulative weight exceeds `⌊u W / 2^64⌋`, where `W` is the
+//! sum of all weights. Rank `r` is then the key `((r - 1) * 2654435761 + 2654435769) mod n`, so
+//! neighbours in rank are far apart as keys.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! The loops and the oracle against the published answers, and against each other where nothing
-//! is published.
+//! Tests of the loops and the oracle against the published answers, and against each other where
+//! nothing is published.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! The paper's figures from measured lines, for one machine: each is left out where no line belongs
-//! to it.
+//! The paper's figures, drawn from measured lines for one machine. A figure is left out if no line
+//! belongs to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Texts and tables of the page. It is also well-formed XML, so that tests can read it back.
+//! The page's texts and tables, as HTML. The page is also well-formed XML, so that tests can parse
+//! it.
 
 use std::fmt::Display;
 

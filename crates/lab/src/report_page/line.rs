@@ -1,5 +1,4 @@
-//! A measured line: what `bench --json` wrote, or what was counted by callgrind, checked field
-//! by field.
+//! A measured line, checked field by field: printed by `bench --json`, or counted with callgrind.
 
 use std::fmt::{self, Display};
 

@@ -1,9 +1,9 @@
 //! `millstream report DIR`: one page with plots from the lines that `bench --json` wrote.
 //!
-//! Reads every `*.jsonl` and `*.json` file of the folder, a JSON object a line, and writes
-//! `report.html` beside them: a page that needs nothing else, neither files nor scripts. A line
-//! that cannot be read is an error, with its place. A line whose answer was wrong is left out of
-//! all plots, and named.
+//! It reads every `*.jsonl` and `*.json` file of the folder, one JSON object per line, and writes
+//! `report.html` beside them, a page that needs no other file and no script. A line that cannot be
+//! read is an error that names its place. A line whose answer was wrong is left out of all plots,
+//! and the page names it.
 
 mod figures;
 mod html;

@@ -1,6 +1,6 @@
-//! What a model of the cluster computed, in a section of its own. It is shown only where the same
-//! model was right about what could be measured: 1, 2 and 4 processes on this machine, within a
-//! tenth.
+//! The section of projections, computed by a model of the cluster. A projection is shown only if
+//! the same model was right, within a tenth, about what could be measured: 1, 2 and 4 processes on
+//! this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Repeated measurements of the same: their median and how far they scatter.
+//! The median of repeated measurements, and their spread.
 
 use std::fmt;
 

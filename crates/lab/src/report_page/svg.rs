@@ -1,5 +1,5 @@
-//! Two kinds of plot as SVG: bars by group, and curves. Each mark has a title with its numbers, and
-//! whiskers from the least to the greatest where there are several.
+//! Two kinds of plot as SVG: bars in groups, and curves. Every mark has a title that contains its
+//! numbers, and whiskers from the least to the greatest if there are several measurements.
 
 use super::html::escape;
 use super::spread::{Spread, short};

@@ -1,4 +1,4 @@
-//! The page from lines: what it shows and what it must not.
+//! Tests of the page: what it shows for given lines, and what it must not show.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Process 0's side: it starts the others, leads them through the job, and stops all when one
-//! fails.
+//! The coordinator's side: process 0 starts the other processes, leads them through the job, and
+//! stops all of them when one fails.
 
 use std::sync::Arc;
 use std::thread;

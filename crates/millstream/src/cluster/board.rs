@@ -1,4 +1,5 @@
-//! Where a process's threads leave what has arrived from the others, and the reason to stop.
+//! The inboxes of a process: messages that have arrived from the others, and the first reason to
+//! stop. Its threads meet here.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

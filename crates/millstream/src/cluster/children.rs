@@ -1,4 +1,5 @@
-//! The processes that process 0 has started: told where to join, watched, and ended.
+//! The child processes that the coordinator has started: it tells them where to join, watches them,
+//! and ends them.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! The other processes as process 0 holds them: their connections, the processes themselves if they
-//! were started from here, and the first failure.
+//! The coordinator's view of its peers: their connections, the processes themselves if the
+//! coordinator started them, and the first failure.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Why a job on several processes ends early, and which of several reasons is the one to tell.
+//! Why a job on several processes ends early, and which of several reasons is reported.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
-//! Frames: a length of four bytes (little-endian), then as many bytes of JSON.
+//! Frames of the control plane: a length of four bytes (little-endian), then that many bytes of
+//! JSON.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A job on several processes from its start to its end, in process 0.
+//! A job on several processes from its start to its end, as the coordinator sees it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

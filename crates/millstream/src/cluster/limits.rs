@@ -1,5 +1,5 @@
-//! How many files this process may have open at once, and how large they may be: channels between
-//! two processes take some, and memory that processes share is a file, too.
+//! The limits of this process on open files and on the size of files. Channels between two
+//! processes take some files, and shared memory is a file, too.
 
 use std::io;
 

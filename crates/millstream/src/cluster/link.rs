@@ -1,5 +1,5 @@
-//! A control connection after its preamble: messages, heartbeats, and noticing that the other side
-//! is gone.
+//! A control connection after its preamble: messages, heartbeats, and noticing that the peer is
+//! gone.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};

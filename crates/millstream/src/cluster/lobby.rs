@@ -1,4 +1,4 @@
-//! Where processes join: process 0 listens, lets in who holds the job's token, and refuses
+//! The listener: the coordinator accepts the processes that hold the job's token, and refuses
 //! everybody else for as long as the job runs.
 
 use std::io::{self, Write};

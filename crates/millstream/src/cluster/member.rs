@@ -1,4 +1,4 @@
-//! What a process does in a job, as the control plane sees it: process 0 and the others alike.
+//! What every process does in a job, the coordinator included, as the control plane sees it.
 
 use std::sync::Arc;
 

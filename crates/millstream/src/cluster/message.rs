@@ -1,9 +1,10 @@
-//! The messages of the control plane. Process 0 asks, the others reply; both send heartbeats.
+//! The messages of the control plane. The coordinator sends requests, the others reply, and both
+//! send heartbeats.
 //!
-//! A job's life: *Setup* → *Ready*; then for each statement *Execute* → *Planned*; if it is a query
-//! *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*; at last
-//! *End*. *Failed* may come in place of any reply, *Stopped* in place of *Done* (before *Failed*,
-//! if this process is the one that failed), *Stop* at any time.
+//! A job's life: *Setup* → *Ready*. Then, for each statement, *Execute* → *Planned*, and if it is a
+//! query, *Prepare* → *Hellos*, *Connect* → *Connected*, *Start* → *Done*, *Commit* → *Committed*.
+//! At last *End*. *Failed* may come in place of any reply. *Stopped* may come in place of *Done*
+//! (before *Failed*, if this process is the one that failed). *Stop* may come at any time.
 
 use std::fmt::{self, Debug};
 

@@ -1,17 +1,18 @@
-//! The control plane of a job on several processes: starting them, making sure that they mean the
-//! same job, and stopping all when one fails.
+//! The control plane of a job on several processes. It starts them, makes sure that all run the
+//! same job, and stops all when one fails.
 //!
-//! Process 0 is the one that the user started, the *asking process*. It listens on the loopback
-//! interface, starts the others and hands each the address, its number and the job's token over its
-//! standard input. A process that connects presents the token in a preamble; then both sides
-//! exchange messages: length-prefixed JSON, since there are few of them. Records and state never
-//! come this way: they go over a fabric, whose addresses are exchanged here.
+//! Process 0, which the user started, is the *coordinator*; the others are its *peers*. The
+//! coordinator listens on the loopback interface, starts its peers, and hands each the address, its
+//! number and the job's token over its standard input. A process that connects presents the token
+//! in a preamble. Then both sides exchange messages: JSON with its length in front, since there are
+//! few of them. Records and state never go over these connections. They go over a fabric, whose
+//! addresses are exchanged here.
 //!
-//! A closed connection is noticed at once, silence after two seconds. The first failure stops
-//! everybody; the reason that is told is the one that tells most: that a process was killed, rather
-//! than that another one lost its connection to it. No process outlives the asking one, which the
-//! end of its standard input and of its connection tell it, and none is left when a call of
-//! [`Cluster`] has returned with an error.
+//! A closed connection is noticed at once, silence after two seconds. The first failure stops all
+//! processes. The reason that is reported is the one that explains most: that a process was killed,
+//! rather than that another one lost its connection to it. No process outlives the coordinator,
+//! because its peers notice the end of their standard input and of their connection. When a call of
+//! [`Cluster`] has returned an error, no process is left.
 
 mod asker;
 mod board;

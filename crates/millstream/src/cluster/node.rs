@@ -1,4 +1,5 @@
-//! The other processes' side: join, do what process 0 asks, stop when it or anybody else is gone.
+//! A peer's side: it joins, does what the coordinator asks, and stops when the coordinator or any
+//! other process is gone.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! One process's part of a query that runs on several: its fabric, its channels, its job.
+//! One process's part of a query on several processes: its fabric, its channels, its job.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What has to be the same in all processes before a job may start, part by part.
+//! The things that must be the same in all processes before a query starts, compared one by one.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
-//! The first bytes on a control connection: who is there, and does it belong to this job?
+//! The preamble: the first bytes on a control connection. It tells who calls, and whether the
+//! caller belongs to this job.
 //!
-//! A process that joins sends 48 bytes: magic, version, the job's token, its number. The asking
-//! process answers with magic, version and token, and only if all of that is right, so that
-//! strangers are told nothing.
+//! A process that joins sends 48 bytes: magic number, version, the job's token, its number. The
+//! coordinator answers with magic number, version and token, and only if the caller's are right, so
+//! that strangers learn nothing.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

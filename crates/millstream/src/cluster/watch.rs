@@ -1,9 +1,10 @@
-//! Notices a query that will never end: no process gets on, and each waits for another.
+//! Notices a query that will never end: no process makes progress, and each waits for another.
 //!
-//! Every process says with its heartbeats how far it is ([`Standing`]). One that waits for a
-//! source, for a reader of its output or for the end of a long step does not say that it waits; nor
-//! does one that was stopped say anything. So only time passes here in which all have answered, and
-//! however slow sources and readers are, nothing is noticed.
+//! Every process reports its progress with its heartbeats ([`Standing`]). A process that waits for
+//! a source, for a reader of its output or for the end of a long step does not report that it
+//! waits; a process that was stopped reports nothing at all. The time until a query counts as stuck
+//! passes only while all processes report that they wait for others. So slow sources and readers
+//! are never taken for a stuck query.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Real parts of queries of which one process's differs in just one thing.
+//! Tests in which one process's part of a query differs from the others' in a single thing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

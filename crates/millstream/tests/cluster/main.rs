@@ -1,4 +1,5 @@
-//! The control plane, over real sockets: processes that are threads here and do next to nothing.
+//! Tests of the control plane, over real sockets. The processes are threads here and do next to
+//! nothing.
 
 mod differences;
 mod job;

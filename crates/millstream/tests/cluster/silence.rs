@@ -1,4 +1,4 @@
-//! Processes that say nothing any more.
+//! Tests of processes that fall silent.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! Who does not belong to the job, and who does and says what makes no sense.
+//! Tests of connections from strangers, and of processes of the job that send nonsense.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

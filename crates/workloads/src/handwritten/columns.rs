@@ -1,4 +1,4 @@
-//! How each workload's records are read from a batch.
+//! Reading each workload's records from a batch.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{

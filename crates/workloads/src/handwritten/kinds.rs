@@ -1,4 +1,4 @@
-//! What a table holds per key, and how its rows come out.
+//! What a table holds for each key, and how its result rows are made.
 
 use super::memory::Zeroed;
 use super::table::{Table, clear};

@@ -1,8 +1,9 @@
-//! Zeroed memory for a table: reserved at its largest, used from the front as the table grows.
+//! Zeroed memory for a table. Its greatest size is reserved at once, and it is used from the front
+//! as the table grows.
 //!
-//! Reserving address space costs nothing until it is touched, so a table can grow in place.
-//! Huge pages are asked for, since every access to a large table would miss the processor's cache
-//! of address translations otherwise.
+//! Reserved addresses cost nothing until they are touched, so a table can grow in place. Huge pages
+//! are requested, because otherwise every access to a large table would miss the processor's cache
+//! of address translations.
 
 use crate::error::{Error, Result};
 

@@ -1,16 +1,17 @@
-//! The ceiling: single-purpose loops over the same Arrow batches, as good as we can make them.
+//! The hand-written baseline: single-purpose loops over the same Arrow batches, as good as we can
+//! make them.
 //!
 //! A loop knows its query at compile time: which column is the key, what is filtered, how a value
-//! is updated. Each window has one open-addressing table that starts with 1024 slots
-//! and grows. Records pass in pieces: are all their timestamps in the window (`columns.rs`), which
-//! pass the filter (`vectors.rs`), then hash, prefetch and update; a window that has passed goes
-//! row by row to the [`Verifier`]. What it does not do is what makes an engine: plan a query,
-//! account for memory, exchange state, or answer with more than one worker.
+//! is updated. Each window has one open-addressing table, which starts with 1024 slots and grows.
+//! Records pass in pieces: check whether all timestamps are in the window (`columns.rs`), find
+//! those that pass the filter (`vectors.rs`), then hash, prefetch and update. When a window has
+//! passed, its rows go one by one to the [`Verifier`]. A loop does not do what makes an engine:
+//! plan a query, account for memory, exchange state, or give one answer with several workers.
 //!
 //! # Instructions per input record
 //!
-//! Those of a whole run at the default size, verification included, less those of a run with
-//! `--generate-only`, divided by the number of records:
+//! The instructions of a whole run at the default size, verification included, minus those of a run
+//! with `--generate-only`, divided by the number of records:
 //!
 //! | `ysb` | `ysb_small` | `ysb_str` | `nb7` | `cm` | `ro` |
 //! |---|---|---|---|---|---|
@@ -22,7 +23,7 @@
 //!     target/release/examples/handwritten ysb [--generate-only]
 //! ```
 //!
-//! With AVX2, that is; without it, everything works and takes longer.
+//! These numbers are with AVX2. Without it everything works, but takes longer.
 
 mod columns;
 mod kinds;

@@ -1,8 +1,9 @@
 //! An open-addressing table that grows in place.
 //!
-//! A slot's position is the high bits of a multiplicative hash, probed linearly. So slots stand
-//! about in the order of their hashes, whatever the size, and growing by a factor is one sequential
-//! pass from the last slot to the first, each moving to about the multiple of its position.
+//! A slot's position is the high bits of a multiplicative hash, with linear probing. So slots are
+//! nearly in the order of their hashes, whatever the size. Growing by a factor is one sequential
+//! pass from the last slot to the first, in which each entry moves to about the same multiple of
+//! its position.
 
 use super::kinds::Kind;
 use super::memory::Reserved;

@@ -1,6 +1,6 @@
-//! Loops over many elements at once: filters without branches, and code compiled for AVX2.
+//! Loops over several elements at once: filters without branches, and code compiled for AVX2.
 //!
-//! With AVX2 four keys are tested at once; a table of permutations moves those that pass to the
+//! With AVX2 four keys are tested at once. A table of permutations moves those that pass to the
 //! front, all four are stored, and the next store begins after those that passed.
 
 use super::kinds::Pair;

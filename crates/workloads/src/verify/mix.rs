@@ -1,4 +1,4 @@
-//! The sums over rows, with and without AVX2.
+//! The verifier's sums over rows, with and without AVX2.
 
 /// Values below this have their hash in the memo.
 const SMALL: usize = 256;

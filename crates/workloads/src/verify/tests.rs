@@ -1,4 +1,5 @@
-//! Batches are read by column name, in any of the types that an engine may answer with.
+//! Tests of the verifier: it reads batches by column name, in any of the types with which an engine
+//! may answer.
 
 use std::sync::Arc;
 
