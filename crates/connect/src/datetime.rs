@@ -1,4 +1,4 @@
-//! Dates and times from text and to text (proleptic Gregorian calendar, UTC, no leap seconds).
+//! Parsing and formatting dates and times (proleptic Gregorian calendar, UTC, no leap seconds).
 
 use arrow::datatypes::TimeUnit;
 

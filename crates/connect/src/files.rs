@@ -1,19 +1,22 @@
 //! Files as sinks: `'connector' = 'file', 'format' = 'csv', 'path' = '…'`, as the target of `INSERT
 //! INTO`.
 //!
-//! `path` is a directory, made if it is not there. Each worker writes a file of its own in it,
-//! `part-<process>-<worker>`, without waiting for the others: rows of a window are in as many files
-//! as there are leaders, and only all files together are the same whatever the number of workers. A
-//! query with `LIMIT` or `OFFSET`, or with one group for all, writes one file.
+//! `path` is a directory, which is created if it does not exist. Each worker writes a file of its
+//! own in it, `part-<process>-<worker>`, without waiting for the others. So the rows of a window
+//! are in as many files as there are leaders, and only all files together are the same whatever the
+//! number of workers. A query with `LIMIT` or `OFFSET`, or with a single group for all rows, writes
+//! one file.
 //!
-//! While a job runs its files are called `.part-<process>-<worker>.inprogress`. Only when all
-//! processes have written and synced theirs do they get their names: a file that is called `part-…`
-//! is whole, and if the job ended well there is one of each worker. What a failed job has written
-//! stays where it is; the next one replaces those files that it has, too. It writes to none that it
-//! has not created: a link, a pipe or the like under such a name is refused. Files that are whole
-//! are never written to: a directory with such files is refused. (Names are given one after the
-//! other: a process that is killed just then leaves a part of them, and the job ends with an
-//! error.)
+//! While a job runs, its files are called `.part-<process>-<worker>.inprogress`. They get their
+//! final names only when all processes have written and synced their files. So a file called
+//! `part-…` is complete, and if the job ended well there is one for each worker. (Files are renamed
+//! one after the other. A process that is killed at that moment has renamed only some of them, and
+//! the job ends with an error.)
+//!
+//! Files that a failed job has written stay where they are; the next job replaces those of the same
+//! name. A job never writes to a file that it has not created: a link, a pipe or the like under
+//! such a name is refused. Complete files are never written to: a directory that has any is
+//! refused.
 //!
 //! | option | default | |
 //! |---|---|---|

@@ -1,16 +1,17 @@
-//! Sources, sinks and formats of Millstream: what stands behind `CREATE TABLE … WITH (…)`.
+//! The sources, sinks and formats of Millstream: what is behind `CREATE TABLE … WITH (…)`.
 //!
-//! **Sources** ([`Table`](millstream_contract::table::Table)): CSV files ([`CsvTable`]), made-up
+//! **Sources** ([`Table`](millstream_contract::table::Table)): CSV files ([`CsvTable`]), generated
 //! records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
 //! ([`channel`]). **Sinks** ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or
-//! JSON ([`TextSink`]), files of that ([`FileSink`]), batches for the program ([`CollectSink`]),
-//! nothing ([`BlackholeSink`]). [`Registry`] finds them by the option `connector`.
+//! JSON ([`TextSink`]), files of CSV or JSON ([`FileSink`]), batches for the program
+//! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
+//! `connector`.
 //!
-//! What it promises: a split gives the same records in the same order however it is cut into chunks
-//! and whoever decodes them; a record that cannot be read is reported with file, line and column;
-//! no input makes it panic. What it does not: a source reads from the beginning each time it is
-//! opened, and a sink that failed half-way has written what it has written (of files one can see
-//! that they are not whole).
+//! What it promises: a split gives the same records in the same order, however it is cut into
+//! chunks and whoever decodes them; a record that cannot be read is reported with file, line and
+//! column; no input makes it panic. What it does not do: a source does not remember a position, it
+//! reads from the beginning each time it is opened; and a sink that failed half-way does not undo
+//! what it has written (files show by their names that they are incomplete).
 
 mod channel;
 mod csv;

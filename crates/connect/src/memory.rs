@@ -1,4 +1,4 @@
-//! Arrow batches that are already in memory, as a bounded table.
+//! A bounded table of Arrow batches that are already in memory.
 
 use std::sync::Arc;
 use std::task::Waker;

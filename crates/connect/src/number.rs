@@ -1,4 +1,4 @@
-//! Numbers from text and to text, at the speed of a tight loop: they are most of a CSV file.
+//! Parsing and formatting numbers. Most of a CSV file is numbers, so this is a tight loop.
 
 use arrow::datatypes::i256;
 

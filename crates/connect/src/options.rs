@@ -1,5 +1,5 @@
-//! Reading a table's `WITH` options: each is asked for by name, and what nobody asked for is an
-//! error with "did you mean".
+//! Reading the `WITH` options of a table. Each option is asked for by name; an option that nobody
+//! asked for is an error with a "did you mean".
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

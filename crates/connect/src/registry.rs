@@ -1,4 +1,4 @@
-//! From `WITH ('connector' = '…')` to a table or a sink.
+//! The registry of connectors: from `WITH ('connector' = '…')` to a table or a sink.
 
 use std::collections::BTreeMap;
 use std::fmt;

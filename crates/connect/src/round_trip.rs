@@ -1,5 +1,5 @@
-//! What the file sink writes, the file source reads back the same: all types, NULL, empty texts,
-//! whatever needs quotes, with every option that both have.
+//! Tests that the file source reads back unchanged what the file sink writes: all types, NULL,
+//! empty strings and values that need quotes, with every option that both have.
 
 use std::fs;
 use std::path::{Path, PathBuf};

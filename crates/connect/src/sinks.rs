@@ -1,4 +1,4 @@
-//! Sinks that write nothing: one that counts and one that keeps what it gets.
+//! Sinks that write nothing: one counts its rows, the other keeps them for the program.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

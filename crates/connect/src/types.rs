@@ -1,4 +1,4 @@
-//! Arrow types under their SQL names, for messages.
+//! The SQL names of Arrow types, for messages.
 
 use arrow::datatypes::{DataType, TimeUnit};
 

@@ -1,4 +1,5 @@
-//! Whether a file that is not there yet may be one that an `INSERT INTO` of the same script writes.
+//! Whether an input file that does not exist yet may be one that an `INSERT INTO` of the same
+//! script writes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

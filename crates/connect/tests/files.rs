@@ -1,4 +1,4 @@
-//! Files as sinks, through the crate's public face.
+//! Tests of files as sinks, through the crate's public interface.
 
 mod support;
 

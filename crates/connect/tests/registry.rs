@@ -1,4 +1,5 @@
-//! Connectors by name, as `CREATE TABLE` uses them, on files and through the crate's public face.
+//! Tests of connectors by name, as `CREATE TABLE` uses them, on files and through the crate's
+//! public interface.
 
 mod support;
 

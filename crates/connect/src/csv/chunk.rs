@@ -1,4 +1,4 @@
-//! Decoding a chunk into a record batch, and the messages when it cannot be.
+//! Decoding a chunk into a record batch, and the error messages when it cannot be decoded.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
-//! Where to end a chunk: after a record, without parsing.
+//! Finding the end of a chunk: after a whole record, without parsing the fields.
 //!
-//! Without a quote character in sight a record ends with its line. With one, the rules of
-//! [`super::index`] decide whether a line end stands inside a quoted field.
+//! If a chunk contains no quote character, a record ends with its line. Otherwise the rules of
+//! [`super::index`] decide whether a line end is inside a quoted field.
 //!
-//! Where malformed records are left out, a quote that is never closed must not take the records
-//! behind it along. So a quoted field is *broken* there if it goes on for too long, or over the end
-//! of its line to a quote behind which text follows, which is some other field's. A broken field
-//! ends its record, as a malformed one, with the line in which it begins.
+//! If malformed records are skipped, a quote that is never closed must not take the records after
+//! it along. So a quoted field counts as *broken* if it goes on for too long, or if its closing
+//! quote is on a later line and more text follows the quote, which then must belong to another
+//! field. A broken field makes its record malformed; the record ends with the line in which the
+//! field begins.
 
 use memchr::{memchr, memchr_iter, memchr2, memrchr};
 

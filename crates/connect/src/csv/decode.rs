@@ -1,4 +1,4 @@
-//! The second pass over a chunk: one loop per column, into Arrow arrays.
+//! The second pass over a chunk: it decodes one column after the other into Arrow arrays.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How a CSV file is written: the `csv.*` options.
+//! The dialect of a CSV file: the `csv.*` options.
 
 use millstream_contract::Result;
 

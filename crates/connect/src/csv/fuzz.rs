@@ -1,5 +1,5 @@
-//! Hostile input: a CSV file made of anything must give rows or an error, never a panic, and the
-//! same one however it is cut.
+//! A fuzz target: a CSV file of any content gives rows or an error, never a panic, and the same
+//! result however it is cut into chunks.
 
 use std::sync::Arc;
 use std::task::Waker;

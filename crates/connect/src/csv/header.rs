@@ -1,10 +1,11 @@
-//! The header: whether there is one, and which field each column is.
+//! The header: whether there is one, and which field belongs to which column.
 //!
-//! Where nobody has said, the first record decides (`csv.header` = `auto`). It is the header if all
-//! declared columns are among its fields. It is a record if none is and a field is a number or
-//! another value that fits a column that is not text. Where all columns are text, nothing can show
-//! it: then it is a record if no column is among its fields, and the user is told. Anything else is
-//! refused: a header that has another name for a column (`country,2023`) must not count as data.
+//! Without an explicit option, the first record decides (`csv.header` = `auto`). It is the header
+//! if all declared columns are among its fields. It is a record if no column is among its fields
+//! and one of its fields is a number or another value that fits a column that is not a string. If
+//! all columns are strings, no field can show this. Then it is a record if no column is among its
+//! fields, and the user is told. Anything else is refused: a header that has another name for a
+//! column (`country,2023`) must not count as data.
 
 use std::sync::Arc;
 

@@ -1,14 +1,16 @@
-//! The first pass over a chunk: where its records and fields are.
+//! The first pass over a chunk: it finds the records and the fields.
 //!
-//! 64 bytes at a time become a bit mask of the delimiters, quotes and line ends among them (eight
-//! at a time in a register, without any processor-specific code); the set bits drive a small state
-//! machine. The second pass then goes over the chunk column by column.
+//! For 64 bytes at a time, it computes a bit mask of the delimiters, quotes and line ends among
+//! them (eight bytes at a time in a register, without processor-specific code). The set bits drive
+//! a small state machine. The second pass then goes over the chunk column by column.
 //!
-//! A field is quoted if its first character is the quote character; a quote elsewhere in an
-//! unquoted field is an ordinary character. [`super::cut`] cuts chunks by the same rules, and says
-//! which quoted fields are broken: the scan goes back to the line after the one they begin in.
+//! A field is quoted if its first character is the quote character. A quote elsewhere in an
+//! unquoted field is an ordinary character. [`super::cut`] cuts chunks by the same rules, and
+//! decides which quoted fields are broken; after a broken field the scan goes back to the line
+//! after the one in which the field begins.
 //!
-//! A blank line is no record, unless records are known to have one field: then it is NULL.
+//! A blank line is skipped, unless records are known to have a single field; then the blank line is
+//! a record with NULL in it.
 
 use memchr::{memchr, memchr_iter};
 

@@ -1,15 +1,16 @@
 //! CSV files as tables: `'connector' = 'file', 'format' = 'csv', 'path' = '…'`.
 //!
 //! One file is one split. Its reader takes the file in chunks of about 1 MiB (less for small files,
-//! so that windows fire while the file is read), cut at record ends; a chunk is decoded on any
-//! worker, and only the projected columns of it. A pipe is read as it is written: records count as
-//! soon as their lines are complete. The processes of a job share a file by chunks; a pipe, or a
-//! file that does not tell its length (of `/proc`), is read by the one that was asked.
+//! so that windows fire while the file is read), which end with whole records. Any worker can
+//! decode a chunk; it decodes only the columns that are used. A pipe is read as it is written: a
+//! record is available as soon as its line is complete. The processes of a job share a file by
+//! chunks. A pipe, or a file that does not report its length (as in `/proc`), is read by the
+//! coordinator.
 //!
-//! A file is read up to where it ended when the job opened it. It may grow meanwhile. If its last
-//! line has no end then, the line is read on until its end has been written, or nothing has been
-//! written for a quarter of a second: then it is complete as it is. A file that becomes shorter, or
-//! is not the same in all processes, is an error.
+//! A file is read up to where it ended when the job opened it. It may grow meanwhile. If the last
+//! line has no line end at that moment, reading goes on until the line end has been written. If
+//! nothing is written for a quarter of a second, the line is complete as it is. A file that becomes
+//! shorter, or is not the same in all processes, is an error.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -22,27 +23,30 @@
 //! | `csv.ignore-parse-errors` | `false` | leave malformed records out: see below |
 //! | `csv.allow-comments` | `false` | lines that start with `#` are no records |
 //!
-//! `auto` takes the first record for the header if all declared columns are among its fields,
-//! whatever the case; for a record if there is a value that no name would be. What is neither is
-//! refused ([`header`] has the whole rule).
+//! With `auto`, the first record is the header if all declared columns are among its fields,
+//! whatever their case. It is a record if it contains a value that cannot be a column's name. What
+//! is neither is refused ([`header`] has the whole rule).
 //!
-//! With a header columns are found by name, whatever the case, and other columns are ignored.
-//! Without one, by position. Each record must have as many fields as the header, or as there are
-//! columns. Blank lines are skipped, unless there is one field for each record: then it is NULL.
+//! With a header, columns are found by name, whatever the case, and other fields are ignored.
+//! Without a header, they are found by position. Each record must have as many fields as the
+//! header, or as there are columns. Blank lines are skipped, unless records have a single field;
+//! then they are NULL.
 //!
-//! **NULL**: an empty unquoted field. A quoted empty field is the empty string in a STRING or BYTES
-//! column and NULL in others. With `csv.null-literal` an unquoted empty field is the empty string
-//! there, too, and NULL in others still.
+//! **NULL**: An empty unquoted field is NULL. A quoted empty field is the empty string in a STRING
+//! or BYTES column, and NULL in others. With `csv.null-literal`, an unquoted empty field is the
+//! empty string in a STRING or BYTES column, too, and still NULL in others.
 //!
 //! **Types**: BOOLEAN is `true`, `false`, `t`, `f`, `1` or `0`. DECIMAL rounds digits beyond its
-//! scale half away from zero. BYTES is base64, as in Flink. Timestamps are ISO 8601 with `T` or a
-//! blank; an offset converts to UTC, none means UTC; digits beyond the type's are cut off, which is
-//! toward the past. Blanks around anything but strings and timestamps' inner parts are ignored.
+//! scale half away from zero. BYTES is base64, as in Flink. Timestamps are ISO 8601, with `T` or a
+//! blank between date and time. An offset is converted to UTC; without one, the time is in UTC.
+//! Digits beyond the type's precision are cut off, that is, rounded towards the past. Blanks around
+//! a value are ignored, except in strings; blanks inside a timestamp are not.
 //!
-//! **Malformed records** end the job, or are left out with `csv.ignore-parse-errors`. There a quote
-//! that is never closed takes no other records along: if the field goes on for more than 1 MiB, to
-//! the end of the file, or to a quote on another line behind which text follows, only the line is
-//! left out in which the quote opens, and the next one is read as a record.
+//! **Malformed records** end the job, or are skipped with `csv.ignore-parse-errors`. With that
+//! option, a quote that is never closed costs only its own line. It counts as never closed if the
+//! field goes on for more than 1 MiB, to the end of the file, or to a quote on a later line after
+//! which text follows. Then the line in which the quote opens is skipped, and the next line is read
+//! as a record.
 //!
 //! A value is checked only where its column is read: an unused column may hold anything.
 

@@ -1,4 +1,5 @@
-//! Finding the file: the `path` and `format` options, and what to say when it is not there.
+//! Opening the file: the options `path` and `format`, and the error message if the file does not
+//! exist.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;

@@ -1,5 +1,5 @@
-//! A pipe as input: read by a thread of its own, since each read waits for whoever writes, and no
-//! worker may wait with it.
+//! A pipe as input. A thread of its own reads it, because each read waits for the writer, and no
+//! worker may wait.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read};

@@ -1,8 +1,9 @@
-//! Reads a CSV file forward and hands it out in blocks of whole records.
+//! The reader of a CSV file: it goes forward and hands out blocks of whole records.
 //!
-//! A last line without an end is a record once the file has ended growing: it is read on, also
-//! behind the file's extent, until its end has been written or nothing has been for a while. So all
-//! processes find as many blocks, whenever they look: only one decodes the last.
+//! A last line without a line end is a record once the file has stopped growing. So it is read on,
+//! also beyond the file's extent, until its line end has been written or nothing has been written
+//! for a while. Thus all processes find the same number of blocks, whenever they look; only one of
+//! them decodes the last block.
 
 use std::io::{self, Read};
 use std::sync::Arc;

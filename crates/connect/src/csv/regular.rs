@@ -1,8 +1,8 @@
-//! A regular file as input: as much of it as there was when the job opened it.
+//! A regular file as input, up to the length that it had when the job opened it.
 //!
-//! That much is its *extent*, the same in all processes of a job. A file may grow meanwhile: what
-//! comes behind the extent belongs to no record of this job, but for the end of the record that the
-//! extent cuts. A file may not shrink, nor become another one.
+//! That length is the file's *extent*, the same in all processes of a job. A file may grow
+//! meanwhile. What comes after the extent belongs to no record of this job, except for the end of
+//! the record that the extent cuts. A file may not shrink or be replaced.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};

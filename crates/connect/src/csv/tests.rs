@@ -1,4 +1,5 @@
-//! Whole files: values, positions of errors, and that cutting makes no difference.
+//! Tests of whole files: values, positions of errors, and that cutting into chunks makes no
+//! difference.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The values of one made-up column.
+//! The values of one generated column.
 
 use std::sync::Arc;
 

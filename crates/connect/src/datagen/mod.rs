@@ -1,4 +1,4 @@
-//! Made-up records: `'connector' = 'datagen'`, with Flink's option names.
+//! Generated records: `'connector' = 'datagen'`, with Flink's option names.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -13,15 +13,16 @@
 //! | `fields.<column>.length` | 100 | random strings (hexadecimal) and bytes |
 //! | `fields.<column>.null-rate` | 0 | share of NULLs, from 0 to 1 |
 //!
-//! Random floats lie between 0 and 1 and dates between 2000 and 2049, if nothing else is said.
+//! Unless the options say otherwise, random floats are between 0 and 1 and random dates between
+//! 2000 and 2049.
 //!
-//! A sequence counts rows: row `i` has `start + i`. A timestamp's sequence starts at `start` (by
-//! default the job's start time) and advances by `step` per row. Without a `step` it follows
-//! the clock if there is a `rows-per-second` (each row bears the time at which it is due) and
-//! advances by 1 ms otherwise. Random timestamps need `min` and `max`.
+//! A sequence counts rows: row `i` has the value `start + i`. A sequence of timestamps begins at
+//! `start` (by default the job's start time) and advances by `step` per row. Without a `step` it
+//! advances by 1 ms per row, or, if there is a `rows-per-second`, follows the clock: each row has
+//! the time at which it is due. Random timestamps need `min` and `max`.
 //!
-//! Every value is a function of seed, column and row number: batches, workers and the columns that
-//! a query reads make no difference.
+//! Every value is a function of seed, column and row number. So batches, workers and the set of
+//! columns that a query reads make no difference.
 
 mod column;
 mod split;

@@ -1,4 +1,4 @@
-//! A shard of the made-up records: which rows are due, and making them.
+//! A split of a generated table: which rows are due, and generating them.
 
 use std::sync::Arc;
 use std::task::Waker;

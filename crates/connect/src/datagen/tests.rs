@@ -1,4 +1,4 @@
-//! Made-up records do not depend on who makes them, and keep to their pace.
+//! Tests that generated records do not depend on who generates them, and keep to their rate.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Rows as CSV, RFC 4180 with `\n` line ends: NULL is an empty field, or the null literal; the
-//! empty string is `""`. The CSV source reads back what is written here, with the same options.
+//! Formatting rows as CSV, by RFC 4180 with `\n` line ends. NULL is an empty field or the null
+//! literal; the empty string is `""`. The CSV source reads back what is written here, with the same
+//! options.
 //!
-//! A row of one NULL is an empty line, as in PostgreSQL: the source takes it for NULL, too.
+//! A row that consists of a single NULL is an empty line, as in PostgreSQL. The source reads such a
+//! line as NULL, too.
 
 use super::TextOptions;
 use super::value::{Cells, Class};

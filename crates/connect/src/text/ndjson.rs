@@ -1,8 +1,8 @@
-//! Rows as JSON, one object per line.
+//! Formatting rows as JSON, one object per line.
 //!
-//! Integers and decimals are numbers with all their digits, however large (a reader that wants more
-//! than 53 bits has to look at the text). JSON has no NaN and no infinity: they are the strings
-//! `"NaN"`, `"Infinity"` and `"-Infinity"`.
+//! Integers and decimals are numbers with all their digits, however large. (A reader that needs
+//! more than 53 bits has to look at the text.) JSON has no NaN and no infinity, so they are the
+//! strings `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
 use super::value::{Cells, Class};
 

@@ -1,14 +1,14 @@
-//! Rows as a table for people, growing as windows fire.
+//! Formatting rows as a table for people, which grows as windows fire.
 //!
-//! What their types usually need, and the first rows, set the widths of the columns: nothing has to
-//! wait for the end of a stream, and the header stands there once. A later value that is wider
-//! widens its own line.
+//! The widths of the columns follow from what their types usually need and from the first rows. So
+//! nothing has to wait for the end of a stream, and the header is printed once. A later value that
+//! is wider makes its own line wider.
 //!
-//! On a terminal that has room, columns of numbers get what the widest number of their type takes,
-//! or their share of it. Where it has not, the table is made to fit: columns give up what they have
-//! to spare, times the zeros behind their seconds, and then texts are cut, which `…` tells. Numbers
-//! and times never are: where there is no room for them, lines are longer than the terminal is
-//! wide. Elsewhere nothing is cut off.
+//! On a terminal with enough room, a column of numbers gets the width of the widest number of its
+//! type, or a share of the room that is left. On a narrower terminal the table is made to fit:
+//! first columns give up spare width, then times lose the zeros after their seconds, and then
+//! strings are cut, which `…` marks. Numbers and times are never cut; if there is no room for them,
+//! lines are longer than the terminal is wide. Output that does not go to a terminal is never cut.
 
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

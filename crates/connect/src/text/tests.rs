@@ -1,4 +1,4 @@
-//! Golden output, written by hand.
+//! Tests of formatting against expected output that was written by hand.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};

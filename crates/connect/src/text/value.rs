@@ -1,9 +1,9 @@
-//! One value as text, the same in every format.
+//! Formatting one value, the same way in every format.
 //!
-//! Timestamps are `2012-02-22 16:46:28.967` with all digits of their unit, with a `Z` if the type
-//! has a time zone (they are shown in UTC); floats are the shortest text that reads back as the
-//! same number; binary is base64, as the CSV source reads it; intervals are `1 year 2 months` and
-//! `-3 days -12:00:01.5`.
+//! Timestamps are `2012-02-22 16:46:28.967`, with all digits of their unit, and with a `Z` if the
+//! type has a time zone (they are shown in UTC). Floats are the shortest text that reads back as
+//! the same number. Binary values are base64, as the CSV source reads them. Intervals are `1 year 2
+//! months` and `-3 days -12:00:01.5`.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What tests of this crate share.
+//! What the tests of this crate share.
 
 use std::path::PathBuf;
 use std::{env, fs, process};

@@ -1,4 +1,4 @@
-//! Files that are written, replaced or truncated while a job opens and reads them.
+//! Tests of files that are written, replaced or truncated while a job opens and reads them.
 
 use std::fs::OpenOptions as Open;
 use std::io::Write;
