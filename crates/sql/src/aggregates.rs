@@ -1,7 +1,8 @@
-//! The aggregate functions as DataFusion's planner sees them: names and types, no implementation.
+//! The aggregate functions as DataFusion's planner sees them: names and types, without
+//! implementation.
 //!
-//! DataFusion's own would cast arguments first (`AVG` of a `BIGINT` to `DOUBLE`), which costs time
-//! and digits; the engine's take every type as it is.
+//! DataFusion's own functions would first cast their arguments (`AVG` of a `BIGINT` to `DOUBLE`),
+//! which costs time and digits. The engine's take every type as it is.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
 use datafusion_common::{DataFusionError, Result as DfResult, not_impl_err};

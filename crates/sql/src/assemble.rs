@@ -1,5 +1,5 @@
-//! From a lowered stage to the engine's plan: which columns are read, and every expression
-//! compiled.
+//! From lowered stages to the engine's plan: it chooses the columns to read and compiles every
+//! expression.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

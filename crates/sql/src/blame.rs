@@ -1,4 +1,5 @@
-//! Which part of a query an error of the planner's is about, where the error does not say.
+//! Finding the part of a query that an error of DataFusion's planner is about, if the error does
+//! not say.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What names stand for: tables with their columns and event time, and views.
+//! The catalog: tables with their columns and event time, and views, by name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! What is refused before planning: syntax that sqlparser reads but nothing here runs, and
-//! functions that do not exist. DataFusion would ignore some of it silently.
+//! Refusals before planning: syntax that sqlparser accepts but Millstream does not run, and
+//! functions that do not exist. DataFusion would silently ignore some of this.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,6 @@
-//! Computed columns of a table, written out where a query uses them: so what protects an expression
-//! from rows on which it fails (WHERE, FILTER, CASE, AND, LIMIT) protects them, too.
+//! Computed columns of a table are replaced by their expressions where a query uses them. So
+//! whatever protects an expression from rows on which it fails (WHERE, FILTER, CASE, AND, LIMIT)
+//! protects them, too.
 
 use std::collections::HashMap;
 

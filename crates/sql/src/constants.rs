@@ -1,5 +1,6 @@
-//! Arithmetic of constants, worked out as it would be for every record: the simplifier, which does
-//! it otherwise, lets whole numbers wrap around and decimals have too many digits.
+//! Folding of constant arithmetic, with the same result as if it were evaluated for every record.
+//! The simplifier would do it otherwise, but it lets integers wrap around and decimals have too
+//! many digits.
 
 use std::sync::Arc;
 

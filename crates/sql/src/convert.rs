@@ -1,4 +1,4 @@
-//! DataFusion's errors in our words, with their place.
+//! Conversion of DataFusion's errors into ours, with their place in the text.
 
 use arrow::error::ArrowError;
 use datafusion_common::{Column, DataFusionError, SchemaError};

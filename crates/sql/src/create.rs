@@ -1,5 +1,5 @@
-//! From a parsed `CREATE TABLE` to a catalog entry: types, computed columns, the watermark, and the
-//! options that are not the connector's.
+//! From a parsed `CREATE TABLE` to an entry of the catalog: types, computed columns, the watermark,
+//! and the options that do not belong to the connector.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, connector options.
+//! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, connector
+//! options.
 
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, Expr, Ident};
 use datafusion_sql::sqlparser::keywords::Keyword;

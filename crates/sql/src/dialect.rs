@@ -1,5 +1,5 @@
-//! Flink's lexical rules, how tightly its operators bind, and the one piece of expression syntax
-//! that sqlparser does not know: `TABLE t` as a function's argument.
+//! The dialect: Flink's lexical rules, the precedence of its operators, and the one piece of
+//! expression syntax that sqlparser does not know, `TABLE t` as a function's argument.
 
 use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;

@@ -1,4 +1,5 @@
-//! Errors with a place: what is wrong with a statement, where it stands and what to write instead.
+//! Errors with a place: what is wrong with a statement, where in its text, and what to write
+//! instead.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

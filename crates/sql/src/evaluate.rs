@@ -1,4 +1,4 @@
-//! From logical expressions to what the engine runs per batch.
+//! From logical expressions to the expressions that the engine evaluates per batch.
 
 use std::fmt;
 use std::sync::Arc;

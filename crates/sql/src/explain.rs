@@ -1,4 +1,5 @@
-//! What `EXPLAIN` prints: the logical plan, then what each record and each fired window go through.
+//! What `EXPLAIN` prints: the logical plan, then the steps that each record and each fired window
+//! goes through.
 
 use std::fmt::Write;
 

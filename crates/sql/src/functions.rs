@@ -1,5 +1,5 @@
-//! The functions that queries may call: a list of DataFusion's that mean what Flink's mean, and
-//! Flink's own that DataFusion lacks.
+//! The functions that queries may call: those of DataFusion's that mean the same as Flink's, and
+//! those of Flink's that DataFusion lacks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

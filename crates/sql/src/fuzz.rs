@@ -1,4 +1,4 @@
-//! A fuzz target: any text at all, against a session with tables.
+//! A fuzz target: any text at all, given to a session that has tables.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What was probably meant where a statement is no SQL: the parser's errors in our words, with
-//! hints from the tokens around the place.
+//! Syntax errors: the parser's errors in our words, with hints, from the tokens around the place,
+//! at what was probably meant.
 
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError, Word};

@@ -1,4 +1,4 @@
-//! `INSERT INTO`: the query's columns become the sink's, by position or as the statement names
+//! `INSERT INTO`: maps the query's columns to the sink's, by position or as the statement names
 //! them.
 
 use arrow::datatypes::DataType;

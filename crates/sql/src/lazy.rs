@@ -1,5 +1,5 @@
-//! `a AND b`, `a OR b` where `b` may fail: evaluated only for the rows that `a` leaves open, so
-//! that `v <> 0 AND 10 / v > 1` never divides by zero.
+//! Lazy evaluation of `a AND b` and `a OR b` where `b` may fail: `b` is evaluated only for the rows
+//! that `a` does not decide. So `v <> 0 AND 10 / v > 1` never divides by zero.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,22 +1,27 @@
-//! SQL text to executable queries: Flink's dialect, planned through DataFusion's parts.
+//! From SQL text to executable plans: Flink's dialect, planned with DataFusion's parts.
 //!
-//! [`parse_script`] splits and parses a text; a [`Planner`] executes its statements one by one and
-//! turns a query into the engine's [`Plan`](millstream_contract::plan::Plan). The way of a query:
-//! sqlparser's syntax tree with our own `CREATE TABLE` (`script`, `create_table`, `dialect`); what
-//! cannot run is refused, and functions that mean something else in Flink are rewritten (`check`,
-//! `rewrite`); DataFusion's SQL planner resolves names and makes types agree (`functions`,
-//! `tumble`); the logical plan becomes one stage without projections and views (`lower`); the stage
-//! becomes the engine's query, with only the columns it needs (`assemble`, `evaluate`).
+//! [`parse_script`] splits a text into statements and parses them. A [`Planner`] executes the
+//! statements one by one and turns a query into the engine's
+//! [`Plan`](millstream_contract::plan::Plan). A query takes these steps:
 //!
-//! Messages: what the parser and DataFusion say is put in our words (`grammar`, `wording`,
-//! `convert`) and placed at the smallest part of the text that is at fault (`syntax`, `texts`,
-//! `blame`); parts that may fail on a value are marked with their place, so that errors while a
-//! query runs show it, too (`located`).
+//! 1. sqlparser builds a syntax tree, extended by our own `CREATE TABLE` (`script`, `create_table`,
+//!    `dialect`).
+//! 2. What cannot run is refused, and functions that mean something else in Flink are rewritten
+//!    (`check`, `rewrite`).
+//! 3. DataFusion's SQL planner resolves names and types (`functions`, `tumble`).
+//! 4. The logical plan becomes stages, without projections and views (`lower`, `nest`).
+//! 5. The stages become the engine's plan, with only the columns that it needs (`assemble`,
+//!    `evaluate`).
+//!
+//! Errors of the parser and of DataFusion are reworded (`grammar`, `wording`, `convert`) and placed
+//! at the smallest part of the text that is at fault (`syntax`, `texts`, `blame`). Parts that may
+//! fail on a value are marked with their place, so that errors of a running query show it, too
+//! (`located`).
 //!
 //! What it promises: an error names the place in the text, says what is wrong and what to write
 //! instead; nothing that a statement says is silently ignored; names keep their case; arithmetic on
-//! integers fails instead of wrapping around; planning the same text twice gives the same query.
-//! What it does not: it reads no records and keeps no state beyond the session's names and
+//! integers fails instead of wrapping around; planning the same text twice gives the same plan.
+//! What it does not do: it reads no records, and it keeps no state beyond the session's names and
 //! settings.
 
 mod aggregates;

@@ -1,8 +1,9 @@
-//! A mark around a part of an expression that may fail while it runs: where it stands in the text.
+//! A mark around a part of an expression that may fail on a value. The mark holds the part's place
+//! in the text.
 //!
-//! Among logical expressions the mark is a function of one argument that gives it back; when an
-//! expression is compiled, the mark becomes a [`LocatedExpr`], which turns a failure of what is
-//! within into an error that shows the place.
+//! In a logical expression the mark is a function that returns its only argument. When the
+//! expression is compiled, the mark becomes a [`LocatedExpr`], which turns a failure of its part
+//! into an error that shows the place.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

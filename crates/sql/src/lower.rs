@@ -1,10 +1,11 @@
-//! From DataFusion's logical plan to stages: a table, a filter, perhaps a window and a grouping;
-//! and perhaps more of that over what the grouping yields ([`crate::nest`]).
+//! From DataFusion's logical plan to stages. A stage has a table, a filter and, if the query
+//! groups, a grouping and perhaps a window. Further stages may take the rows that a grouping yields
+//! ([`crate::nest`]).
 //!
-//! Projections, views and subqueries dissolve: every column of a plan is an expression over the
-//! columns of a stage's input ([`INPUT`]) and the window's ([`WINDOW`]), or, above the grouping,
-//! over what a window yields when it fires ([`FIRED`]). No optimiser moves filters around: they are
-//! collected in the order in which they apply.
+//! Projections, views and subqueries dissolve. Every column of a plan is an expression over the
+//! columns of a stage's input ([`INPUT`]) and the window's columns ([`WINDOW`]) or, above the
+//! grouping, over the rows that a window yields when it fires ([`FIRED`]). No optimiser moves
+//! filters around: they are collected in the order in which they apply.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Stages over stages: what groups or assigns windows to the rows of a grouping is a stage of its
-//! own, whose input are these rows.
+//! Stages over stages. A query that groups the rows of a grouping, or assigns windows to them, is a
+//! stage of its own, whose input is these rows.
 //!
-//! Rows of a window have its time. So a second TUMBLE over `window_time` assigns them to longer
-//! windows, and without a second TUMBLE they keep their window: `GROUP BY window_start, window_end`
-//! over them is a grouping per window again.
+//! The rows of a window have the window's time. A second TUMBLE over `window_time` assigns them to
+//! longer windows. Without a second TUMBLE they keep their window: `GROUP BY window_start,
+//! window_end` over them groups by the same window again.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a query without FROM reads: one row without columns.
+//! The table that a query without FROM reads: one row without columns.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -1,4 +1,5 @@
-//! Patterns of dates and times: from Java's letters, which Flink uses, to `strftime`'s.
+//! Patterns of dates and times: from Java's letters, which Flink uses, to the specifiers of
+//! `strftime`.
 
 use crate::error::{Result, SqlError};
 

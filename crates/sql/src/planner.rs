@@ -1,4 +1,5 @@
-//! A session: executes statements one by one, knowing what the earlier ones declared.
+//! The planner: it executes the statements of a session one by one, and knows what the earlier ones
+//! have declared.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! How tightly operators bind, by a table: every pair of operators is parsed without brackets and
-//! with those that the table says, and must give the same tree.
+//! Tests of operator precedence, by a table: every pair of operators is parsed without brackets and
+//! with the brackets that the table says, and must give the same tree.
 //!
 //! The numbers are Calcite's, which reads Flink's SQL (`SqlStdOperatorTable`, `SqlLikeOperator`,
 //! `SqlBetweenOperator`, `SqlInOperator`); the SQL standard's grammar gives the same order where it

@@ -1,4 +1,5 @@
-//! What can be read only once, as standard input, is read by one query of a session.
+//! Inputs that can be read only once, such as standard input: only one query of a session may read
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

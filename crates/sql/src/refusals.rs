@@ -1,4 +1,5 @@
-//! What of a logical plan does not run, why, and the nearest thing that does.
+//! Refusals during planning: which parts of a logical plan do not run, why, and the nearest query
+//! that does.
 
 use datafusion_expr::{Expr, LogicalPlan};
 

@@ -1,6 +1,6 @@
-//! Flink's functions that are DataFusion's under another name or with other arguments, and those
-//! that bear the same name but mean something else. Rewritten before planning, on the syntax tree,
-//! so that positions stay right.
+//! Rewriting Flink's functions that DataFusion has under another name or with other arguments, and
+//! those that have the same name but another meaning. This happens before planning, on the syntax
+//! tree, so that positions stay right.
 
 use std::ops::ControlFlow;
 

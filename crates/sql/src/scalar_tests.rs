@@ -1,5 +1,5 @@
-//! Every scalar function, and every operator, with arguments of all types and at their edges: each
-//! call gives values of its type or a clear error. Nothing panics, and no message is internal.
+//! Tests of every scalar function and operator, with arguments of all types and at their edges.
+//! Each call gives values of its type or a clear error. Nothing panics, and no message is internal.
 //!
 //! `MILLSTREAM_SEED` repeats a run with one seed, `MILLSTREAM_CALLS` makes more calls of each form.
 

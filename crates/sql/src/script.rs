@@ -1,5 +1,5 @@
-//! From text to statements: splitting at `;`, and the statements' own syntax around sqlparser's
-//! queries and expressions.
+//! From text to statements: splitting at `;`, and parsing what is Millstream's own syntax around
+//! sqlparser's queries and expressions.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The one optimiser rule in use, DataFusion's expression simplifier, changes no value: random
-//! expressions are evaluated with and without it, over rows with NULLs, edges and zeros.
+//! Tests that DataFusion's expression simplifier, the only optimiser rule in use, changes no value:
+//! random expressions are evaluated with and without it, over rows with NULLs, edge values and
+//! zeros.
 
 use std::sync::Arc;
 

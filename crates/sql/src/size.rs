@@ -1,6 +1,6 @@
-//! How large expressions are and may become: planning writes some parts of them several times, so
-//! that what is short in the text would grow exponentially where such parts stand within each
-//! other. What is too large is refused before anything is done with it.
+//! Limits on the size of expressions. Planning duplicates some parts of an expression, so an
+//! expression with such parts nested in each other would grow exponentially although its text is
+//! short. One that is or would become too large is refused before anything is done with it.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! The text that statements come from, and ranges of it.
+//! The text from which statements come, and ranges of it.
 
 use std::sync::OnceLock;
 

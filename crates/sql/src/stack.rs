@@ -1,4 +1,4 @@
-//! Planning recurses over the statement, and its frames are large: it runs on a stack of its own.
+//! A large stack for planning, which recurses over the statement with large frames.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Where the parts of a statement stand in its text.
+//! The places of a statement's parts in its text.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Expressions as SQL text, for messages, `EXPLAIN` and the names of columns.
+//! Formatting expressions as SQL text, for messages, `EXPLAIN` and the names of columns.
 //!
-//! Two expressions of one query that differ have texts that differ: the engine shares the values of
-//! aggregates whose arguments read alike.
+//! Two different expressions of one query must have different texts, because the engine lets
+//! aggregates share values if their arguments have the same text.
 
 use datafusion_common::ScalarValue;
 use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};

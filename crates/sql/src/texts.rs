@@ -1,7 +1,7 @@
-//! What part of a statement's text an expression of a logical plan was written as.
+//! Finding the text that an expression of a logical plan was written as.
 //!
-//! DataFusion keeps the places of columns alone. What else there is, is found by comparing the
-//! expression with those of the syntax tree, part by part.
+//! DataFusion keeps the places of columns only. All others are found by comparing the expression
+//! with the expressions of the syntax tree, part by part.
 
 use std::cell::Cell;
 use std::sync::Arc;

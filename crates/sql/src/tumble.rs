@@ -1,4 +1,5 @@
-//! `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND [, INTERVAL '1' SECOND]))` in FROM.
+//! The table function TUMBLE in FROM: `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND
+//! [, INTERVAL '1' SECOND]))`.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! SQL's types and Arrow's.
+//! SQL types and the Arrow types that stand for them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `SELECT * FROM …` planned without its list of columns, which DataFusion compares pair by pair:
-//! with thousands of columns that takes seconds.
+//! `SELECT * FROM …` is planned without its list of columns, because DataFusion compares the
+//! columns pair by pair, which takes seconds for thousands of columns.
 
 use std::sync::Arc;
 

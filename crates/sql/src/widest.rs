@@ -1,6 +1,6 @@
-//! Decimals that may have more digits than their type: arithmetic that has come to the widest type
-//! there is, for 128 bits hold values of 39 digits and `DECIMAL(38, s)` does not, and what
-//! functions give.
+//! Decimals that may have more digits than their type. A `DECIMAL(38, s)` has 38 digits, but its
+//! 128 bits hold values of 39. So arithmetic that has reached the widest type, and results of
+//! functions, must be checked.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,4 +1,4 @@
-//! What DataFusion says, in our words.
+//! DataFusion's messages, reworded.
 
 use millstream_contract::wording::counted;
 

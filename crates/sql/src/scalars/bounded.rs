@@ -1,8 +1,8 @@
-//! A bound on the text that functions make: `REPEAT('x', 2000000000)` must fail with a message, not
-//! by taking all memory.
+//! The bound on the strings that functions produce: `REPEAT('x', 2000000000)` must fail with a
+//! message and not take all memory.
 //!
-//! A call whose text may go over the bound is made for a few rows at a time, so that what it takes
-//! stays small until what it gives is known.
+//! A call whose result might exceed the bound is evaluated for a few rows at a time, so that it
+//! takes little memory before its result's size is known.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

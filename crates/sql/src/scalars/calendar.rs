@@ -1,4 +1,4 @@
-//! Days, months and instants, exactly, for every time that has a calendar.
+//! Exact arithmetic with days, months and instants, over the whole range of the calendar.
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::compute::cast;

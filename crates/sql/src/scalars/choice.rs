@@ -1,6 +1,6 @@
-//! `COALESCE`, `IFNULL`, `NVL` and `NVL2`, each argument evaluated once and only for the rows that
-//! need it. DataFusion writes them as CASE with their first arguments twice, so that twenty of them
-//! within each other would come to a million parts.
+//! `COALESCE`, `IFNULL`, `NVL` and `NVL2`: each argument is evaluated once and only for the rows
+//! that need it. DataFusion rewrites them as CASE with the first arguments duplicated, so twenty
+//! nested calls would become a million parts.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,6 +1,7 @@
-//! `DATE_TRUNC` and `FLOOR(time TO unit)` for every year that can be shown, and for dates.
-//! DataFusion's goes through nanoseconds for weeks and longer units, which reach from 1677 to 2262
-//! only, and makes a time of a date. Its `DATE_BIN` gives NULL for times that are too far.
+//! `DATE_TRUNC` and `FLOOR(time TO unit)` for every year that can be displayed, and for dates.
+//! DataFusion's `DATE_TRUNC` computes weeks and longer units in nanoseconds, which reach only from
+//! 1677 to 2262, and turns a date into a timestamp. Its `DATE_BIN` gives NULL for times out of its
+//! range.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A DATE beside a TIMESTAMP is midnight in the timestamp's own unit. DataFusion would make
-//! nanoseconds of both, which reach no further than the year 2262.
+//! A DATE compared or combined with a TIMESTAMP is midnight in the timestamp's own unit. DataFusion
+//! would convert both to nanoseconds, which reach no further than the year 2262.
 
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;

@@ -1,5 +1,5 @@
-//! `ROUND` and `TRUNCATE` to any number of digits. DataFusion's make NaN of doubles where the power
-//! of ten is out of range, and doubles of whole numbers that are truncated.
+//! `ROUND` and `TRUNCATE` to any number of digits. DataFusion's give NaN for doubles where the
+//! power of ten is out of range, and truncate integers as doubles.
 
 use std::sync::Arc;
 

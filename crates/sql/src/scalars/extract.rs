@@ -1,5 +1,5 @@
-//! `EXTRACT` of times and intervals. DataFusion's cuts fractions of intervals off, lets long ones
-//! overflow, and counts the seconds of a minute into its milliseconds.
+//! `EXTRACT` from times and intervals. DataFusion's drops the fractions of intervals, overflows on
+//! long ones, and counts the seconds of a minute into its milliseconds.
 
 use std::sync::Arc;
 

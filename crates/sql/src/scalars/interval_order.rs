@@ -1,5 +1,5 @@
-//! Intervals in the order of their length. Arrow compares months before days before nanoseconds, so
-//! that 36 hours are less than a day.
+//! Intervals in the order of their length. Arrow compares months first, then days, then
+//! nanoseconds, so that 36 hours would be less than a day.
 
 use std::sync::{Arc, LazyLock};
 

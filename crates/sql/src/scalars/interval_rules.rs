@@ -1,5 +1,6 @@
-//! What DataFusion computes of intervals without regard to a part of them is refused: a DATE has no
-//! time of day that hours could be added to, and a pattern of times says nothing about an interval.
+//! Refusals where DataFusion would compute with an interval and ignore a part of it. A DATE has no
+//! time of day to which hours could be added, and a pattern of dates and times says nothing about
+//! an interval.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};

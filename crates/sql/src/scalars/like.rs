@@ -1,5 +1,5 @@
-//! `LIKE` without `ESCAPE`: a backslash is a character like any other. DataFusion's escapes with
-//! it.
+//! `LIKE` without `ESCAPE`: a backslash is an ordinary character. In DataFusion's it is the escape
+//! character.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result as DfResult};

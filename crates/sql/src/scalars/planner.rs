@@ -1,5 +1,4 @@
-//! Calls with a syntax of their own, `SUBSTRING(x FROM 2)` and the like, become calls of our own
-//! functions.
+//! Calls with a syntax of their own, such as `SUBSTRING(x FROM 2)`, become calls of our functions.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,4 @@
-//! Functions of texts and whole numbers that are worked out row by row.
+//! Functions of strings and integers that are computed row by row.
 
 use std::fmt::Write;
 use std::sync::Arc;

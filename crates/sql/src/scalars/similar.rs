@@ -1,6 +1,6 @@
-//! `SIMILAR TO` of the SQL standard: a pattern is of the whole text, with `%` and `_` of LIKE and
-//! with alternatives, repetitions, groups and sets of characters. DataFusion takes the pattern for
-//! a regular expression of a part of the text.
+//! `SIMILAR TO` of the SQL standard. A pattern matches the whole string; it has `%` and `_` as in
+//! LIKE, alternatives, repetitions, groups and sets of characters. DataFusion takes the pattern for
+//! a regular expression that may match a part of the string.
 
 use std::iter::Peekable;
 use std::str::Chars;

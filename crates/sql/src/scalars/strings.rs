@@ -1,5 +1,5 @@
-//! Functions of texts as Flink has them. DataFusion's follow PostgreSQL, which differs at the
-//! edges: a negative, zero or too large position or length. A position counts characters (code
+//! String functions as Flink has them. DataFusion's follow PostgreSQL, which differs at the edges:
+//! with a negative, zero or too large position or length. A position counts characters (code
 //! points) from 1.
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Timestamps and intervals as text the way results show them. Timestamps are as Flink has them:
-//! `2024-01-31 12:30:00.000`, all digits of the type, and a `Z` for one with a zone; intervals are
-//! `1 day 02:00:00`. DataFusion's CAST writes ISO 8601, digits as needed, and `1 days 2 hours`.
+//! Timestamps and intervals as strings, the way results show them. Timestamps are as in Flink:
+//! `2024-01-31 12:30:00.000`, with all digits of the type, and a `Z` for one with a time zone.
+//! Intervals are `1 day 02:00:00`. DataFusion's CAST writes ISO 8601 with as many digits as needed,
+//! and `1 days 2 hours`.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,5 +1,5 @@
-//! `TIMESTAMPDIFF`, `TIMESTAMPADD` and `DATEDIFF`: differences of times in a unit, and times moved
-//! by one.
+//! `TIMESTAMPDIFF`, `TIMESTAMPADD` and `DATEDIFF`: the difference of two times in a unit, and a
+//! time moved by a number of units.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `CEIL` and `FLOOR` of a DECIMAL, with room for one more digit: the next whole number after 9.99
-//! is 10.00. DataFusion keeps the type.
+//! `CEIL` and `FLOOR` of a DECIMAL, with room for one more digit: the next integer after 9.99 is
+//! 10.00. DataFusion keeps the argument's type.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The bounds of the window that a time falls into, as a function of the time.
+//! The bounds of the window to which a time belongs, as a function of the time.
 
 use std::sync::Arc;
 

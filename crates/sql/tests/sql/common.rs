@@ -1,4 +1,5 @@
-//! A session over tables that exist only as schemas, and what tests ask of it.
+//! What the tests share: a session over tables that exist only as schemas, and questions to ask of
+//! it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Every refusal says what, where and what instead.
+//! Tests of refusals: each says what is refused, where, and what to write instead.
 
 use millstream_sql::{ErrorKind, Outcome, parse_script};
 

@@ -1,4 +1,4 @@
-//! What expressions give, row by row, worked out by hand.
+//! Tests of the values of expressions, row by row, against answers worked out by hand.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Any text is answered: a corpus, and mutations of it from a fixed seed.
+//! A fuzz target: any text gets an answer. The input is a corpus, and mutations of it from a fixed
+//! seed.
 
 use millstream_sql::fuzz_sql;
 

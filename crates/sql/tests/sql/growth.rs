@@ -1,5 +1,5 @@
-//! What is written within each other is planned in steps that grow with the text, or refused at
-//! once: without that, none of these tests would end.
+//! Tests that nested expressions are planned in a number of steps that grows in proportion to the
+//! text, or are refused at once. Without that, none of these tests would end.
 
 use millstream_sql::Outcome;
 

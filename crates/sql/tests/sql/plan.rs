@@ -1,4 +1,4 @@
-//! From SQL to the engine's query: what is read, computed, filtered, grouped and put out.
+//! Tests of plans: from SQL to what is read, computed, filtered, grouped and put out.
 
 use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};

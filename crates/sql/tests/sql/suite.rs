@@ -1,4 +1,4 @@
-//! Every query of the project's SQL suite can be planned.
+//! A test that every query of the project's SQL suite can be planned.
 
 use crate::common::*;
 use millstream_sql::{Outcome, parse_script};
