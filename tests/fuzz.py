@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Hostile input: the SQL tests' scripts and data, mutated. Whatever comes in, the program must end by
-itself with one of its exit codes and without a trace of a crash.
+"""Fuzzing: runs the program with mutated scripts and data of the SQL tests. Whatever the input, the program must end
+with one of its exit codes and without a crash.
 
     tests/fuzz.py --seconds 600        for ten minutes
     tests/fuzz.py --seed 17            one case; its files stay in target/fuzz/17

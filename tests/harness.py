@@ -1,4 +1,4 @@
-"""Finding the program, running it, and reading what it writes: shared by all tests here."""
+"""What all Python tests share: finding the program, running it, and reading its output."""
 
 import json
 import os

@@ -3,17 +3,17 @@
 
     tests/measure.py DIR [--sets 5] [--parts scale,skew,counts,projection] [--quick] …
 
-Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl, DIR/counts.jsonl and DIR/projection.jsonl, then runs `millstream report DIR`. A set goes once
-through the whole grid; what is compared runs one right after the other, in every other set in reverse order. So what drifts on
-the machine meets all alike, and the report can pair the runs.
+Appends JSON lines to DIR/scale.jsonl, DIR/skew.jsonl, DIR/counts.jsonl and DIR/projection.jsonl, then runs `millstream report DIR`. A set runs
+the whole grid once. Runs that are compared follow each other directly, in every other set in reverse order. So drift of the
+machine's speed affects all of them alike, and the report can pair the runs.
 
 - scale: workloads by processes and workers, over every fabric, with every exchange; one worker beside `handwritten`.
 - skew: keys with a Zipf distribution, z from 0 to 2.
-- counts: instructions and cache misses per record of workers, by callgrind: slow, and once is enough.
-- projection: what the model says of 1, 2 and 4 processes here, each beside a real run, and of up to 16 nodes of 10 workers.
+- counts: the workers' instructions and cache misses per record, by callgrind. This is slow; once is enough.
+- projection: predictions for 1, 2 and 4 processes here, each beside a real run; projections to up to 16 nodes of 10 workers.
 
-The program is the one that MILLSTREAM_BIN names, else the newest build: for numbers that count, a release build, and nothing
-else running.
+The program is the one that MILLSTREAM_BIN names, otherwise the newest build. For numbers that count, use a release build
+and run nothing else.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # memcheck.sh [--short]: runs the tests of the verbs binding, the fabric and channels under valgrind's memcheck.
-# Not those that model-check (they switch stacks, which confuses it) or start processes (they are about
-# time). The short form leaves out what tries many seeds.
+# It leaves out tests that use a model checker (they switch stacks, which confuses memcheck) and tests that start
+# processes (they depend on time). The short form also leaves out tests that try many seeds.
 set -eu
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null || { echo "memcheck: valgrind is not installed"; exit 1; }

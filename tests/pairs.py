@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares benchmark runs by turns, so that what drifts on the machine meets all alike.
+"""Compares benchmark commands by turns, so that drift of the machine's speed affects all of them alike.
 
     tests/pairs.py 20 'target/release/millstream bench nb7 --processes 2 --workers 1' \\
                       'target/release/millstream bench nb7 --processes 2 --workers 1 --exchange interleaved'
 
-Runs each command so many times (20 here), one after the other, another one first each time. Prints for each the median rate with
-the least and the greatest, and the ratio of the first command's rate to its own in the same turn: median, quartiles, least and
-greatest. Commands may be of different programs: two commits, for example. A run with a wrong answer ends it.
+Runs every command in each of the turns (20 here), starting with another one each time. Prints for each command the median, least
+and greatest rate, and the ratio of the first command's rate to its own in the same turn: median, quartiles, least and greatest.
+The commands may run different programs, for example those of two commits. A run with a wrong answer ends the comparison.
 """
 
 import argparse

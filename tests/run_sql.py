@@ -9,12 +9,11 @@ Directives in a file's comments:
   -- settings: key=value, key=value     added to every run
   -- counters: records=9 late_records=2  counters that every run must report
   -- answer: by hand | by DuckDB        where the expected file comes from (required)
-  -- exchange: refused                   its queries have several stages, which are not exchanged
+  -- exchange: refused                   the exchanged baseline refuses its queries: several stages
 
-Besides, what the runs are for must have happened in them, as far as a file's data can show it: see
-`happened`. Indexes that grow and fragments that change their mode take thousands of keys in a window;
-those are asserted for every enlarged case of the oracle suite, which must have met all kinds of keys,
-aggregates and clauses.
+Also, what the runs are meant to test must have happened in them, as far as a file's data can show it: see
+`happened`. Indexes that grow and fragments that change their mode need thousands of keys in a window;
+these are asserted for every enlarged case of the oracle suite.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of state, the verbs binding, the fabric and channels with AddressSanitizer and its search for leaks.
-# Not those that model-check: they switch stacks, which confuses it. The compiler's switch for it counts as
-# unstable; the runtime comes with the pinned toolchain all the same, hence RUSTC_BOOTSTRAP.
+# It leaves out tests that use a model checker: they switch stacks, which confuses AddressSanitizer. The compiler's
+# option for it is unstable, but the pinned toolchain contains the runtime; hence RUSTC_BOOTSTRAP.
 set -eu
 cd "$(dirname "$0")/.."
 target=$(rustc -vV | sed -n 's/^host: //p')

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What a glance cannot keep tidy: floors, circles of modules, long lines, files and functions, banned words.
+"""Checks floors of crates, circles of modules, the lengths of lines, files and functions, and banned words.
 
     python3 tests/tidy.py [--self-test]
 
-An exception stands in the file it is for, with its reason, in a comment of one line:
+An exception is a comment of one line, with its reason, in the file that it is for:
 
     // tidy: long function: one arm per message, which belong together
     // tidy: long file: …
 
-What was there before this check stands in tests/tidy_known.txt. That list may only shrink: an entry that is no
-longer needed is a complaint, too.
+tests/tidy_known.txt lists what was there before this check. The list may only shrink: an entry that is no longer
+needed is a complaint, too.
 """
 
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# User instructions and system calls per message of a channel over shared memory, payload copies apart:
-# messages of 8 bytes, and the difference of two runs. Needs valgrind and strace.
+# Counts user instructions and system calls per message of a channel over shared memory. Messages have 8 bytes, so
+# that copying does not count; the result is the difference of two runs. Needs valgrind and strace.
 set -eu
 cd "$(dirname "$0")/../.."
 cargo build --release --locked -p millstream-flow --example count

@@ -1,4 +1,4 @@
-"""Shared by the end-to-end tests: they run the program as its users do."""
+"""What the end-to-end tests share. They run the program as its users do."""
 
 import os
 import re

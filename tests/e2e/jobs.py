@@ -1,4 +1,4 @@
-"""Running jobs on several processes, which tests watch and disturb."""
+"""Starts jobs on several processes, which tests then watch and disturb."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`millstream bench` gives right answers at sizes for which nobody has looked them up."""
+"""`millstream bench` gives right answers, also at sizes for which no answer was published."""
 
 import json
 import math

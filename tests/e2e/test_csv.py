@@ -1,4 +1,5 @@
-"""CSV files as people have them: headers that are none, quotes that stay open; and that what is written can be read."""
+"""CSV files as people have them: first lines that are no header, quotes that are never closed; and reading back
+what was written."""
 
 import csv
 import json

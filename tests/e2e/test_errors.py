@@ -1,4 +1,4 @@
-"""What goes wrong says where, what was expected, what to write instead, and exits as it should."""
+"""Errors say where they are, what was expected and what to write instead, and the exit code is the right one."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The examples run as they stand and give the answers that DuckDB gives."""
+"""The examples run unchanged and give the same answers as DuckDB."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""`millstream fabric` and `millstream bench channel`: what they say, and that what they move is checked."""
+"""`millstream fabric` and `millstream bench channel`: what they print, and that the moved data are checked."""
 
 import json
 

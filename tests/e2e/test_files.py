@@ -1,4 +1,4 @@
-"""Files as sinks: a file per process and worker, which has its name when the whole job is done, and not before."""
+"""Files as sinks: one file per process and worker, which gets its final name only when the whole job is done."""
 
 import os
 import resource

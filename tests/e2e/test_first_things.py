@@ -1,4 +1,4 @@
-"""What people type first: SELECT without FROM, a script on standard input, another delimiter."""
+"""What new users type first: SELECT without FROM, a script on standard input, another delimiter."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""More aggregates that can be NULL than a word of the state has bits."""
+"""Queries with more than 64 aggregates that can be NULL: more than a word of state has bits."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""`tests/measure.py`, with few records: what it runs, what it writes, and that the report takes it."""
+"""`tests/measure.py`, with few records: what it runs, what it writes, and that `millstream report` accepts it."""
 
 import json
 import re

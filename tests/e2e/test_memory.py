@@ -1,9 +1,8 @@
 """The memory budget, as the system sees it: resident memory of whole jobs, at their peak.
 
-A job's memory is what an all but empty job takes (the program, its libraries' tables, a stack per
-worker) and its budget. What the budget cannot count (idle room in the allocator, buffers of a batch
-that is being worked on) may add up to a seventh of it and some megabytes per worker. The rings between
-several processes come on top.
+A job may take the memory of an almost empty job (the program, its libraries' tables, a stack per worker) plus its
+budget. What the budget cannot count (unused memory in the allocator, buffers of the current batch) may be at most
+a seventh of the budget and some megabytes per worker. The rings between several processes come on top.
 """
 
 import os

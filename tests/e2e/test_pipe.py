@@ -1,4 +1,4 @@
-"""Promise P1 at its sharpest, through a named pipe: a window's rows do not appear before the record that
+"""The strictest test of promise P1, through a named pipe: a window's rows do not appear before the record that
 carries the watermark past its end has been written, and then appear without any more input."""
 
 import os

@@ -1,4 +1,4 @@
-"""Jobs on several processes: the same output, and nothing left behind however they end."""
+"""Jobs on several processes: the output is the same, and nothing is left behind, however the job ends."""
 
 import json
 import os

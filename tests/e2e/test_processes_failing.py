@@ -1,4 +1,4 @@
-"""Jobs on several processes that lose a process, a connection or a disk: all end, and say whose failure it was."""
+"""Jobs on several processes that lose a process, a connection or a disk: all processes end, and say which one failed."""
 
 import ctypes
 import errno

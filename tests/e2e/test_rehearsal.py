@@ -1,4 +1,4 @@
-"""A script is planned whole before its first query runs."""
+"""All statements of a script are planned before its first query runs."""
 
 import pytest
 from conftest import check_place, events

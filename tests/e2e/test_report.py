@@ -1,4 +1,4 @@
-"""`millstream report`: the page is read back as XML, and what it shows is held against the lines."""
+"""`millstream report`: the page is parsed as XML, and its contents are compared with the lines."""
 
 import json
 import random

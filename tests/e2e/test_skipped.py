@@ -1,4 +1,4 @@
-"""Records that do not count: how many, and where the first of them stands."""
+"""Skipped records: how many there were, and where the first of them is."""
 
 import pytest
 from conftest import events

@@ -1,4 +1,4 @@
-"""Files that change while a job reads them, and what can be read only once."""
+"""Files that change while a job reads them, and inputs that can be read only once."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Signals that stop a job: which ones do, and what is said then."""
+"""Signals: which of them stop a job, and what the job then reports."""
 
 import os
 import signal

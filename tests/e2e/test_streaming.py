@@ -1,4 +1,5 @@
-"""A running job: when windows fire, stopping it, closing its output, its use of processor and memory."""
+"""Running jobs: when windows fire, how they stop, what happens when their output is closed, and how much processor
+time and memory they use."""
 
 import datetime as dt
 import json

@@ -1,7 +1,7 @@
 """Random typed expressions, written twice: for Millstream and for DuckDB.
 
-Both texts mean the same by construction; where the two dialects differ (rounding casts, integer
-division, the type of a decimal literal) the generator stays away or spells the type out.
+Both texts mean the same by construction. Where the two dialects differ (rounding casts, integer division, the type
+of a decimal literal), the generator avoids the case or writes the type explicitly.
 """
 
 import random

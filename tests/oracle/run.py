@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Random queries over random data, against DuckDB, under every schedule (promise P2).
 
-Every seed makes one case: a CSV file with disorder and late records, a table, a query. It runs with
-1, 2 and 4 workers, tiny and large epochs and batches, each fragment mode, seeded simulated
-schedules, on several processes, and with records exchanged in place of late merge; and again over more
-data. All runs must write the same bytes, these must be DuckDB's rows, and the counters must show that
-what the case is for really happened: README.md says which where.
+Every seed makes one case: a CSV file with disorder and late records, a table, a query. The case runs with 1, 2 and 4
+workers, tiny and large epochs and batches, each fragment mode, seeded simulated schedules, on several processes, and
+with records exchanged in place of late merge; and again over more data. All runs must write the same bytes, and these
+must be DuckDB's rows. The counters must show that what the case tests really happened; README.md lists them by run.
 
     tests/oracle/run.py --count 100          seeds 0 to 99
     tests/oracle/run.py --seed 17            one case; its files stay in target/oracle/17

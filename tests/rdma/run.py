@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests over real RDMA: boots a virtual machine with a stock Debian kernel and its Soft-RoCE driver,
-and runs there what needs a device. Needs no network card, no KVM, and no root once the packages are
-installed (.ci/setup rdma). What it covers: docs/rdma.md."""
+and runs the tests that need a device in it. It needs no network card, no KVM, and no root once the
+packages are installed (.ci/setup rdma). docs/rdma.md says what it covers."""
 
 import argparse
 import atexit
