@@ -22,6 +22,13 @@ WRONG = {
         "CREATE TABLE t (a BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'out2/part-0-0');"
         "SELECT a FROM t;", "'out2/part-0-0'", "there is no file"),
     "a sink": ("INSERT INTO out SELECT v, k FROM events;", "out", "takes 1 column"),
+    "a query behind one that never ends": (
+        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen'); INSERT INTO out SELECT k FROM e;"
+        "SELECT k + 1 FROM events;", "SELECT k + 1 FROM events", "reads a table that never ends"),
+    "an INSERT behind one that never ends": (
+        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen'); INSERT INTO out SELECT k FROM e;"
+        "INSERT INTO out SELECT k + 1 FROM events;", "INSERT INTO out SELECT k + 1 FROM events",
+        "EXECUTE STATEMENT SET BEGIN"),
     "an EXPLAIN": ("EXPLAIN SELECT kk FROM events;", "kk", "did you mean 'k'?"),
 }
 

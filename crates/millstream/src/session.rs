@@ -50,6 +50,8 @@ pub struct Planned {
     /// The sinks that it names (`INSERT INTO`), one for each output of the plan; none for a query
     /// whose rows the caller takes.
     pub sinks: Vec<Arc<dyn Sink>>,
+    /// The names of the tables that it inserts into, in the order of its outputs.
+    pub targets: Vec<String>,
     /// The plan as `EXPLAIN` prints it.
     pub explain: String,
 }
@@ -65,7 +67,8 @@ pub struct Session {
 
 impl Planned {
     fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
-        Planned { plan: planned.plan, sinks, explain: planned.explain }
+        let PlannedQuery { plan, targets, explain, .. } = planned;
+        Planned { plan, sinks, targets, explain }
     }
 }
 
@@ -201,8 +204,8 @@ impl Session {
         Ok(match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Executed::Done,
             Outcome::Query(planned) => Executed::Query(Box::new(Planned::new(planned, vec![]))),
-            Outcome::Insert(planned, sink) => {
-                Executed::Query(Box::new(Planned::new(planned, vec![sink])))
+            Outcome::Insert(planned, sinks) => {
+                Executed::Query(Box::new(Planned::new(planned, sinks)))
             }
             Outcome::Explain(planned) => {
                 Executed::Explained(with_layout(planned.explain, &planned.plan)?)

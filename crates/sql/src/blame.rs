@@ -28,6 +28,7 @@ use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
+use crate::union_columns::blame_union;
 
 /// Parts of a query that are tried at most.
 const PARTS_MAX: usize = 2_000;
@@ -88,6 +89,7 @@ pub(crate) fn blame(
     context: &Context<'_>,
     syntax: &Syntax,
 ) -> SqlError {
+    let error = blame_union(error, query, context);
     let error = selects(query).iter().fold(error, |error, select| hint(error, select, syntax));
     if error.source.is_some() || (error.span.is_some() && error.kind != ErrorKind::Type) {
         return error;

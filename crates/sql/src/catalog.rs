@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
 use datafusion_sql::sqlparser::ast::{Query, visit_relations};
@@ -188,6 +188,15 @@ impl TableEntry {
         let names = ["ts", "event_time"].map(str::to_string).into_iter();
         let mut names = names.chain((2..).map(|n| format!("event_time_{n}")));
         names.find(|name| self.columns.iter().all(|c| c.name != *name)).unwrap_or_default()
+    }
+
+    /// The unit of the event time.
+    pub(crate) fn time_unit(&self) -> Option<TimeUnit> {
+        let event_time = self.event_time.as_ref()?;
+        match &self.columns[event_time.column].data_type {
+            DataType::Timestamp(unit, _) => Some(*unit),
+            _ => None,
+        }
     }
 
     /// The name of the event time column.

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, Spanned,
-    TableFactor, Value, Visit, Visitor,
+    GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr,
+    SetOperator, SetQuantifier, Spanned, TableFactor, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -40,8 +40,14 @@ pub(crate) fn places(query: &Query, statement: Option<Span>, texts: Texts) -> Pl
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             let limit = query.limit_clause.as_ref().and_then(|l| Span::new(l.span()));
             self.0.limit = self.0.limit.or(limit);
+            self.0.last_limit = limit.or(self.0.last_limit);
             let order_by = query.order_by.as_ref().and_then(|o| Span::new(o.span()));
             self.0.order_by = self.0.order_by.or(order_by);
+            self.0.last_order_by = order_by.or(self.0.last_order_by);
+            if let (SetExpr::SetOperation { .. }, None) = (&*query.body, self.0.union) {
+                let whole = Span::new(query.body.span());
+                self.0.union = whole.and_then(|s| self.0.texts.keyword("UNION", s)).or(whole);
+            }
             ControlFlow::Continue(())
         }
         fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
@@ -135,6 +141,31 @@ struct Checker<'a> {
 
 type Flow = ControlFlow<SqlError>;
 
+/// Refuses what a query is made of beside SELECT and UNION.
+fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
+    match body {
+        SetExpr::Select(_) | SetExpr::Query(_) => ControlFlow::Continue(()),
+        SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
+            use SetQuantifier::{All, Distinct, None};
+            if !matches!(set_quantifier, All | Distinct | None) {
+                return refuse("BY NAME", "select the columns in the same order", place);
+            }
+            check_body(left, place)?;
+            check_body(right, place)
+        }
+        SetExpr::SetOperation { op, .. } => refuse(&op.to_string(), SET_OPERATIONS, place),
+        SetExpr::Values(_) => {
+            refuse("VALUES without a table", "read from a table: SELECT … FROM name", place)
+        }
+        _ => refuse("this statement", "write SELECT … FROM …", place),
+    }
+}
+
+const SET_OPERATIONS: &str = "UNION ALL and GROUP BY do, where the input ends; for example rows in a \
+     and not in b:\n\
+     SELECT x FROM (SELECT x, 1 AS a, 0 AS b FROM a UNION ALL SELECT x, 0, 1 FROM b)\n\
+     GROUP BY x HAVING MAX(a) = 1 AND MAX(b) = 0";
+
 fn refuse(what: &str, help: &str, place: tokenizer::Span) -> Flow {
     let verb = if what.ends_with(" come") { "in a later version" } else { "does not run here" };
     let error = SqlError::unsupported(format!("{what} {verb}")).at(Span::new(place));
@@ -185,18 +216,7 @@ impl Visitor for Checker<'_> {
         if let Some((_, what)) = odd.iter().find(|(present, _)| *present) {
             return refuse(what, LEAVE_OUT, place);
         }
-        match &*query.body {
-            SetExpr::Select(_) | SetExpr::Query(_) => ControlFlow::Continue(()),
-            SetExpr::SetOperation { op, .. } => refuse(
-                &format!("{op}s come").replace("Ss come", "S come"),
-                "run the queries one by one",
-                place,
-            ),
-            SetExpr::Values(_) => {
-                refuse("VALUES without a table", "read from a table: SELECT … FROM name", place)
-            }
-            _ => refuse("this statement", "write SELECT … FROM …", place),
-        }
+        check_body(&query.body, place)
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> Flow {

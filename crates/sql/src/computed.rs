@@ -8,10 +8,10 @@ use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, Result as DfResult};
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 
-use crate::assemble::table_schema;
 use crate::catalog::{INPUT, TableEntry};
 use crate::error::Result;
-use crate::lower::{Stage, count_nodes};
+use crate::lower::count_nodes;
+use crate::schemas::table_schema;
 
 /// Nodes that a column's expression may have once those that it uses are written out. A larger one
 /// stays a column, worked out once for each record: columns that each use the one before twice
@@ -20,28 +20,22 @@ const COLUMN_NODES_MAX: usize = 500;
 /// As many an expression may have with its columns written out.
 const NODES_MAX: usize = 20_000;
 
-/// Writes out the computed columns that `stage` uses before it groups, but for the event time of a
-/// window, which is needed of every record.
-pub(crate) fn write_out(mut stage: Stage, table: &TableEntry) -> Result<Stage> {
-    let windowed = stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed);
-    let definitions = definitions(table, windowed)?;
-    if definitions.is_empty() {
-        return Ok(stage);
+/// What computed columns of a table stand for.
+pub(crate) struct Definitions(HashMap<String, Expr>);
+
+impl Definitions {
+    /// Of all but the event time, if windows need that of every record.
+    pub(crate) fn new(table: &TableEntry, windowed: bool) -> Result<Definitions> {
+        definitions(table, windowed).map(Definitions)
     }
-    let write = |expr: Expr| written(expr, &definitions, NODES_MAX);
-    let all = |exprs: Vec<Expr>| exprs.into_iter().map(write).collect::<DfResult<Vec<_>>>();
-    stage.filters = all(stage.filters)?;
-    match &mut stage.grouped {
-        None => stage.columns = all(stage.columns)?,
-        Some(grouped) => {
-            grouped.keys = all(std::mem::take(&mut grouped.keys))?;
-            for call in &mut grouped.aggregates {
-                call.argument = call.argument.take().map(write).transpose()?;
-                call.filter = call.filter.take().map(write).transpose()?;
-            }
+
+    /// An expression over the table with its computed columns written out.
+    pub(crate) fn write_out(&self, expr: Expr) -> Result<Expr> {
+        if self.0.is_empty() {
+            return Ok(expr);
         }
+        Ok(written(expr, &self.0, NODES_MAX)?)
     }
-    Ok(stage)
 }
 
 /// What computed columns stand for, over those that are read.

@@ -17,7 +17,6 @@ use datafusion_sql::sqlparser::ast::{Expr as SqlExpr, Ident, Visit, Visitor};
 use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 
-use crate::assemble::{nullable, plain_type, table_schema, watermark_delay};
 use crate::catalog::{
     Declared, EventTimeDecl, INPUT, Origin, TableColumn, TableEntry, WatermarkDecl,
 };
@@ -28,6 +27,8 @@ use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
 use crate::rewrite::rewrite_expr;
 use crate::scalars::{as_meant, dates_as_times};
+use crate::scan::watermark_delay;
+use crate::schemas::{nullable, plain_type, table_schema};
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::{arrow_type, sql_type_name};

@@ -16,23 +16,50 @@ pub(crate) fn logical_text(plan: &LogicalPlan) -> String {
     plan.display_indent().to_string()
 }
 
-/// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `names`
-/// are those of the plan's sources.
-pub(crate) fn explain(logical: &str, plan: &Plan, names: &[String]) -> String {
-    let mut text = String::from("logical plan\n");
-    for line in logical.lines() {
-        let _ = writeln!(text, "  {line}");
-    }
-    let several = plan.stages.len() > 1;
-    for (number, stage) in (1..).zip(&plan.stages) {
-        if several {
-            let _ = writeln!(text, "stage {number}");
+/// The whole text. The engine's part (bytes per key) is added by whoever runs the query. `logical`
+/// are the logical plans of the outputs, `names` the names of the plan's sources, `targets` those
+/// of the tables that its outputs are inserted into.
+pub(crate) fn explain(
+    logical: &[String],
+    plan: &Plan,
+    names: &[String],
+    targets: &[String],
+) -> String {
+    let mut text = String::new();
+    for (number, lines) in logical.iter().enumerate() {
+        let of = targets.get(number).filter(|_| logical.len() > 1);
+        let of = of.map_or(String::new(), |name| format!(" of INSERT INTO {name}"));
+        let _ = writeln!(text, "logical plan{of}");
+        for line in lines.lines() {
+            let _ = writeln!(text, "  {line}");
         }
-        stage_text(&mut text, plan, names, stage);
     }
-    text.push_str("result\n");
-    for output in &plan.outputs {
+    let explained = Explained { plan, names, chain: is_chain(plan) };
+    if !explained.chain {
+        for source in 0..plan.sources.len() {
+            let users = explained.users(Node::Source(source));
+            let _ = writeln!(text, "source {} (taken by {users})", source + 1);
+            explained.source(&mut text, source);
+        }
+    }
+    for (number, stage) in (0..).zip(&plan.stages) {
+        if !explained.chain {
+            let users = explained.users(Node::Stage(number));
+            let _ = writeln!(text, "stage {} (taken by {users})", number + 1);
+        } else if plan.stages.len() > 1 {
+            let _ = writeln!(text, "stage {}", number + 1);
+        }
+        explained.stage(&mut text, stage);
+    }
+    for (number, output) in plan.outputs.iter().enumerate() {
         let Some(stage) = plan.stages.get(output.stage) else { continue };
+        let _ = match (targets.get(number), explained.chain) {
+            (_, true) => writeln!(text, "result"),
+            (Some(name), false) => {
+                writeln!(text, "result INSERT INTO {name}: rows of stage {}", output.stage + 1)
+            }
+            (None, false) => writeln!(text, "result: rows of stage {}", output.stage + 1),
+        };
         let visible = output.sort.as_ref().map_or(usize::MAX, |sort| sort.visible);
         if let Some(sort) = &output.sort {
             sort_text(&mut text, &stage.output, sort);
@@ -43,6 +70,19 @@ pub(crate) fn explain(logical: &str, plan: &Plan, names: &[String]) -> String {
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// Whether each stage takes the rows of the one before, and the last one's are the result.
+fn is_chain(plan: &Plan) -> bool {
+    let follows = |(number, stage): (usize, &Stage)| match &stage.inputs[..] {
+        [input] => match number.checked_sub(1) {
+            Some(before) => input.from == Node::Stage(before),
+            None => input.from == Node::Source(0),
+        },
+        _ => false,
+    };
+    let last = matches!(&plan.outputs[..], [output] if output.stage + 1 == plan.stages.len());
+    last && plan.sources.len() == 1 && plan.stages.iter().enumerate().all(follows)
 }
 
 fn sort_text(text: &mut String, schema: &Schema, sort: &Sort) {
@@ -62,46 +102,75 @@ fn sort_text(text: &mut String, schema: &Schema, sort: &Sort) {
     }
 }
 
-fn stage_text(text: &mut String, plan: &Plan, names: &[String], stage: &Stage) {
-    let mut schema = &stage.output;
-    let _ = writeln!(text, "first pipeline (for each batch of records)");
-    for input in &stage.inputs {
-        match input.from {
-            Node::Source(source) => {
-                let (Some(name), Some(source)) = (names.get(source), plan.sources.get(source))
-                else {
-                    continue;
-                };
-                source_text(text, name, source);
-                schema = &source.schema;
-            }
-            Node::Stage(before) => {
-                let Some(rows) = plan.stages.get(before) else { continue };
-                schema = &rows.output;
-                let columns = schema.fields().iter().map(|field| field.name().clone());
-                let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
-                if matches!(&rows.operator, Operator::Aggregate(a) if a.window.is_some()) {
-                    let _ = writeln!(text, "  event time: the time of their window");
+/// A plan, and the names of its sources.
+struct Explained<'a> {
+    plan: &'a Plan,
+    names: &'a [String],
+    chain: bool,
+}
+
+impl Explained<'_> {
+    /// Who takes the rows of a node.
+    fn users(&self, node: Node) -> String {
+        let stages = self.plan.stages.iter().enumerate();
+        let stages = stages.filter(|(_, stage)| stage.inputs.iter().any(|i| i.from == node));
+        let mut users: Vec<String> = stages.map(|(n, _)| format!("stage {}", n + 1)).collect();
+        let results = self.plan.outputs.iter();
+        let results = results.filter(|output| node == Node::Stage(output.stage)).count();
+        match results {
+            0 => {}
+            1 => users.push("a result".to_string()),
+            several => users.push(format!("{several} results")),
+        }
+        list(users.into_iter())
+    }
+
+    fn stage(&self, text: &mut String, stage: &Stage) {
+        let _ = writeln!(text, "first pipeline (for each batch of records)");
+        let mut schema = &stage.output;
+        for input in &stage.inputs {
+            let Ok(rows) = self.plan.schema_of(input.from) else { continue };
+            schema = rows;
+            match input.from {
+                Node::Source(source) if self.chain => self.source(text, source),
+                Node::Source(source) => {
+                    let name = self.names.get(source).map_or("", String::as_str);
+                    let _ = writeln!(text, "  records of source {}: {name}", source + 1);
+                }
+                Node::Stage(before) => {
+                    let columns = rows.fields().iter().map(|field| field.name().clone());
+                    let _ = writeln!(text, "  rows of stage {}: {}", before + 1, list(columns));
+                    let before = &self.plan.stages[before].operator;
+                    if matches!(before, Operator::Aggregate(a) if a.window.is_some()) {
+                        let _ = writeln!(text, "  event time: the time of their window");
+                    }
                 }
             }
+            if let Some(filter) = &input.filter {
+                let _ = writeln!(text, "  filter {}", shown(filter, schema));
+            }
+            if let Some(project) = &input.project {
+                let columns = project.columns.iter().map(|e| shown(e, schema));
+                let _ = writeln!(text, "  project {}", list(columns));
+                schema = &project.schema;
+            }
         }
-        if let Some(filter) = &input.filter {
-            let _ = writeln!(text, "  filter {}", shown(filter, schema));
-        }
-        if let Some(project) = &input.project {
-            let columns = project.columns.iter().map(|e| shown(e, schema));
-            let _ = writeln!(text, "  project {}", list(columns));
-            schema = &project.schema;
+        match &stage.operator {
+            Operator::Stateless { limit, offset } => match (limit, offset) {
+                (None, 0) => {}
+                (Some(limit), 0) => text.push_str(&format!("  limit {limit}\n")),
+                (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
+                (None, skip) => text.push_str(&format!("  skip {skip}\n")),
+            },
+            Operator::Aggregate(aggregate) => aggregate_text(text, schema, aggregate),
         }
     }
-    match &stage.operator {
-        Operator::Stateless { limit, offset } => match (limit, offset) {
-            (None, 0) => {}
-            (Some(limit), 0) => text.push_str(&format!("  limit {limit}\n")),
-            (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
-            (None, skip) => text.push_str(&format!("  skip {skip}\n")),
-        },
-        Operator::Aggregate(aggregate) => aggregate_text(text, schema, aggregate),
+
+    fn source(&self, text: &mut String, source: usize) {
+        let name = self.names.get(source).map_or("", String::as_str);
+        if let Some(source) = self.plan.sources.get(source) {
+            source_text(text, name, source);
+        }
     }
 }
 

@@ -44,6 +44,17 @@ pub(crate) fn within_mark(expr: &Expr) -> Option<&Expr> {
     mark.then(|| call.args.first()).flatten()
 }
 
+/// An expression without marks, to be compared with others.
+pub(crate) fn without_marks(expr: &Expr) -> Expr {
+    let plain = expr.clone().transform_up(|e| match e {
+        Expr::ScalarFunction(mut call) if call.func.inner().is::<Located>() => {
+            Ok(Transformed::yes(call.args.swap_remove(0)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    plain.map_or_else(|_| expr.clone(), |plain| plain.data)
+}
+
 impl ScalarUDFImpl for Located {
     fn name(&self) -> &str {
         "located"

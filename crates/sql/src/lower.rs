@@ -61,8 +61,9 @@ pub(crate) struct OrderKey {
 #[derive(Debug, Clone)]
 pub(crate) enum Rows {
     Table(Arc<TableEntry>),
-    /// A grouping's result.
-    Stage(Box<Inner>),
+    /// A grouping's result, or a UNION ALL of several stages that have the same columns: each a
+    /// grouping, or over a table.
+    Stages(Vec<Inner>),
 }
 
 /// A grouping. Its expressions are over the input alone.
@@ -98,6 +99,11 @@ pub(crate) struct Places {
     pub(crate) order_by: Option<Span>,
     /// The DISTINCT of a SELECT DISTINCT.
     pub(crate) distinct: Option<Span>,
+    /// The first UNION.
+    pub(crate) union: Option<Span>,
+    /// The last LIMIT and the last ORDER BY, which may be a part's.
+    pub(crate) last_limit: Option<Span>,
+    pub(crate) last_order_by: Option<Span>,
     pub(crate) statement: Option<Span>,
     pub(crate) texts: Texts,
 }
@@ -157,6 +163,7 @@ impl Stage {
                 let keys = stage.columns.clone();
                 stage.group(keys, vec![], places)
             }
+            LogicalPlan::Union(union) => Stage::of_union(union, places),
             LogicalPlan::Sort(sort) => Stage::of_sort(sort, places),
             LogicalPlan::Limit(limit) => Stage::of_limit(limit, places),
             other => Err(refused(other).at(places.statement)),
@@ -235,9 +242,10 @@ impl Stage {
 
     /// Whether its rows are of windows.
     fn has_windows(&self) -> bool {
-        match &self.grouped {
-            Some(grouped) => grouped.windowed,
-            None => matches!(self.input, Rows::Stage(_)),
+        match (&self.grouped, &self.input) {
+            (Some(grouped), _) => grouped.windowed,
+            (None, Rows::Table(_)) => false,
+            (None, Rows::Stages(parts)) => parts.iter().any(|part| part.stage.has_windows()),
         }
     }
 
@@ -267,8 +275,13 @@ impl Stage {
 
     fn of_table(table: Arc<TableEntry>) -> Stage {
         let columns = table.columns.iter().map(|c| input_column(&c.name)).collect();
+        Stage::over(Rows::Table(table), columns)
+    }
+
+    /// These columns of all rows.
+    pub(crate) fn over(input: Rows, columns: Vec<Expr>) -> Stage {
         Stage {
-            input: Rows::Table(table),
+            input,
             columns,
             filters: vec![],
             window: None,
@@ -277,49 +290,6 @@ impl Stage {
             limit: None,
             offset: 0,
         }
-    }
-
-    /// A window's time must be the event time of the table, as it is.
-    pub(crate) fn check_time_of_table(&self, node: &TumbleNode) -> Result<()> {
-        let table = self.table();
-        let name = node.input.schema().field(node.time).name();
-        let time = &self.columns[node.time];
-        if table.time_name().is_some_and(|event_time| *time == input_column(event_time)) {
-            return Ok(());
-        }
-        let data_type = node.input.schema().field(node.time).data_type();
-        if let Some(event_time) = table.time_name() {
-            return Err(SqlError::unsupported(format!(
-                "'{name}' is not the event time of table '{}'",
-                table.name
-            ))
-            .at(node.place)
-            .help(format!("its watermark is for '{event_time}': write DESCRIPTOR({event_time})")));
-        }
-        if !matches!(data_type, DataType::Timestamp(..)) {
-            return Err(SqlError::types(format!(
-                "'{name}' is no time: it is {}",
-                crate::types::sql_type_name(data_type)
-            ))
-            .at(node.place)
-            .help(format!(
-                "add a time to CREATE TABLE {}, for example:\n\
-                 {time} AS to_timestamp_seconds({name}),\n\
-                 WATERMARK FOR {time} AS {time} - INTERVAL '5' SECOND",
-                table.name,
-                time = table.free_name()
-            )));
-        }
-        Err(SqlError::unsupported(format!(
-            "table '{}' has no watermark, so its windows would never be complete",
-            table.name
-        ))
-        .at(node.place)
-        .help(format!(
-            "add a line to CREATE TABLE {}:\n\
-             WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND",
-            table.name
-        )))
     }
 
     pub(crate) fn refuse_after_limit(&self, what: &str, places: &Places) -> Result<()> {
@@ -468,27 +438,22 @@ impl Stage {
         Ok(self)
     }
 
-    /// The table that its rows come from, in the end.
-    pub(crate) fn table(&self) -> &Arc<TableEntry> {
-        match &self.input {
-            Rows::Table(table) => table,
-            Rows::Stage(inner) => inner.stage.table(),
-        }
-    }
-
     /// Writes a stateless query's window columns as functions of the time. A row without a time is
-    /// in no window.
-    pub(crate) fn finish(mut self) -> Result<Stage> {
-        let (Some(window), None) = (&self.window, &self.grouped) else { return Ok(self) };
-        if let Some(time) = window.time() {
-            self.filters.insert(0, time.clone().is_not_null());
+    /// in no window. What comes out is a UNION ALL, if there are several: each is a grouping, or
+    /// over a table.
+    pub(crate) fn finish(mut self) -> Result<Vec<Stage>> {
+        if let (Some(window), None) = (&self.window, &self.grouped) {
+            if let Some(time) = window.time() {
+                self.filters.insert(0, time.clone().is_not_null());
+            }
+            let filters = std::mem::take(&mut self.filters);
+            self.filters =
+                filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+            let columns = std::mem::take(&mut self.columns);
+            self.columns =
+                columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
+            self.window = None;
         }
-        let filters = std::mem::take(&mut self.filters);
-        self.filters =
-            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
-        let columns = std::mem::take(&mut self.columns);
-        self.columns =
-            columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
         self.folded()
     }
 

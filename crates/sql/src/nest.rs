@@ -3,16 +3,14 @@
 //!
 //! The rows of a window have the window's time. A second TUMBLE over `window_time` assigns them to
 //! longer windows. Without a second TUMBLE they keep their window: `GROUP BY window_start,
-//! window_end` over them groups by the same window again.
-
-use std::collections::BTreeSet;
+//! window_end` over them groups by the same window again. The queries of a UNION ALL are such
+//! stages, too.
 
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
 use millstream_contract::plan::Tumble;
 
-use crate::assemble::add_columns;
 use crate::catalog::{INPUT, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Places, Rows, Stage, fired_column, unique, window_column};
@@ -48,6 +46,12 @@ impl Window {
         Window { tumble, bounds: Bounds::Assigned(time) }
     }
 
+    /// That of rows which come from it; `bounds` are the names of the columns that hold
+    /// [`WINDOW_COLUMNS`].
+    pub(crate) fn inherited(tumble: Tumble, bounds: [Option<String>; 3]) -> Window {
+        Window { tumble, bounds: Bounds::Inherited(bounds) }
+    }
+
     /// The time by which TUMBLE assigns it.
     pub(crate) fn time(&self) -> Option<&Expr> {
         match &self.bounds {
@@ -69,27 +73,24 @@ impl Window {
     }
 }
 
-impl Inner {
-    /// With those of its columns that have one of these names, and the aggregates for them.
-    pub(crate) fn pruned(&self, used: &BTreeSet<String>) -> Inner {
-        let mut stage = self.stage.clone();
-        let columns = self.names.iter().zip(std::mem::take(&mut stage.columns));
-        let used = columns.filter(|(name, _)| used.contains(*name));
-        let (names, columns) = used.map(|(name, column)| (name.clone(), column)).unzip();
-        stage.columns = columns;
-        if let Some(grouped) = &mut stage.grouped {
-            let mut used = BTreeSet::new();
-            let exprs = stage.columns.iter().chain(&grouped.having);
-            exprs.for_each(|expr| add_columns(expr, &mut used));
-            grouped.aggregates.retain(|call| used.contains(&call.name));
+/// An expression over columns of these names ([`INPUT`]), with what they are in their place.
+pub(crate) fn written(expr: &Expr, names: &[String], columns: &[Expr]) -> Result<Expr> {
+    let written = expr.clone().transform_up(|e| {
+        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
+        if column.relation.as_ref().is_none_or(|r| r.table() != INPUT) {
+            return Ok(Transformed::no(e));
         }
-        Inner { stage, names }
-    }
+        let position = names.iter().position(|name| *name == column.name);
+        let column = position.and_then(|position| columns.get(position)).cloned();
+        Ok(column.map_or(Transformed::no(e), Transformed::yes))
+    })?;
+    Ok(written.data)
+}
 
-    /// What one of its columns is, by its name.
-    fn column(&self, name: &str) -> Option<&Expr> {
-        let position = self.names.iter().position(|known| known == name)?;
-        self.stage.columns.get(position)
+impl Inner {
+    /// An expression over its columns, over what they are computed of.
+    fn written(&self, expr: &Expr) -> Result<Expr> {
+        written(expr, &self.names, &self.stage.columns)
     }
 }
 
@@ -113,17 +114,8 @@ impl Stage {
             });
             names.push(name);
         }
-        let inherited = |tumble| Window { tumble, bounds: Bounds::Inherited(bounds) };
-        Stage {
-            window: tumble.map(inherited),
-            input: Rows::Stage(Box::new(Inner { stage: self, names })),
-            columns,
-            filters: vec![],
-            grouped: None,
-            order: None,
-            limit: None,
-            offset: 0,
-        }
+        let window = tumble.map(|tumble| Window::inherited(tumble, bounds));
+        Stage { window, ..Stage::over(Rows::Stages(vec![Inner { stage: self, names }]), columns) }
     }
 
     /// What TUMBLE adds to this stage, over whose plan it stands.
@@ -150,59 +142,25 @@ impl Stage {
         Ok(self)
     }
 
-    /// A window's time must be the event time of the rows, as it is.
-    fn check_time(&self, node: &TumbleNode) -> Result<()> {
-        let field = node.input.schema().field(node.time);
-        match &self.input {
-            Rows::Table(_) => self.check_time_of_table(node),
-            Rows::Stage(_) if self.columns[node.time] == window_column("window_time") => Ok(()),
-            Rows::Stage(inner) if inner.stage.grouped.as_ref().is_some_and(|g| g.windowed) => {
-                Err(SqlError::unsupported(format!(
-                    "'{}' is not the event time of a window's result",
-                    field.name()
-                ))
-                .at(node.place)
-                .help(
-                    "that is window_time: select it (and GROUP BY it, too) in the query before, and \
-                     name it in DESCRIPTOR(…)",
-                ))
+    /// As parts of the stages whose rows it takes, if it has no state itself: its conditions are
+    /// more of theirs, or of HAVING, and its columns are computed where theirs are.
+    pub(crate) fn folded(self) -> Result<Vec<Stage>> {
+        let parts = match self.input {
+            Rows::Stages(parts) if self.grouped.is_none() => parts,
+            input => return Ok(vec![Stage { input, ..self }]),
+        };
+        let within = |part: Inner| {
+            let columns = self.columns.iter().map(|expr| part.written(expr));
+            let columns = columns.collect::<Result<_>>()?;
+            let filters = self.filters.iter().map(|expr| part.written(expr));
+            let filters = filters.collect::<Result<Vec<_>>>()?;
+            let mut stage = Stage { columns, ..part.stage };
+            match &mut stage.grouped {
+                Some(grouped) => grouped.having.extend(filters),
+                None => stage.filters.extend(filters),
             }
-            Rows::Stage(_) => Err(SqlError::unsupported(
-                "what a GROUP BY without a window gives has no event time",
-            )
-            .at(node.place)
-            .help(
-                "group by a window there, too: FROM TABLE(TUMBLE(…)) with GROUP BY window_start, \
-                 window_end, window_time, …",
-            )),
-        }
-    }
-
-    /// As a part of the stage whose rows it takes, if it has no state itself: its conditions are
-    /// more of HAVING, its columns are computed when that one fires.
-    pub(crate) fn folded(self) -> Result<Stage> {
-        let inner = match self.input {
-            Rows::Stage(inner) if self.grouped.is_none() => inner,
-            input => return Ok(Stage { input, ..self }),
+            Ok(stage)
         };
-        let written = |expr: Expr| {
-            let written = expr.transform_up(|e| {
-                let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-                if column.relation.as_ref().is_none_or(|r| r.table() != INPUT) {
-                    return Ok(Transformed::no(e));
-                }
-                let column = inner.column(&column.name).cloned();
-                Ok(column.map_or(Transformed::no(e), Transformed::yes))
-            })?;
-            Ok::<Expr, SqlError>(written.data)
-        };
-        let columns = self.columns.into_iter().map(written).collect::<Result<_>>()?;
-        let filters: Vec<Expr> = self.filters.into_iter().map(written).collect::<Result<_>>()?;
-        let mut stage = inner.stage.clone();
-        stage.columns = columns;
-        if let Some(grouped) = &mut stage.grouped {
-            grouped.having.extend(filters);
-        }
-        Ok(stage)
+        parts.into_iter().map(within).collect()
     }
 }

@@ -25,21 +25,26 @@ use crate::catalog::{
     Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, ViewEntry, WatermarkDecl,
 };
 use crate::check::{check_query, places};
+use crate::compiler::Compiler;
 use crate::create::table_entry;
 use crate::dialect::parser_options;
-use crate::error::{ErrorKind, Place, Result, Span, SqlError};
-use crate::explain::explain;
+use crate::ends::Ends;
+use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
+use crate::explain::{explain, logical_text};
 use crate::functions::{Context, Functions};
-use crate::insert::{Target, fit_to_sink};
+use crate::graph::{Graph, Reader};
+use crate::insert::{Target, fit_to_sink, same_place, twice};
 use crate::lower::{Places, Stage};
 use crate::readings::Readings;
 use crate::rewrite::{name_casts, rewrite_query};
 use crate::scalars::DatesAsTimes;
-use crate::script::{Statement, StatementKind};
+use crate::script::{Statement, StatementKind, inserts};
 use crate::stack::on_large_stack;
+use crate::statement_set::Insert;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
+use crate::union_columns::check_unions;
 use crate::whole_rows::{with_columns, without_columns};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
@@ -74,6 +79,8 @@ pub struct Planner {
     /// In a rehearsal: what the statements so far insert into.
     written: Option<Vec<TableOptions>>,
     readings: Readings,
+    /// In a rehearsal: which statement before has no end.
+    ends: Ends,
 }
 
 /// What executing a statement gave.
@@ -88,17 +95,19 @@ pub enum Outcome {
     },
     /// A query whose rows the caller shows.
     Query(PlannedQuery),
-    /// A query whose rows go to a sink.
-    Insert(PlannedQuery, Arc<dyn Sink>),
+    /// Queries whose rows go to sinks: one of each output of the plan.
+    Insert(PlannedQuery, Vec<Arc<dyn Sink>>),
     /// `EXPLAIN`: the plan as text in [`PlannedQuery::explain`], nothing to run.
     Explain(PlannedQuery),
 }
 
-/// A query, ready to run.
+/// A query, or those of a statement set, ready to run.
 #[derive(Debug, Clone)]
 pub struct PlannedQuery {
     /// For the engine.
     pub plan: Plan,
+    /// The tables that its outputs are inserted into; none of a query whose rows are shown.
+    pub targets: Vec<String>,
     /// The logical plan as text, one operator per line.
     pub logical: String,
     /// What `EXPLAIN` prints: the logical plan, then the pipelines.
@@ -147,6 +156,7 @@ impl Planner {
             start_time: None,
             written: None,
             readings: Readings::default(),
+            ends: Ends::default(),
         }
     }
 
@@ -280,28 +290,39 @@ impl Planner {
                 }
                 Ok(Outcome::Set { key: key.clone() })
             }
-            StatementKind::Query(query) => {
-                let planned = self.plan(query, statement, None)?;
-                self.readings.note(&planned.plan, statement)?;
+            StatementKind::Query(_) => {
+                let planned = self.plan(&statement.kind, statement)?;
+                self.note(&planned, statement)?;
                 Ok(Outcome::Query(planned))
             }
-            StatementKind::Explain(query) => {
-                Ok(Outcome::Explain(self.plan(query, statement, None)?))
+            StatementKind::Explain(explained) => {
+                Ok(Outcome::Explain(self.plan(explained, statement)?))
             }
-            StatementKind::Insert { table, columns, query } => {
-                let entry = self.table_named(table)?;
-                let target = Target { entry: &entry, columns, place: Span::new(table.span) };
-                let planned = self.plan(query, statement, Some(&target))?;
-                self.readings.note(&planned.plan, statement)?;
-                let sink = entry.sink(&*self.connectors)?;
-                if let (Some(written), Origin::Connector(declared)) =
-                    (&mut self.written, &entry.origin)
-                {
-                    written.push(declared.options.clone());
+            StatementKind::Insert(_) | StatementKind::Inserts(_) => {
+                let planned = self.plan(&statement.kind, statement)?;
+                self.note(&planned, statement)?;
+                let mut sinks = Vec::new();
+                for insert in inserts(&statement.kind) {
+                    let entry = self.table_named(&insert.table)?;
+                    sinks.push(entry.sink(&*self.connectors)?);
+                    if let (Some(written), Origin::Connector(declared)) =
+                        (&mut self.written, &entry.origin)
+                    {
+                        written.push(declared.options.clone());
+                    }
                 }
-                Ok(Outcome::Insert(planned, sink))
+                Ok(Outcome::Insert(planned, sinks))
             }
         }
+    }
+
+    /// Notes what a statement that will run reads, and whether it ends.
+    fn note(&mut self, planned: &PlannedQuery, statement: &Statement) -> Result<()> {
+        self.readings.note(&planned.plan, statement)?;
+        if self.written.is_some() {
+            self.ends.note(&planned.plan, !planned.targets.is_empty(), statement)?;
+        }
+        Ok(())
     }
 
     fn context(&self) -> Context<'_> {
@@ -352,14 +373,19 @@ impl Planner {
     }
 
     /// The logical plan of a query: names resolved, and with types made to agree.
-    fn logical(&self, query: &SqlQuery, statement: &Statement) -> Result<Logical> {
+    fn logical(
+        &self,
+        query: &SqlQuery,
+        source: &Arc<Source>,
+        span: Option<Span>,
+    ) -> Result<Logical> {
         let query = rewrite_query(query.clone(), &self.functions)?;
-        let syntax = Arc::new(Syntax::of_query(&query, &statement.source));
+        let syntax = Arc::new(Syntax::of_query(&query, source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
         let (levels, views) = self.catalog.views_of(&query)?;
         let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
         let texts = Texts::new(texts);
-        let places = places(&query, statement.span, texts);
+        let places = places(&query, span, texts);
         let context = self.context();
         let planner = SqlToRel::new_with_options(&context, parser_options());
         let statement = |query| ast::Statement::Query(Box::new(query));
@@ -375,6 +401,7 @@ impl Planner {
         }
         let planned = plan.map_err(SqlError::from).and_then(|plan| {
             check_conditions(&plan, &places.texts)?;
+            check_unions(&plan, &query)?;
             Ok((self.analyze(plan.clone())?, plan))
         });
         let (analyzed, plan) = planned.map_err(|e| blame(e, &query, &context, &syntax))?;
@@ -387,7 +414,8 @@ impl Planner {
         columns: &[Ident],
         statement: &Statement,
     ) -> Result<ViewEntry> {
-        let Logical { plan, analyzed, places, levels, .. } = self.logical(query, statement)?;
+        let Logical { plan, analyzed, places, levels, .. } =
+            self.logical(query, &statement.source, statement.span)?;
         // What cannot run is refused here, not where the view is used.
         Stage::new(&analyzed, &places)?;
         if columns.is_empty() {
@@ -416,15 +444,72 @@ impl Planner {
         Ok(analyzer.execute_and_check(plan, &self.functions.config, |_, _| {})?)
     }
 
-    fn plan(
+    /// Plans a query, an INSERT or those of a statement set, as one plan.
+    fn plan(&self, kind: &StatementKind, statement: &Statement) -> Result<PlannedQuery> {
+        let source = &statement.source;
+        let (queries, targets) = match kind {
+            StatementKind::Query(query) => {
+                (vec![self.logical(query, source, statement.span)?], vec![])
+            }
+            _ => {
+                let inserts = inserts(kind);
+                let targets = self.targets(inserts)?;
+                let query = |insert: &Insert| self.logical(&insert.query, source, insert.span);
+                (inserts.iter().map(query).collect::<Result<Vec<_>>>()?, targets)
+            }
+        };
+        let blamed = |query: usize, error| {
+            let Logical { query, syntax, .. } = &queries[query];
+            blame(error, query, &self.context(), syntax)
+        };
+        let mut graph = Graph::default();
+        for (number, logical) in queries.iter().enumerate() {
+            let target = targets.get(number);
+            self.lower(&mut graph, number, logical, target).map_err(|e| blamed(number, e))?;
+        }
+        let names: Vec<_> = graph.scans.iter().map(|scan| scan.entry.name.clone()).collect();
+        let start_time = self.start_time.unwrap_or_else(Utc::now);
+        let assembler = Assembler {
+            compiler: Compiler { start_time, config: &self.functions.config },
+            places: queries.iter().map(|query| &query.places).collect(),
+        };
+        let plan = assembler.assemble(graph).map_err(|e| blamed(e.query, e.error))?;
+        let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
+        let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
+        let explain = explain(&logical, &plan, &names, &targets);
+        Ok(PlannedQuery { plan, targets, logical: logical.join("\n"), explain })
+    }
+
+    /// Adds a query to a graph.
+    fn lower(
         &self,
-        query: &SqlQuery,
-        statement: &Statement,
+        graph: &mut Graph,
+        number: usize,
+        logical: &Logical,
         target: Option<&Target<'_>>,
-    ) -> Result<PlannedQuery> {
-        let Logical { analyzed, places, query, syntax, .. } = self.logical(query, statement)?;
-        self.assemble(&analyzed, places, target)
-            .map_err(|e| blame(e, &query, &self.context(), &syntax))
+    ) -> Result<()> {
+        let Logical { analyzed, places, .. } = logical;
+        let mut stage = Stage::new(analyzed, places)?;
+        let columns = match target {
+            Some(target) => fit_to_sink(&mut stage, analyzed, target)?,
+            None => output_names(analyzed),
+        };
+        let open = |table: &TableEntry| self.source(table);
+        graph.add(stage, columns, &Reader { query: number, places, open: &open })
+    }
+
+    /// Where INSERTs write.
+    fn targets<'i>(&self, inserts: &'i [Insert]) -> Result<Vec<Target<'i>>> {
+        let mut targets: Vec<Target<'i>> = Vec::new();
+        for insert in inserts {
+            let entry = self.table_named(&insert.table)?;
+            let place = Span::new(insert.table.span);
+            if let Some(other) = targets.iter().find(|other| same_place(&other.entry, &entry)) {
+                return Err(twice(&other.entry, &entry).at(place));
+            }
+            targets.push(Target { entry, columns: &insert.columns, place });
+        }
+        Ok(targets)
     }
 
     fn source(&self, table: &TableEntry) -> Result<Arc<dyn Table>> {
@@ -432,30 +517,6 @@ impl Planner {
             None => table.table(&*self.connectors),
             Some(written) => table.table_after(&*self.connectors, written),
         }
-    }
-
-    fn assemble(
-        &self,
-        plan: &LogicalPlan,
-        places: Places,
-        target: Option<&Target<'_>>,
-    ) -> Result<PlannedQuery> {
-        let mut stage = Stage::new(plan, &places)?;
-        let mut columns = output_names(plan);
-        if let Some(target) = target {
-            columns = fit_to_sink(&mut stage, plan, target)?;
-        }
-        let assembler = Assembler {
-            source: self.source(stage.table())?,
-            start_time: self.start_time.unwrap_or_else(Utc::now),
-            config: &self.functions.config,
-            places,
-        };
-        let names = [stage.table().name.clone()];
-        let assembled = assembler.assemble(stage, &columns)?;
-        let logical = crate::explain::logical_text(plan);
-        let explain = explain(&logical, &assembled, &names);
-        Ok(PlannedQuery { plan: assembled, logical, explain })
     }
 }
 

@@ -41,8 +41,6 @@ pub(crate) fn refused(plan: &LogicalPlan) -> SqlError {
     match plan {
         LogicalPlan::Join(_) => SqlError::unsupported("joins come in a later version")
             .help("a query reads one table; join before the data gets here"),
-        LogicalPlan::Union(_) => SqlError::unsupported("UNION comes in a later version")
-            .help("run the queries one by one"),
         LogicalPlan::Window(_) => SqlError::unsupported("OVER does not run yet")
             .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
         LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {

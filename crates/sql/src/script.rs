@@ -16,6 +16,7 @@ use crate::error::{Result, Source, Span, SqlError};
 use crate::grammar::{hint, token_error};
 use crate::size::check_size;
 use crate::stack::on_large_stack;
+use crate::statement_set::{Insert, StatementSet};
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
 const MAX_NESTING: usize = 256;
@@ -51,18 +52,28 @@ pub(crate) enum StatementKind {
         value_span: Option<Span>,
     },
     Query(Box<Query>),
-    Insert {
-        table: Ident,
-        columns: Vec<Ident>,
-        query: Box<Query>,
-    },
-    Explain(Box<Query>),
+    Insert(Insert),
+    /// Those of a statement set.
+    Inserts(Vec<Insert>),
+    /// A query or some INSERTs.
+    Explain(Box<StatementKind>),
+}
+
+/// The INSERTs that a statement has.
+pub(crate) fn inserts(kind: &StatementKind) -> &[Insert] {
+    match kind {
+        StatementKind::Insert(insert) => std::slice::from_ref(insert),
+        StatementKind::Inserts(inserts) => inserts,
+        StatementKind::Explain(explained) => inserts(explained),
+        _ => &[],
+    }
 }
 
 impl Statement {
     /// Whether it yields rows or writes some: whether executing it gives a query to run.
     pub fn is_query(&self) -> bool {
-        matches!(self.kind, StatementKind::Query(_) | StatementKind::Insert { .. })
+        use StatementKind::{Insert, Inserts, Query};
+        matches!(self.kind, Query(_) | Insert(_) | Inserts(_))
     }
 
     /// Its text, without the semicolon.
@@ -94,25 +105,76 @@ fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
             .at(Span::new(comment.span))
             .help("leave it out; options of a table stand in WITH (…), settings in SET"));
     }
-    let mut statements = Vec::new();
-    for tokens in tokens.split(|t| t.token == Token::SemiColon) {
-        let mut words = tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_)));
-        let Some(first) = words.next() else { continue };
-        let last = words.next_back().unwrap_or(first);
-        let span = Span::new(first.span.union(&last.span));
-        check_prefixes(tokens)?;
-        let dialect = MillstreamDialect::of_statement(tokens.len());
-        let read = local_time_zones(tokens);
-        let mut parser = Parser::new(&dialect)
-            .with_recursion_limit(MAX_NESTING)
-            .with_tokens_with_locations(read.clone());
-        let kind = parse_statement(&mut parser)
-            .map_err(|e| dialect.stuck_at().map_or(e, |at| stuck(&read, at)))
-            .and_then(|kind| check_size(&kind).map(|()| kind))
-            .map_err(|e| hint(e, tokens, last))?;
+    let parts: Vec<&[TokenWithSpan]> = tokens.split(|t| t.token == Token::SemiColon).collect();
+    let (mut statements, mut at) = (Vec::new(), 0);
+    while at < parts.len() {
+        let (kind, span) = match StatementSet::parse(&parts[at..], &parse_insert)? {
+            Some(set) => {
+                at += set.parts;
+                let inserts = StatementKind::Inserts(set.inserts);
+                let kind =
+                    if set.explained { StatementKind::Explain(Box::new(inserts)) } else { inserts };
+                (kind, set.span)
+            }
+            None => {
+                at += 1;
+                let Some((first, last)) = ends(parts[at - 1]) else { continue };
+                (parse_part(parts[at - 1])?, Span::new(first.span.union(&last.span)))
+            }
+        };
         statements.push(Statement { kind, source: source.clone(), span });
     }
     Ok(statements)
+}
+
+fn parse_insert(tokens: &[TokenWithSpan]) -> Result<Insert> {
+    match parse_part(tokens)? {
+        StatementKind::Insert(insert) => Ok(insert),
+        _ => Err(SqlError::internal("an INSERT that is none")),
+    }
+}
+
+/// The first and the last token that is no blank and no comment.
+fn ends(tokens: &[TokenWithSpan]) -> Option<(&TokenWithSpan, &TokenWithSpan)> {
+    let mut words = tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_)));
+    let first = words.next()?;
+    Some((first, words.next_back().unwrap_or(first)))
+}
+
+/// Parses a statement that stands between semicolons.
+fn parse_part(tokens: &[TokenWithSpan]) -> Result<StatementKind> {
+    let Some((_, last)) = ends(tokens) else {
+        return Err(SqlError::syntax("expected a statement"));
+    };
+    check_prefixes(tokens)?;
+    check_set_operations(tokens)?;
+    let dialect = MillstreamDialect::of_statement(tokens.len());
+    let read = local_time_zones(tokens);
+    let mut parser = Parser::new(&dialect)
+        .with_recursion_limit(MAX_NESTING)
+        .with_tokens_with_locations(read.clone());
+    parse_statement(&mut parser)
+        .map_err(|e| dialect.stuck_at().map_or(e, |at| stuck(&read, at)))
+        .and_then(|kind| check_size(&kind).map(|()| kind))
+        .map_err(|e| hint(e, tokens, last))
+}
+
+/// Refuses rows of UNION, which stand within each other for all who visit a statement.
+fn check_set_operations(tokens: &[TokenWithSpan]) -> Result<()> {
+    const SET_OPERATIONS: [Keyword; 4] =
+        [Keyword::UNION, Keyword::INTERSECT, Keyword::EXCEPT, Keyword::MINUS];
+    let is_one = |t: &&TokenWithSpan| {
+        matches!(&t.token, Token::Word(word)
+            if word.quote_style.is_none() && SET_OPERATIONS.contains(&word.keyword))
+    };
+    match tokens.iter().filter(is_one).nth(MAX_NESTING) {
+        None => Ok(()),
+        Some(one) => Err(SqlError::unsupported(format!(
+            "the statement has too many queries: at most {MAX_NESTING} times UNION ALL"
+        ))
+        .at(Span::new(one.span))
+        .help("split it with views: CREATE VIEW name AS SELECT … UNION ALL …")),
+    }
 }
 
 /// Refuses long rows of NOT, +, - and (, over which the parser would give up without saying why.
@@ -226,7 +288,11 @@ fn parse_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {
             if parser.parse_keyword(Keyword::PLAN) {
                 parser.expect_keyword(Keyword::FOR)?;
             }
-            StatementKind::Explain(query(parser)?)
+            let explained = match parser.peek_keyword(Keyword::INSERT) {
+                true => insert(parser)?,
+                false => StatementKind::Query(query(parser)?),
+            };
+            StatementKind::Explain(Box::new(explained))
         }
         _ => return Err(refused_statement(&word, &first)),
     };
@@ -247,13 +313,16 @@ fn query(parser: &mut Parser<'_>) -> Result<Box<Query>> {
     Ok(parser.parse_query()?)
 }
 
-const STATEMENTS: &[&str] = &["SELECT", "CREATE", "INSERT", "SET", "DROP", "EXPLAIN", "WITH"];
+const STATEMENTS: &[&str] =
+    &["SELECT", "CREATE", "INSERT", "SET", "DROP", "EXPLAIN", "WITH", "EXECUTE STATEMENT SET"];
+
+const THERE_ARE: &str = "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO, \
+                         EXECUTE STATEMENT SET and EXPLAIN";
 
 fn unknown_statement(token: &TokenWithSpan) -> SqlError {
-    SqlError::syntax(format!("expected a statement, found {token}")).at(Span::new(token.span)).help(
-        "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO and \
-             EXPLAIN",
-    )
+    SqlError::syntax(format!("expected a statement, found {token}"))
+        .at(Span::new(token.span))
+        .help(THERE_ARE)
 }
 
 fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
@@ -268,11 +337,8 @@ fn refused_statement(word: &Word, token: &TokenWithSpan) -> SqlError {
             ("the catalog cannot be queried yet", "EXPLAIN SELECT … shows a query's plan")
         }
         "USE" | "RESET" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "ANALYZE" | "CALL" | "BEGIN"
-        | "STOP" | "COMPILE" | "EXECUTE" => (
-            "it is not part of this dialect yet",
-            "the statements are CREATE TABLE, CREATE VIEW, DROP, SET, SELECT, INSERT INTO and \
-             EXPLAIN",
-        ),
+        | "STOP" | "COMPILE" | "EXECUTE" => ("it is not part of this dialect yet", THERE_ARE),
+        "END" => ("no statement set has begun", "write EXECUTE STATEMENT SET BEGIN before INSERT"),
         _ => {
             let error = unknown_statement(token);
             return match closest(&upper, STATEMENTS.iter().copied()) {
@@ -411,6 +477,7 @@ fn set(parser: &mut Parser<'_>) -> Result<StatementKind> {
 }
 
 fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
+    let start = parser.peek_token().span;
     parser.expect_keyword(Keyword::INSERT)?;
     let next = parser.peek_token();
     if parser.parse_keyword(Keyword::OVERWRITE) {
@@ -430,5 +497,7 @@ fn insert(parser: &mut Parser<'_>) -> Result<StatementKind> {
         columns = parser.parse_comma_separated(|p| p.parse_identifier())?;
         parser.expect_token(&Token::RParen)?;
     }
-    Ok(StatementKind::Insert { table, columns, query: query(parser)? })
+    let query = query(parser)?;
+    let span = Span::new(start.union(&parser.get_current_token().span));
+    Ok(StatementKind::Insert(Insert { table, columns, query, span }))
 }

@@ -27,20 +27,24 @@ const BETWEEN_COPIES: u64 = 2;
 
 /// Refuses expressions that are too deep or too large.
 pub(crate) fn check_size(kind: &StatementKind) -> Result<()> {
-    let mut sizes = Sizes::default();
-    let found = match kind {
-        StatementKind::CreateTable(table) => {
-            table.expressions().try_for_each(|expr| expr.visit(&mut sizes))
-        }
-        StatementKind::CreateView { query, .. }
-        | StatementKind::Query(query)
-        | StatementKind::Insert { query, .. }
-        | StatementKind::Explain(query) => query.visit(&mut sizes),
-        StatementKind::Drop { .. } | StatementKind::Set { .. } => ControlFlow::Continue(()),
-    };
-    match found {
+    match sizes(kind, &mut Sizes::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {
+    match kind {
+        StatementKind::CreateTable(table) => {
+            table.expressions().try_for_each(|expr| expr.visit(sizes))
+        }
+        StatementKind::CreateView { query, .. } | StatementKind::Query(query) => query.visit(sizes),
+        StatementKind::Insert(insert) => insert.query.visit(sizes),
+        StatementKind::Inserts(inserts) => {
+            inserts.iter().try_for_each(|insert| insert.query.visit(sizes))
+        }
+        StatementKind::Explain(explained) => self::sizes(explained, sizes),
+        StatementKind::Drop { .. } | StatementKind::Set { .. } => ControlFlow::Continue(()),
     }
 }
 

@@ -82,7 +82,7 @@ impl Connectors for FakeConnectors {
     }
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
         match connector(options) {
-            "nowhere" | "blackhole" => Ok(Arc::new(Nowhere)),
+            "nowhere" | "blackhole" | "file" => Ok(Arc::new(Nowhere)),
             _ => Err(refused(options)),
         }
     }

@@ -84,7 +84,8 @@ fn what_cannot_run_as_a_stream_says_what_does() {
     refused("SELECT * FROM bids ORDER BY price", &["ORDER BY", "never ends", "leave it out"]);
     refused("SELECT * FROM bids JOIN typed ON TRUE", &["joins come in a later version"]);
     refused("SELECT * FROM bids, typed", &["joins come in a later version"]);
-    refused("SELECT price FROM bids UNION ALL SELECT i64 FROM typed", &["UNION", "one by one"]);
+    refused("SELECT price FROM bids INTERSECT SELECT i64 FROM typed", &["INTERSECT", "UNION ALL"]);
+    refused("SELECT i64 FROM typed EXCEPT SELECT i32 FROM typed", &["EXCEPT", "MAX(a) = 1"]);
     refused("SELECT SUM(price) OVER (PARTITION BY auction) FROM bids", &["OVER", "TUMBLE"]);
     refused("SELECT * FROM bids WHERE auction IN (SELECT i64 FROM typed)", &["subquery"]);
     refused("SELECT * FROM bids WHERE EXISTS (SELECT 1 FROM typed)", &["subquery"]);
@@ -264,4 +265,205 @@ fn no_message_shows_a_syntax_tree() {
     ] {
         refused(&format!("SELECT {text} AS x FROM typed"), &parts);
     }
+}
+
+const COUNTS: &str = "CREATE VIEW counts AS
+    SELECT window_time AS t, auction, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end, window_time, auction;";
+
+#[test]
+fn unions_that_do_not_fit() {
+    // Number and types of columns, with the query at fault.
+    refused(
+        "SELECT auction, price FROM bids
+         UNION ALL SELECT i32, i64 FROM typed
+         UNION ALL SELECT i8 FROM typed",
+        &[
+            "query 3 of the UNION gives 1 column (i8), the first gives 2 columns (auction, price)",
+            "query.sql:3:27",
+            "NULL for what is missing",
+        ],
+    );
+    refused(
+        "WITH w AS (SELECT * FROM typed) SELECT auction FROM bids UNION ALL SELECT * FROM w",
+        &["query 2 of the UNION gives 18 columns (b, i8, i16, i32, i64, u8, u64, f32, …)"],
+    );
+    refused(
+        "SELECT auction, price FROM bids UNION ALL SELECT i32, s AS text FROM typed",
+        &[
+            "column 2 of the UNION, 'price', is BIGINT in query 1 and STRING in query 2 ('text')",
+            "CAST(text AS BIGINT)",
+            "query.sql:1:55",
+        ],
+    );
+    refused(
+        "SELECT NULL AS x FROM typed UNION ALL SELECT i32 FROM typed UNION ALL SELECT s FROM typed",
+        &["'x', is INT in query 2 and STRING in query 3 ('s')", "query.sql:1:78"],
+    );
+    for (one, other) in [("dt", "t6"), ("t6", "z"), ("s", "y"), ("b", "i8"), ("tm", "t0")] {
+        let text = format!("SELECT {one} FROM typed UNION SELECT {other} FROM typed");
+        refused(&text, &["column 1 of the UNION", &format!("('{other}')")]);
+    }
+    refused("SELECT i8 FROM typed UNION ALL BY NAME SELECT i8 FROM typed", &["BY NAME"]);
+}
+
+#[test]
+fn parts_of_unions() {
+    refused(
+        "SELECT price FROM bids UNION ALL (SELECT i64 FROM typed LIMIT 3)",
+        &["a LIMIT within a query of a UNION ALL", "put it at the end", "query.sql:1:63"],
+    );
+    refused(
+        "(SELECT i64 FROM typed ORDER BY i64) UNION ALL SELECT price FROM bids LIMIT 2",
+        &["an ORDER BY within a query of a UNION ALL"],
+    );
+    let records = "SELECT t, n FROM counts UNION ALL SELECT ts, price FROM bids";
+    refused(
+        &format!("{COUNTS} {records}"),
+        &["records and results of windows", "EXECUTE STATEMENT SET", "^^^^^"],
+    );
+    refused(
+        "SELECT auction, price FROM bids UNION ALL SELECT i64, COUNT(*) FROM typed GROUP BY i64",
+        &["table 'bids' never ends", "which come last"],
+    );
+    refused(
+        "SELECT price FROM bids UNION SELECT i64 FROM typed",
+        &["table 'bids' never ends, so a UNION", "write UNION ALL", "^^^^^"],
+    );
+    refused("SELECT price FROM bids UNION ALL SELECT i64 FROM typed ORDER BY 1", &["'bids' never"]);
+    refused(
+        &format!("{COUNTS} SELECT n FROM counts UNION ALL SELECT auction FROM counts LIMIT 4"),
+        &["LIMIT and OFFSET do not go with GROUP BY"],
+    );
+    refused(
+        "SELECT COUNT(*) FROM (SELECT i64 FROM typed UNION ALL SELECT price FROM bids)",
+        &["table 'bids' never ends"],
+    );
+}
+
+#[test]
+fn event_times_of_unions() {
+    let window = |from: &str, time: &str| {
+        format!(
+            "{COUNTS} SELECT COUNT(*) FROM TABLE(TUMBLE(({from}), DESCRIPTOR({time}), INTERVAL \
+             '1' MINUTE)) GROUP BY window_start, window_end"
+        )
+    };
+    for (from, parts) in [
+        (
+            "SELECT ts FROM bids UNION ALL SELECT dateTime FROM bids",
+            ["query 2 of the UNION ALL: 'ts' is not the event time of table 'bids'", "select 'ts'"],
+        ),
+        (
+            "SELECT ts FROM bids UNION ALL SELECT t6 FROM typed",
+            ["query 2 of the UNION ALL: table 'typed' has no watermark", "CREATE TABLE typed"],
+        ),
+        (
+            "SELECT ts FROM bids UNION ALL SELECT ts + INTERVAL '1' SECOND FROM bids",
+            ["query 2 of the UNION ALL: 'ts' is not the event time", "select 'ts' there"],
+        ),
+        (
+            "SELECT ts FROM bids UNION ALL SELECT t - INTERVAL '1' SECOND FROM counts",
+            ["query 2 of the UNION ALL: 'ts' is not the event time of a window's", "window_time"],
+        ),
+        (
+            "SELECT ts FROM bids UNION ALL SELECT MAX(t6) FROM typed GROUP BY b",
+            ["query 2 of the UNION ALL: what a GROUP BY without a window gives", "window_time"],
+        ),
+        (
+            "SELECT ts + INTERVAL '1' SECOND AS ts FROM (SELECT ts FROM bids UNION ALL SELECT ts \
+             FROM bids)",
+            ["'ts' is computed of what the UNION ALL gives", "name the column that each"],
+        ),
+    ] {
+        refused(&window(from, "ts"), &parts);
+    }
+}
+
+#[test]
+fn statement_sets() {
+    let set = |inserts: &str| format!("EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND");
+    let one = "INSERT INTO sink SELECT s, i64 FROM typed;";
+    refused(&set(&format!("{one} SELECT s FROM typed;")), &["needs an INSERT INTO", "'print'"]);
+    refused(&set(&format!("{one} SET workers = 2;")), &["INSERT statements only", "found SET"]);
+    refused(&set(""), &["without an INSERT", "INSERT INTO …; END"]);
+    refused(&format!("EXECUTE STATEMENT SET BEGIN {one}"), &["has no END", "^^^^^"]);
+    refused(&set(one.trim_end_matches(';')), &["expected ; before the END", "query.sql:3:1"]);
+    refused(
+        &set("INSERT INTO sink SELECT s, CASE WHEN b THEN 1 END FROM typed"),
+        &["expected ; before the END"],
+    );
+    refused(&format!("{} SELECT 1", set(one)), &["expected ; after END, found SELECT"]);
+    refused(&format!("EXECUTE STATEMENT SET {one} END"), &["expected BEGIN"]);
+    refused(&format!("STATEMENT SET BEGIN {one} END"), &["expected EXECUTE"]);
+    refused(&format!("BEGIN STATEMENT SET {one} END"), &["expected ; after BEGIN STATEMENT SET"]);
+    refused("END", &["no statement set has begun"]);
+    refused("EXECUTE sink", &["EXECUTE does not run here", "EXECUTE STATEMENT SET"]);
+    refused(
+        &set(&format!("{one} INSERT INTO sink SELECT s, 1 FROM typed;")),
+        &["two INSERTs of the statement set write to 'sink'", "UNION ALL", "query.sql:2:56"],
+    );
+    let files = "CREATE TABLE a (s STRING) WITH ('connector' = 'nowhere', 'path' = 'out');
+        CREATE TABLE b (s STRING) WITH ('connector' = 'nowhere', 'path' = 'file://./out/');";
+    refused(
+        &format!(
+            "{files} {}",
+            set("INSERT INTO a SELECT s FROM typed; INSERT INTO b SELECT s FROM typed;")
+        ),
+        &["write to one path: that of 'a' and 'b'"],
+    );
+    // A mistake inside has its place, and its column its table.
+    refused(
+        &set(&format!("{one}\nINSERT INTO nosink SELECT s, 1 FROM typed;")),
+        &["there is no table 'nosink'", "query.sql:3:13"],
+    );
+    refused(
+        &set("INSERT INTO sink SELECT s, pries FROM typed;"),
+        &["no column 'pries'", "query.sql:2:28"],
+    );
+    refused(
+        &set("INSERT INTO sink SELECT user_name, 1 FROM task_events;\n\
+             INSERT INTO sink SELECT MAX('x'), COUNT(*) FROM bids GROUP BY auction;"),
+        &["two INSERTs"],
+    );
+    let other = "CREATE TABLE other (who STRING, n BIGINT) WITH ('connector' = 'nowhere');";
+    refused(
+        &format!(
+            "{other} {}",
+            set(&format!(
+                "{one}\nINSERT INTO other SELECT MAX('x'), COUNT(*) FROM bids GROUP BY auction;"
+            ))
+        ),
+        &["table 'bids' never ends", "query.sql:3:64"],
+    );
+}
+
+#[test]
+fn what_stands_behind_a_query_without_end_would_never_run() {
+    let refuse = |text: &str| {
+        let mut planner = session().rehearsal();
+        let error = execute(&mut planner, text).expect_err(text);
+        error.render()
+    };
+    let endless = "INSERT INTO sink SELECT 'a', price FROM bids;";
+    let text = refuse(&format!("{endless}\nINSERT INTO sink SELECT 'b', price FROM bids"));
+    for part in [
+        "this statement would never run: the INSERT on line 1 reads a table that never ends",
+        "query.sql:2:1",
+        "EXECUTE STATEMENT SET BEGIN",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let text = refuse(&format!("SELECT price FROM bids; {endless}"));
+    assert!(text.contains("the query on line 1") && text.contains("give it a LIMIT"), "{text}");
+    let runs = |text: &str| {
+        let mut planner = session().rehearsal();
+        execute(&mut planner, text).unwrap_or_else(|e| panic!("{}", e.render()));
+    };
+    // A LIMIT is an end, and so is the last place.
+    runs(&format!("INSERT INTO sink SELECT 'b', price FROM bids LIMIT 3; {endless}"));
+    runs(&format!("SELECT i64 FROM typed; {endless} CREATE VIEW v AS SELECT * FROM bids"));
+    // Whoever runs statements one by one knows that the one before has ended.
+    execute(&mut session(), &format!("{endless} {endless}")).expect("each runs");
 }

@@ -4,6 +4,7 @@ mod common;
 mod errors;
 mod evaluate;
 mod fuzz;
+mod graph;
 mod growth;
 mod plan;
 mod suite;

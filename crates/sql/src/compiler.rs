@@ -1,0 +1,72 @@
+//! How expressions are simplified and compiled: what all of a job's have in common.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use datafusion_common::DFSchema;
+use datafusion_common::config::ConfigOptions;
+use datafusion_expr::simplify::SimplifyContext;
+use datafusion_expr::{Cast, Expr, ExprSchemable};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use millstream_contract::expr::Expr as EngineExpr;
+
+use crate::error::Result;
+use crate::evaluate::compile;
+use crate::lower::Grouped;
+use crate::scalars::{as_meant, bound_constants, bound_texts};
+use crate::schemas::plain_type;
+use crate::size::check_growth;
+
+/// Compiles expressions.
+pub(crate) struct Compiler<'a> {
+    /// What `NOW()` means.
+    pub(crate) start_time: DateTime<Utc>,
+    pub(crate) config: &'a Arc<ConfigOptions>,
+}
+
+impl Compiler<'_> {
+    /// For batches of `schema`.
+    pub(crate) fn compile(&self, expr: &Expr, schema: &DFSchema) -> Result<EngineExpr> {
+        compile(expr, schema, self.start_time, self.config)
+    }
+
+    pub(crate) fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {
+        exprs.iter().map(|e| self.compile(e, schema)).collect()
+    }
+
+    /// Simplifies an expression over columns of `schema`.
+    pub(crate) fn simple(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
+        check_growth(expr)?;
+        let before = expr.get_type(schema.as_ref())?;
+        let expr = as_meant(expr.clone(), schema, self.config)?;
+        let context = SimplifyContext::builder()
+            .with_schema(schema.clone())
+            .with_query_execution_start_time(Some(self.start_time))
+            .with_config_options(self.config.clone())
+            .build();
+        let simplified = ExprSimplifier::new(context).simplify(expr)?;
+        // What simplifying put in is bounded, too.
+        let simplified = bound_constants(bound_texts(simplified, schema)?)?;
+        let after = simplified.get_type(schema.as_ref())?;
+        let wanted = plain_type(&before);
+        if after == wanted {
+            return Ok(simplified);
+        }
+        Ok(Expr::Cast(Cast::new(Box::new(simplified), wanted)))
+    }
+}
+
+/// Changes each expression of a grouping that is over its input.
+pub(crate) fn each_input(
+    grouped: &mut Grouped,
+    change: &dyn Fn(Expr) -> Result<Expr>,
+) -> Result<()> {
+    for key in &mut grouped.keys {
+        *key = change(std::mem::take(key))?;
+    }
+    for call in &mut grouped.aggregates {
+        call.argument = call.argument.take().map(change).transpose()?;
+        call.filter = call.filter.take().map(change).transpose()?;
+    }
+    Ok(())
+}

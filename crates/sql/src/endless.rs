@@ -1,0 +1,85 @@
+//! What would never give a result, since a table never ends, or not in an order that is always the
+//! same.
+
+use crate::catalog::TableEntry;
+use crate::error::SqlError;
+use crate::lower::{Places, Rows, Stage};
+
+/// A grouping without a window over a table that never ends.
+pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {
+    let over_windows = match &stage.input {
+        Rows::Table(_) => false,
+        Rows::Stages(parts) => {
+            parts.iter().any(|p| p.stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed))
+        }
+    };
+    let name = &table.name;
+    let place = places.group_by.or(places.distinct);
+    if over_windows {
+        return SqlError::unsupported(format!(
+            "table '{name}' never ends, so a GROUP BY over all of its windows would never give a \
+             result"
+        ))
+        .at(place.or(places.statement))
+        .help(
+            "GROUP BY the columns that hold window_start and window_end, too, or assign longer \
+             windows to the result: TABLE(TUMBLE(TABLE …, DESCRIPTOR(window_time), …))",
+        );
+    }
+    if let (None, Some(union)) = (place, places.union) {
+        let message = format!(
+            "table '{name}' never ends, so a UNION, which leaves out repeated rows, would never \
+             give a result"
+        );
+        return SqlError::unsupported(message).at(Some(union)).help("write UNION ALL");
+    }
+    let time = table.time_name();
+    let ts = time.unwrap_or("ts");
+    let mut help = format!(
+        "group by a window, so that results come as time passes:\n\
+         SELECT window_start, … FROM TABLE(TUMBLE(TABLE {name}, DESCRIPTOR({ts}), INTERVAL '10' \
+         SECOND))\nGROUP BY window_start, window_end, …"
+    );
+    if time.is_none() {
+        help.push_str(&format!(
+            "\nand add to CREATE TABLE {name}: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+        ));
+    }
+    SqlError::unsupported(format!(
+        "table '{name}' never ends, so a GROUP BY without a window would never give a result"
+    ))
+    .at(places.group_by.or(places.statement))
+    .help(help)
+}
+
+/// An ORDER BY over a table that never ends.
+pub(crate) fn endless_order(table: &str, places: &Places) -> SqlError {
+    SqlError::unsupported(format!(
+        "table '{table}' never ends, so an ORDER BY would never give a result"
+    ))
+    .at(places.order_by.or(places.statement))
+    .help("leave it out: rows come as they are read")
+}
+
+/// A UNION ALL of a grouping without a window and of what never ends.
+pub(crate) fn endless_part(table: &str, places: &Places) -> SqlError {
+    SqlError::unsupported(format!(
+        "table '{table}' never ends, so the rows of the GROUP BY beside it, which come last, would \
+         never come"
+    ))
+    .at(places.group_by.or(places.union).or(places.statement))
+    .help(TWO_OUTPUTS)
+}
+
+/// Records and results of windows in one output.
+pub(crate) fn windows_beside_records(places: &Places) -> SqlError {
+    SqlError::unsupported(
+        "records and results of windows do not go into one output: in which order they come would \
+         depend on chance",
+    )
+    .at(places.union.or(places.statement))
+    .help(TWO_OUTPUTS)
+}
+
+const TWO_OUTPUTS: &str = "write two queries; in a statement set they share the reading of a table:\n\
+     EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";

@@ -1,0 +1,133 @@
+//! What TUMBLE's DESCRIPTOR names must be the event time of the rows, as it is: of a table its own,
+//! of a window's result `window_time`; of a UNION ALL that of each part.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion_expr::Expr;
+
+use crate::catalog::{TableEntry, input_column};
+use crate::error::{Result, SqlError};
+use crate::lower::{Rows, Stage, fired_column, window_column};
+use crate::tumble::TumbleNode;
+use crate::types::sql_type_name;
+
+impl Stage {
+    /// That a window's time is the event time of this stage's rows.
+    pub(crate) fn check_time(&self, node: &TumbleNode) -> Result<()> {
+        let field = node.input.schema().field(node.time);
+        let time = &self.columns[node.time];
+        let checked = match &self.input {
+            Rows::Table(table) => of_table(table, time, field.name(), field.data_type()),
+            Rows::Stages(_) if *time == window_column("window_time") => Ok(()),
+            Rows::Stages(parts) => match &parts[..] {
+                [part] => part.stage.of_groups(field.name()),
+                parts => (1..).zip(parts).try_for_each(|(number, part)| {
+                    let Some(column) = part.names.iter().position(|n| *time == input_column(n))
+                    else {
+                        return Err(computed(field.name()));
+                    };
+                    part.stage.of_part(column, number, field.name(), field.data_type())
+                }),
+            },
+        };
+        checked.map_err(|error| error.at(node.place))
+    }
+
+    /// That a column of a part of a UNION ALL is the event time of the part's rows.
+    fn of_part(
+        &self,
+        column: usize,
+        number: usize,
+        name: &str,
+        data_type: &DataType,
+    ) -> Result<()> {
+        let time = &self.columns[column];
+        let checked = match (&self.grouped, &self.input) {
+            (Some(grouped), _) => {
+                let is_time = *as_it_is(time, TimeUnit::Millisecond) == fired_column("window_time");
+                if grouped.windowed && is_time { Ok(()) } else { self.of_groups(name) }
+            }
+            (None, Rows::Table(table)) => {
+                let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));
+                of_table(table, time, name, data_type)
+            }
+            (None, Rows::Stages(_)) => Err(SqlError::internal("a UNION ALL within another")),
+        };
+        checked.map_err(|error| {
+            let message = format!("query {number} of the UNION ALL: {}", error.message);
+            let help = match (&self.grouped, &self.input) {
+                (None, Rows::Table(table)) => table.time_name().map(|time| {
+                    format!(
+                        "select '{time}' there, in the place of '{name}': its watermark is for that"
+                    )
+                }),
+                _ => None,
+            };
+            SqlError { message, help: help.or(error.help), ..error }
+        })
+    }
+
+    /// Why a column of a grouping's result is not its event time.
+    fn of_groups(&self, name: &str) -> Result<()> {
+        if self.grouped.as_ref().is_some_and(|grouped| grouped.windowed) {
+            let message = format!("'{name}' is not the event time of a window's result");
+            return Err(SqlError::unsupported(message).help(
+                "that is window_time: select it (and GROUP BY it, too) in the query before, and \
+                 name it in DESCRIPTOR(…)",
+            ));
+        }
+        let message = "what a GROUP BY without a window gives has no event time";
+        Err(SqlError::unsupported(message).help(
+            "group by a window there, too: FROM TABLE(TUMBLE(…)) with GROUP BY window_start, \
+             window_end, window_time, …",
+        ))
+    }
+}
+
+/// What is cast to a timestamp that holds all values of `unit`: so UNION ALL brings its queries to
+/// one type.
+fn as_it_is(mut expr: &Expr, unit: TimeUnit) -> &Expr {
+    while let Expr::Cast(cast) = expr
+        && matches!(cast.field.data_type(), DataType::Timestamp(to, _) if *to >= unit)
+    {
+        expr = &cast.expr;
+    }
+    expr
+}
+
+fn computed(name: &str) -> SqlError {
+    SqlError::unsupported(format!("'{name}' is computed of what the UNION ALL gives"))
+        .help("name the column that each of its queries selects as its event time")
+}
+
+fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {
+    if table.time_name().is_some_and(|event_time| *time == input_column(event_time)) {
+        return Ok(());
+    }
+    if let Some(event_time) = table.time_name() {
+        let message = format!("'{name}' is not the event time of table '{}'", table.name);
+        return Err(SqlError::unsupported(message)
+            .help(format!("its watermark is for '{event_time}': write DESCRIPTOR({event_time})")));
+    }
+    if !matches!(data_type, DataType::Timestamp(..)) {
+        return Err(SqlError::types(format!(
+            "'{name}' is no time: it is {}",
+            sql_type_name(data_type)
+        ))
+        .help(format!(
+            "add a time to CREATE TABLE {}, for example:\n\
+             {time} AS to_timestamp_seconds({name}),\n\
+             WATERMARK FOR {time} AS {time} - INTERVAL '5' SECOND",
+            table.name,
+            time = table.free_name()
+        )));
+    }
+    Err(SqlError::unsupported(format!(
+        "table '{}' has no watermark, so its windows would never be complete",
+        table.name
+    ))
+    .help(format!(
+        "add a line to CREATE TABLE {}:\n\
+         WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND",
+        table.name
+    )))
+}

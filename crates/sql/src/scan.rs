@@ -1,0 +1,207 @@
+//! What is read of each table: the columns that somebody needs, and what is computed of them for
+//! every record.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use datafusion_common::DFSchema;
+use datafusion_expr::{BinaryExpr, Expr, Operator};
+use millstream_contract::expr::Expr as EngineExpr;
+use millstream_contract::plan::{EventTime, Source, Watermark};
+
+use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
+use crate::compiler::{Compiler, each_input};
+use crate::computed::Definitions;
+use crate::error::{Result, SqlError};
+use crate::graph::{Graph, Grouping, Part, Scan, add_columns, used_by};
+use crate::lower::Grouped;
+use crate::nest::written;
+use crate::schemas::{qualified, table_schema};
+
+/// What is asked of a table.
+#[derive(Default)]
+pub(crate) struct Needs {
+    columns: BTreeSet<String>,
+    event_time: bool,
+}
+
+/// The columns of the table that a query needs, and where they are in its batches.
+struct Columns {
+    projection: Vec<usize>,
+    derived: Vec<EngineExpr>,
+    schema: DFSchema,
+}
+
+impl Needs {
+    /// How a table is read.
+    pub(crate) fn read(self, compiler: &Compiler<'_>, scan: &Scan) -> Result<Source> {
+        let table = &*scan.entry;
+        let event_time = table.event_time.as_ref().filter(|_| self.event_time);
+        let read = self.columns(compiler, table)?;
+        let event_time = match event_time {
+            Some(declared) => Some(EventTime {
+                column: index(&read.schema, &table.columns[declared.column].name)?,
+                watermark: match &declared.watermark {
+                    WatermarkDecl::Delay(us) => Watermark::Delay(*us),
+                    WatermarkDecl::Expr(expr) => Watermark::Expr(
+                        compiler.compile(&over(compiler, expr, table)?, &read.schema)?,
+                    ),
+                },
+                idle_timeout_us: declared.idle_timeout_us,
+            }),
+            None => None,
+        };
+        Ok(Source {
+            table: scan.table.clone(),
+            projection: read.projection,
+            derived: read.derived,
+            schema: Arc::new(read.schema.as_arrow().clone()),
+            event_time,
+        })
+    }
+
+    /// Which columns of a table are read and computed.
+    fn columns(self, compiler: &Compiler<'_>, table: &TableEntry) -> Result<Columns> {
+        let mut needed = self.columns;
+        if let (true, Some(event_time)) = (self.event_time, &table.event_time) {
+            needed.insert(table.columns[event_time.column].name.clone());
+            if let WatermarkDecl::Expr(expr) = &event_time.watermark {
+                add_columns(expr, &mut needed);
+            }
+        }
+        // A computed column uses those before it, so one pass backwards finds them all.
+        for column in table.columns.iter().rev() {
+            if let (true, Some(expr)) = (needed.contains(&column.name), &column.computed) {
+                add_columns(expr, &mut needed);
+            }
+        }
+        let is_needed = |name: &str| needed.contains(name);
+        let physical = table.columns.iter().filter(|c| c.computed.is_none()).enumerate();
+        let physical: Vec<_> = physical.filter(|(_, c)| is_needed(&c.name)).collect();
+        let projection = physical.iter().map(|(i, _)| *i).collect();
+        let mut fields: Vec<Field> = physical
+            .iter()
+            .map(|(_, c)| Field::new(&c.name, c.data_type.clone(), c.nullable))
+            .collect();
+        let mut derived = Vec::new();
+        for column in &table.columns {
+            let Some(expr) = column.computed.as_ref().filter(|_| is_needed(&column.name)) else {
+                continue;
+            };
+            let so_far = qualified(INPUT, Schema::new(fields.clone()))?;
+            derived.push(compiler.compile(&over(compiler, expr, table)?, &so_far)?);
+            fields.push(Field::new(&column.name, column.data_type.clone(), column.nullable));
+        }
+        Ok(Columns { projection, derived, schema: qualified(INPUT, Schema::new(fields))? })
+    }
+}
+
+/// Simplifies an expression over a table's columns.
+fn over(compiler: &Compiler<'_>, expr: &Expr, table: &TableEntry) -> Result<Expr> {
+    compiler.simple(expr, &Arc::new(table_schema(table)?))
+}
+
+/// Brings what a grouping takes of tables to its final form, and notes what it needs of them.
+pub(crate) fn finish_grouping(
+    compiler: &Compiler<'_>,
+    graph: &mut Graph,
+    number: usize,
+    needs: &mut [Needs],
+) -> Result<()> {
+    let Graph { scans, groupings, .. } = graph;
+    let Grouping { parts, names, used, filters, grouped, .. } = &mut groupings[number];
+    for part in parts {
+        let Part::Scan { scan, filters: own, columns } = part else { continue };
+        let entry = &scans[*scan].entry;
+        let over = OverTable::new(compiler, entry, grouped.windowed)?;
+        needs[*scan].event_time |= grouped.windowed;
+        let needs = &mut needs[*scan].columns;
+        match columns {
+            None => {
+                *own = over.finish_all(std::mem::take(own))?;
+                over.finish_grouped(grouped)?;
+                needs.extend(used_by(grouped, own));
+            }
+            Some(columns) => {
+                for filter in &*filters {
+                    own.push(written(filter, names, columns)?);
+                }
+                let taken = names.iter().zip(std::mem::take(columns));
+                let taken = taken.filter(|(name, _)| used.contains(*name));
+                *columns = over.finish_all(taken.map(|(_, column)| column).collect())?;
+                *own = over.finish_all(std::mem::take(own))?;
+                own.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// As [`finish_grouping`], of an output.
+pub(crate) fn finish_output(
+    compiler: &Compiler<'_>,
+    graph: &mut Graph,
+    number: usize,
+    needs: &mut [Needs],
+) -> Result<()> {
+    for part in &mut graph.outputs[number].parts {
+        let Part::Scan { scan, filters, columns: Some(columns) } = part else { continue };
+        let over = OverTable::new(compiler, &graph.scans[*scan].entry, false)?;
+        *filters = over.finish_all(std::mem::take(filters))?;
+        *columns = over.finish_all(std::mem::take(columns))?;
+        let needs = &mut needs[*scan].columns;
+        filters.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
+    }
+    Ok(())
+}
+
+/// Brings expressions over a table to their final form.
+struct OverTable<'a> {
+    compiler: &'a Compiler<'a>,
+    definitions: Definitions,
+    schema: Arc<DFSchema>,
+}
+
+impl<'a> OverTable<'a> {
+    fn new(
+        compiler: &'a Compiler<'_>,
+        table: &TableEntry,
+        windowed: bool,
+    ) -> Result<OverTable<'a>> {
+        let schema = Arc::new(table_schema(table)?);
+        Ok(OverTable { compiler, definitions: Definitions::new(table, windowed)?, schema })
+    }
+
+    fn finish(&self, expr: Expr) -> Result<Expr> {
+        self.compiler.simple(&self.definitions.write_out(expr)?, &self.schema)
+    }
+
+    fn finish_all(&self, exprs: Vec<Expr>) -> Result<Vec<Expr>> {
+        exprs.into_iter().map(|expr| self.finish(expr)).collect()
+    }
+
+    fn finish_grouped(&self, grouped: &mut Grouped) -> Result<()> {
+        each_input(grouped, &|expr| self.finish(expr))
+    }
+}
+
+fn index(schema: &DFSchema, name: &str) -> Result<usize> {
+    schema
+        .index_of_column_by_name(Some(&INPUT.into()), name)
+        .ok_or_else(|| SqlError::internal(format!("column '{name}' is not read")))
+}
+
+/// The watermark expression's delay, if it is `column` or `column - INTERVAL …`.
+pub(crate) fn watermark_delay(expr: &Expr, column: &str) -> Option<i64> {
+    match expr {
+        e if *e == input_column(column) => Some(0),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Minus, right })
+            if **left == input_column(column) =>
+        {
+            let Expr::Literal(value, _) = &**right else { return None };
+            crate::tumble::interval_us(value).flatten().filter(|us| *us >= 0)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,96 @@
+//! What columns of rows are: their types, and whether they can be NULL.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_common::{DFSchema, ExprSchema};
+use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use millstream_contract::plan::AggregateFunction;
+
+use crate::catalog::{INPUT, TableEntry};
+use crate::error::Result;
+use crate::located::within_mark;
+use crate::lower::{FIRED, Grouped};
+use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
+
+pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
+    Ok(DFSchema::try_from_qualified_schema(qualifier, &schema)?)
+}
+
+/// All columns of a table, as lowered expressions name them.
+pub(crate) fn table_schema(table: &TableEntry) -> Result<DFSchema> {
+    qualified(INPUT, table.schema().as_ref().clone())
+}
+
+/// Types that only DataFusion's functions give, as the engine takes them.
+pub(crate) fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, value) => plain_type(value),
+        other => other.clone(),
+    }
+}
+
+pub(crate) fn is_groupable(data_type: &DataType) -> bool {
+    use DataType::*;
+    data_type.is_integer()
+        || matches!(data_type, Null | Boolean | Float32 | Float64 | Decimal128(..) | Utf8 | Binary)
+        || matches!(data_type, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..))
+        || matches!(data_type, Duration(_))
+}
+
+/// Whether NULL can come out. Says yes where it is not plain: DataFusion's functions are not all
+/// exact about it.
+pub(crate) fn nullable(expr: &Expr, schema: &DFSchema) -> bool {
+    if let Some(inner) = within_mark(expr) {
+        return nullable(inner, schema);
+    }
+    match expr {
+        Expr::Column(column) => {
+            schema.field_from_column(column).map_or(true, |field| field.is_nullable())
+        }
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::IsNull(_) | Expr::IsNotNull(_) => false,
+        Expr::Cast(cast) => nullable(&cast.expr, schema),
+        Expr::Not(e) | Expr::Negative(e) => nullable(e, schema),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            use Operator::*;
+            let known = matches!(op, And | Or | StringConcat | Eq | NotEq | Lt | LtEq | Gt | GtEq)
+                || op.is_numerical_operators();
+            !known || nullable(left, schema) || nullable(right, schema)
+        }
+        _ => true,
+    }
+}
+
+/// What a window yields when it fires; `keys` are the keys' types and whether they can be NULL.
+pub(crate) fn fired_schema(grouped: &Grouped, keys: Vec<(DataType, bool)>) -> Result<DFSchema> {
+    let mut fields = Vec::new();
+    if grouped.windowed {
+        fields.extend(WINDOW_COLUMNS.map(|name| Field::new(name, WINDOW_TYPE, false)));
+    }
+    for (name, (data_type, nullable)) in grouped.key_names.iter().zip(keys) {
+        fields.push(Field::new(name, data_type, nullable));
+    }
+    for call in &grouped.aggregates {
+        let nullable = call.function != AggregateFunction::Count;
+        fields.push(Field::new(&call.name, call.result_type.clone(), nullable));
+    }
+    qualified(FIRED, Schema::new(fields))
+}
+
+pub(crate) fn output_schema(
+    columns: &[Expr],
+    schema: &DFSchema,
+    names: &[String],
+) -> Result<SchemaRef> {
+    let fields = columns
+        .iter()
+        .zip(names)
+        .map(|(expr, name)| Ok(Field::new(name, expr.get_type(schema)?, nullable(expr, schema))));
+    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
+}

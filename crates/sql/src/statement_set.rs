@@ -1,0 +1,158 @@
+//! `EXECUTE STATEMENT SET BEGIN INSERT …; INSERT …; END`, in older versions of Flink `BEGIN
+//! STATEMENT SET; INSERT …; END`: statements within a statement.
+
+use datafusion_sql::sqlparser::ast::{Ident, Query};
+use datafusion_sql::sqlparser::keywords::Keyword;
+use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+use crate::error::{Result, Span, SqlError};
+
+/// An `INSERT INTO`.
+#[derive(Debug, Clone)]
+pub(crate) struct Insert {
+    pub(crate) table: Ident,
+    pub(crate) columns: Vec<Ident>,
+    pub(crate) query: Box<Query>,
+    /// From its first token to its last.
+    pub(crate) span: Option<Span>,
+}
+
+/// A statement set, whose statements stand between semicolons.
+pub(crate) struct StatementSet {
+    pub(crate) inserts: Vec<Insert>,
+    /// Whether it is to be explained, not executed.
+    pub(crate) explained: bool,
+    /// From its first token to its END.
+    pub(crate) span: Option<Span>,
+    /// How many parts between semicolons it takes.
+    pub(crate) parts: usize,
+}
+
+const FORM: &str = "write EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
+
+impl StatementSet {
+    /// The set that `parts`, a script's tokens between its semicolons, begin with, if they do;
+    /// `insert` parses one of its statements.
+    pub(crate) fn parse(
+        parts: &[&[TokenWithSpan]],
+        insert: &dyn Fn(&[TokenWithSpan]) -> Result<Insert>,
+    ) -> Result<Option<StatementSet>> {
+        let Some((first, others)) = parts.split_first() else { return Ok(None) };
+        let Some(opening) = Opening::of(first)? else { return Ok(None) };
+        let rest = &first[opening.tokens..];
+        let mut inserts = Vec::new();
+        for (number, part) in std::iter::once(&rest).chain(others).enumerate() {
+            let words = words(part);
+            let Some(start) = words.first() else { continue };
+            if let Some(end) = end(&words)? {
+                if inserts.is_empty() {
+                    let error = SqlError::syntax("a statement set without an INSERT");
+                    return Err(error.at(opening.span).help(FORM));
+                }
+                let span = match (opening.span, Span::new(end.span)) {
+                    (Some(from), Some(to)) => {
+                        let (end_line, end_column) = (to.end_line, to.end_column);
+                        Some(Span { end_line, end_column, ..from })
+                    }
+                    _ => None,
+                };
+                let explained = opening.explained;
+                return Ok(Some(StatementSet { inserts, explained, span, parts: number + 1 }));
+            }
+            if !is(start, Keyword::INSERT) {
+                return Err(misplaced(start));
+            }
+            inserts.push(insert(part)?);
+        }
+        Err(SqlError::syntax("the statement set has no END").at(opening.span).help(FORM))
+    }
+}
+
+/// What a set begins with.
+struct Opening {
+    explained: bool,
+    /// How many tokens it has, blanks and comments among them.
+    tokens: usize,
+    span: Option<Span>,
+}
+
+impl Opening {
+    fn of(part: &[TokenWithSpan]) -> Result<Option<Opening>> {
+        let blank = |t: &TokenWithSpan| matches!(t.token, Token::Whitespace(_));
+        let mut tokens = part.iter().enumerate().filter(|(_, t)| !blank(t)).peekable();
+        let Some((_, first)) = tokens.peek().copied() else { return Ok(None) };
+        let mut next = |keyword| tokens.next_if(|(_, t)| is(t, keyword));
+        let explained = next(Keyword::EXPLAIN).is_some();
+        if explained && next(Keyword::PLAN).is_some() && next(Keyword::FOR).is_none() {
+            return Ok(None);
+        }
+        // `BEGIN STATEMENT SET;`
+        let old = !explained && next(Keyword::BEGIN).is_some();
+        let execute = !old && next(Keyword::EXECUTE).is_some();
+        let (Some(_), Some((at, set))) = (next(Keyword::STATEMENT), next(Keyword::SET)) else {
+            return Ok(None);
+        };
+        let opening = |at: usize, last: &TokenWithSpan| {
+            let span = Span::new(first.span.union(&last.span));
+            Ok(Some(Opening { explained, tokens: at + 1, span }))
+        };
+        let begin = next(Keyword::BEGIN);
+        match (old, begin, tokens.next()) {
+            (true, None, None) => opening(at, set),
+            (true, ..) => {
+                let error = SqlError::syntax("expected ; after BEGIN STATEMENT SET");
+                Err(error.at(Span::new(set.span)).help(FORM))
+            }
+            (false, Some((at, begin)), _) if execute || explained => opening(at, begin),
+            (false, ..) => {
+                let what = if execute { "BEGIN after STATEMENT SET" } else { "EXECUTE before it" };
+                let place = Span::new(first.span.union(&set.span));
+                Err(SqlError::syntax(format!("expected {what}")).at(place).help(FORM))
+            }
+        }
+    }
+}
+
+/// A part's tokens without blanks and comments.
+fn words(part: &[TokenWithSpan]) -> Vec<&TokenWithSpan> {
+    part.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect()
+}
+
+fn is(token: &TokenWithSpan, keyword: Keyword) -> bool {
+    matches!(&token.token, Token::Word(Word { keyword: k, quote_style: None, .. }) if *k == keyword)
+}
+
+/// The END of a set, if that is what a part is.
+fn end<'t>(words: &[&'t TokenWithSpan]) -> Result<Option<&'t TokenWithSpan>> {
+    let count = |keyword| words.iter().filter(|t| is(t, keyword)).count();
+    match words {
+        [only] if is(only, Keyword::END) => Ok(Some(only)),
+        [first, second, ..] if is(first, Keyword::END) => {
+            let error = SqlError::syntax(format!("expected ; after END, found {second}"));
+            Err(error.at(Span::new(second.span)))
+        }
+        // Not that of a CASE.
+        [.., last] if is(last, Keyword::END) && count(Keyword::CASE) < count(Keyword::END) => {
+            let error = SqlError::syntax("expected ; before the END of a statement set");
+            Err(error.at(Span::new(last.span)).help("write INSERT INTO … SELECT …; END"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A statement that does not belong into a set.
+fn misplaced(start: &TokenWithSpan) -> SqlError {
+    let selects = [Keyword::SELECT, Keyword::WITH, Keyword::VALUES];
+    let select = selects.iter().any(|keyword| is(start, *keyword)) || start.token == Token::LParen;
+    let place = Span::new(start.span);
+    if select {
+        return SqlError::unsupported("a query in a statement set needs an INSERT INTO before it")
+            .at(place)
+            .help(
+                "to see its rows, declare a table that prints them and insert into that:\n\
+                 CREATE TABLE shown (…) WITH ('connector' = 'print')",
+            );
+    }
+    let message = format!("a statement set has INSERT statements only, found {start}");
+    SqlError::unsupported(message).at(place).help("put other statements before the set")
+}

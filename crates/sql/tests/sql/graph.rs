@@ -1,0 +1,338 @@
+//! Queries of several tables and of several outputs: which sources, stages and inputs come of them.
+
+use crate::common::*;
+use arrow::datatypes::DataType;
+use millstream_contract::expr::Expr;
+use millstream_contract::plan::{Node, Operator, Plan, Stage};
+use millstream_sql::Outcome;
+
+const SECOND: &str = "
+    CREATE TABLE asks (
+        at TIMESTAMP(6), item BIGINT, cost INT, WATERMARK FOR at AS at - INTERVAL '1' SECOND
+    ) WITH ('connector' = 'endless');
+    CREATE TABLE counted (t TIMESTAMP(3), item BIGINT, n BIGINT) WITH ('connector' = 'nowhere');
+    CREATE TABLE summed (item BIGINT, total BIGINT) WITH ('connector' = 'nowhere');
+    CREATE TABLE kept (item BIGINT, price BIGINT) WITH ('connector' = 'nowhere');
+    CREATE TABLE kept_too (item BIGINT, price BIGINT) WITH ('connector' = 'nowhere');";
+
+const COUNTS: &str = "
+    CREATE VIEW counts AS
+    SELECT window_start AS s, window_end AS e, window_time AS t, auction, COUNT(*) AS n,
+           SUM(price) AS total, MAX(price) AS most
+    FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY window_start, window_end, window_time, auction;";
+
+fn query(text: &str) -> Plan {
+    let plan = graph(&format!("{SECOND} {text}"));
+    plan.check().unwrap_or_else(|e| panic!("{e}: {plan:?}"));
+    plan
+}
+
+fn inserted(text: &str) -> (Plan, Vec<String>, String) {
+    match execute(&mut session(), &format!("{SECOND} {text}")) {
+        Ok(Outcome::Insert(planned, sinks)) => {
+            assert_eq!(planned.plan.outputs.len(), sinks.len());
+            planned.plan.check().unwrap_or_else(|e| panic!("{e}: {:?}", planned.plan));
+            (planned.plan, planned.targets, planned.explain)
+        }
+        Ok(other) => panic!("no insert: {other:?}"),
+        Err(e) => panic!("{}", e.render()),
+    }
+}
+
+fn set(inserts: &str) -> Plan {
+    set_over("", inserts)
+}
+
+/// A set behind a view.
+fn set_over(view: &str, inserts: &str) -> Plan {
+    inserted(&format!("{view} EXECUTE STATEMENT SET BEGIN {inserts} END")).0
+}
+
+fn text(expr: &Expr, plan: &Plan, node: Node) -> String {
+    match expr {
+        Expr::Column(i) => plan.schema_of(node).unwrap().field(*i).name().clone(),
+        Expr::Computed(e) => e.to_string(),
+    }
+}
+
+/// Of each input: from where, its condition, and the columns that it makes.
+fn inputs(plan: &Plan, stage: usize) -> Vec<(Node, String, Option<Vec<String>>)> {
+    let inputs = plan.stages[stage].inputs.iter();
+    let shown = |e: &Expr, node| text(e, plan, node);
+    inputs
+        .map(|input| {
+            let filter = input.filter.as_ref().map_or(String::new(), |f| shown(f, input.from));
+            let columns = input
+                .project
+                .as_ref()
+                .map(|p| p.columns.iter().map(|e| shown(e, input.from)).collect());
+            (input.from, filter, columns)
+        })
+        .collect()
+}
+
+fn some(columns: &[&str]) -> Option<Vec<String>> {
+    Some(columns.iter().map(|c| c.to_string()).collect())
+}
+
+fn is_stateless(stage: &Stage) -> bool {
+    matches!(stage.operator, Operator::Stateless { .. })
+}
+
+#[test]
+fn a_union_is_a_stage_with_an_input_for_each_query() {
+    let plan = query(
+        "SELECT item + 1 AS next, cost FROM (
+             SELECT item, cost FROM asks WHERE cost > 1
+             UNION ALL SELECT auction, price FROM bids
+             UNION ALL SELECT auction, 7 FROM bids
+         ) WHERE cost < 9",
+    );
+    assert_eq!((plan.sources.len(), plan.stages.len()), (2, 1));
+    let (asks, bids) = (Node::Source(0), Node::Source(1));
+    assert_eq!(
+        inputs(&plan, 0),
+        [
+            (asks, "cost > 1 AND cost < 9".into(), some(&["item + 1", "CAST(cost AS BIGINT)"])),
+            (bids, "price < 9".into(), some(&["auction + 1", "price"])),
+            (bids, String::new(), some(&["auction + 1", "7"])),
+        ]
+    );
+    let output = fields(&plan.stages[0].output);
+    let bigint = DataType::Int64;
+    assert_eq!(output, [("next", &bigint, true), ("cost", &bigint, true)]);
+    // Read once, with the columns that somebody needs; nobody asks for the time.
+    assert!(plan.sources.iter().all(|source| source.event_time.is_none()));
+    assert_eq!(plan.sources[1].projection, [1, 2]);
+}
+
+#[test]
+fn a_window_over_a_union_is_one_stage() {
+    let both = "SELECT at, item FROM asks UNION ALL SELECT ts, auction FROM bids WHERE price > 3";
+    let plan = query(&format!(
+        "SELECT window_end, item, COUNT(*) AS n
+         FROM TABLE(TUMBLE((SELECT * FROM ({both})), DESCRIPTOR(at), INTERVAL '1' MINUTE))
+         WHERE item <> 4 GROUP BY window_start, window_end, item"
+    ));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (2, 1));
+    assert!(plan.sources.iter().all(|source| source.event_time.is_some()));
+    // The time is not among the columns: records have it.
+    assert_eq!(
+        inputs(&plan, 0),
+        [
+            (Node::Source(0), "item <> 4".into(), some(&["item"])),
+            (Node::Source(1), "price > 3 AND auction <> 4".into(), some(&["auction"])),
+        ]
+    );
+    let view = format!("CREATE VIEW both AS {both};");
+    let same = query(&format!(
+        "{view} SELECT window_end, item, COUNT(*) AS n
+         FROM TABLE(TUMBLE(TABLE both, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+         WHERE item <> 4 GROUP BY window_start, window_end, item"
+    ));
+    assert_eq!(inputs(&same, 0), inputs(&plan, 0));
+}
+
+#[test]
+fn results_of_windows_and_records_share_a_longer_window() {
+    let plan = query(&format!(
+        "{COUNTS} SELECT window_start, SUM(n) AS n FROM TABLE(TUMBLE(
+             (SELECT t, n FROM counts WHERE most > 2 UNION ALL SELECT at, 1 FROM asks),
+             DESCRIPTOR(t), INTERVAL '1' MINUTE))
+         GROUP BY window_start, window_end"
+    ));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (2, 2));
+    assert_eq!(
+        inputs(&plan, 1),
+        [
+            (Node::Stage(0), String::new(), some(&["n"])),
+            (Node::Source(1), String::new(), some(&["1"])),
+        ]
+    );
+    let Operator::Aggregate(counts) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    assert!(counts.having.is_some());
+    assert_eq!(counts.aggregates.len(), 2);
+}
+
+#[test]
+fn rows_of_the_same_windows_keep_them_in_a_union() {
+    let plan = query(&format!(
+        "{COUNTS} CREATE VIEW asked AS
+         SELECT window_start AS s, window_end AS e, item, COUNT(*) AS n
+         FROM TABLE(TUMBLE(TABLE asks, DESCRIPTOR(at), INTERVAL '10' SECOND))
+         GROUP BY window_start, window_end, item;
+         SELECT e, SUM(n) AS n
+         FROM (SELECT s, e, n FROM counts UNION ALL SELECT s, e, n FROM asked) GROUP BY s, e"
+    ));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (2, 3));
+    let Operator::Aggregate(sum) = &plan.stages[2].operator else { panic!("{plan:?}") };
+    assert_eq!(sum.window.unwrap().size_us, 10_000_000);
+    assert!(sum.keys.is_empty());
+}
+
+#[test]
+fn a_statement_set_reads_each_table_once() {
+    let (plan, targets, explain) = inserted(
+        "EXECUTE STATEMENT SET BEGIN
+             INSERT INTO kept SELECT auction, price FROM bids WHERE price > 5;
+             INSERT INTO counted
+                 SELECT window_time, auction, COUNT(*)
+                 FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+                 GROUP BY window_start, window_end, window_time, auction;
+         END",
+    );
+    assert_eq!(targets, ["kept", "counted"]);
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
+    assert_eq!(plan.sources[0].projection, [0, 1, 2]);
+    assert!(plan.sources[0].event_time.is_some());
+    // The aggregation comes first; outputs are in the order of the statements.
+    let stages: Vec<usize> = plan.outputs.iter().map(|output| output.stage).collect();
+    assert_eq!(stages, [1, 0]);
+    assert!(is_stateless(&plan.stages[1]));
+    for part in [
+        "logical plan of INSERT INTO kept\n",
+        "source 1 (taken by stage 1, stage 2)\n  read bids: fake (3 of 4 columns)\n",
+        "stage 1 (taken by a result)\n",
+        "  records of source 1: bids\n",
+        "result INSERT INTO counted: rows of stage 1\n  t TIMESTAMP(3), item BIGINT, n BIGINT",
+    ] {
+        assert!(explain.contains(part), "{part:?} is not in:\n{explain}");
+    }
+    let old = inserted(
+        "BEGIN STATEMENT SET;
+         INSERT INTO kept SELECT auction, price FROM bids WHERE price > 5;
+         INSERT INTO counted
+             SELECT window_time, auction, COUNT(*)
+             FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+             GROUP BY window_start, window_end, window_time, auction;
+         END;",
+    );
+    assert_eq!(old.2, explain);
+}
+
+#[test]
+fn a_view_that_several_read_is_one_stage() {
+    let plan = set_over(
+        COUNTS,
+        "INSERT INTO counted SELECT t, auction, n FROM counts WHERE n > 5;
+         INSERT INTO summed SELECT auction, total FROM counts WHERE total < 100;
+         INSERT INTO kept
+             SELECT MAX(auction), SUM(total)
+             FROM TABLE(TUMBLE(TABLE counts, DESCRIPTOR(t), INTERVAL '1' MINUTE))
+             GROUP BY window_start, window_end;",
+    );
+    // The counts, the minutes over them, and two selections of the counts.
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 4));
+    let Operator::Aggregate(counts) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    // MAX(price) is nobody's.
+    let calls: Vec<&str> = counts.aggregates.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(calls, ["COUNT(*)", "SUM(price)"]);
+    assert!(counts.having.is_none());
+    let given: Vec<&str> =
+        plan.stages[0].output.fields().iter().map(|f| f.name().as_str()).collect();
+    assert_eq!(given, ["window_time", "auction", "COUNT(*)", "SUM(price)"]);
+    let node = Node::Stage(0);
+    assert_eq!(inputs(&plan, 1), [(node, String::new(), some(&["auction", "SUM(price)"]))]);
+    let above = some(&["window_time", "auction", "COUNT(*)"]);
+    assert_eq!(inputs(&plan, 2), [(node, "COUNT(*) > 5".into(), above)]);
+    let below = some(&["auction", "SUM(price)"]);
+    assert_eq!(inputs(&plan, 3), [(node, "SUM(price) < 100".into(), below)]);
+    let stages: Vec<usize> = plan.outputs.iter().map(|output| output.stage).collect();
+    assert_eq!(stages, [2, 3, 1]);
+}
+
+#[test]
+fn equal_queries_are_one_stage() {
+    // The same result twice.
+    let plan = set("INSERT INTO kept SELECT auction, price * 2 FROM bids WHERE price + 1 > 5;
+         INSERT INTO kept_too SELECT auction, price * 2 FROM bids WHERE price + 1 > 5;");
+    assert_eq!((plan.sources.len(), plan.stages.len(), plan.outputs.len()), (1, 1, 2));
+    let grouped = "SELECT auction, SUM(price * 2) FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts),
+        INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, auction";
+    let plan = set(&format!("INSERT INTO kept {grouped}; INSERT INTO kept_too {grouped};"));
+    assert_eq!((plan.stages.len(), plan.outputs.len()), (1, 2));
+    // Groupings that differ in their aggregates alone have all of them.
+    let other = grouped.replace("SUM(price * 2)", "MIN(price) + SUM(price * 2)");
+    let plan = set(&format!("INSERT INTO kept {grouped}; INSERT INTO kept_too {other};"));
+    assert_eq!((plan.stages.len(), plan.outputs.len()), (3, 2));
+    let Operator::Aggregate(both) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    let calls: Vec<&str> = both.aggregates.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(calls, ["SUM(price * 2)", "MIN(price)"]);
+    // Those of other windows have not.
+    let other = grouped.replace("MINUTE", "HOUR");
+    let plan = set(&format!("INSERT INTO kept {grouped}; INSERT INTO kept_too {other};"));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
+}
+
+#[test]
+fn conditions_that_all_have_stay_with_the_grouping() {
+    let having = COUNTS.replace("auction;", "auction HAVING COUNT(*) > 2;");
+    let plan = set_over(
+        &having,
+        "INSERT INTO counted SELECT t, auction, n FROM counts WHERE most > 1;
+         INSERT INTO summed SELECT auction, total FROM counts;",
+    );
+    let Operator::Aggregate(counts) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    let having = counts.having.as_ref().map(|e| match e {
+        Expr::Column(_) => String::new(),
+        Expr::Computed(e) => e.to_string(),
+    });
+    assert_eq!(having.as_deref(), Some("COUNT(*) > 2"));
+    assert_eq!(inputs(&plan, 1)[0].1, "MAX(price) > 1");
+    assert_eq!(inputs(&plan, 2)[0].1, "");
+}
+
+#[test]
+fn a_query_may_read_a_view_twice() {
+    let plan = query(&format!(
+        "{COUNTS} SELECT auction, n FROM counts WHERE n > 5
+         UNION ALL SELECT auction, total FROM counts"
+    ));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
+    let node = Node::Stage(0);
+    assert_eq!(
+        inputs(&plan, 1),
+        [
+            (node, "COUNT(*) > 5".into(), some(&["auction", "COUNT(*)"])),
+            (node, String::new(), some(&["auction", "SUM(price)"])),
+        ]
+    );
+}
+
+#[test]
+fn union_without_all_leaves_out_repeated_rows() {
+    let plan = query("SELECT i32 FROM typed UNION SELECT i64 FROM typed ORDER BY 1 LIMIT 3");
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 1));
+    let Operator::Aggregate(distinct) = &plan.stages[0].operator else { panic!("{plan:?}") };
+    assert_eq!((distinct.keys.len(), distinct.aggregates.len()), (1, 0));
+    assert_eq!(plan.stages[0].inputs.len(), 2);
+    assert_eq!(plan.outputs[0].sort.as_ref().unwrap().limit, Some(3));
+}
+
+#[test]
+fn a_union_that_ends_is_ordered_and_limited() {
+    let plan = query("SELECT i32 AS n FROM typed UNION ALL SELECT i8 FROM typed ORDER BY n DESC");
+    assert_eq!(plan.outputs[0].sort.as_ref().unwrap().visible, 1);
+    let plan = query("SELECT price FROM bids UNION ALL SELECT cost FROM asks LIMIT 4 OFFSET 2");
+    let limited = Operator::Stateless { limit: Some(4), offset: 2 };
+    assert_eq!(format!("{:?}", plan.stages[0].operator), format!("{limited:?}"));
+}
+
+#[test]
+fn types_become_common_ones() {
+    let of = |one: &str, other: &str| {
+        let text = format!("SELECT {one} AS c FROM typed UNION ALL SELECT {other} FROM typed");
+        query(&text).stages[0].output.field(0).data_type().clone()
+    };
+    use DataType::*;
+    assert_eq!(of("i8", "i32"), Int32);
+    assert_eq!(of("i64", "i16"), Int64);
+    assert_eq!(of("i32", "f64"), Float64);
+    assert_eq!(of("f32", "f64"), Float64);
+    assert_eq!(of("d", "CAST(1 AS DECIMAL(12, 4))"), Decimal128(12, 4));
+    assert_eq!(of("d", "i8"), Decimal128(10, 2));
+    assert_eq!(of("NULL", "s"), Utf8);
+    assert_eq!(of("b", "NULL"), Boolean);
+    assert_eq!(of("t0", "t6"), DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None));
+}
