@@ -3,7 +3,7 @@
 //! The SQL crate turns text into a [`plan::Plan`]. Connectors implement [`table::Table`] and
 //! [`sink::Sink`]. The engine runs the plan over them. None of the three needs the others; each
 //! needs only what is defined here: plans and their [expressions](expr), tables and sinks,
-//! [`Settings`], [errors](error), and the [wording](wording) of numbers and times in messages.
+//! [`Settings`], [errors](error), and the [wording] of numbers and times in messages.
 //!
 //! What it promises: the types and traits know no SQL text, no file and no thread. What it does not
 //! do: it runs nothing.

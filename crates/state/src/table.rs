@@ -130,7 +130,7 @@ impl Table {
     /// for updating. `new_rows` of the block tells how many were new.
     ///
     /// # Panics
-    /// If the block has more than [`BLOCK_ROWS`] keys.
+    /// If the block has more than [`BLOCK_ROWS`](crate::BLOCK_ROWS) keys.
     pub fn update<'t, V: VarKeys>(
         &'t mut self,
         keys: &Keys<'_, V>,
@@ -148,7 +148,7 @@ impl Table {
     /// and leave with [`Table::seal_others`].
     ///
     /// # Panics
-    /// If the block has more than [`BLOCK_ROWS`] keys.
+    /// If the block has more than [`BLOCK_ROWS`](crate::BLOCK_ROWS) keys.
     pub fn update_joint<'t, V: VarKeys>(
         &'t mut self,
         keys: &Keys<'_, V>,

@@ -36,8 +36,8 @@ pub struct Model {
 
 impl Default for Model {
     /// The paper's hardware (section 8.1): one port of 100 Gb/s, of which 11.8 GB/s were measured.
-    /// Latency and message rate are those that its reference [32] gives for such cards, 1 µs one
-    /// way and 35 million a second. Nothing is lost.
+    /// Latency and message rate are those that the paper's reference 32 gives for such cards, 1 µs
+    /// one way and 35 million messages a second. Nothing is lost.
     fn default() -> Self {
         Model {
             bytes_per_s: 11_800_000_000,

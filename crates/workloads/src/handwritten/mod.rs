@@ -80,9 +80,9 @@ pub fn run_parallel(spec: &Spec, splits: &[Vec<RecordBatch>]) -> Result<Vec<Veri
     })
 }
 
-/// Whether each loop saw what it must have, one for each of the splits that [`crate::generate`]
-/// dealt `spec` to. One loop over all records is held against the published answer, where there is
-/// one.
+/// Whether each loop saw what it must have, one for each of the splits over which
+/// [`crate::generate()`] distributed `spec`. One loop over all records is compared with the
+/// published answer, where there is one.
 pub fn is_right(spec: &Spec, loops: &[Verifier]) -> bool {
     let right = match loops.len() {
         1 => vec![expected(spec).unwrap_or_else(|| oracle(spec))],
