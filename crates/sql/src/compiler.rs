@@ -1,4 +1,5 @@
-//! How expressions are simplified and compiled: what all of a job's have in common.
+//! The compiler of expressions: simplifying and compiling, with what all expressions of a job
+//! share.
 
 use std::sync::Arc;
 

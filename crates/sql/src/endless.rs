@@ -1,5 +1,5 @@
-//! What would never give a result, since a table never ends, or not in an order that is always the
-//! same.
+//! Refusals of queries over unbounded tables: those that would never give a result, and those whose
+//! result would have no deterministic order.
 
 use crate::catalog::TableEntry;
 use crate::error::SqlError;

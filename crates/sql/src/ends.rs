@@ -1,5 +1,5 @@
-//! A statement that never ends is the last one that runs: what stands behind it in a script is
-//! refused.
+//! Which statements of a script end. A statement over an unbounded table without a LIMIT never
+//! ends, so a query after it would never run and is refused.
 
 use std::sync::Arc;
 

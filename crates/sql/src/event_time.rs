@@ -1,5 +1,6 @@
-//! What TUMBLE's DESCRIPTOR names must be the event time of the rows, as it is: of a table its own,
-//! of a window's result `window_time`; of a UNION ALL that of each part.
+//! Checking TUMBLE's DESCRIPTOR: it must name the unchanged event time of the rows. For a table
+//! this is its own event time, for a window's result `window_time`, and for a UNION ALL the event
+//! time of each of its queries.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_expr::Expr;

@@ -1,8 +1,9 @@
-//! Queries that are planned together, as a graph in which equal parts stand once: a table that
-//! several of them read, and a grouping, which has the aggregates that any of them needs.
+//! The graph of queries that are planned together. Equal parts are one node of it: a table that
+//! several queries read; and a grouping, which computes the aggregates that any of the queries
+//! needs.
 //!
-//! What a query makes of a grouping's result (HAVING, columns) is a [`View`] of it. If there is
-//! just one, it is a part of the grouping's stage; if there are several, they stand above it.
+//! What a query makes of a grouping's result (HAVING, columns) is a [`View`] of it. A single view
+//! is part of the grouping's stage. If there are several, each is a stage above it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

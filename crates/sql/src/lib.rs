@@ -9,9 +9,10 @@
 //! 2. What cannot run is refused, and functions that mean something else in Flink are rewritten
 //!    (`check`, `rewrite`).
 //! 3. DataFusion's SQL planner resolves names and types (`functions`, `tumble`).
-//! 4. The logical plan becomes stages, without projections and views (`lower`, `nest`).
-//! 5. The stages become the engine's plan, with only the columns that it needs (`assemble`,
-//!    `evaluate`).
+//! 4. The logical plans become a graph of stages, without projections and views; equal parts are
+//!    shared (`lower`, `nest`, `union`, `graph`, `scan`).
+//! 5. The graph becomes the engine's plan, with only the columns that it needs (`assemble`,
+//!    `compiler`, `evaluate`).
 //!
 //! Errors of the parser and of DataFusion are reworded (`grammar`, `wording`, `convert`) and placed
 //! at the smallest part of the text that is at fault (`syntax`, `texts`, `blame`). Parts that may

@@ -1,10 +1,9 @@
-//! Stages over stages. A query that groups the rows of a grouping, or assigns windows to them, is a
-//! stage of its own, whose input is these rows.
+//! Stages over stages. A query that groups the rows of a grouping, or assigns windows to them,
+//! becomes a stage of its own, whose input is these rows. So do the queries of a UNION ALL.
 //!
 //! The rows of a window have the window's time. A second TUMBLE over `window_time` assigns them to
 //! longer windows. Without a second TUMBLE they keep their window: `GROUP BY window_start,
-//! window_end` over them groups by the same window again. The queries of a UNION ALL are such
-//! stages, too.
+//! window_end` over them groups by the same window again.
 
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};

@@ -1,5 +1,5 @@
-//! What is read of each table: the columns that somebody needs, and what is computed of them for
-//! every record.
+//! The scan of each table: the columns that any query needs, and the expressions that are computed
+//! for every record.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What columns of rows are: their types, and whether they can be NULL.
+//! The schemas of rows: the types of their columns, and whether these can be NULL.
 
 use std::sync::Arc;
 

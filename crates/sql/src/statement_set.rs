@@ -1,5 +1,5 @@
-//! `EXECUTE STATEMENT SET BEGIN INSERT …; INSERT …; END`, in older versions of Flink `BEGIN
-//! STATEMENT SET; INSERT …; END`: statements within a statement.
+//! Statement sets: `EXECUTE STATEMENT SET BEGIN INSERT …; INSERT …; END`, or in older versions of
+//! Flink `BEGIN STATEMENT SET; INSERT …; END`.
 
 use datafusion_sql::sqlparser::ast::{Ident, Query};
 use datafusion_sql::sqlparser::keywords::Keyword;

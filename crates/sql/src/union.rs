@@ -1,5 +1,5 @@
-//! `UNION ALL`: rows of several queries, each of which stays a stage of its own: a grouping, or the
-//! records of a table. Whoever takes the rows takes them from all of these.
+//! `UNION ALL`: the rows of several queries. Each query stays a stage of its own, a grouping or the
+//! records of a table. A stage that takes the rows of the union takes them from all of these.
 
 use datafusion_expr::{Expr, LogicalPlan, Union};
 use millstream_contract::plan::Tumble;

@@ -1,5 +1,5 @@
-//! What the queries of a UNION give must go into the same columns: as many, of types that have a
-//! common one. What does not is shown where it is selected.
+//! Checking the columns of a UNION: its queries must give the same number of columns, with types
+//! that have a common type. An error shows the place where the column is selected.
 
 use std::ops::ControlFlow;
 

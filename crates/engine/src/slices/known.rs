@@ -1,4 +1,4 @@
-//! What fragments learn about the keys of their leader, for the fragments of later windows: which
+//! Knowledge about the keys of each leader that fragments pass on to those of later windows: which
 //! mode suits them.
 
 use millstream_state::Mode;

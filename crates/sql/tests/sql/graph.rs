@@ -1,4 +1,5 @@
-//! Queries of several tables and of several outputs: which sources, stages and inputs come of them.
+//! Tests of queries over several tables and with several outputs: which sources, stages and inputs
+//! their plans have.
 
 use crate::common::*;
 use arrow::datatypes::DataType;

@@ -1,4 +1,4 @@
-//! What the first record is: a header, a record, or in doubt.
+//! Tests of the first record: whether it is a header, a record, or refused.
 
 use DataType::{Boolean, Int64, Utf8};
 
