@@ -23,7 +23,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use millstream::cluster::{self, PROCESSES_MAX};
 use millstream_lab::report_page;
-use serde::{Deserialize, Serialize};
 
 #[derive(Parser)]
 #[command(name = "millstream", version, about = "Continuous SQL over event streams")]
@@ -146,7 +145,7 @@ struct SettingArguments {
 }
 
 /// How result rows are written to stdout.
-#[derive(Debug, Clone, Copy, clap::Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 struct Output {
     /// How result rows are written
     #[arg(long, value_enum, default_value = "table")]
@@ -175,7 +174,7 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
     /// Columns side by side, for reading
     Table,

@@ -1,7 +1,7 @@
 //! `millstream run` and `millstream explain`.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read, Write, stdin, stdout};
+use std::io::{self, Read, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
@@ -238,24 +238,16 @@ fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Rows to stdout.
+/// Rows as text to stdout.
 pub(crate) fn text_sink(output: Output) -> Arc<dyn Sink> {
-    text_sink_to(output, Box::new(stdout()), terminal_width())
-}
-
-/// Rows as text to `out`.
-pub(crate) fn text_sink_to(
-    output: Output,
-    out: Box<dyn Write + Send>,
-    width: Option<u16>,
-) -> Arc<dyn Sink> {
     let format = match output.format {
         Format::Table => millstream::Format::Table,
         Format::Csv => millstream::Format::Csv,
         Format::Ndjson => millstream::Format::Ndjson,
     };
-    let options = TextOptions { width, delimiter: output.delimiter, ..TextOptions::default() };
-    Arc::new(TextSink::new(format, out, options))
+    let (width, delimiter) = (terminal_width(), output.delimiter);
+    let options = TextOptions { width, delimiter, ..TextOptions::default() };
+    Arc::new(TextSink::new(format, Box::new(stdout()), options))
 }
 
 /// Columns of the terminal that stdout is, if it is one.

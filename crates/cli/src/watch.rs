@@ -6,17 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::cluster::{Failure as Reason, Interrupt};
+use millstream::cluster::{Guard, Interrupt};
 use millstream::{Error, Sink, Stopper};
 
 use crate::console::{note, tell};
 use crate::signals::on_stop;
 use crate::{Failure, code};
 
-/// How long a process may take to stop, once there is a reason to: all have to have stopped two
-/// seconds after that.
-const GRACE: Duration = Duration::from_millis(1500);
-/// How often it is looked for a reason.
+/// How often it is looked whether a result has been committed.
 const LOOK: Duration = Duration::from_millis(50);
 
 const GIVEN_UP: &str =
@@ -26,58 +23,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Watches over a part of the program that may have to be given up. Dropping it ends that.
-pub(crate) struct Guard(Arc<Mutex<bool>>);
-
-impl Guard {
-    /// When `reason` has been known for a while, calls `end`, which has to end the program.
-    pub(crate) fn new(
-        reason: impl Fn() -> Option<Reason> + Send + 'static,
-        end: impl FnOnce() + Send + 'static,
-    ) -> Guard {
-        let over = Arc::new(Mutex::new(false));
-        let watched = over.clone();
-        let watch = move || {
-            while reason().is_none() {
-                if *lock(&watched) {
-                    return;
-                }
-                thread::sleep(LOOK);
+/// Watches over process 0 of a job until it is dropped: ends the program if that does not end soon
+/// after there is a reason to.
+pub(crate) fn guard(interrupt: Interrupt) -> Guard {
+    let reasons = interrupt.clone();
+    Guard::new(
+        move || reasons.reason(),
+        move || {
+            interrupt.kill();
+            // By now the one that tells most.
+            let told = interrupt.reason().map_or(Failure::Run, |reason| tell(&reason));
+            if matches!(told, Failure::Interrupted) {
+                note(&GIVEN_UP);
             }
-            thread::sleep(GRACE);
-            // Who comes to the end of the part now waits for the end of the program.
-            let over = lock(&watched);
-            if !*over {
-                end();
-            }
-        };
-        // Without it the job still stops, if it can.
-        let _ = thread::Builder::new().name("guard".into()).spawn(watch);
-        Guard(over)
-    }
-
-    /// Watches over process 0.
-    pub(crate) fn of_asker(interrupt: Interrupt) -> Guard {
-        let reasons = interrupt.clone();
-        Guard::new(
-            move || reasons.reason(),
-            move || {
-                interrupt.kill();
-                // By now the one that tells most.
-                let told = interrupt.reason().map_or(Failure::Run, |reason| tell(&reason));
-                if matches!(told, Failure::Interrupted) {
-                    note(&GIVEN_UP);
-                }
-                exit(code(&told).into());
-            },
-        )
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        *lock(&self.0) = true;
-    }
+            exit(code(&told).into());
+        },
+    )
 }
 
 /// How long a job may take to stop cleanly.

@@ -76,6 +76,13 @@ impl Stopper {
         self.0.stop(Some(error));
     }
 
+    /// Lets the job end well: there are all rows that are wanted.
+    pub fn enough(&self) {
+        if let Err(error) = self.0.stop_enough() {
+            self.0.stop(Some(error));
+        }
+    }
+
     /// The counters that are known while the job runs: rows and windows.
     pub fn counters(&self) -> Stats {
         let Shared { gather, .. } = &*self.0;

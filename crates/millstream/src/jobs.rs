@@ -11,8 +11,8 @@ use millstream_contract::Error;
 use millstream_contract::sink::Sink;
 use millstream_engine::{Stats, Stopper};
 
+use crate::failure::Failure;
 use crate::rows::{Queue, Rows};
-use crate::session::Failure;
 
 /// The jobs of a script, in the order in which they run: one for each query (`SELECT`, `INSERT`, a
 /// statement set) and each `EXPLAIN`.
@@ -193,15 +193,20 @@ pub(crate) struct Submitted {
 
 /// How a job that runs is stopped and asked.
 pub(crate) trait Running: Send + Sync {
-    /// Lets it end with this error.
-    fn stop_with(&self, error: Error);
+    /// Lets it end with [`Error::Interrupted`].
+    fn stop(&self);
+    /// Lets it end well: there are all rows that are wanted.
+    fn enough(&self);
     /// What is known so far.
     fn counters(&self) -> Stats;
 }
 
 impl Running for Stopper {
-    fn stop_with(&self, error: Error) {
-        Stopper::stop_with(self, error);
+    fn stop(&self) {
+        Stopper::stop(self);
+    }
+    fn enough(&self) {
+        Stopper::enough(self);
     }
     fn counters(&self) -> Stats {
         Stopper::counters(self)
@@ -247,7 +252,7 @@ impl Shared {
     fn stop(&self, number: usize) {
         let mut state = self.lock();
         match &state.jobs[number] {
-            Phase::Running(running) => running.stop_with(Error::Interrupted),
+            Phase::Running(running) => running.stop(),
             Phase::Waiting => state.jobs[number] = Phase::Unwanted,
             Phase::Unwanted | Phase::Ended(..) => {}
         }
@@ -276,13 +281,18 @@ impl Shared {
         let mut state = self.lock();
         state.remarks[number] = remarks.to_vec();
         if matches!(state.jobs[number], Phase::Unwanted) {
-            running.stop_with(Error::Interrupted);
+            running.stop();
         }
         state.jobs[number] = Phase::Running(running.clone());
         drop(state);
         if let Some(queue) = self.shown[number].queue() {
-            queue.on_abandon(move || running.stop_with(Error::OutputClosed));
+            queue.on_abandon(move || running.enough());
         }
+    }
+
+    /// The first job that has not ended.
+    pub(crate) fn first_open(&self) -> Option<usize> {
+        self.lock().jobs.iter().position(|job| !matches!(job, Phase::Ended(..)))
     }
 
     /// A job has ended.
@@ -337,12 +347,8 @@ struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let shared = &self.0;
-        for number in 0..shared.shown.len() {
-            let ended = matches!(shared.lock().jobs[number], Phase::Ended(..));
-            if !ended {
-                shared.ends(number, Stats::default(), Err(Failure::NotRun));
-            }
+        while let Some(number) = self.0.first_open() {
+            self.0.ends(number, Stats::default(), Err(Failure::NotRun));
         }
     }
 }

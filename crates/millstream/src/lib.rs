@@ -32,13 +32,20 @@
 
 pub mod cluster;
 mod counters;
+mod failure;
 mod generator;
 mod jobs;
+mod planned;
+mod processes;
 mod rows;
+pub mod script;
 mod session;
 mod submit;
 
+/// Batches, columns and types: of this version, tables and sinks are.
+pub use arrow;
 pub use counters::counters;
+pub use failure::Failure;
 pub use generator::GeneratorTable;
 pub use jobs::{JobHandle, Jobs};
 pub use millstream_connect::{
@@ -48,11 +55,21 @@ pub use millstream_connect::{
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_contract::sink::{RowOrder, Sink, Writers};
-pub use millstream_contract::table::{Extent, FileId, OpenOptions, Split, Table};
+pub use millstream_contract::table::{
+    Chunk, Decoded, Extent, FileId, OpenOptions, Places, ReadOnce, Sharing, Split, SplitPoll,
+    Table, TableOptions,
+};
 pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_contract::{Error, Result, Settings};
 pub use millstream_engine::projection;
 pub use millstream_engine::{Job, Stats, Stopper, on_refused_memory};
 pub use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
+pub use planned::{Executed, Planned};
+pub use processes::{Processes, SetUp};
 pub use rows::Rows;
-pub use session::{Executed, Failure, Planned, Session};
+pub use session::Session;
+
+/// The examples of the documentation, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+mod documentation {}

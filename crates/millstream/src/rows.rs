@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_contract::Error;
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 
-use crate::session::Failure;
+use crate::failure::Failure;
 
 /// Batches that wait for their reader at the most; then the job waits.
 const WAITING_MAX: usize = 8;

@@ -5,56 +5,17 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use millstream_connect::{Registry, standard_input};
+use millstream_contract::Settings;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Table, TableOptions};
-use millstream_contract::{Error, Settings};
 use millstream_engine::state_layout;
-use millstream_sql::{EventTimeSpec, Outcome, PlannedQuery, Planner, SqlError, Statement};
+use millstream_sql::{EventTimeSpec, Outcome, Planner, SqlError, Statement};
 
+use crate::failure::Failure;
 use crate::generator::GeneratorTable;
-
-/// Why SQL did not do what it should.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Failure {
-    /// The text was refused.
-    #[error("{0}")]
-    Sql(#[from] SqlError),
-    /// A query failed while it ran.
-    #[error("{0}")]
-    Run(#[from] Error),
-    /// The script or its handles were used in a way that would lose something.
-    #[error("{0}")]
-    Script(String),
-    /// A job was not run, since one before it failed or was stopped.
-    #[error("not run: a job before it has failed or was stopped")]
-    NotRun,
-}
-
-/// What a statement came to.
-pub enum Executed {
-    /// It declared, dropped or set something.
-    Done,
-    /// A query that is ready to run.
-    Query(Box<Planned>),
-    /// `EXPLAIN`'s answer.
-    Explained(String),
-}
-
-/// A query that is ready to run.
-#[derive(Debug)]
-pub struct Planned {
-    /// For the engine.
-    pub plan: Plan,
-    /// The sinks that it names (`INSERT INTO`), one for each output of the plan; none for a query
-    /// whose rows the caller takes.
-    pub sinks: Vec<Arc<dyn Sink>>,
-    /// The names of the tables that it inserts into, in the order of its outputs.
-    pub targets: Vec<String>,
-    /// The plan as `EXPLAIN` prints it.
-    pub explain: String,
-}
+use crate::planned::{Executed, Planned};
 
 /// Tables, views and settings.
 #[derive(Clone)]
@@ -63,13 +24,6 @@ pub struct Session {
     registry: Arc<Registry>,
     /// Settings that `SET` does not change.
     fixed: Vec<(String, String)>,
-}
-
-impl Planned {
-    fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
-        let PlannedQuery { plan, targets, explain, .. } = planned;
-        Planned { plan, sinks, targets, explain }
-    }
 }
 
 impl Session {

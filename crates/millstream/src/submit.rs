@@ -12,15 +12,17 @@ use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
 
 use crate::cluster::check_settings;
+use crate::failure::Failure;
 use crate::jobs::{Jobs, Shared, Shown, Submitted, explained_schema, lines, submit};
+use crate::planned::{Executed, Planned};
 use crate::rows::{Queue, RowsSink};
-use crate::session::{Executed, Failure, Planned, Session};
+use crate::session::Session;
 
 /// What a script is for messages that was given as text.
-const NAME: &str = "<sql>";
+pub(crate) const NAME: &str = "<sql>";
 
 /// What a statement is, as its rehearsal has shown.
-enum Rehearsed {
+pub(crate) enum Rehearsed {
     /// It declares or sets something.
     Done,
     /// A query; the columns of its rows, if they are the program's to take.
@@ -136,7 +138,7 @@ impl Session {
     }
 
     /// The session after the statements, and what they are.
-    fn rehearsed(
+    pub(crate) fn rehearsed(
         &self,
         statements: &[Statement],
         processes: usize,
@@ -167,26 +169,37 @@ impl Session {
         show: impl Fn() -> Shown,
     ) -> Result<Jobs, Failure> {
         let (after, rehearsed) = self.rehearsed(&statements, 1)?;
-        let mut submitted = Vec::new();
-        let mut steps = Vec::new();
-        for (statement, rehearsed) in statements.into_iter().zip(rehearsed) {
-            let (schema, shown) = match rehearsed {
-                Rehearsed::Done => (None, None),
-                Rehearsed::Query(None) => (None, Some(Shown::Nothing)),
-                Rehearsed::Query(schema) => (schema, Some(show())),
-                Rehearsed::Explain => (Some(explained_schema()), Some(show())),
-            };
-            steps.push((statement, shown.is_some()));
-            if let (Some(shown), Some((statement, _))) = (shown, steps.last()) {
-                let schema = schema.unwrap_or_else(explained_schema);
-                submitted.push(Submitted { statement: statement.text(), schema, shown });
-            }
-        }
+        let (submitted, steps) = jobs_of(statements, rehearsed, show);
         let session = self.clone();
         let jobs = submit(submitted, move |shared| run_all(session, &steps, shared))?;
         *self = after;
         Ok(jobs)
     }
+}
+
+/// The jobs that statements are, and the statements with whether they are one. `show` says where
+/// the rows go of a query that names no sink.
+pub(crate) fn jobs_of(
+    statements: Vec<Statement>,
+    rehearsed: Vec<Rehearsed>,
+    show: impl Fn() -> Shown,
+) -> (Vec<Submitted>, Vec<(Statement, bool)>) {
+    let mut submitted = Vec::new();
+    let mut steps = Vec::new();
+    for (statement, rehearsed) in statements.into_iter().zip(rehearsed) {
+        let (schema, shown) = match rehearsed {
+            Rehearsed::Done => (None, None),
+            Rehearsed::Query(None) => (None, Some(Shown::Nothing)),
+            Rehearsed::Query(schema) => (schema, Some(show())),
+            Rehearsed::Explain => (Some(explained_schema()), Some(show())),
+        };
+        steps.push((statement, shown.is_some()));
+        if let (Some(shown), Some((statement, _))) = (shown, steps.last()) {
+            let schema = schema.unwrap_or_else(explained_schema);
+            submitted.push(Submitted { statement: statement.text(), schema, shown });
+        }
+    }
+    (submitted, steps)
 }
 
 fn one_wanted(what: &str, number: usize) -> Failure {
@@ -267,7 +280,7 @@ fn prepare(
 }
 
 /// Writes a text into a sink, a row for each line; returns how many.
-fn write_lines(sink: &dyn Sink, text: &str) -> Result<u64, Failure> {
+pub(crate) fn write_lines(sink: &dyn Sink, text: &str) -> Result<u64, Failure> {
     let rows = lines(text)?;
     sink.open(&rows.schema(), Writers { process: 0, workers: 1 })?;
     match sink.write(0, &rows, true) {

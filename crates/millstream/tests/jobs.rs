@@ -12,9 +12,10 @@ use millstream::{BlackholeSink, Error, Failure, RowOrder, Session, Sink, Writers
 const NUMBERS: &str = "CREATE TABLE numbers (n BIGINT NOT NULL)
      WITH ('connector' = 'datagen', 'number-of-rows' = '1000', 'fields.n.kind' = 'sequence',
            'fields.n.start' = '1', 'fields.n.end' = '1000');";
-/// Has no end, and gives as much as is taken.
-const ENDLESS: &str = "CREATE TABLE endless (n BIGINT NOT NULL)
-     WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence');";
+/// Outlasts every test, and gives as much as is taken.
+const LONG: &str = "CREATE TABLE long (n BIGINT NOT NULL)
+     WITH ('connector' = 'datagen', 'number-of-rows' = '1000000000000',
+           'fields.n.kind' = 'sequence');";
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]))
@@ -134,7 +135,7 @@ fn a_slow_reader_slows_the_job_and_one_that_goes_ends_it() {
 #[test]
 fn a_stream_that_is_dropped_ends_a_job_that_has_no_rows_to_write() {
     let mut session = Session::new(".");
-    let script = format!("{ENDLESS} SELECT n FROM endless WHERE n < 0; SELECT 1 AS n;");
+    let script = format!("{LONG} SELECT n FROM long WHERE n < 0; SELECT 1 AS n;");
     let mut jobs = session.submit(&script).unwrap().into_iter();
     drop(jobs.next());
     // The next one has its turn.
@@ -146,8 +147,7 @@ fn what_is_stopped_ends_and_what_is_behind_it_is_not_run() {
     let mut session = Session::new(".");
     let hole = Arc::new(BlackholeSink::new());
     session.register_sink_table("hole", &schema(), hole.clone());
-    let script =
-        format!("{ENDLESS} INSERT INTO hole SELECT n FROM endless; SELECT n FROM endless;");
+    let script = format!("{LONG} INSERT INTO hole SELECT n FROM long; SELECT n FROM long;");
     let jobs = session.submit(&script).unwrap();
     let mut jobs = jobs.into_iter();
     let (insert, mut select) = (jobs.next().unwrap(), jobs.next().unwrap());
@@ -167,7 +167,7 @@ fn what_is_stopped_ends_and_what_is_behind_it_is_not_run() {
 #[test]
 fn a_job_that_waits_for_its_reader_can_be_stopped() {
     let mut session = Session::new(".");
-    let mut jobs = session.submit(&format!("{ENDLESS} SELECT n FROM endless")).unwrap();
+    let mut jobs = session.submit(&format!("{LONG} SELECT n FROM long")).unwrap();
     let mut rows = jobs.iter_mut().next().unwrap().rows().unwrap();
     rows.next().unwrap().unwrap();
     thread::sleep(Duration::from_millis(50));
@@ -175,6 +175,19 @@ fn a_job_that_waits_for_its_reader_can_be_stopped() {
     let ends = rows.by_ref().find(Result::is_err);
     assert!(matches!(ends, Some(Err(Failure::Run(Error::Interrupted)))), "{ends:?}");
     assert!(rows.next().is_none());
+}
+
+#[test]
+fn scripts_run_beside_each_other() {
+    let mut session = Session::new(".");
+    session.register_sink_table("hole", &schema(), Arc::new(BlackholeSink::new()));
+    let endless = "CREATE TABLE endless (n BIGINT NOT NULL)
+         WITH ('connector' = 'datagen', 'rows-per-second' = '10', 'fields.n.kind' = 'sequence');";
+    let first = session.submit(&format!("{endless} INSERT INTO hole SELECT n FROM endless"));
+    let first = first.unwrap();
+    assert_eq!(numbers(&session.collect("SELECT 1 AS n").unwrap()), [1]);
+    first.stop();
+    assert!(matches!(first.wait(), Err(Failure::Run(Error::Interrupted))));
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Planner {
 
     /// The planner of a rehearsal, for what comes after all that was rehearsed.
     pub fn after_rehearsal(self) -> Planner {
-        Planner { written: None, ..self }
+        Planner { written: None, ends: Ends::default(), ..self }
     }
 
     /// The settings as `SET` statements left them.

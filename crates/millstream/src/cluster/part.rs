@@ -12,7 +12,7 @@ use millstream_contract::sink::Sink;
 use millstream_contract::table::Extent;
 use millstream_contract::{Error, Settings};
 use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place};
-use millstream_engine::{Job, Remains, Stats};
+use millstream_engine::{Job, Remains, Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
 use millstream_fabric::tcp::TcpDevice;
@@ -25,7 +25,7 @@ use super::limits;
 use super::link::SILENCE_MAX;
 use super::member::Stops;
 use super::parts::Parts;
-use crate::session::Planned;
+use crate::planned::Planned;
 
 /// A process that is silent is found silent by its control connection, which knows who it is; this
 /// is for a connection that fails alone. A device that rounds (verbs) keeps to less.
@@ -258,6 +258,11 @@ impl QueryPart {
     /// What the user should know of how the sources are read, once they are open.
     pub fn remarks(&self) -> &[String] {
         self.job.as_ref().map_or(&[], Job::remarks)
+    }
+
+    /// Stops the query's part here, once it is connected and before it runs.
+    pub fn stopper(&self) -> Option<Stopper> {
+        self.job.as_ref().map(Job::stopper)
     }
 
     /// Runs the query; `stops` stops it.

@@ -1,0 +1,26 @@
+//! Why SQL did not do what it should.
+
+use millstream_contract::Error;
+use millstream_sql::SqlError;
+
+use crate::cluster;
+
+/// Why SQL did not do what it should.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    /// The text was refused.
+    #[error("{0}")]
+    Sql(#[from] SqlError),
+    /// A query failed while it ran.
+    #[error("{0}")]
+    Run(#[from] Error),
+    /// A process of a job that has several.
+    #[error("{0}")]
+    Process(cluster::Failure),
+    /// The script or its handles were used in a way that would lose something.
+    #[error("{0}")]
+    Script(String),
+    /// A job was not run, since one before it failed or was stopped.
+    #[error("not run: a job before it has failed or was stopped")]
+    NotRun,
+}

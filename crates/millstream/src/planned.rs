@@ -1,0 +1,38 @@
+//! What a statement came to, and what it takes to run a query.
+
+use std::sync::Arc;
+
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::Sink;
+use millstream_sql::PlannedQuery;
+
+/// What a statement came to.
+pub enum Executed {
+    /// It declared, dropped or set something.
+    Done,
+    /// A query that is ready to run.
+    Query(Box<Planned>),
+    /// `EXPLAIN`'s answer.
+    Explained(String),
+}
+
+/// A query that is ready to run.
+#[derive(Debug)]
+pub struct Planned {
+    /// For the engine.
+    pub plan: Plan,
+    /// The sinks that it names (`INSERT INTO`), one for each output of the plan; none for a query
+    /// whose rows the caller takes.
+    pub sinks: Vec<Arc<dyn Sink>>,
+    /// The names of the tables that it inserts into, in the order of its outputs.
+    pub targets: Vec<String>,
+    /// The plan as `EXPLAIN` prints it.
+    pub explain: String,
+}
+
+impl Planned {
+    pub(crate) fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
+        let PlannedQuery { plan, targets, explain, .. } = planned;
+        Planned { plan, sinks, targets, explain }
+    }
+}

@@ -1,0 +1,305 @@
+//! Scripts on several processes of this machine, for programs that use the library.
+
+use std::io::{Write, stderr};
+use std::path::PathBuf;
+use std::process::exit;
+use std::sync::Arc;
+
+use millstream_connect::BlackholeSink;
+use millstream_contract::Error;
+use millstream_contract::sink::Sink;
+use millstream_engine::{Stats, Stopper};
+use millstream_fabric::setup::Token;
+use millstream_sql::parse_script;
+use serde_json::Value;
+
+use crate::cluster::{
+    Cluster, Early, FabricName, Fault, Interrupt, Launch, PROCESSES_MAX, Program, check_settings,
+    shared_settings, stats_of, take_part,
+};
+use crate::failure::Failure;
+use crate::jobs::{Jobs, Running, Shared, Shown, submit};
+use crate::rows::{Queue, RowsSink};
+use crate::script::{Progress, ScriptMember, ScriptTask, Show, failure_of, lead_script};
+use crate::session::Session;
+use crate::submit::{NAME, jobs_of, write_lines};
+
+/// What each process does with its session before the script begins: it registers the program's own
+/// tables and connectors. It has to do the same in all.
+pub type SetUp = fn(&mut Session) -> Result<(), Failure>;
+
+/// The only argument of a process that was started for a job.
+const PART: &str = "millstream-part-of-a-job";
+
+/// Runs scripts on several processes, each of which runs this program.
+///
+/// The other processes are started with one argument that nobody else uses, and
+/// [`Processes::here`], at the top of `main`, sees it: such a process takes part in its job and
+/// goes no further. Statements are those of [`Session::submit`]; which process reads what, and
+/// what holds if one of them fails, says `docs/processes.md`.
+///
+/// ```no_run
+/// use millstream::{Failure, Processes, Session};
+///
+/// fn main() -> Result<(), Failure> {
+///     let processes = Processes::here(set_up);
+///     let jobs = processes.count(2).submit(
+///         "CREATE TABLE events (k BIGINT) WITH ('connector' = 'file', 'path' = 'events.csv');
+///          SELECT k, COUNT(*) AS n FROM events GROUP BY k;",
+///     )?;
+///     for job in jobs {
+///         let (rows, stats) = job.collect()?;
+///         println!("{} batches from {} records", rows.len(), stats.records);
+///     }
+///     Ok(())
+/// }
+///
+/// /// In every process: the program's own tables and connectors.
+/// fn set_up(_session: &mut Session) -> Result<(), Failure> {
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Processes {
+    set_up: SetUp,
+    count: usize,
+    fabric: FabricName,
+    base_dir: PathBuf,
+    settings: Vec<(String, String)>,
+}
+
+impl Processes {
+    /// Has to be called at the top of `main`, before the program does anything else. In a process
+    /// that was started for a job it takes part in that and ends the process; else it returns what
+    /// starts such processes: two over shared memory, unless it is told otherwise.
+    pub fn here(set_up: SetUp) -> Processes {
+        let mut arguments = std::env::args_os().skip(1);
+        if arguments.next().is_some_and(|only| only == PART) && arguments.next().is_none() {
+            exit(part_of_a_job(set_up));
+        }
+        Processes {
+            set_up,
+            count: 2,
+            fabric: FabricName::Shm,
+            base_dir: ".".into(),
+            settings: Vec::new(),
+        }
+    }
+
+    /// With so many processes, this one included.
+    pub fn count(mut self, processes: usize) -> Processes {
+        self.count = processes;
+        self
+    }
+
+    /// Connected by this fabric.
+    pub fn over(mut self, fabric: FabricName) -> Processes {
+        self.fabric = fabric;
+        self
+    }
+
+    /// Relative paths in `CREATE TABLE` start from here rather than from the working directory.
+    pub fn base_dir(mut self, base_dir: impl Into<PathBuf>) -> Processes {
+        self.base_dir = base_dir.into();
+        self
+    }
+
+    /// With this setting in each process, which `SET` does not change; `workers` and `memory` are
+    /// per process. [`Processes::submit`] refuses one that does not exist.
+    pub fn setting(mut self, key: &str, value: &str) -> Processes {
+        self.settings.push((key.to_string(), value.to_string()));
+        self
+    }
+
+    /// Submits a script, as [`Session::submit`] does: starts the other processes, runs its queries
+    /// one after the other, and ends the processes. Its rows come to this process.
+    ///
+    /// Stopping one of its jobs ends the script.
+    ///
+    /// # Errors
+    /// What is wrong with any statement or setting: no process has been started then.
+    pub fn submit(&self, script: &str) -> Result<Jobs, Failure> {
+        if !(1..=PROCESSES_MAX).contains(&self.count) {
+            return Err(Failure::Script(format!(
+                "a job has 1 to {PROCESSES_MAX} processes, not {}",
+                self.count
+            )));
+        }
+        let task = ScriptTask {
+            name: NAME.into(),
+            text: script.into(),
+            base_dir: self.base_dir.clone(),
+            standard_input: false,
+            defaults: shared_settings(self.count),
+            settings: self.settings.clone(),
+        };
+        let session = session(&task, 0, self.set_up)?;
+        check_settings(self.count, session.settings()).map_err(|e| session.refuse_setting(e))?;
+        let statements = parse_script(script, NAME)?;
+        let (_, rehearsed) = session.rehearsed(&statements, self.count)?;
+        let (submitted, steps) =
+            jobs_of(statements, rehearsed, || Shown::Rows(Arc::new(Queue::default())));
+        let told = serde_json::to_value(&task)
+            .map_err(|e| Failure::Script(format!("{}: {e}", self.base_dir.display())))?;
+        let path = std::env::current_exe().map_err(|e| Error::Io {
+            place: "this program".into(),
+            message: format!("cannot be found, to start it again: {e}"),
+            help: String::new(),
+        })?;
+        let program = Program { path, arguments: vec![PART.into()] };
+        let launch = Launch { processes: self.count, program, log: Arc::new(|_| ()) };
+        let script = Script { launch, fabric: self.fabric, task, told, session };
+        let mut jobs = 0..;
+        let mut number = |is_job: bool| is_job.then(|| jobs.next()).flatten();
+        let numbers: Vec<_> = steps.iter().map(|(_, is_job)| number(*is_job)).collect();
+        submit(submitted, move |shared| script.run(shared, numbers))
+    }
+}
+
+fn session(task: &ScriptTask, process: usize, set_up: SetUp) -> Result<Session, Failure> {
+    let mut session = task.session(process).map_err(|e| Failure::Script(e.to_string()))?;
+    set_up(&mut session)?;
+    Ok(session)
+}
+
+/// The life of a further process; its exit code.
+fn part_of_a_job(set_up: SetUp) -> i32 {
+    let note = |line: &str| drop(stderr().write_all(format!("{line}\n").as_bytes()));
+    let part = take_part(
+        |process, setup, token| {
+            let task: ScriptTask = serde_json::from_value(setup.task.clone())
+                .map_err(|e| Fault::run(format!("process 0 asks for what is no task: {e}")))?;
+            let session = session(&task, process, set_up).map_err(Fault::usage)?;
+            let (fabric, place) = (setup.fabric.parse()?, (process, setup.processes));
+            ScriptMember::new(&task, session, fabric, token, place, None)
+        },
+        Arc::new(note),
+    );
+    match part {
+        Ok(()) => 0,
+        Err(why) => {
+            note(&format!("error: {why}"));
+            2
+        }
+    }
+}
+
+/// A script that is to be led through several processes.
+struct Script {
+    launch: Launch,
+    fabric: FabricName,
+    task: ScriptTask,
+    told: Value,
+    session: Session,
+}
+
+impl Script {
+    /// Leads the processes through the script. `numbers` says which statement is which job.
+    fn run(self, shared: &Shared, numbers: Vec<Option<usize>>) {
+        let Script { launch, fabric, task, told, session } = self;
+        let sinks: Vec<_> = numbers.iter().map(|number| sink(shared, *number)).collect();
+        let mut progress = Telling { shared, numbers, sinks: sinks.clone(), interrupt: None };
+        let mut own = None;
+        let place = (0, launch.processes);
+        let lead = |cluster: &Cluster| {
+            progress.interrupt = Some(cluster.interrupt());
+            let show: Show = Box::new(move |statement| sinks[statement].clone());
+            let make =
+                |token: &Token| ScriptMember::new(&task, session, fabric, token, place, Some(show));
+            lead_script(cluster, (fabric, &told), make, &mut own, &mut progress)
+        };
+        let (stats, failure) = match launch.run(|_| Ok(()), lead) {
+            Ok(()) => return,
+            Err(Early::Own(failure)) => (Stats::default(), failure),
+            Err(Early::Failed(reason, others)) => {
+                (known(own.as_ref(), &others), failure_of(&reason, own.as_ref()))
+            }
+        };
+        // The job that was under way, or could not begin.
+        if let Some(number) = shared.first_open() {
+            shared.ends(number, stats, Err(failure));
+        }
+    }
+}
+
+/// The counters of all processes that have told theirs.
+fn known(own: Option<&ScriptMember>, others: &[Option<Value>]) -> Stats {
+    let Some(mut stats) = own.and_then(ScriptMember::stats).cloned() else {
+        return Stats::default();
+    };
+    for (told, process) in others.iter().zip(1..) {
+        if let Some(Ok(theirs)) = told.as_ref().map(|told| stats_of(process, told)) {
+            stats.add_process(&theirs);
+        }
+    }
+    stats
+}
+
+/// Where the rows of a job go; a statement that is none has no rows.
+fn sink(shared: &Shared, number: Option<usize>) -> Arc<dyn Sink> {
+    match number.map(|number| shared.shown(number)) {
+        Some(Shown::Rows(queue)) => Arc::new(RowsSink(queue)),
+        Some(Shown::Sink(sink)) => sink,
+        Some(Shown::Nothing) | None => Arc::new(BlackholeSink::new()),
+    }
+}
+
+/// Tells the handles how the script gets on.
+struct Telling<'a> {
+    shared: &'a Shared,
+    numbers: Vec<Option<usize>>,
+    sinks: Vec<Arc<dyn Sink>>,
+    interrupt: Option<Interrupt>,
+}
+
+impl Progress for Telling<'_> {
+    type Error = Failure;
+
+    fn begins(&mut self, statement: usize) -> Result<bool, Failure> {
+        let Some(number) = self.numbers[statement] else { return Ok(true) };
+        let wanted = self.shared.may_run(number)?;
+        if !wanted {
+            self.shared.ends(number, Stats::default(), Ok(()));
+        }
+        Ok(wanted)
+    }
+
+    fn explained(&mut self, statement: usize, text: String) -> Result<(), Failure> {
+        let Some(number) = self.numbers[statement] else { return Ok(()) };
+        let rows = write_lines(&*self.sinks[statement], &text)?;
+        self.shared.ends(number, Stats { rows, ..Stats::default() }, Ok(()));
+        Ok(())
+    }
+
+    fn runs(&mut self, statement: usize, own: &ScriptMember) {
+        let (number, interrupt) = (self.numbers[statement], self.interrupt.clone());
+        if let (Some(number), Some(interrupt), Some(stopper)) = (number, interrupt, own.stopper()) {
+            self.shared.runs(number, Arc::new(Led { interrupt, stopper }), own.remarks());
+        }
+    }
+
+    fn ended(&mut self, statement: usize, stats: Stats) -> Result<(), Failure> {
+        if let Some(number) = self.numbers[statement] {
+            self.shared.ends(number, stats, Ok(()));
+        }
+        Ok(())
+    }
+}
+
+/// A query that runs on all processes.
+struct Led {
+    interrupt: Interrupt,
+    stopper: Stopper,
+}
+
+impl Running for Led {
+    fn stop(&self) {
+        self.interrupt.stop();
+    }
+    fn enough(&self) {
+        self.stopper.enough();
+    }
+    fn counters(&self) -> Stats {
+        self.stopper.counters()
+    }
+}

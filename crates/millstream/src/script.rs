@@ -1,0 +1,248 @@
+//! A script on several processes: each executes the same statements, and process 0 leads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_connect::CollectSink;
+use millstream_contract::settings::SettingError;
+use millstream_contract::sink::{RowOrder, Sink};
+use millstream_contract::table::Extent;
+use millstream_engine::{Stats, Stopper};
+use millstream_fabric::setup::{Hello, Token};
+use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::cluster::{
+    Cause, Cluster, Early, FabricName, Failure as Reason, Fault, Member, Parts, QueryPart, Stops,
+    fault, now_us, stats_of,
+};
+use crate::failure::Failure;
+use crate::planned::Executed;
+use crate::session::Session;
+
+/// A script, as process 0 tells the others.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScriptTask {
+    /// For messages.
+    pub name: String,
+    /// Its statements.
+    pub text: String,
+    /// What relative paths start from.
+    pub base_dir: PathBuf,
+    /// Whether it was read from the standard input of process 0.
+    pub standard_input: bool,
+    /// Settings that hold where neither the script nor `settings` say otherwise.
+    pub defaults: Vec<(String, String)>,
+    /// Settings that outlast `SET` in the script.
+    pub settings: Vec<(String, String)>,
+}
+
+impl ScriptTask {
+    /// The session in which process `process` executes the script.
+    pub fn session(&self, process: usize) -> Result<Session, SettingError> {
+        let mut session = Session::new(&self.base_dir);
+        for (key, value) in &self.defaults {
+            session.set(key, value)?;
+        }
+        for (key, value) in &self.settings {
+            session.fix_setting(key, value)?;
+        }
+        if process != 0 {
+            session.read_nothing_once();
+        } else if self.standard_input {
+            session.script_from_standard_input();
+        }
+        Ok(session)
+    }
+}
+
+/// Says, by the statement's place in the script, where the rows go of a query that names no sink.
+pub type Show = Box<dyn FnMut(usize) -> Arc<dyn Sink>>;
+
+/// A process's part in running a script.
+pub struct ScriptMember {
+    session: Session,
+    statements: Vec<Statement>,
+    part: QueryPart,
+    show: Show,
+    /// What `EXPLAIN` answered.
+    explained: Option<String>,
+    failure: Option<Failure>,
+    stats: Option<Stats>,
+}
+
+impl ScriptMember {
+    /// The part of a process that executes the task's statements in `session`. Rows of queries
+    /// without a sink go to those of `show`; of processes that send theirs to process 0, `None`.
+    pub fn new(
+        task: &ScriptTask,
+        session: Session,
+        fabric: FabricName,
+        token: &Token,
+        (process, processes): (usize, usize),
+        show: Option<Show>,
+    ) -> Result<ScriptMember, Fault> {
+        let unused = |_| Arc::new(CollectSink::new(RowOrder::Deterministic)) as Arc<dyn Sink>;
+        Ok(ScriptMember {
+            statements: parse_script(&task.text, &task.name).map_err(|e| sql_fault(&e))?,
+            session,
+            part: QueryPart::open(fabric, token, process, processes)?,
+            show: show.unwrap_or_else(|| Box::new(unused)),
+            explained: None,
+            failure: None,
+            stats: None,
+        })
+    }
+
+    /// Why the last statement failed here, in full.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// The counters here of a query that has not ended well everywhere.
+    pub fn stats(&self) -> Option<&Stats> {
+        self.stats.as_ref()
+    }
+
+    /// What the user should know of how the query's sources are read, once it is connected.
+    pub fn remarks(&self) -> &[String] {
+        self.part.remarks()
+    }
+
+    /// Stops this process's part of the query, once it is connected and before it runs.
+    pub fn stopper(&self) -> Option<Stopper> {
+        self.part.stopper()
+    }
+
+    /// Keeps a failure, to be told in full by this process.
+    fn note(&mut self, failure: Failure) -> Fault {
+        let told = match &failure {
+            Failure::Sql(error) => sql_fault(error),
+            Failure::Run(error) => fault(error.clone()),
+            other => Fault::run(other),
+        };
+        self.failure = Some(failure);
+        told
+    }
+}
+
+/// What cannot be planned is a mistake of the user, or a matter of this process's machine.
+fn sql_fault(error: &SqlError) -> Fault {
+    match error.kind {
+        ErrorKind::System => Fault::run(error),
+        _ => Fault::usage(error),
+    }
+}
+
+impl Member for ScriptMember {
+    fn execute(&mut self, number: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
+        self.session.set_start_time_us(start_us);
+        let Some(statement) = self.statements.get(number) else {
+            return Err(Fault::run("process 0 asks for a statement that the script does not have"));
+        };
+        match self.session.execute(statement) {
+            Err(failure) => Err(self.note(failure)),
+            Ok(Executed::Done) => Ok(None),
+            Ok(Executed::Explained(text)) => {
+                self.explained = Some(text);
+                Ok(None)
+            }
+            Ok(Executed::Query(mut planned)) => {
+                let mut sinks = std::mem::take(&mut planned.sinks);
+                if sinks.is_empty() {
+                    sinks.push((self.show)(number));
+                }
+                let parts = self.part.plan(*planned, self.session.settings(), sinks, start_us);
+                parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
+            }
+        }
+    }
+
+    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
+        self.part.extents()
+    }
+
+    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(extents)
+    }
+
+    fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
+        self.part.connect(&hellos)
+    }
+
+    fn run(&mut self, stops: &Stops) -> (Value, Result<(), Fault>) {
+        let (stats, result) = self.part.run(stops);
+        let told = json!({ "stats": stats });
+        self.stats = Some(stats);
+        (told, result.map_err(|error| self.note(Failure::Run(error))))
+    }
+
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.part.commit()
+    }
+}
+
+/// Who is told how a script gets on, in process 0. An error ends the job.
+pub trait Progress {
+    /// Why it wants the job to end.
+    type Error;
+
+    /// A statement's turn has come. Whether it is executed.
+    fn begins(&mut self, _statement: usize) -> Result<bool, Self::Error> {
+        Ok(true)
+    }
+    /// What an `EXPLAIN` came to.
+    fn explained(&mut self, statement: usize, text: String) -> Result<(), Self::Error>;
+    /// A query, of which this is process 0's part, is about to run.
+    fn runs(&mut self, statement: usize, own: &ScriptMember);
+    /// A query has ended well, with these counters of all processes.
+    fn ended(&mut self, statement: usize, stats: Stats) -> Result<(), Self::Error>;
+}
+
+/// Leads all processes through a script, which they are told as `task`. `make` makes process 0's
+/// part, which is left in `own`.
+pub fn lead_script<P: Progress>(
+    cluster: &Cluster,
+    (fabric, task): (FabricName, &Value),
+    make: impl FnOnce(&Token) -> Result<ScriptMember, Fault>,
+    own: &mut Option<ScriptMember>,
+    progress: &mut P,
+) -> Result<(), Early<P::Error>> {
+    cluster.set_up(fabric.name(), task, || {
+        *own = Some(make(cluster.token())?);
+        Ok(())
+    })?;
+    let Some(own) = own else { return Ok(()) };
+    for statement in 0..own.statements.len() {
+        if !progress.begins(statement).map_err(Early::Own)? {
+            continue;
+        }
+        if !cluster.execute(own, statement, now_us())? {
+            if let Some(text) = own.explained.take() {
+                progress.explained(statement, text).map_err(Early::Own)?;
+            }
+            continue;
+        }
+        cluster.connect(own)?;
+        progress.runs(statement, own);
+        let ends = cluster.run(own)?;
+        let mut total = Stats::default();
+        for (process, end) in ends.iter().enumerate() {
+            total.add_process(&stats_of(process, end)?);
+        }
+        own.stats = None;
+        progress.ended(statement, total).map_err(Early::Own)?;
+    }
+    Ok(())
+}
+
+/// Why a script has ended early: in full what failed in process 0, if that is the reason.
+pub fn failure_of(reason: &Reason, own: Option<&ScriptMember>) -> Failure {
+    let ours = own.and_then(ScriptMember::failure).filter(|_| reason.process == 0);
+    match (&reason.cause, ours) {
+        (Cause::Interrupted, _) => Failure::Run(millstream_contract::Error::Interrupted),
+        (_, Some(failure)) => failure.clone(),
+        _ => Failure::Process(reason.clone()),
+    }
+}
