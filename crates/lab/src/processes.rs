@@ -150,7 +150,7 @@ impl Member for WorkloadMember {
         parts.map(Some).map_err(Fault::usage)
     }
 
-    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.part.prepare(extents)
     }
 

@@ -159,11 +159,11 @@ impl Member for ScriptMember {
         }
     }
 
-    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
+    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
         self.part.extents()
     }
 
-    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.part.prepare(extents)
     }
 

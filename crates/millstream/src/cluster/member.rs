@@ -19,14 +19,14 @@ pub trait Member {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault>;
 
     /// How much there is to read of the query that was planned last, where that can change:
-    /// `extents` of its table. Only process 0 is asked, for all.
-    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
+    /// `extents` of each of its tables. Only process 0 is asked, for all.
+    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
         Ok(Vec::new())
     }
 
     /// Makes the channels of the query that was planned last, which will read no more than
     /// `extents`; what each process has to be told, by process.
-    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault>;
+    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault>;
 
     /// Connects them with what each process has told, and opens the sources. Returns what else has
     /// to be the same in all processes.
@@ -44,10 +44,10 @@ impl<M: Member + ?Sized> Member for Box<M> {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         (**self).execute(statement, start_us)
     }
-    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
+    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
         (**self).extents()
     }
-    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         (**self).prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

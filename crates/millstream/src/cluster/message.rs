@@ -36,7 +36,7 @@ pub enum Request {
     },
     /// Make the channels of the query that was planned last, of whose table no more is read than
     /// process 0 has found: what there is of each split that can change.
-    Prepare(Vec<Extent>),
+    Prepare(Vec<Vec<Extent>>),
     /// Connect them: what every process has told this one, by process.
     Connect(Vec<Vec<PackedHello>>),
     /// All are connected.
@@ -197,11 +197,12 @@ mod tests {
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
             Request::Prepare(vec![
-                Extent { length: None, file: None },
-                Extent {
+                vec![Extent { length: None, file: None }],
+                vec![],
+                vec![Extent {
                     length: Some(u64::MAX),
                     file: Some(FileId { device: 1, inode: u64::MAX, modified: (-1, 999) }),
-                },
+                }],
             ]),
             Request::Connect(vec![vec![hello], vec![]]),
             Request::Start,

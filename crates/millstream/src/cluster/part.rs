@@ -194,20 +194,21 @@ impl QueryPart {
         Ok(parts)
     }
 
-    /// How much there is in the splits of the query's tables, where that can change.
-    pub fn extents(&self) -> Result<Vec<Extent>, Fault> {
+    /// How much there is in the splits of each of the query's tables, where that can change.
+    pub fn extents(&self) -> Result<Vec<Vec<Extent>>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
-        ready.planned.plan.source().and_then(|source| source.table.extents()).map_err(fault)
+        let sources = ready.planned.plan.sources.iter();
+        sources.map(|source| source.table.extents()).collect::<Result<_, _>>().map_err(fault)
     }
 
     /// Makes the channels, for a query that will read no more than `extents`; what each process has
     /// to be told, by process.
-    pub fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
-        if let Some(Ready { planned, .. }) = &mut self.planned
-            && let [source] = &mut planned.plan.sources[..]
-            && let Some(table) = source.table.up_to(extents)
-        {
-            source.table = table;
+    pub fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
+        let sources = self.planned.iter_mut().flat_map(|ready| &mut ready.planned.plan.sources);
+        for (source, extents) in sources.zip(extents) {
+            if let Some(table) = source.table.up_to(extents) {
+                source.table = table;
+            }
         }
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         let stages = ready.planned.plan.state_stages();

@@ -212,11 +212,11 @@ impl Member for Process {
             None => parts,
         }))
     }
-    fn extents(&mut self) -> Result<Vec<Extent>, Fault> {
+    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
         self.part.extents()
     }
 
-    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.part.prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

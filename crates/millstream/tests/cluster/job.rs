@@ -58,7 +58,7 @@ impl Member for Stub {
         Ok((statement > 0).then_some(parts))
     }
 
-    fn prepare(&mut self, _: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, _: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         let (own, all) = (self.process, self.processes);
         let for_peer = |to| if to == own { vec![] } else { vec![hello(own, to); to + 1] };
         Ok((0..all).map(for_peer).collect())

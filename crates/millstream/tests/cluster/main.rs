@@ -170,7 +170,7 @@ impl Member for Impatient {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         self.0.execute(statement, start_us)
     }
-    fn prepare(&mut self, extents: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.0.prepare(extents)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

@@ -185,7 +185,7 @@ impl Member for Asked {
         self.note("Execute");
         Ok(Some(Parts::new()))
     }
-    fn prepare(&mut self, _: &[Extent]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, _: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.note("Prepare");
         Ok(vec![])
     }
