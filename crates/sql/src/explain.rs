@@ -150,7 +150,11 @@ impl Explained<'_> {
                 let _ = writeln!(text, "  filter {}", shown(filter, schema));
             }
             if let Some(project) = &input.project {
-                let columns = project.columns.iter().map(|e| shown(e, schema));
+                let columns = project.columns.iter().zip(project.schema.fields());
+                let columns = columns.map(|(expr, field)| match shown(expr, schema) {
+                    text if self.chain || text == *field.name() => text,
+                    text => format!("{text} AS {}", field.name()),
+                });
                 let _ = writeln!(text, "  project {}", list(columns));
                 schema = &project.schema;
             }
