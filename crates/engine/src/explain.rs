@@ -33,7 +33,7 @@ fn add_layout(
     aggregate: &Aggregate,
     type_name: impl Fn(&DataType) -> String,
 ) -> Result<()> {
-    let grouping = Grouping::new(None, aggregate, 0)?;
+    let grouping = Grouping::new(aggregate, 0)?;
     let layout = &grouping.layout;
     // Writing to a String cannot fail.
     let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());

@@ -13,16 +13,15 @@ use millstream_state::{
 };
 
 use crate::error::{Error, Result};
-use crate::expr::Expr;
-use crate::pipeline::{Grouping, filter_and_project};
-use crate::plan::Aggregate;
+use crate::pipeline::Grouping;
+use crate::plan::{Aggregate, Project};
+use crate::taking::Taking;
 
 /// HAVING and the output columns.
 #[derive(Debug)]
 pub(crate) struct Finisher {
     fired: SchemaRef,
-    having: Option<Expr>,
-    project: Vec<Expr>,
+    taking: Taking,
     output: SchemaRef,
 }
 
@@ -39,10 +38,10 @@ pub(crate) struct Fire {
 
 impl Finisher {
     pub(crate) fn new(aggregate: &Aggregate, output: &SchemaRef) -> Finisher {
+        let project = Project { columns: aggregate.project.clone(), schema: output.clone() };
         Finisher {
             fired: aggregate.fired.clone(),
-            having: aggregate.having.clone(),
-            project: aggregate.project.clone(),
+            taking: Taking { filter: aggregate.having.clone(), project: Some(project) },
             output: output.clone(),
         }
     }
@@ -64,27 +63,12 @@ impl Finisher {
         bytes as u64
     }
 
-    /// Result rows for some rows of state.
-    pub(crate) fn finish(
-        &self,
-        grouping: &Grouping,
-        bounds: &[ArrayRef],
-        rows: &RowsRef<'_>,
-    ) -> Result<RecordBatch> {
-        self.project(&self.decode(grouping, bounds, rows)?)
-    }
-
-    /// HAVING and the output columns for some rows of a window.
-    fn project(&self, fired: &RecordBatch) -> Result<RecordBatch> {
-        filter_and_project(fired, self.having.as_ref(), &self.project, &self.output)
-    }
-
     /// As many result rows, from the first on, as the texts computed of them allow, and the rows
     /// that are left.
     fn project_some(&self, fired: RecordBatch) -> Result<(RecordBatch, Option<RecordBatch>)> {
         let mut rows = fired.num_rows();
         loop {
-            match self.project(&fired.slice(0, rows)) {
+            match self.taking.rows(&fired.slice(0, rows)) {
                 Err(Error::TooMuchText { .. }) if rows > 1 => rows /= 2,
                 projected => {
                     let left = fired.num_rows() - rows;

@@ -1,13 +1,18 @@
-//! Gather: puts the result rows of all workers into the order that the sink wants.
+//! Gather: the rows of an output from all workers into the order that its sink wants.
 //!
-//! For [`RowOrder::Deterministic`], a window's rows are held, in sorted runs, until every leader
-//! has fired the window, and are written in order of event time. The rows of a stateless query are
-//! put back into the order of their batches. For [`RowOrder::Any`], rows pass straight through. A
-//! result with an order of its own ([`Sort`]) is held like a window, whatever it comes from, and
-//! written at the end of the input. Rows that are held count against the job's budget.
+//! For [`RowOrder::Deterministic`] a window's rows are held, in sorted runs, until every leader has
+//! fired it, and written in order of event time, then of the output's inputs; rows of records are
+//! put back into the order of their batches ([`batches`]). What is fired only at the end of the
+//! input comes last. For [`RowOrder::Any`] rows pass straight through. Rows that are held count
+//! against the job's budget. A result with an order of its own ([`Sort`]) is held, whatever it
+//! comes from, and written at the end of the input.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod ahead;
+mod batches;
+mod part;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -15,64 +20,79 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Budget, Kind, batch_bytes};
-use crate::cluster::{self, Head, LAST, Net, encode_rows};
+use crate::cluster::{self, Head, LAST};
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
+use crate::event_time::{BEGINNING, END};
+use crate::flow::Root;
 use crate::order::{Merge, Order, Run};
 use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
-use crate::windowing::{WHOLE, Windowing};
+use crate::windowing::Windowing;
+use ahead::{Ahead, Turn};
+use batches::Batches;
+use part::Part;
 
-/// Collects result rows.
+pub(crate) use ahead::Role;
+pub(crate) use batches::BatchRows;
+
+/// What a gather has to know of its output.
+pub(crate) struct Outlet {
+    /// Its number.
+    pub(crate) output: usize,
+    pub(crate) schema: SchemaRef,
+    /// By input: where its rows come from.
+    pub(crate) inputs: Vec<Root>,
+    /// Of the stages with state among them, each once, by number: how they divide event time.
+    pub(crate) stages: Vec<(usize, Windowing)>,
+    /// All splits of the sources among them, ascending.
+    pub(crate) splits: Vec<usize>,
+    pub(crate) offset: u64,
+    pub(crate) limit: Option<u64>,
+    pub(crate) sort: Option<Sort>,
+    /// Leaders whose rows come here.
+    pub(crate) leaders: usize,
+    pub(crate) role: Role,
+    /// Whoever brings rows, the sink takes them as if from worker 0.
+    pub(crate) one_writer: bool,
+}
+
+/// Collects the rows of an output.
 pub(crate) struct Gather {
+    outlet: Outlet,
     sink: Arc<dyn Sink>,
-    schema: SchemaRef,
     ordered: bool,
-    sort: Option<Sort>,
     /// Of rows within a window, when the first is there.
     order: OnceLock<Order>,
-    windowing: Windowing,
     state: Mutex<State>,
     rows: AtomicU64,
     budget: Arc<Budget>,
-    role: Role,
-    /// Whoever brings rows, the sink takes them as if from worker 0.
-    one_writer: bool,
+    /// All rows that are wanted have been written, or nobody takes any more.
+    ended: AtomicBool,
 }
 
-/// Where rows go when a job has several processes.
-pub(crate) enum Role {
-    /// There is one process, or each has a sink of its own.
-    Alone,
-    /// Rows of all processes come here.
-    Asker(Arc<Net>),
-    /// Rows go to the asking process.
-    Helper {
-        net: Arc<Net>,
-        /// Bytes that may be sent ahead of their turn.
-        ahead_bytes_max: u64,
-    },
+/// A window of an output, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Window {
+    pub(crate) fires_at: i64,
+    /// The number of the output's input.
+    pub(crate) input: usize,
+    start: i64,
 }
 
 struct State {
     /// Windows with rows that some leader may still add to.
-    windows: BTreeMap<i64, Vec<Run>>,
-    /// Per worker: every window that fires at or before this has been fired there.
-    frontiers: Vec<i64>,
+    windows: BTreeMap<Window, Vec<Run>>,
+    /// Rows that are written in an order of their own, at the end.
+    sorted: Vec<Run>,
+    /// Per stage, per leader: every window that fires at or before this has been fired there.
+    frontiers: Vec<Vec<i64>>,
     windows_fired: u64,
-    /// Stateless rows that wait for earlier ones: by (batch number, split).
-    waiting: BTreeMap<(u64, usize), Run>,
-    /// What comes behind the rows of a batch, if more are wanted.
-    failed: BTreeMap<(u64, usize), Error>,
-    next: (u64, usize),
-    /// Batches of a stateless query whose rows wait to be sorted.
-    sorted_batches: u64,
-    skip: u64,
-    left: Option<u64>,
+    batches: Batches,
+    part: Part,
     /// Rows sent to the asking process that have, as far as is known, not been written yet.
-    ahead: VecDeque<Ahead>,
-    /// The frontier of all that other processes were told.
-    told: i64,
+    ahead: Ahead,
+    /// Per stage: the frontier of all that other processes were told.
+    told: Vec<i64>,
 }
 
 /// Rows that are kept at least, beside those of a LIMIT, before they are cut.
@@ -85,103 +105,82 @@ fn most(sort: &Sort) -> usize {
     sort.limit.map_or(usize::MAX, |limit| limit.saturating_add(sort.offset) as usize)
 }
 
-/// What of a sorted result is still to come.
-struct Part {
-    skip: u64,
-    left: u64,
-}
-
-impl Part {
-    fn of(sort: &Sort) -> Part {
-        Part { skip: sort.offset, left: sort.limit.unwrap_or(u64::MAX) }
-    }
-}
-
-/// What a batch of a stateless query comes to.
-pub(crate) struct StatelessRows {
-    pub(crate) rows: RecordBatch,
-    /// Why there are no more of them, if there should be: a LIMIT may have been reached before.
-    pub(crate) then: Option<Error>,
-}
-
-impl From<RecordBatch> for StatelessRows {
-    fn from(rows: RecordBatch) -> StatelessRows {
-        StatelessRows { rows, then: None }
-    }
-}
-
-/// Rows that have been sent.
-struct Ahead {
-    /// When all leaders have fired up to this, they have been written.
-    fires_at: i64,
-    /// Of a stateless query: batch number and split.
-    batch: (u64, usize),
-    bytes: u64,
-}
-
 impl Gather {
-    pub(crate) fn new(
-        sink: Arc<dyn Sink>,
-        schema: SchemaRef,
-        workers: usize,
-        windowing: Windowing,
-        (offset, limit, sort): (u64, Option<u64>, Option<Sort>),
-        budget: Arc<Budget>,
-        (role, one_writer): (Role, bool),
-    ) -> Gather {
+    pub(crate) fn new(outlet: Outlet, sink: Arc<dyn Sink>, budget: Arc<Budget>) -> Gather {
+        let part = match &outlet.sort {
+            Some(sort) => Part::new(sort.offset, sort.limit),
+            None => Part::new(outlet.offset, outlet.limit),
+        };
         // Which rows a LIMIT lets through must not depend on who is first.
-        let ordered = sink.order() == RowOrder::Deterministic || limit.is_some() || offset > 0;
-        let ordered = ordered || sort.is_some();
+        let ordered = sink.order() == RowOrder::Deterministic || !part.is_all();
+        let stages = outlet.stages.len();
         Gather {
-            sink,
-            schema,
-            ordered,
-            sort,
+            ordered: ordered || outlet.sort.is_some(),
             order: OnceLock::new(),
-            windowing,
             state: Mutex::new(State {
                 windows: BTreeMap::new(),
-                frontiers: vec![BEGINNING; workers],
+                sorted: Vec::new(),
+                frontiers: vec![vec![BEGINNING; outlet.leaders]; stages],
                 windows_fired: 0,
-                waiting: BTreeMap::new(),
-                failed: BTreeMap::new(),
-                next: (0, 0),
-                sorted_batches: 0,
-                skip: offset,
-                left: limit,
-                ahead: VecDeque::new(),
-                told: BEGINNING,
+                batches: Batches::default(),
+                part,
+                ahead: Ahead::new(stages),
+                told: vec![BEGINNING; stages],
             }),
             rows: AtomicU64::new(0),
             budget,
-            role,
-            one_writer,
+            ended: AtomicBool::new(part.is_over()),
+            sink,
+            outlet,
         }
     }
 
-    /// Whether the job may end before all rows have been looked at.
+    /// Whether rows beyond some number are not wanted, so that they need not be looked at.
     pub(crate) fn has_limit(&self) -> bool {
-        self.lock().left.is_some()
+        self.outlet.sort.is_none() && self.outlet.limit.is_some()
     }
 
     /// Whether the result has an order of its own.
     pub(crate) fn sorts(&self) -> bool {
-        self.sort.is_some()
+        self.outlet.sort.is_some()
+    }
+
+    /// The number of its output.
+    pub(crate) fn output(&self) -> usize {
+        self.outlet.output
     }
 
     /// Where the rows go.
-    pub(crate) fn sink(&self) -> Arc<dyn Sink> {
-        self.sink.clone()
+    pub(crate) fn sink(&self) -> &Arc<dyn Sink> {
+        &self.sink
+    }
+
+    /// Whether no more rows are taken.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Takes no more rows; returns whether it did before.
+    pub(crate) fn end(&self) -> bool {
+        let first = !self.ended.swap(true, Ordering::AcqRel);
+        let mut state = self.lock();
+        state.windows_fired += state.windows.len() as u64;
+        state.windows.clear();
+        state.sorted.clear();
+        state.batches.clear();
+        let State { ahead, .. } = &mut *state;
+        self.outlet.role.written(ahead, |_| true);
+        first
     }
 
     /// Whether rows of windows wait in this process until their turn comes.
     pub(crate) fn holds(&self) -> bool {
-        self.ordered && !matches!(self.role, Role::Helper { .. })
+        self.ordered && !matches!(self.outlet.role, Role::Helper { .. })
     }
 
     /// Whether no further rows may wait for earlier ones.
     pub(crate) fn is_full(&self) -> bool {
-        match &self.role {
+        match &self.outlet.role {
             Role::Helper { net, ahead_bytes_max } => {
                 net.ahead_bytes().load(Ordering::Relaxed) >= *ahead_bytes_max
             }
@@ -191,51 +190,20 @@ impl Gather {
 
     /// Whether rows have to wait until the asking process has taken others.
     pub(crate) fn is_congested(&self) -> bool {
-        matches!(&self.role, Role::Helper { net, .. } if net.is_congested())
+        matches!(&self.outlet.role, Role::Helper { net, .. } if net.is_congested())
     }
 
-    /// Whether some leader, anywhere, has not fired up to `frontier`.
-    pub(crate) fn others_behind(&self, frontier: i64) -> bool {
-        match &self.role {
-            Role::Helper { net, .. } => net.fired() < frontier,
-            _ => self.fired() < frontier,
-        }
+    /// The place of a stage among those that it takes rows of.
+    fn place_of(&self, stage: usize) -> Option<usize> {
+        self.outlet.stages.iter().position(|(of, _)| *of == stage)
     }
 
-    /// Sends rows to the asking process.
-    fn send(&self, net: &Net, head: Head, rows: &RecordBatch, ahead: Ahead) -> Result<()> {
-        if self.ordered {
-            let bytes = batch_bytes(rows) as u64;
-            net.ahead_bytes().fetch_add(bytes, Ordering::Relaxed);
-            self.lock().ahead.push_back(Ahead { bytes, ..ahead });
-        }
-        net.post(0, head, encode_rows(rows)?)
-    }
-
-    /// The asking process has written rows that were sent.
-    fn written(&self, net: &Net, is_written: impl Fn(&Ahead) -> bool) {
-        let mut bytes = 0;
-        self.lock().ahead.retain(|ahead| {
-            let written = is_written(ahead);
-            bytes += if written { ahead.bytes } else { 0 };
-            !written
-        });
-        net.ahead_bytes().fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// The asking process tells that all leaders have fired up to `watermark`.
-    pub(crate) fn note_fired(&self, watermark: i64) {
-        if let Role::Helper { net, .. } = &self.role {
-            net.note_fired(watermark);
-            self.written(net, |ahead| ahead.fires_at <= watermark);
-        }
-    }
-
-    /// The asking process tells which batch of a stateless query comes next.
-    pub(crate) fn note_written(&self, sequence: u64, split: usize) {
-        if let Role::Helper { net, .. } = &self.role {
-            self.lock().next = (sequence, split);
-            self.written(net, |ahead| ahead.batch < (sequence, split));
+    /// Whether some leader, anywhere, has not fired a stage up to `frontier`.
+    pub(crate) fn others_behind(&self, stage: usize, frontier: i64) -> bool {
+        let Some(place) = self.place_of(stage) else { return false };
+        match &self.outlet.role {
+            Role::Helper { .. } => self.lock().ahead.fired[place] < frontier,
+            _ => self.fired(stage) < frontier,
         }
     }
 
@@ -248,24 +216,56 @@ impl Gather {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Windows fired so far that had at least one group.
+    /// Windows fired so far that had at least one group; 0 if there are no windows.
     pub(crate) fn windows(&self) -> u64 {
+        if !self.is_windowed() {
+            return 0;
+        }
         let state = self.lock();
         state.windows_fired + state.windows.len() as u64
     }
 
+    /// Whether rows of windows come here.
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.outlet.stages.iter().any(|(_, windowing)| !windowing.is_whole())
+    }
+
     fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
-        let worker = if self.one_writer { 0 } else { worker };
+        let worker = if self.outlet.one_writer { 0 } else { worker };
         self.sink.write(worker, rows, flush)
+    }
+
+    /// Writes what of rows in their order is wanted; returns whether that was the last of it.
+    fn emit(
+        &self,
+        part: &mut Part,
+        worker: usize,
+        rows: &RecordBatch,
+        flush: bool,
+    ) -> Result<bool> {
+        if part.is_all() && self.outlet.sort.is_none() {
+            self.write(worker, rows, flush)?;
+            return Ok(false);
+        }
+        let (skipped, len) = part.take(rows.num_rows());
+        let over = part.is_over();
+        if len > 0 {
+            let mut rows = rows.slice(skipped, len);
+            if let Some(sort) = &self.outlet.sort {
+                rows = rows.project(&(0..sort.visible).collect::<Vec<_>>())?;
+            }
+            self.write(worker, &rows, flush || over)?;
+        }
+        Ok(over)
     }
 
     fn order(&self) -> Result<&Order> {
         if let Some(order) = self.order.get() {
             return Ok(order);
         }
-        let keys = self.sort.as_ref().map_or(&[][..], |sort| &sort.keys);
-        let order = Order::new(&self.schema, keys)?;
+        let keys = self.outlet.sort.as_ref().map_or(&[][..], |sort| &sort.keys);
+        let order = Order::new(&self.outlet.schema, keys)?;
         Ok(self.order.get_or_init(|| order))
     }
 
@@ -274,20 +274,48 @@ impl Gather {
         Run { rows, held }
     }
 
-    /// Up to which watermark every worker has fired what is complete.
-    pub(crate) fn fired(&self) -> i64 {
-        self.lock().frontiers.iter().copied().min().unwrap_or(BEGINNING)
+    /// Up to which watermark every leader has fired what is complete of a stage.
+    pub(crate) fn fired(&self, stage: usize) -> i64 {
+        let place = self.place_of(stage);
+        place.map_or(END, |place| fired(&self.lock().frontiers[place]))
     }
 
-    /// Rows of the window that starts at `start`; `last` on the leader's last batch of it.
+    /// Up to which watermark every leader has fired what is complete of all stages. What fires at
+    /// the end is not waited for before.
+    fn fired_of_all(&self, of: impl Fn(usize) -> i64) -> i64 {
+        let stages = self.outlet.stages.iter().enumerate();
+        let fired = stages.map(|(place, (_, windowing))| match of(place) {
+            fired if windowing.is_whole() && fired < END => END - 1,
+            fired => fired,
+        });
+        fired.min().unwrap_or(BEGINNING)
+    }
+
+    /// The window of an input that starts then.
+    fn window(&self, input: usize, start: i64) -> Result<Window> {
+        let stage = match self.outlet.inputs.get(input) {
+            Some(Root::Stage(stage)) => self.place_of(*stage),
+            _ => None,
+        };
+        let unknown = || Error::Internal(format!("rows of a window of input {input}"));
+        let (_, windowing) = self.outlet.stages[stage.ok_or_else(unknown)?];
+        Ok(Window { fires_at: windowing.fires_at(start), input, start })
+    }
+
+    /// Rows of an input, of the window that starts at `start`; `last` on the leader's last batch of
+    /// it.
     pub(crate) fn window_rows(
         &self,
         worker: usize,
-        start: i64,
+        (input, start): (usize, i64),
         rows: RecordBatch,
         last: bool,
     ) -> Result<()> {
-        if let Role::Helper { net, .. } = &self.role {
+        let window = self.window(input, start)?;
+        if self.has_ended() {
+            return Ok(());
+        }
+        if let Role::Helper { net, .. } = &self.outlet.role {
             if rows.num_rows() == 0 && !last {
                 return Ok(());
             }
@@ -295,84 +323,109 @@ impl Gather {
             let head = Head {
                 flags: if last { LAST } else { 0 },
                 id: (net.first() + worker) as u32,
+                output: self.outlet.output as u16,
+                count: input as u64,
                 start,
                 ..Head::new(cluster::Kind::WindowRows)
             };
-            let ahead = Ahead { fires_at: self.windowing.fires_at(start), batch: (0, 0), bytes: 0 };
-            return self.send(net, head, &rows, ahead);
+            return self.send(net, head, &rows, Turn::Fires(window.fires_at));
         }
-        if self.ordered {
-            let run = self.held(self.sorted(rows)?);
-            let mut state = self.lock();
-            return self.add_run(state.windows.entry(start).or_default(), run);
+        if !self.ordered {
+            self.lock().windows.entry(window).or_default();
+            return match rows.num_rows() > 0 || last {
+                true => self.write(worker, &rows, last),
+                false => Ok(()),
+            };
         }
-        self.lock().windows.entry(start).or_default();
-        if rows.num_rows() > 0 || last { self.write(worker, &rows, last) } else { Ok(()) }
+        let run = self.held(self.sorted(rows)?);
+        let mut state = self.lock();
+        if self.has_ended() {
+            return Ok(());
+        }
+        let State { windows, sorted, .. } = &mut *state;
+        let runs = windows.entry(window).or_default();
+        self.add_run(if self.outlet.sort.is_some() { sorted } else { runs }, run)
     }
 
-    /// `worker` has fired everything that a watermark completes. Windows that every worker has
-    /// fired are written out; returns their starts.
-    pub(crate) fn advance(&self, worker: usize, watermark: i64) -> Result<Vec<i64>> {
+    /// `worker` has fired everything of a stage that a watermark completes. Windows that every
+    /// leader has fired, of all stages, are written out, and returned; and whether these were all
+    /// rows that are wanted.
+    pub(crate) fn advance(
+        &self,
+        worker: usize,
+        stage: usize,
+        watermark: i64,
+    ) -> Result<(Vec<Window>, bool)> {
+        let Some(place) = self.place_of(stage) else { return Ok((Vec::new(), false)) };
         let mut state = self.lock();
-        state.frontiers[worker] = state.frontiers[worker].max(watermark);
-        if let Role::Helper { net, .. } = &self.role {
-            let id = (net.first() + worker) as u32;
-            net.post(0, Head { id, watermark, ..Head::new(cluster::Kind::Fired) }, Vec::new())?;
-            return Ok(Vec::new());
+        let state = &mut *state;
+        let unknown = || Error::Internal(format!("what leader {worker} has fired"));
+        let frontier = state.frontiers[place].get_mut(worker).ok_or_else(unknown)?;
+        *frontier = watermark.max(*frontier);
+        let output = self.outlet.output as u16;
+        if let Role::Helper { net, .. } = &self.outlet.role {
+            let (id, count) = ((net.first() + worker) as u32, stage as u64);
+            let head = Head { id, output, count, watermark, ..Head::new(cluster::Kind::Fired) };
+            net.post(0, head, Vec::new())?;
+            return Ok((Vec::new(), false));
         }
-        let fired = state.frontiers.iter().copied().min().unwrap_or(BEGINNING);
-        let mut starts = Vec::new();
-        while let Some(entry) = state.windows.first_entry() {
-            let start = *entry.key();
-            if self.windowing.fires_at(start) > fired {
+        let written = self.write_fired(state, worker)?;
+        let fired = fired(&state.frontiers[place]);
+        if let Role::Asker(net) = &self.outlet.role
+            && fired > state.told[place]
+        {
+            state.told[place] = fired;
+            let (count, watermark) = (stage as u64, fired);
+            net.broadcast(Head { output, count, watermark, ..Head::new(cluster::Kind::Fired) })?;
+        }
+        Ok(written)
+    }
+
+    /// Writes the windows whose turn it is.
+    fn write_fired(&self, state: &mut State, worker: usize) -> Result<(Vec<Window>, bool)> {
+        let frontiers = &state.frontiers;
+        let all = self.fired_of_all(|place| fired(&frontiers[place]));
+        let (mut windows, mut enough) = (Vec::new(), false);
+        // What is fired at the end comes behind all records.
+        while let Some(entry) = state.windows.first_entry().filter(|_| !self.takes_batches()) {
+            let window = *entry.key();
+            if window.fires_at > all || self.has_ended() {
                 break;
             }
             let runs = entry.remove();
             state.windows_fired += 1;
-            starts.push(start);
-            if self.ordered {
+            windows.push(window);
+            if self.ordered && self.outlet.sort.is_none() {
                 // Under the lock: windows must come out in order, one at a time. Who has rows for a
                 // later one waits meanwhile, so a slow sink slows the job and rows do not pile up.
-                self.write_merged(worker, runs)?;
+                enough = self.write_merged(&mut state.part, worker, runs)?;
+                if enough {
+                    break;
+                }
             }
         }
-        if let Role::Asker(net) = &self.role
-            && fired > state.told
-        {
-            state.told = fired;
-            net.broadcast(Head { watermark: fired, ..Head::new(cluster::Kind::Fired) })?;
-        }
-        Ok(starts)
+        Ok((windows, enough))
     }
 
-    fn write_merged(&self, worker: usize, runs: Vec<Run>) -> Result<()> {
+    /// Writes runs in order; returns whether that was the last that is wanted.
+    fn write_merged(&self, part: &mut Part, worker: usize, runs: Vec<Run>) -> Result<bool> {
         if let [run] = &runs[..]
             && run.is_one_block()
         {
-            return match &self.sort {
-                Some(sort) => {
-                    self.write_sorted(sort, &mut Part::of(sort), &run.rows, true).map(|_| ())
-                }
-                None => self.write(worker, &run.rows, true),
-            };
+            return self.emit(part, worker, &run.rows, true);
         }
-        let mut part = self.sort.as_ref().map(|sort| (sort, Part::of(sort)));
         let mut merge = Merge::new(self.order()?, runs, self.budget.ahead_bytes())?;
         while let Some((rows, last)) = merge.next()? {
-            let Some((sort, part)) = &mut part else {
-                self.write(worker, &rows, last)?;
-                continue;
-            };
-            if self.write_sorted(sort, part, &rows, last)? {
-                break;
+            if self.emit(part, worker, &rows, last)? {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The rows of a batch in order, as many of them as the result may need.
     fn sorted(&self, rows: RecordBatch) -> Result<RecordBatch> {
-        self.order()?.sorted(rows, self.sort.as_ref().map_or(usize::MAX, most))
+        self.order()?.sorted(rows, self.outlet.sort.as_ref().map_or(usize::MAX, most))
     }
 
     /// Keeps a run. Of a result with a LIMIT, those that came before are cut when rows pile up.
@@ -381,7 +434,7 @@ impl Gather {
             return Ok(());
         }
         runs.push(run);
-        let most = self.sort.as_ref().map_or(usize::MAX, most);
+        let most = self.outlet.sort.as_ref().map_or(usize::MAX, most);
         let rows: usize = runs.iter().map(|run| run.rows.num_rows()).sum();
         let bytes: usize = runs.iter().map(|run| run.held.bytes()).sum();
         if most > CUT_ROWS || rows < 2 * most + CUT_ROWS || bytes > CUT_BYTES {
@@ -392,185 +445,47 @@ impl Gather {
         Ok(())
     }
 
-    /// Writes the visible part of rows in order; returns whether that is all.
-    fn write_sorted(
-        &self,
-        sort: &Sort,
-        part: &mut Part,
-        rows: &RecordBatch,
-        last: bool,
-    ) -> Result<bool> {
-        let there = rows.num_rows() as u64;
-        let skipped = part.skip.min(there);
-        let len = (there - skipped).min(part.left);
-        (part.skip, part.left) = (part.skip - skipped, part.left - len);
-        let over = last || part.left == 0;
-        if len > 0 {
-            let visible: Vec<usize> = (0..sort.visible).collect();
-            let rows = rows.slice(skipped as usize, len as usize).project(&visible)?;
-            self.write(0, &rows, over)?;
-        }
-        Ok(over)
-    }
-
-    /// Keeps rows of a stateless query until all are there.
-    fn hold_to_sort(&self, batch: (u64, usize), rows: RecordBatch) -> Result<()> {
-        let rows = self.sorted(rows)?;
-        if let Role::Helper { net, .. } = &self.role {
-            let (number, id) = (batch.0, batch.1 as u32);
-            let head = Head { id, number, ..Head::new(cluster::Kind::BatchRows) };
-            return net.post(0, head, encode_rows(&rows)?);
-        }
-        let run = self.held(rows);
-        let mut state = self.lock();
-        state.sorted_batches += 1;
-        self.add_run(state.windows.entry(WHOLE).or_default(), run)
-    }
-
-    /// Writes the result of a stateless query with an order, if all of its input has come.
-    fn write_held(&self, state: &mut State, ended: &[Option<u64>]) -> Result<()> {
-        let batches = ended.iter().try_fold(0, |sum, batches| Some(sum + (*batches)?));
-        match state.windows.remove(&WHOLE) {
-            Some(runs) if batches == Some(state.sorted_batches) => self.write_merged(0, runs),
-            _ => Ok(()),
-        }
-    }
-
-    /// Rows of a stateless query, from batch `sequence` of `split`; `ended` tells how many batches
-    /// the splits that have ended had. True when LIMIT is reached and the job is done.
-    pub(crate) fn stateless_rows(
-        &self,
-        worker: usize,
-        (sequence, split): (u64, usize),
-        StatelessRows { rows, then }: StatelessRows,
-        ended: &[Option<u64>],
-    ) -> Result<bool> {
-        if self.sort.is_some() {
-            self.hold_to_sort((sequence, split), rows)?;
-            return Ok(false);
-        }
-        if let Role::Helper { net, .. } = &self.role {
-            if rows.num_rows() > 0 || self.ordered {
-                let (id, number) = (split as u32, sequence);
-                if let Some(error) = then {
-                    let head = Head { id, number, ..Head::new(cluster::Kind::BatchError) };
-                    net.post(0, head, error.to_letter())?;
-                }
-                let head = Head { id, number, ..Head::new(cluster::Kind::BatchRows) };
-                let ahead = Ahead { fires_at: BEGINNING, batch: (sequence, split), bytes: 0 };
-                self.send(net, head, &rows, ahead)?;
-            }
-            return Ok(false);
-        }
-        if !self.ordered {
-            if rows.num_rows() > 0 {
-                self.write(worker, &rows, true)?;
-            }
-            return Ok(false);
-        }
-        let run = self.held(rows);
-        let mut state = self.lock();
-        state.failed.extend(then.map(|error| ((sequence, split), error)));
-        state.waiting.insert((sequence, split), run);
-        self.write_waiting(&mut state, worker, ended)
-    }
-
-    /// Another process says why there are no more rows of a batch than it sends next.
-    pub(crate) fn note_failed(&self, batch: (u64, usize), error: Error) {
-        self.lock().failed.insert(batch, error);
-    }
-
-    /// Writes the stateless rows whose turn it is, and returns the batch that the others wait for,
-    /// if any rows wait: its number and its split.
-    pub(crate) fn awaited_batch(
-        &self,
-        worker: usize,
-        ended: &[Option<u64>],
-    ) -> Result<Option<(u64, usize)>> {
-        let mut state = self.lock();
-        if matches!(self.role, Role::Helper { .. }) {
-            return Ok((!state.ahead.is_empty()).then_some(state.next));
-        }
-        self.write_waiting(&mut state, worker, ended)?;
-        Ok((!state.waiting.is_empty()).then_some(state.next))
-    }
-
-    /// Whether rows of this batch have been sent and not been written yet, as far as is known.
-    pub(crate) fn is_sent(&self, batch: (u64, usize)) -> bool {
-        self.lock().ahead.iter().any(|ahead| ahead.batch == batch)
-    }
-
-    /// All batches are in: writes what still waits.
+    /// All rows are in: writes what still waits.
     pub(crate) fn finish(&self, ended: &[Option<u64>]) -> Result<()> {
-        let mut state = self.lock();
-        if matches!(self.role, Role::Helper { .. }) {
+        if matches!(self.outlet.role, Role::Helper { .. }) {
             return Ok(());
         }
-        self.write_waiting(&mut state, 0, ended)?;
-        self.write_held(&mut state, ended)?;
-        debug_assert!(state.waiting.is_empty(), "batches are missing");
-        self.sink.finish()
+        if !self.has_ended() {
+            match self.write_rest(ended) {
+                // Nobody takes any more.
+                Err(Error::OutputClosed) if !self.outlet.role.is_alone_elsewhere() => {}
+                written => written?,
+            }
+        }
+        match self.sink.finish() {
+            Err(Error::OutputClosed) if !self.outlet.role.is_alone_elsewhere() => Ok(()),
+            finished => finished,
+        }
     }
 
-    fn write_waiting(
-        &self,
-        state: &mut State,
-        worker: usize,
-        ended: &[Option<u64>],
-    ) -> Result<bool> {
-        if state.waiting.is_empty() && state.left != Some(0) {
-            // Also after the last batch, when there is nothing more to go on to.
-            return Ok(false);
+    fn write_rest(&self, ended: &[Option<u64>]) -> Result<()> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if self.write_waiting(state, 0, ended)? {
+            return Ok(());
         }
-        let before = state.next;
-        let enough = self.write_next(state, worker, ended)?;
-        if let Role::Asker(net) = &self.role
-            && state.next != before
-        {
-            let (number, split) = match state.next {
-                (number, split) if split < ended.len() => (number, split),
-                (number, _) => (number + 1, 0),
-            };
-            let id = split as u32;
-            net.broadcast(Head { id, number, ..Head::new(cluster::Kind::Written) })?;
+        debug_assert!(state.batches.is_empty(), "batches are missing");
+        let sorted = std::mem::take(&mut state.sorted);
+        if !sorted.is_empty() && self.write_merged(&mut state.part, 0, sorted)? {
+            return Ok(());
         }
-        Ok(enough)
+        while let Some((_, runs)) = state.windows.pop_first() {
+            state.windows_fired += 1;
+            let writes = self.ordered && self.outlet.sort.is_none();
+            if writes && self.write_merged(&mut state.part, 0, runs)? {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
+}
 
-    fn write_next(&self, state: &mut State, worker: usize, ended: &[Option<u64>]) -> Result<bool> {
-        while state.left != Some(0) {
-            let (sequence, split) = state.next;
-            if split >= ended.len() {
-                state.next = (sequence + 1, 0);
-                if ended.iter().all(|e| e.is_some_and(|n| sequence + 1 >= n)) {
-                    return Ok(false);
-                }
-                continue;
-            }
-            if ended[split].is_some_and(|n| sequence >= n) {
-                state.next.1 += 1;
-                continue;
-            }
-            let Some(run) = state.waiting.remove(&(sequence, split)) else { return Ok(false) };
-            state.next.1 += 1;
-            let rows = run.rows.num_rows() as u64;
-            let skipped = state.skip.min(rows);
-            state.skip -= skipped;
-            let mut len = rows - skipped;
-            if let Some(left) = &mut state.left {
-                len = len.min(*left);
-                *left -= len;
-            }
-            if len > 0 {
-                self.write(worker, &run.rows.slice(skipped as usize, len as usize), true)?;
-            }
-            if let Some(error) = state.failed.remove(&(sequence, split))
-                && state.left != Some(0)
-            {
-                return Err(error);
-            }
-        }
-        state.waiting.clear();
-        Ok(true)
-    }
+/// Up to which watermark all leaders have fired.
+fn fired(frontiers: &[i64]) -> i64 {
+    frontiers.iter().copied().min().unwrap_or(BEGINNING)
 }

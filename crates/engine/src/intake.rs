@@ -1,20 +1,21 @@
 //! Intake: from splits to stamped batches that any worker may take.
 //!
 //! A split's chunks are numbered as they are read, prepared by any worker in any order, and stamped
-//! in order. A stamp is the split's watermark before the batch's first record, so who is late is
-//! decided by the split alone. Stamped batches wait, in order, until a worker takes them. A worker
-//! prefers the splits that it reads.
+//! in order: a stamp is the split's watermark before the batch's first record, so who is late is
+//! decided by the split alone. Stamped batches wait in order until a worker takes them; a worker
+//! prefers the splits that it reads, unless they are ahead of others.
 //!
-//! The *low watermark* is the least stamp of anything that is not yet taken or not yet finished.
-//! Every worker announces it at the end of its epochs, although its own part may be further ahead.
-//! A worker may still take a batch with any stamp at or above the low watermark, so announcing more
-//! would not hold.
+//! The splits of all sources stand in one list. Each source has its *low watermark*: the least
+//! stamp of anything of it that is not yet taken or not yet finished. Every worker announces it at
+//! the end of its epochs, and not only its own part of it: a worker may take a batch with any stamp
+//! at or above the low watermark, so a higher announcement would not hold.
 
+mod order;
 mod read;
+mod source;
 mod split;
 mod watermark;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
@@ -22,14 +23,13 @@ use crate::budget::Budget;
 use crate::cluster::{Net, Place};
 use crate::env::Env;
 use crate::error::Result;
-use crate::event_time::BEGINNING;
-use crate::prepare::Preparer;
 use crate::table::{Sharing, Split};
-use crate::windowing::Windowing;
 use read::Read;
+use source::{SourceIn, SourceState};
 use split::SplitState;
 
-pub(crate) use split::Stamped;
+pub(crate) use source::Origin;
+pub(crate) use split::{BatchPlace, Stamped};
 
 /// What there is for a worker to do.
 pub(crate) enum Taken {
@@ -47,25 +47,27 @@ pub(crate) enum Taken {
 
 /// All splits of a job.
 pub(crate) struct Intake {
-    /// The splits' names.
-    names: Vec<String>,
-    /// How much each has, where processes have to agree on that.
-    extents: Vec<Option<u64>>,
-    /// Which of them all processes read, each of them for some of their chunks.
-    by_chunk: Vec<bool>,
-    readers: Vec<Mutex<Reader>>,
+    sources: Vec<SourceIn>,
+    splits: Vec<SplitIn>,
     state: Mutex<State>,
-    preparer: Preparer,
     env: Arc<dyn Env>,
     waker: Waker,
     workers: usize,
-    idle_timeout_us: Option<i64>,
-    /// To see when a window may fire.
-    windowing: Windowing,
     budget: Arc<Budget>,
     /// The job's other processes, if it has any.
     net: Option<Arc<Net>>,
     reading: Reading,
+}
+
+/// What does not change of a split.
+struct SplitIn {
+    name: String,
+    /// How much it has, where processes have to agree on that.
+    extent: Option<u64>,
+    /// Whether all processes read it, each of them for some of its chunks.
+    by_chunk: bool,
+    source: usize,
+    reader: Mutex<Reader>,
 }
 
 /// Who reads: in a repartitioned job not all workers do.
@@ -79,15 +81,17 @@ pub(crate) struct Reading {
     pub(crate) workers: usize,
 }
 
-/// Which splits may go on.
+/// Which splits of a source may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Only {
     /// All.
     Any,
-    /// Those that keep the low watermark where it is: state is at its budget.
+    /// Those that keep the low watermark of their group where it is: state is at its budget.
     Lowest,
     /// One: rows of the others wait for its rows, and have all the room they may take.
     Split(usize),
+    /// None: who takes its rows cannot.
+    Nothing,
 }
 
 struct Reader {
@@ -98,14 +102,11 @@ struct Reader {
 #[derive(Debug)]
 struct State {
     splits: Vec<SplitState>,
-    /// Per worker: the stamp of the batch it works on.
-    current: Vec<Option<i64>>,
-    /// The highest low watermark so far.
-    low: i64,
-    /// How many windows the low watermark has passed; see [`Windowing::passed`].
-    passed: i64,
-    /// When the stamped watermark reached a value: `(watermark, clock)`, the latest ones.
-    reached: VecDeque<(i64, i64)>,
+    sources: Vec<SourceState>,
+    /// Per worker: the source and the stamp of the batch that it works on.
+    current: Vec<Option<(usize, i64)>>,
+    /// Per worker: whose turn it is, among sources that have nothing to do with each other.
+    turns: Vec<usize>,
 }
 
 /// Wakes every worker when a source has something.
@@ -122,56 +123,47 @@ impl Wake for WakeAll {
 
 impl Intake {
     pub(crate) fn new(
-        splits: Vec<Box<dyn Split>>,
-        preparer: Preparer,
+        origins: Vec<Origin>,
         (env, net): (Arc<dyn Env>, Option<Arc<Net>>),
         (workers, reading): (usize, Reading),
-        idle_timeout_us: Option<i64>,
-        windowing: Windowing,
         budget: Arc<Budget>,
     ) -> Intake {
         let now = env.now_us();
         let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
-        let state = |(i, sharing)| SplitState {
-            elsewhere: match sharing {
-                Sharing::Whole => i % reading.processes != reading.process,
-                Sharing::ByChunk => reading.process == reading.processes,
-                Sharing::Asker => place.process != 0,
-            },
-            ended_elsewhere: None,
-            read: 0,
-            stamped: 0,
-            records: 0,
-            watermark: BEGINNING,
-            prepared: BTreeMap::new(),
-            ready: VecDeque::new(),
-            ended: false,
-            retry_at_us: i64::MIN,
-            last_data_us: now,
-            pending: false,
-            idle: false,
+        let elsewhere = |split: usize, sharing| match sharing {
+            Sharing::Whole => split % reading.processes != reading.process,
+            Sharing::ByChunk => reading.process == reading.processes,
+            Sharing::Asker => place.process != 0,
         };
+        let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        for origin in origins {
+            let source = sources.len();
+            let Origin { splits: its, preparer, idle_timeout_us, windowings, group } = origin;
+            for split in its {
+                states.push(SplitState::new(elsewhere(states.len(), split.sharing()), now));
+                splits.push(SplitIn {
+                    name: split.name().to_string(),
+                    extent: split.extent(),
+                    by_chunk: split.sharing() == Sharing::ByChunk,
+                    source,
+                    reader: Mutex::new(Reader { split, ended: false }),
+                });
+            }
+            sources.push(SourceIn { preparer, idle_timeout_us, windowings, group });
+        }
+        let states_of_sources = sources.iter().map(|_| SourceState::new(place.processes));
         Intake {
             state: Mutex::new(State {
-                splits: splits.iter().map(|s| s.sharing()).enumerate().map(state).collect(),
+                splits: states,
+                sources: states_of_sources.collect(),
                 current: vec![None; workers],
-                low: BEGINNING,
-                passed: BEGINNING,
-                reached: VecDeque::new(),
+                turns: (0..workers).collect(),
             }),
-            names: splits.iter().map(|split| split.name().to_string()).collect(),
-            extents: splits.iter().map(|split| split.extent()).collect(),
-            by_chunk: splits.iter().map(|split| split.sharing() == Sharing::ByChunk).collect(),
-            readers: splits
-                .into_iter()
-                .map(|split| Mutex::new(Reader { split, ended: false }))
-                .collect(),
-            preparer,
+            sources,
+            splits,
             waker: Waker::from(Arc::new(WakeAll { env: env.clone(), workers })),
             env,
             workers,
-            idle_timeout_us,
-            windowing,
             budget,
             net,
             reading,
@@ -181,24 +173,30 @@ impl Intake {
     /// What processes have to agree on before they start: the splits, and how much there is in
     /// them.
     pub(crate) fn described(&self) -> Vec<String> {
-        let described = |(name, extent): (&String, &Option<u64>)| match extent {
+        let described = |SplitIn { name, extent, .. }: &SplitIn| match extent {
             Some(extent) => format!("{name} ({extent} bytes)"),
             None => name.clone(),
         };
-        self.names.iter().zip(&self.extents).map(described).collect()
+        self.splits.iter().map(described).collect()
     }
 
     /// A split's name, for messages.
     pub(crate) fn name(&self, split: usize) -> &str {
-        &self.names[split]
+        &self.splits[split].name
+    }
+
+    /// The splits of a source.
+    pub(crate) fn splits_of(&self, source: usize) -> impl Iterator<Item = usize> {
+        let splits = self.splits.iter().enumerate();
+        splits.filter(move |(_, split)| split.source == source).map(|(number, _)| number)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds the next thing to do for `worker`, of the splits that may go on.
-    pub(crate) fn take(&self, worker: usize, only: Only) -> Result<Taken> {
+    /// Finds the next thing to do for `worker`, of the splits that may go on; `only` is by source.
+    pub(crate) fn take(&self, worker: usize, only: &[Only]) -> Result<Taken> {
         // In simulation, sometimes read on although batches are ready, so that they can be
         // shuffled.
         let read_first = self.env.choose(2) == Some(1);
@@ -207,7 +205,7 @@ impl Intake {
         }
         let mut until: Option<i64> = None;
         let mut held = false;
-        for split in self.preference(worker) {
+        for split in self.to_read(worker) {
             let now = self.env.now_us();
             {
                 let state = self.lock();
@@ -225,7 +223,7 @@ impl Intake {
                     continue;
                 }
                 if !self.may_go_on(&state, split, only) {
-                    held = true;
+                    held |= only[self.splits[split].source] != Only::Nothing;
                     continue;
                 }
             }
@@ -252,26 +250,19 @@ impl Intake {
         if state.splits.iter().all(SplitState::exhausted) {
             return Ok(Taken::Ended);
         }
-        if held || only != Only::Any && state.splits.iter().any(|s| !s.ready.is_empty()) {
+        let held_ready = |(split, s): (&SplitIn, &SplitState)| {
+            !s.ready.is_empty() && matches!(only[split.source], Only::Lowest | Only::Split(_))
+        };
+        if held || self.splits.iter().zip(&state.splits).any(held_ready) {
             return Ok(Taken::Held);
         }
-        let timeout = self.idle_timeout_us;
-        let idle_at = timeout.and_then(|t| state.splits.iter().filter_map(|s| s.idle_at(t)).min());
-        Ok(Taken::Wait { until_us: [until, idle_at].into_iter().flatten().min() })
+        Ok(Taken::Wait { until_us: [until, self.idle_at(&state)].into_iter().flatten().min() })
     }
 
     /// Chunks of a split that may be read ahead.
     fn ahead_max(&self) -> usize {
         // Of those that all processes read, only some are ours.
         (2 * self.workers + 2) * self.reading.processes
-    }
-
-    /// The worker's own splits first, then the others.
-    fn preference(&self, worker: usize) -> impl Iterator<Item = usize> + use<> {
-        let (splits, Reading { processes, process, workers }) = (self.readers.len(), self.reading);
-        let (first, step) = (process + worker * processes, processes * workers);
-        let own = (first..splits).step_by(step);
-        own.chain((0..splits).filter(move |s| s % step != first))
     }
 
     /// Whether no worker of this process reads.
@@ -285,31 +276,30 @@ impl Intake {
         split % (processes * workers) == process + worker * processes
     }
 
-    fn may_go_on(&self, state: &State, split: usize, only: Only) -> bool {
-        match only {
+    fn may_go_on(&self, state: &State, split: usize, only: &[Only]) -> bool {
+        let source = self.splits[split].source;
+        match only[source] {
             Only::Any => true,
-            Only::Lowest => state.splits[split].low() <= self.low_of(state),
+            Only::Lowest => state.splits[split].low() <= self.low_of_group(state, source),
             Only::Split(one) => split == one,
+            Only::Nothing => false,
         }
     }
 
-    fn take_ready(&self, worker: usize, only: Only) -> Option<Box<Stamped>> {
+    fn take_ready(&self, worker: usize, only: &[Only]) -> Option<Box<Stamped>> {
         let mut state = self.lock();
-        for split in self.preference(worker) {
-            if state.splits[split].ready.is_empty() || !self.may_go_on(&state, split, only) {
-                continue;
-            }
-            let s = &mut state.splits[split];
-            let pick = match only {
-                // The batch that holds the low watermark, or windows could not fire.
-                Only::Lowest => Some(0),
-                _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
-            };
-            let batch = s.ready.remove(pick.unwrap_or(0))?;
-            state.current[worker] = Some(batch.stamp);
-            return Some(Box::new(batch));
-        }
-        None
+        let split = self.next_ready(&state, worker, only)?;
+        let source = self.splits[split].source;
+        let s = &mut state.splits[split];
+        let pick = match only[source] {
+            // The batch that holds the low watermark, or windows could not fire.
+            Only::Lowest => Some(0),
+            _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
+        };
+        let batch = s.ready.remove(pick.unwrap_or(0))?;
+        state.current[worker] = Some((source, batch.stamp));
+        state.turns[worker] += 1;
+        Some(Box::new(batch))
     }
 
     pub(crate) fn put_back(&self, worker: usize, batch: Box<Stamped>) {
@@ -342,13 +332,13 @@ impl Intake {
             if s.pending || s.retry_at_us > now {
                 return None;
             }
-            let (name, chunk) = (&self.names[split], s.stamped);
+            let (name, chunk) = (&self.splits[split].name, s.stamped);
             let other = chunk % self.reading.processes as u64;
             waits_for = if s.outstanding() == 0 {
                 format!("others, before it reads on in {name}")
             } else if s.stamped == s.read {
                 format!("room in channels and memory for records of {name}")
-            } else if self.by_chunk[split] && other != self.reading.process as u64 {
+            } else if self.splits[split].by_chunk && other != self.reading.process as u64 {
                 format!("word of chunk {chunk} of {name}, which process {other} decodes")
             } else {
                 format!("chunk {chunk} of {name}, which one of its workers decodes")
@@ -357,9 +347,25 @@ impl Intake {
         Some(waits_for)
     }
 
+    /// The source of a split.
+    pub(crate) fn source_of(&self, split: usize) -> usize {
+        self.splits[split].source
+    }
+
     /// Whether a split still has records to come.
     pub(crate) fn has_more(&self) -> bool {
         self.lock().splits.iter().any(|s| !s.exhausted())
+    }
+
+    /// Nobody wants any more of a source: it counts as ended.
+    pub(crate) fn close(&self, source: usize) {
+        let mut state = self.lock();
+        state.sources[source].closed = true;
+        for split in self.splits_of(source) {
+            state.splits[split].close();
+        }
+        drop(state);
+        self.wake_all();
     }
 
     fn wake_all(&self) {

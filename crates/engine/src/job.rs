@@ -1,6 +1,7 @@
 //! A job: a plan and its workers, from start to finish.
 
 mod compile;
+mod open;
 mod shared;
 
 use std::fmt;
@@ -11,7 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
 use millstream_flow::Settings as Channels;
@@ -22,21 +22,17 @@ use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Place, Shipping, p
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::exchange::{Format, Roles};
-use crate::fire::empty_table;
-use crate::gather::{Gather, Role};
+use crate::gather::Gather;
 use crate::intake::Intake;
-use crate::plan::{Plan, Sort};
-use crate::prepare::{Preparer, Spread};
+use crate::plan::Plan;
 use crate::settings::{Exchange, Settings};
 use crate::simulation;
-use crate::sink::{RowOrder, Sink, Writers};
-use crate::stage::Stage;
+use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::Stats;
-use crate::table::OpenOptions;
-use crate::windowing::WHOLE;
 use crate::worker::Worker;
 use compile::Compiled;
+use open::{Outputs, origins, remarks};
 use shared::Mailbox;
 
 pub(crate) use shared::Shared;
@@ -78,16 +74,14 @@ impl Stopper {
 
     /// Lets the job end well: there are all rows that are wanted.
     pub fn enough(&self) {
-        if let Err(error) = self.0.stop_enough() {
+        if let Err(error) = self.0.end_outputs() {
             self.0.stop(Some(error));
         }
     }
 
     /// The counters that are known while the job runs: rows and windows.
     pub fn counters(&self) -> Stats {
-        let Shared { gather, .. } = &*self.0;
-        let windows = if self.0.windowing().is_whole() { 0 } else { gather.windows() };
-        Stats { rows: gather.rows(), windows, ..Stats::default() }
+        self.0.counted()
     }
 
     /// How far the job is in this process.
@@ -174,70 +168,49 @@ impl Job {
     ) -> Result<Job> {
         let settings = settings.clone();
         let workers = settings.workers;
-        plan.check()?;
+        let compiled = Compiled::new(plan, &settings)?;
         if sinks.len() != plan.outputs.len() {
-            return Err(no_sink());
+            return Err(Error::Internal("a job with more or fewer sinks than outputs".into()));
         }
-        let source = plan.source()?;
-        let mut compiled = Compiled::new(plan, &settings)?;
         let place = mesh.as_ref().map_or(Place { process: 0, processes: 1 }, |mesh| mesh.place);
         let leaders = place.processes * workers;
         let network = mesh.map(|mesh| network(mesh, &compiled, &settings, leaders)).transpose()?;
         let (net, ends) = network.map_or((None, Vec::new()), |(net, ends)| (Some(net), ends));
         // What has no keys is not exchanged.
-        let roles = match &compiled.stateless {
-            None => Roles::new(settings.exchange, place.processes, workers),
-            Some(_) => Roles::default(),
+        let roles = match compiled.operators.is_empty() {
+            false => Roles::new(settings.exchange, place.processes, workers),
+            true => Roles::default(),
         };
         let reading = roles.reading(place, workers);
-        let options = OpenOptions {
-            batch_rows: settings.batch_rows,
-            start_time_us: started_us,
-            workers: leaders,
-            process: place.process,
-            processes: place.processes,
-        };
-        let splits = source.table.open(&source.projection, &options)?;
-        let remarks =
-            splits.iter().filter_map(|split| split.remark().map(str::to_string)).collect();
-        let idle_timeout_us = source.event_time.as_ref().and_then(|t| t.idle_timeout_us);
         let names = compiled.names.clone();
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, names, settings.batch_rows));
-        let windowing = compiled.first_windowing();
-        let tables_max = compiled.limits(&settings, leaders, 0).tables_max;
-        let spread = (!windowing.is_whole()).then_some(Spread { windowing, leaders, tables_max });
-        let max_ahead_us = settings.max_ahead.us(source.table.live());
-        let intake = Intake::new(
-            splits,
-            Preparer::new(source, max_ahead_us, spread),
-            (env.clone(), net.clone()),
-            (workers, reading),
-            idle_timeout_us,
-            windowing,
-            budget.clone(),
-        );
-        let output = (&plan.output(0)?.output, plan.outputs[0].sort.as_ref());
-        let sink = sinks.into_iter().next().ok_or_else(no_sink)?;
-        let gather = gather(sink, output, &compiled, (&settings, &net), &budget)?;
-        let (limit, stateless) = (compiled.limit, compiled.stateless.take());
+        let origins = origins(plan, &compiled, &settings, (place, started_us))?;
+        let remarks = remarks(&origins);
+        let surroundings = (env.clone(), net.clone());
+        let intake = Intake::new(origins, surroundings, (workers, reading), budget.clone());
+        let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };
+        let gathers = outputs.open(sinks, &net, &budget)?;
+        let (stages, flow) = compiled.into_stages(&settings, leaders);
         let shared = Shared {
             intake,
-            gather,
+            gathers,
             net,
             roles,
             mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
-            stopping: AtomicBool::new(limit == Some(0)),
+            stopping: AtomicBool::new(false),
             pace: Pace::new(workers),
             closing: AtomicBool::new(false),
             error: Mutex::new(None),
             latencies: Mutex::default(),
             budget,
-            stages: compiled.into_stages(&settings, leaders),
-            stateless,
+            stages,
+            flow,
             settings,
             env,
         };
+        // Those of a LIMIT of 0 rows.
+        shared.close_unwanted();
         Ok(Job { shared: Arc::new(shared), started_us, ends, remarks })
     }
 
@@ -259,9 +232,10 @@ impl Job {
     /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
     /// any case: they say how far the job got.
     pub fn run(self) -> (Stats, Result<()>) {
-        let sink = self.shared.gather.sink();
+        let shared = self.shared.clone();
         let (stats, result, _) = self.run_and_keep();
-        (stats, result.and_then(|()| sink.commit()))
+        let commit = || shared.gathers.iter().try_for_each(|gather| gather.sink().commit());
+        (stats, result.and_then(|()| commit()))
     }
 
     /// As [`Job::run`], for a job of several processes: keep what remains until all of them have
@@ -348,43 +322,25 @@ impl Job {
 
     /// The end of the job: what it came to.
     pub(crate) fn close(&self, workers: &[Worker]) -> (Stats, Result<()>) {
-        let mut result = match self.shared.take_error() {
+        let result = match self.shared.take_error() {
             Some(error) => Err(error),
             None => self.finish(),
         };
-        let is_first = self.shared.net.as_ref().is_none_or(|net| net.is_asker());
-        if is_first && matches!(result, Err(Error::OutputClosed)) {
-            result = Ok(());
-        }
         let mut stats = self.stats(workers);
-        if result.is_err() && self.is_windowed() {
+        if result.is_err() && self.shared.gathers.iter().any(Gather::is_windowed) {
             stats.open_windows = Some(workers.iter().flat_map(Worker::open_windows).collect());
         }
         (stats, result)
     }
 
-    fn is_windowed(&self) -> bool {
-        !self.shared.windowing().is_whole()
-    }
-
-    /// After the last worker: the row of a global aggregate over nothing, and the sink's end.
+    /// After the last worker: the sinks' ends.
     fn finish(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.net.as_ref().is_some_and(|net| !net.is_asker()) && shared.has_enough() {
             return Ok(());
         }
-        if let Some(Stage { grouping, finisher, .. }) = shared.stages.last().map(|stage| &**stage) {
-            let asked = shared.net.as_ref().is_none_or(|net| net.is_asker());
-            if grouping.has_empty_group && asked && shared.gather.windows() == 0 {
-                let (table, mut places) = (empty_table(grouping), Vec::new());
-                let rows = finisher.finish(grouping, &[], &table.scan(0, &mut places))?;
-                shared.gather.window_rows(0, WHOLE, rows, true)?;
-                for worker in 0..shared.leaders() {
-                    shared.gather.advance(worker, crate::event_time::END)?;
-                }
-            }
-        }
-        shared.gather.finish(&shared.intake.ended_splits())
+        let ended = shared.intake.ended_splits();
+        shared.gathers.iter().try_for_each(|gather| gather.finish(&ended))
     }
 
     fn stats(&self, workers: &[Worker]) -> Stats {
@@ -394,8 +350,9 @@ impl Job {
         if let Some(net) = &shared.net {
             stats.note_shipped(&net.counters());
         }
-        stats.rows = shared.gather.rows();
-        stats.windows = if self.is_windowed() { shared.gather.windows() } else { 0 };
+        let counted = shared.counted();
+        (stats.rows, stats.windows, stats.outputs) =
+            (counted.rows, counted.windows, counted.outputs);
         let (peak, rest) = (shared.budget.peak(), shared.budget.rest());
         (stats.state_bytes_peak, stats.state_live_bytes_at_peak) = (peak.bytes, peak.live_bytes);
         (stats.state_bytes_rest, stats.state_live_bytes_rest) = (rest.bytes, rest.live_bytes);
@@ -405,10 +362,6 @@ impl Job {
         stats.elapsed_us = (shared.env.now_us() - self.started_us).max(0) as u64;
         stats
     }
-}
-
-fn no_sink() -> Error {
-    Error::Internal("a job with more or fewer sinks than outputs".into())
 }
 
 /// The job's network: channels for each of its stages.
@@ -439,57 +392,11 @@ fn network(
     Ok((Arc::new(net), ends))
 }
 
-/// Where result rows go: opens the sink, if this process writes to one.
-fn gather(
-    sink: Arc<dyn Sink>,
-    (output, sort): (&SchemaRef, Option<&Sort>),
-    compiled: &Compiled,
-    (settings, net): (&Settings, &Option<Arc<Net>>),
-    budget: &Arc<Budget>,
-) -> Result<Gather> {
-    let workers = settings.workers;
-    let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
-    // The row of a group without records is one, whatever the number of processes; LIMIT counts the
-    // rows of all.
-    let limits = (compiled.offset, compiled.limit);
-    let one_result = compiled.has_empty_group() || limits != (0, None) || sort.is_some();
-    let role = match net {
-        None => Role::Alone,
-        Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => Role::Alone,
-        Some(net) if net.is_asker() => Role::Asker(net.clone()),
-        Some(net) => {
-            let ahead_bytes_max = settings.memory_bytes / 4 / place.processes as u64;
-            Role::Helper { net: net.clone(), ahead_bytes_max }
-        }
-    };
-    let all = place.processes * workers;
-    let gathered = if matches!(role, Role::Asker(_)) { all } else { workers };
-    // What comes together anyway is written as if by one.
-    let one_writer = one_result || matches!(role, Role::Asker(_));
-    if !matches!(role, Role::Helper { .. }) {
-        let workers = if one_writer { 1 } else { workers };
-        let visible = sort.map_or(output.fields().len(), |sort| sort.visible);
-        let visible = Arc::new(output.project(&(0..visible).collect::<Vec<_>>())?);
-        sink.open(&visible, Writers { process: place.process, workers })?;
-    }
-    let windowing = compiled.last_windowing();
-    let (output, role) = (output.clone(), (role, one_writer));
-    let limits = (limits.0, limits.1, sort.cloned());
-    Ok(Gather::new(sink, output, gathered, windowing, limits, budget.clone(), role))
-}
-
 /// Runs a worker so that neither an error nor a panic leaves the others waiting; `None` if there
 /// was one.
 pub(crate) fn run_guarded<T>(shared: &Shared, run: impl FnOnce() -> Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => return Some(value),
-        // The other processes have to be told that no more rows are wanted; one alone just ends. Of
-        // rows that another process writes itself nobody can be told: there it is an error.
-        Ok(Err(Error::OutputClosed)) if shared.net.as_ref().is_some_and(|net| net.is_asker()) => {
-            if let Err(error) = shared.stop_enough() {
-                shared.stop(Some(error));
-            }
-        }
         Ok(Err(error)) => shared.stop(Some(error)),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -28,6 +28,7 @@ pub mod exchange;
 mod explain;
 mod failing;
 mod fire;
+mod flow;
 mod gather;
 mod inputs;
 mod intake;
@@ -40,6 +41,7 @@ mod pipeline;
 mod prepare;
 pub mod projection;
 mod routed;
+mod select;
 pub mod simulation;
 mod skipped;
 mod slices;
@@ -49,6 +51,7 @@ pub mod stats;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+mod taking;
 mod windowing;
 mod worker;
 

@@ -5,23 +5,23 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::buffer::BooleanBuffer;
 use arrow::compute::take_arrays;
-use arrow::datatypes::SchemaRef;
 
-use millstream_state::{Load, RowLayout};
+use millstream_state::RowLayout;
 
 use crate::aggregates::Aggregates;
 use crate::assign::{BySlice, Dropped, assign};
 use crate::cluster::Delivery;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::failing::{first_failing, rows_before_failing};
+use crate::failing::first_failing;
 use crate::inputs::{Input, true_mask};
 use crate::intake::Stamped;
-use crate::keys::{KeyCodec, is_variable, text_bytes};
+use crate::keys::{KeyCodec, is_variable};
 use crate::plan::Aggregate;
+use crate::select::select;
 use crate::slices::Slices;
+use crate::taking::Taken;
 use crate::texts;
 use crate::windowing::{WHOLE, Windowing};
 
@@ -36,12 +36,43 @@ pub(crate) struct Grouping {
     pub(crate) has_empty_group: bool,
     keys: Vec<Expr>,
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
-    texts: Vec<usize>,
+    pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
-    filter: Option<Expr>,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
+}
+
+/// Records of a batch, as a stage sees them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Records<'a> {
+    /// The batch, with the records' times.
+    pub(crate) stamped: &'a Stamped,
+    pub(crate) rows: &'a RecordBatch,
+    /// Where they stand in the batch, ascending; `None`: they are all of it.
+    pub(crate) places: Option<&'a [u32]>,
+}
+
+impl<'a> Records<'a> {
+    /// What has been taken of a batch.
+    pub(crate) fn taken(taken: &'a Taken, stamped: &'a Stamped) -> Records<'a> {
+        Records { stamped, rows: &taken.rows, places: taken.places.as_deref() }
+    }
+
+    /// The record that a row is of, by its position in the batch.
+    pub(crate) fn place(&self, row: usize) -> usize {
+        self.places.map_or(row, |places| places[row] as usize)
+    }
+
+    /// The rows of some records: positions in the batch, ascending, become positions of rows.
+    fn rows_of(&self, records: &mut [u32]) {
+        let Some(places) = self.places else { return };
+        let mut at = 0;
+        for record in records {
+            at += places[at..].partition_point(|place| *place < *record);
+            *record = at as u32;
+        }
+    }
 }
 
 /// Rows of a batch that update one slice.
@@ -61,12 +92,7 @@ pub(crate) struct Buffers {
 }
 
 impl Grouping {
-    /// Of the rows that pass a filter.
-    pub(crate) fn new(
-        filter: Option<Expr>,
-        aggregate: &Aggregate,
-        lateness_us: i64,
-    ) -> Result<Grouping> {
+    pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
         let codec = KeyCodec::new(&aggregate.keys)?;
         let has_empty_group = aggregate.has_empty_group();
         let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
@@ -91,28 +117,28 @@ impl Grouping {
             keys,
             texts,
             computes_texts,
-            filter,
             computed,
         })
     }
 
-    /// Runs a batch through the pipeline into `slices`, or through `delivery` to leaders in other
-    /// processes; returns what was dropped and how many rows were not the worker's own.
+    /// Runs those records that pass a filter through the pipeline into `slices`, or through
+    /// `delivery` to leaders in other processes; returns what was dropped and how many rows were
+    /// not the worker's own.
     pub(crate) fn run(
         &self,
-        batch: &Stamped,
+        (records, filter): (&Records<'_>, Option<&Expr>),
         slices: &mut Slices,
         delivery: Option<&Delivery>,
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
-        let dropped = self.assign(batch, buffers, &mut by_slice)?;
-        let records = &batch.prepared.batch;
-        let fragment_rows = match self.update(records, &mut by_slice, slices, delivery) {
-            Err(Error::TooMuchText { .. }) if records.num_rows() > 1 => {
+        let dropped = self.assign((records, filter), buffers, &mut by_slice)?;
+        let rows = records.rows;
+        let fragment_rows = match self.update(rows, &mut by_slice, slices, delivery) {
+            Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // Nothing has been changed yet. Positions may have been, which are found again.
-                self.assign(batch, buffers, &mut by_slice)?;
-                self.update_in_parts(records, &by_slice, 0..records.num_rows(), slices, delivery)
+                self.assign((records, filter), buffers, &mut by_slice)?;
+                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, delivery)
             }
             updated => updated,
         }?;
@@ -126,13 +152,13 @@ impl Grouping {
     /// As [`Grouping::run`], for rows that all belong to one slice and of which none is late.
     pub(crate) fn run_rows(
         &self,
-        (rows, slice): (&RecordBatch, i64),
+        (rows, filter, slice): (&RecordBatch, Option<&Expr>, i64),
         slices: &mut Slices,
         delivery: Option<&Delivery>,
         buffers: &mut Buffers,
     ) -> Result<u64> {
         let select = |buffers: &mut Buffers| {
-            self.select(rows, buffers)?;
+            select_rows(rows, filter, buffers)?;
             Ok::<BySlice, Error>(vec![(slice, std::mem::take(&mut buffers.rows))])
         };
         let mut by_slice = select(buffers)?;
@@ -192,61 +218,54 @@ impl Grouping {
         }
     }
 
-    /// The first row of a batch with which evaluating what it needs fails, and the error; `None` if
-    /// it fails with no row alone.
+    /// The first row with which evaluating what it needs fails, and the error; `None` if it fails
+    /// with no row alone.
     #[cold]
-    pub(crate) fn first_failing(&self, batch: &Stamped) -> Option<(usize, Error)> {
-        let records = &batch.prepared.batch;
-        if let Some(filter) = &self.filter {
-            let alone = |rows: Range<usize>| {
-                true_mask(filter, &records.slice(rows.start, rows.len())).map(|_| ())
+    pub(crate) fn first_failing(
+        &self,
+        records: &Records<'_>,
+        filter: Option<&Expr>,
+    ) -> Option<(usize, Error)> {
+        let rows = records.rows;
+        if let Some(filter) = filter {
+            let alone = |range: Range<usize>| {
+                true_mask(filter, &rows.slice(range.start, range.len())).map(|_| ())
             };
-            if alone(0..records.num_rows()).is_err() {
-                return first_failing(records.num_rows(), alone);
+            if alone(0..rows.num_rows()).is_err() {
+                return first_failing(rows.num_rows(), alone);
             }
         }
         let mut by_slice = BySlice::new();
-        self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
-        first_failing(records.num_rows(), |range| {
-            self.evaluate(records, &mut within(&by_slice, &range)).map(|_| ())
+        self.assign((records, filter), &mut Buffers::default(), &mut by_slice).ok()?;
+        first_failing(rows.num_rows(), |range| {
+            self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
         })
     }
 
-    /// What a batch may bring to its tables, as far as that can be told before anything is
-    /// computed.
-    pub(crate) fn load(&self, records: &RecordBatch) -> Load {
-        let texts = self.texts.iter().map(|column| text_bytes(records.column(*column)));
-        Load { rows: records.num_rows(), text_bytes: texts.sum() }
-    }
-
-    /// Finds the rows of a batch that count, slice by slice; returns what was dropped.
+    /// Finds the rows of a batch that pass a filter and count, slice by slice; returns what was
+    /// dropped.
     pub(crate) fn assign(
         &self,
-        batch: &Stamped,
+        (records, filter): (&Records<'_>, Option<&Expr>),
         buffers: &mut Buffers,
         by_slice: &mut BySlice,
     ) -> Result<Dropped> {
-        self.select(&batch.prepared.batch, buffers)?;
-        if let Some(start) = self.single_slice(batch) {
+        let Records { stamped, rows, places } = *records;
+        select_rows(rows, filter, buffers)?;
+        if let Some(start) = self.single_slice(stamped) {
             by_slice.clear();
             by_slice.push((start, std::mem::take(&mut buffers.rows)));
             return Ok(Dropped::default());
         }
-        let Some(times) = &batch.prepared.times else {
+        let Some(times) = &stamped.prepared.times else {
             return Err(Error::Internal("windows without event times".into()));
         };
-        Ok(assign(&self.windowing, times, batch.stamp, &buffers.rows, by_slice))
-    }
-
-    /// Finds the rows of a batch that pass the filter.
-    fn select(&self, records: &RecordBatch, buffers: &mut Buffers) -> Result<()> {
-        texts::begin();
-        let mask = match &self.filter {
-            Some(filter) => Some(true_mask(filter, records)?),
-            None => None,
-        };
-        select(mask.as_ref(), records.num_rows(), &mut buffers.rows);
-        Ok(())
+        if let Some(places) = places {
+            buffers.rows.iter_mut().for_each(|row| *row = places[*row as usize]);
+        }
+        let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice);
+        by_slice.iter_mut().for_each(|(_, rows)| records.rows_of(rows));
+        Ok(dropped)
     }
 
     /// The slice of the whole batch, if it has just one and no record can be late for it.
@@ -283,6 +302,17 @@ impl Grouping {
     }
 }
 
+/// Finds the rows of a batch that pass a filter.
+fn select_rows(rows: &RecordBatch, filter: Option<&Expr>, buffers: &mut Buffers) -> Result<()> {
+    texts::begin();
+    let mask = match filter {
+        Some(filter) => Some(true_mask(filter, rows)?),
+        None => None,
+    };
+    select(mask.as_ref(), rows.num_rows(), &mut buffers.rows);
+    Ok(())
+}
+
 /// Those of some rows that lie in a range.
 fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
     let within = |row: &u32| range.contains(&(*row as usize));
@@ -307,136 +337,4 @@ fn take_out(
     // There may be no column, and rows all the same.
     let options = RecordBatchOptions::new().with_row_count(Some(counted));
     Ok(RecordBatch::try_new_with_options(records.schema(), columns, &options)?)
-}
-
-/// Positions of the `len` rows, as many as a mask has bits, that it lets pass, ascending.
-fn select(mask: Option<&BooleanBuffer>, len: usize, rows: &mut Vec<u32>) {
-    let Some(mask) = mask else {
-        rows.clear();
-        rows.extend(0..len as u32);
-        return;
-    };
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2,popcnt")]
-        fn select_avx2(mask: &BooleanBuffer, len: usize, rows: &mut Vec<u32>) {
-            select_set(mask, len, rows);
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
-            // SAFETY: the processor has the features.
-            return unsafe { select_avx2(mask, len, rows) };
-        }
-    }
-    select_set(mask, len, rows);
-}
-
-#[inline(always)]
-fn select_set(mask: &BooleanBuffer, len: usize, rows: &mut Vec<u32>) {
-    rows.clear();
-    // Eight positions are written at a time, so room for a few too many.
-    rows.reserve(len + 64);
-    assert!(mask.len() <= len);
-    let (mut out, mut base) = (rows.as_mut_ptr(), 0);
-    for bits in mask.bit_chunks().iter_padded() {
-        for byte in bits.to_le_bytes() {
-            let positions = &POSITIONS[usize::from(byte)];
-            // SAFETY: at most `len` positions have been counted, and there is room for eight beyond
-            // those.
-            unsafe {
-                for (i, position) in positions.bits.iter().enumerate() {
-                    out.add(i).write(base + u32::from(*position));
-                }
-                out = out.add(positions.count as usize);
-            }
-            base += 8;
-        }
-    }
-    // SAFETY: `out` has moved once for each position counted.
-    unsafe { rows.set_len(out.offset_from(rows.as_ptr()) as usize) };
-}
-
-/// Per byte of a mask: which of its bits are set, and how many.
-static POSITIONS: [Positions; 256] = {
-    let mut table = [Positions { bits: [0; 8], count: 0 }; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut bit, mut count) = (0, 0);
-        while bit < 8 {
-            if byte >> bit & 1 == 1 {
-                table[byte].bits[count] = bit as u8;
-                count += 1;
-            }
-            bit += 1;
-        }
-        table[byte].count = count as u64;
-        byte += 1;
-    }
-    table
-};
-
-#[derive(Clone, Copy)]
-struct Positions {
-    bits: [u8; 8],
-    count: u64,
-}
-
-/// The pipeline of a query without state.
-#[derive(Debug)]
-pub(crate) struct Stateless {
-    filter: Option<Expr>,
-    project: Vec<Expr>,
-    output: SchemaRef,
-}
-
-impl Stateless {
-    pub(crate) fn new(filter: Option<Expr>, project: &[Expr], output: &SchemaRef) -> Stateless {
-        Stateless { filter, project: project.to_vec(), output: output.clone() }
-    }
-
-    /// The rows that a batch yields.
-    pub(crate) fn run(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        filter_and_project(batch, self.filter.as_ref(), &self.project, &self.output)
-    }
-
-    /// Of a batch with which [`Stateless::run`] fails: the rows that the most records yield, from
-    /// the first on, with which it does not; and the number and the error of the next one, if it
-    /// fails with that one alone.
-    #[cold]
-    pub(crate) fn up_to_failing(
-        &self,
-        batch: &RecordBatch,
-    ) -> Result<(RecordBatch, Option<(usize, Error)>)> {
-        let run = |rows: Range<usize>| self.run(&batch.slice(rows.start, rows.len()));
-        let row = rows_before_failing(batch.num_rows(), |rows| run(rows).map(|_| ()));
-        Ok((
-            run(0..row)?,
-            run(row..(row + 1).min(batch.num_rows())).err().map(|error| (row, error)),
-        ))
-    }
-}
-
-/// WHERE or HAVING, then the output columns.
-pub(crate) fn filter_and_project(
-    batch: &RecordBatch,
-    filter: Option<&Expr>,
-    project: &[Expr],
-    output: &SchemaRef,
-) -> Result<RecordBatch> {
-    texts::begin();
-    let passed;
-    let batch = match filter {
-        None => batch,
-        Some(filter) => {
-            let mask = true_mask(filter, batch)?;
-            passed = arrow::compute::filter_record_batch(batch, &mask.into())?;
-            &passed
-        }
-    };
-    if batch.num_rows() == 0 {
-        // Constants may fail, too, and nobody asks for them.
-        return Ok(RecordBatch::new_empty(output.clone()));
-    }
-    let columns = project.iter().map(|p| p.evaluate(batch)).collect::<Result<Vec<_>>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(output.clone(), columns, &options)?)
 }

@@ -222,14 +222,15 @@ pub(crate) struct Preparer {
     physical: usize,
     event_time: Option<EventTime>,
     max_ahead_us: Option<i64>,
-    spread: Option<Spread>,
+    /// By stage that takes the records.
+    spreads: Vec<Spread>,
 }
 
 impl Preparer {
     pub(crate) fn new(
         source: &Source,
         max_ahead_us: Option<i64>,
-        spread: Option<Spread>,
+        spreads: Vec<Spread>,
     ) -> Preparer {
         Preparer {
             derived: source.derived.clone(),
@@ -237,7 +238,7 @@ impl Preparer {
             physical: source.projection.len(),
             event_time: source.event_time.clone(),
             max_ahead_us,
-            spread,
+            spreads,
         }
     }
 
@@ -256,10 +257,7 @@ impl Preparer {
                 (None, _) => error,
             }
         })?;
-        let cuts = match (&self.spread, &times) {
-            (Some(spread), Some(times)) => spread.cuts(times),
-            _ => Vec::new(),
-        };
+        let cuts = times.as_ref().map_or(Vec::new(), |times| self.cuts(times));
         Ok(Prepared {
             batch,
             times,
@@ -270,6 +268,14 @@ impl Preparer {
             places: places.map(Arc::from),
             cuts,
         })
+    }
+
+    /// Before which rows a batch is to be cut, so that no stage opens too much with a part of it.
+    fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
+        let mut cuts: Vec<usize> = self.spreads.iter().flat_map(|s| s.cuts(times)).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts
     }
 
     /// Derived columns and event times.

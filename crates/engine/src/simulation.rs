@@ -156,6 +156,12 @@ impl Process {
         Process { job: Some(job), workers, running, slowness: 1, result: None, remains: None }
     }
 
+    /// How far it is, while it runs.
+    #[cfg(test)]
+    pub(crate) fn standing(&self) -> Option<crate::standing::Standing> {
+        self.job.as_ref().map(|job| job.stopper().standing())
+    }
+
     /// What there is to choose from: workers that are not done, or else the end of the streams.
     fn choices(&self) -> usize {
         if self.job.is_some() { self.running.len().max(1) } else { 0 }

@@ -1,9 +1,8 @@
 //! A stage with state, as all workers of a process share it: what it does, how much memory it may
 //! take, and how far it has fired.
 //!
-//! A job's stages are a chain. The first stage takes records, each other stage takes the rows that
-//! the stage before it fires, and the rows of the last stage leave the job. The worker that fires
-//! rows of a stage also takes them into the next one.
+//! It takes records of sources, and what stages before it fire: whoever fires rows of a stage takes
+//! them into those that take them ([`crate::flow`]).
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::fire::Finisher;
+use crate::flow::Root;
 use crate::pipeline::Grouping;
 use crate::settings::Settings;
 use crate::slices::small_table_bytes;
@@ -23,8 +23,10 @@ const PASSED_SHARE: u64 = 4;
 /// A stage that has state.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// Its number: 0 takes records.
+    /// Its number, in topological order.
     pub(crate) number: usize,
+    /// Whose rows it takes.
+    pub(crate) inputs: Vec<Root>,
     pub(crate) grouping: Grouping,
     pub(crate) finisher: Finisher,
     /// Its part of the budget.
@@ -78,13 +80,13 @@ impl Limits {
 
 impl Stage {
     pub(crate) fn new(
-        number: usize,
+        (number, inputs): (usize, Vec<Root>),
         (grouping, finisher): (Grouping, Finisher),
         limits: Limits,
         workers: usize,
     ) -> Stage {
         let fired = (0..workers).map(|_| AtomicI64::new(BEGINNING)).collect();
-        Stage { number, grouping, finisher, limits, fired, firing: AtomicUsize::new(0) }
+        Stage { number, inputs, grouping, finisher, limits, fired, firing: AtomicUsize::new(0) }
     }
 
     /// How it divides event time.

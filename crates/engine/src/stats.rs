@@ -15,15 +15,17 @@ pub struct Stats {
     /// Input bytes read.
     pub input_bytes: u64,
     /// Windows fired with at least one group; 0 for a query without windows. Of several stages,
-    /// those of the last.
+    /// those of the last; of all outputs.
     pub windows: u64,
     /// Where those windows begin that had records and had not fired when the job ended early;
     /// `None` if it did not, or the query has no windows.
     pub open_windows: Option<BTreeSet<i64>>,
     /// Rows that stages have fired for the next stage.
     pub inner_rows: u64,
-    /// Result rows written to the sink.
+    /// Result rows written, of all outputs.
     pub rows: u64,
+    /// The same by output.
+    pub outputs: Vec<OutputStats>,
     /// Records that came too late for their window and were dropped.
     pub late_records: u64,
     /// Malformed records that were left out because the table's options say so; they are not among
@@ -107,14 +109,41 @@ pub struct Stats {
     pub elapsed_us: u64,
 }
 
+/// What has come out at one output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputStats {
+    /// Result rows written.
+    pub rows: u64,
+    /// Windows fired with at least one group; 0 if there are no windows.
+    pub windows: u64,
+}
+
 impl Stats {
-    /// Adds what another process of the same job did: counts and bytes add up; windows are those of
-    /// the process that saw the most, which is all of them where rows come to one; time is the
-    /// longest.
+    /// What has come out, alone.
+    pub(crate) fn of_outputs(outputs: Vec<OutputStats>) -> Stats {
+        let mut stats = Stats { outputs, ..Stats::default() };
+        stats.sum_outputs();
+        stats
+    }
+
+    /// Rows and windows of all outputs.
+    fn sum_outputs(&mut self) {
+        self.rows = self.outputs.iter().map(|output| output.rows).sum();
+        self.windows = self.outputs.iter().map(|output| output.windows).sum();
+    }
+
+    /// Adds what another process of the same job did: counts and bytes add up; windows of an output
+    /// are those of the process that saw the most, which is all of them where rows come to one;
+    /// time is the longest.
     pub fn add_process(&mut self, other: &Stats) {
         self.add(other);
-        self.rows += other.rows;
-        self.windows = self.windows.max(other.windows);
+        let outputs = self.outputs.len().max(other.outputs.len());
+        self.outputs.resize(outputs, OutputStats::default());
+        for (output, other) in self.outputs.iter_mut().zip(&other.outputs) {
+            output.rows += other.rows;
+            output.windows = output.windows.max(other.windows);
+        }
+        self.sum_outputs();
         if let Some(open) = &other.open_windows {
             self.open_windows.get_or_insert_default().extend(open);
         }

@@ -53,14 +53,14 @@ impl Windowing {
         Windowing { tumble, lateness_us }
     }
 
-    /// One window for the whole input.
-    pub(crate) fn whole() -> Windowing {
-        Windowing::new(None, 0)
-    }
-
     /// Whether there is one window for the whole input.
     pub(crate) fn is_whole(&self) -> bool {
         self.tumble.is_none()
+    }
+
+    /// How long its windows are; `None`: there is one for the whole input.
+    pub(crate) fn size_us(&self) -> Option<i64> {
+        self.tumble.as_ref().map(|tumble| tumble.size_us)
     }
 
     /// The slice that a record of this time updates.
@@ -256,14 +256,14 @@ mod tests {
                 assert!(watermark(frontier) >= at && watermark(frontier - 1) < at, "{at}");
             }
         }
-        let whole = Windowing::whole();
+        let whole = Windowing::new(None, 0);
         assert_eq!((whole.watermark_after(7), whole.watermark_after(END)), (BEGINNING, END));
         assert_eq!((whole.frontier_for(7), whole.row_time(WHOLE)), (END, None));
     }
 
     #[test]
     fn the_whole_input_is_one_slice_that_fires_at_its_end() {
-        let windowing = Windowing::whole();
+        let windowing = Windowing::new(None, 0);
         assert!(windowing.is_whole() && windowing.has_slice(WHOLE) && !windowing.has_slice(1));
         assert_eq!(windowing.slice_of(-5).start, WHOLE);
         assert_eq!((windowing.fires_at(WHOLE), windowing.columns_of(WHOLE)), (END, None));

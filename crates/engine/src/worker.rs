@@ -8,13 +8,13 @@
 
 mod epoch;
 mod firing;
+mod gates;
 mod input;
 mod open;
 mod pressure;
 mod remote;
 mod repartition;
 mod state;
-mod stateless;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::cluster::Ends;
 use crate::error::Result;
 use crate::event_time::END;
+use crate::flow::Root;
 use crate::job::Shared;
 use crate::meter;
 use crate::pipeline::Buffers;
@@ -75,8 +76,12 @@ pub(crate) struct Worker {
     /// Its roles, if the job exchanges records. Taken out while they are played, as the state is.
     repartition: Option<Box<Repartition>>,
     inbox: VecDeque<Message>,
-    /// By number. Taken out while they are worked on. A job without state has none.
+    /// Those with state, by number. Taken out while they are worked on.
     stages: Vec<State>,
+    /// By source: its low watermark, as of the last step.
+    lows: Vec<i64>,
+    /// By stage: what stands in the way of what it has to fire.
+    blocked: Vec<Fired>,
     buffers: Buffers,
     places: Places,
     pub(crate) stats: Stats,
@@ -107,7 +112,9 @@ impl Worker {
             shared,
             repartition,
             inbox: VecDeque::new(),
+            blocked: vec![Fired::Nothing; stages.len()],
             stages,
+            lows: Vec::new(),
             buffers: Buffers::default(),
             places: Places::default(),
             stats: Stats::default(),
@@ -135,12 +142,9 @@ impl Worker {
             self.finish_counters();
             return Ok(Step::Done);
         }
-        if self.stages.is_empty() {
-            return self.step_stateless();
-        }
         let mut stages = std::mem::take(&mut self.stages);
         let step = match self.repartition.take() {
-            None => self.step_stateful(&mut stages),
+            None => self.step_merging(&mut stages),
             Some(mut roles) => {
                 let step = self.step_repartition(&mut stages, &mut roles);
                 self.repartition = Some(roles);
@@ -154,7 +158,7 @@ impl Worker {
         step
     }
 
-    fn step_stateful(&mut self, stages: &mut [State]) -> Result<Step> {
+    fn step_merging(&mut self, stages: &mut [State]) -> Result<Step> {
         let step = self.step_in_turn(stages)?;
         if matches!(step, Step::Wait { .. }) {
             for state in stages.iter_mut().rev() {
@@ -196,16 +200,11 @@ impl Worker {
         if tight {
             stages.iter_mut().for_each(|state| self.give_back(state));
         }
-        match self.fire_one(stages, tight)? {
-            Fired::Nothing => {}
-            Fired::Some => return Ok(Step::Busy),
-            Fired::NoMemory => return Ok(self.stall(stages)),
-            Fired::NoCredit => {
-                self.stats.credit_stalls += 1;
-                return Ok(self.pause(stages, None));
-            }
+        if self.fire_some(stages, tight)? {
+            return Ok(Step::Busy);
         }
-        if stages.iter().all(State::is_over) {
+        let fires = self.blocked.iter().any(|fired| *fired != Fired::Nothing);
+        if !fires && stages.iter().all(State::is_over) && !shared.intake.has_more() {
             debug_assert!(stages.iter().all(State::is_empty), "state is left");
             self.finish_with(stages);
             stages.iter_mut().for_each(|state| self.give_back(state));
@@ -217,10 +216,14 @@ impl Worker {
 
     /// Ends the epoch of the last stage for which it is time; false if there is none.
     fn end_epochs(&mut self, stages: &mut [State]) -> Result<bool> {
-        let mut low = self.shared.intake.finish(self.id);
-        for state in stages.iter_mut() {
-            state.low = low;
-            low = state.watermark_of_rows();
+        self.shared.intake.finish(self.id, &mut self.lows)?;
+        for number in 0..stages.len() {
+            let low = |root: &Root| match root {
+                Root::Source(source) => self.lows[*source],
+                Root::Stage(before) => stages[*before].watermark_of_rows(),
+            };
+            let low = stages[number].stage.inputs.iter().map(low).min();
+            stages[number].low = low.unwrap_or(END);
         }
         for state in stages.iter_mut().rev() {
             if let Some(seal) = self.epoch_is_over(state) {

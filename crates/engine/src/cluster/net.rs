@@ -4,8 +4,8 @@
 //! to be sent and takes in what has arrived, unless another worker is doing so. Nothing here
 //! blocks.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use millstream_state::{Heap, Segment};
@@ -19,7 +19,6 @@ use super::postbox::Postbox;
 use super::sleepers::Sleepers;
 use super::wire::Head;
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
 
 /// Letters taken from one peer before others have their turn.
 const LETTERS_AT_ONCE: usize = 8;
@@ -37,18 +36,9 @@ pub(crate) struct Net {
     inlets: Vec<Option<Mutex<PostInlet>>>,
     /// How many postboxes have something to send.
     letters: AtomicUsize,
-    /// By process: how far it has got with its sources, as deltas of the first stage tell.
-    peers: Vec<Progress>,
-    /// Up to where all leaders have fired, as the asking process tells.
-    fired: AtomicI64,
     /// Result rows that have been sent ahead of their turn.
     ahead_bytes: AtomicU64,
     sleepers: Arc<Sleepers>,
-}
-
-struct Progress {
-    watermark: AtomicI64,
-    idle: AtomicBool,
 }
 
 /// Memory of a stage's state that is free again.
@@ -97,13 +87,6 @@ impl Net {
                 .collect(),
             inlets: posts_in.into_iter().map(|i| i.map(inlet)).collect(),
             letters: AtomicUsize::new(0),
-            peers: (0..place.processes)
-                .map(|_| Progress {
-                    watermark: AtomicI64::new(BEGINNING),
-                    idle: AtomicBool::new(false),
-                })
-                .collect(),
-            fired: AtomicI64::new(BEGINNING),
             ahead_bytes: AtomicU64::new(0),
             sleepers,
         };
@@ -225,33 +208,6 @@ impl Net {
         let unknown = || Error::Internal(format!("credit for stage {stage}, which is not there"));
         let delivery = self.deliveries.get(stage).ok_or_else(unknown)?;
         Ok(Freed { stage, segments: delivery.credit(head.id, head.flags)? })
-    }
-
-    /// What a delta from another process tells of how far that has got.
-    pub(crate) fn note_peer(&self, process: usize, watermark: i64, idle: bool) {
-        self.peers[process].watermark.fetch_max(watermark, Relaxed);
-        self.peers[process].idle.store(idle, Relaxed);
-    }
-
-    /// How far the other processes have got, but for those that are idle; if all are, the farthest
-    /// of them, as among splits of one process.
-    pub(crate) fn others_low(&self) -> Option<i64> {
-        let others = self.peers.iter().enumerate().filter(|(p, _)| *p != self.place.process);
-        let active = others.clone().filter(|(_, peer)| !peer.idle.load(Relaxed));
-        let got = |(_, peer): (usize, &Progress)| peer.watermark.load(Relaxed);
-        active
-            .map(got)
-            .filter(|low| *low < END)
-            .min()
-            .or_else(|| others.map(got).filter(|low| *low < END).max())
-    }
-
-    pub(crate) fn fired(&self) -> i64 {
-        self.fired.load(Relaxed)
-    }
-
-    pub(crate) fn note_fired(&self, watermark: i64) {
-        self.fired.fetch_max(watermark, Relaxed);
     }
 
     pub(crate) fn ahead_bytes(&self) -> &AtomicU64 {

@@ -21,7 +21,7 @@ use millstream_state::{Heap, RowLayout, Segment};
 use super::combine::Combiner;
 use super::mesh::Place;
 use super::port::{Outlet, peer_error};
-use super::wire::{self, CREDITED, GO_ON, Head, IDLE, Kind, MERGED};
+use super::wire::{self, CREDITED, GO_ON, Head, Kind, MERGED};
 use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
@@ -38,8 +38,7 @@ pub(crate) struct Outbox {
     /// Per worker of this process: the watermark up to which it has handed over everything.
     announced: Vec<i64>,
     /// What the leader has been told last.
-    told: (i64, bool),
-    idle: bool,
+    told: i64,
     epoch: u64,
     /// Messages up to the end of the last delta.
     messages_ended: u64,
@@ -93,8 +92,6 @@ pub(crate) struct Sealed {
     pub(crate) held: Option<Held>,
     /// What this brings the leader up to.
     pub(crate) watermark: i64,
-    /// Whether the process waits for idle sources.
-    pub(crate) idle: bool,
 }
 
 /// Rows that wait to be merged with those of other workers take so many bytes at the most.
@@ -144,7 +141,6 @@ pub(crate) enum Stall {
 /// A delta that is being written into slots.
 struct Sending {
     watermark: i64,
-    idle: bool,
     /// Rows have been passed through before.
     passed: bool,
     segments: Vec<(i64, Segment)>,
@@ -214,8 +210,7 @@ impl Outbox {
             layout: layout.clone(),
             process: place.process as u32,
             announced: vec![BEGINNING; workers],
-            told: (BEGINNING, false),
-            idle: false,
+            told: BEGINNING,
             epoch: 0,
             messages_ended: 0,
             pending: Vec::new(),
@@ -241,12 +236,11 @@ impl Outbox {
     /// A worker of this process has ended an epoch: nothing of it is left below the watermark. What
     /// was passed through before is part of it.
     pub(crate) fn put(&mut self, sealed: Sealed) {
-        let Sealed { worker, segments, held, watermark, idle } = sealed;
+        let Sealed { worker, segments, held, watermark } = sealed;
         self.pending_bytes += segments.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         self.pending.extend(segments);
         self.pending_held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
-        self.idle = idle;
         self.passed_ended = self.passed_bytes > 0;
     }
 
@@ -320,8 +314,7 @@ impl Outbox {
 
     fn next_is_due(&self) -> bool {
         if self.pending.is_empty() {
-            return self.watermark() > self.told.0
-                || self.idle != self.told.1
+            return self.watermark() > self.told
                 || self.passed_ended && self.deltas_on_their_way() == 0
                 || self.passed_bytes >= self.passed_bytes_max;
         }
@@ -334,8 +327,7 @@ impl Outbox {
     fn waits_for_others(&self) -> bool {
         self.combiner.as_ref().is_some_and(Combiner::pays)
             && !self.hurries
-            && self.watermark() <= self.told.0
-            && self.idle == self.told.1
+            && self.watermark() <= self.told
             && self.pending_bytes < self.pending_bytes_max
     }
 
@@ -360,8 +352,7 @@ impl Outbox {
                 (self.pending_bytes, self.hurries, self.sends_anyway) = (0, false, false);
                 self.passed_ended = false;
                 self.sending = Some(Sending {
-                    watermark: self.watermark().max(self.told.0),
-                    idle: self.idle,
+                    watermark: self.watermark().max(self.told),
                     passed,
                     segments: match &mut self.combiner {
                         Some(combiner) => combiner.combine(pending),
@@ -434,7 +425,7 @@ impl Outbox {
     fn send_end(&mut self) -> Result<bool> {
         let Some(delta) = &self.sending else { return Ok(false) };
         let credited = delta.has_rows();
-        let flags = if credited { CREDITED } else { 0 } | if delta.idle { IDLE } else { 0 };
+        let flags = if credited { CREDITED } else { 0 };
         let head = Head {
             flags,
             id: self.process,
@@ -451,7 +442,7 @@ impl Outbox {
         self.counters.deltas += 1;
         self.counters.empty_deltas += u64::from(!credited);
         self.epoch += 1;
-        self.told = (delta.watermark, delta.idle);
+        self.told = delta.watermark;
         if let Some(delta) = self.sending.take().filter(|_| credited) {
             self.in_flight.push_back(Sent { segments: delta.segments, _held: delta.held });
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use millstream_flow::Result;
 
 use super::port::Outlet;
-use super::wire::{Head, Kind, MORE};
+use super::wire::{Head, Kind, LAST, MORE};
 
 /// Bytes of result rows that may wait here to be sent.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
@@ -14,7 +14,7 @@ pub(crate) struct Postbox {
     outlet: Box<dyn Outlet>,
     queue: VecDeque<Letter>,
     queued_bytes: usize,
-    /// Whoever has heard that there is enough listens no longer.
+    /// Whoever has heard that there is enough of everything listens no longer.
     closed: bool,
 }
 
@@ -33,12 +33,13 @@ impl Postbox {
         if self.closed {
             return;
         }
-        self.closed = head.kind == Kind::Enough;
+        self.closed = head.kind == Kind::Enough && head.has(LAST);
         // Only the latest frontier counts.
         let tells = |kind| matches!(kind, Kind::Fired | Kind::Written);
+        let about = |head: &Head| (head.kind, head.id, head.output, head.count);
         if let Some(last) = self.queue.back_mut()
             && tells(head.kind)
-            && (last.head.kind, last.head.id) == (head.kind, head.id)
+            && about(&last.head) == about(&head)
             && last.sent == 0
         {
             last.head = head;

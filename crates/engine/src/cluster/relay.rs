@@ -181,9 +181,10 @@ pub(super) fn run(plan: &Plan, settings: &Settings, seed: u64, change: Change<'_
         env.pass_time(env.now_us() + us);
         sim.advance(Duration::from_micros(us as u64));
     }
+    let standing: Vec<_> = processes.iter().map(Process::standing).collect();
     let rows = sinks[0].batches.lock().expect("no panic").iter().flat_map(lines).collect();
     let ends = processes.into_iter().map(|process| process.result.map(|(_, end)| end));
     let ends: Vec<_> = ends.collect();
-    assert!(ends.iter().flatten().count() > 0, "they wait for ever");
+    assert!(ends.iter().flatten().count() > 0, "seed {seed}: they wait for ever: {standing:?}");
     Came { ends: ends.try_into().expect("two"), rows }
 }

@@ -35,19 +35,24 @@ pub(crate) enum Kind {
     Stamp,
     /// Split `id` has ended after `count` chunks.
     Ended,
-    /// Result rows of leader `id` for the window that begins at `start`.
+    /// The process is at `watermark` with source `id`, and perhaps [`IDLE`].
+    Progress,
+    /// Rows of leader `id` for an `output`: of its input `count`, of the window that begins at
+    /// `start`.
     WindowRows,
-    /// Result rows of batch `number` of split `id` of a stateless query.
+    /// Rows for an `output` of part `count` of chunk `number` of split `id`.
     BatchRows,
-    /// Behind these rows of batch `number` of split `id` there is a record that cannot be
-    /// evaluated: why not. The rows come next.
+    /// Behind these rows of part `count` of chunk `number` of split `id` there is a record that
+    /// cannot be evaluated: why not. The rows come next.
     BatchError,
-    /// Leader `id` has fired everything up to `watermark`; from the asking process: all leaders
-    /// have.
+    /// Leader `id` has fired everything of stage `count` up to `watermark`, as far as it is for an
+    /// `output`; from the asking process: all leaders have.
     Fired,
-    /// From the asking process: all rows before batch `number` of split `id` have been written.
+    /// From the asking process: all rows for an `output` before chunk `number` of split `id` have
+    /// been written.
     Written,
-    /// From the asking process: it has all the rows it wants.
+    /// From the asking process: it has all the rows that it wants for an `output`; [`LAST`]: for
+    /// all of them.
     Enough,
 }
 
@@ -55,8 +60,8 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
         use Kind::*;
         let all = [
-            Arena, Rows, Passed, Delta, Credit, Stamp, Ended, WindowRows, BatchRows, BatchError,
-            Fired, Written, Enough,
+            Arena, Rows, Passed, Delta, Credit, Stamp, Ended, Progress, WindowRows, BatchRows,
+            BatchError, Fired, Written, Enough,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -64,7 +69,7 @@ impl Kind {
 
 /// More of this message's body follows.
 pub(crate) const MORE: u8 = 1;
-/// The last rows of a window from this leader.
+/// The last rows of a window from this leader, or the last part of a chunk.
 pub(crate) const LAST: u8 = 2;
 /// A delta has rows, so that credit is to be returned for it.
 pub(crate) const CREDITED: u8 = 4;
@@ -84,6 +89,8 @@ pub(crate) struct Head {
     /// Of a credit: the stage that it is for. What goes over a stage's own channels needs no
     /// number.
     pub(crate) stage: u16,
+    /// Of what is about result rows: the output that they are for.
+    pub(crate) output: u16,
     pub(crate) id: u32,
     pub(crate) count: u64,
     pub(crate) number: u64,
@@ -93,7 +100,8 @@ pub(crate) struct Head {
 
 impl Head {
     pub(crate) fn new(kind: Kind) -> Head {
-        Head { kind, flags: 0, stage: 0, id: 0, count: 0, number: 0, start: 0, watermark: 0 }
+        let (flags, stage, output, id, count, number, start, watermark) = Default::default();
+        Head { kind, flags, stage, output, id, count, number, start, watermark }
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -109,6 +117,7 @@ impl Head {
         for (word, place) in words.iter().zip(bytes[8..].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
+        bytes[40..42].copy_from_slice(&self.output.to_le_bytes());
         bytes
     }
 
@@ -128,6 +137,7 @@ impl Head {
             kind,
             flags: head[1],
             stage: u16::from_le_bytes([head[2], head[3]]),
+            output: u16::from_le_bytes([head[40], head[41]]),
             id: (word(0) >> 32) as u32,
             count: word(8),
             number: word(16),
@@ -174,6 +184,7 @@ mod tests {
                 kind,
                 flags: 5,
                 stage: u16::MAX - 2,
+                output: 258,
                 id: u32::MAX - 1,
                 count: 3,
                 number: u64::MAX,
@@ -187,6 +198,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 13);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 14);
     }
 }

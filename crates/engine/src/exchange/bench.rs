@@ -140,7 +140,7 @@ pub fn run(
     receivers: usize,
     receive: bool,
 ) -> Result<Counts> {
-    let grouping = Grouping::new(None, &shape.aggregate(), 0)?;
+    let grouping = Grouping::new(&shape.aggregate(), 0)?;
     let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {

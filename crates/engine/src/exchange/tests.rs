@@ -155,7 +155,7 @@ fn case(random: &mut Random) -> Case {
         having: None,
         project: vec![],
     };
-    let grouping = Grouping::new(None, &aggregate, 0).expect("a good plan");
+    let grouping = Grouping::new(&aggregate, 0).expect("a good plan");
     Case { types, grouping, keys }
 }
 
@@ -399,7 +399,7 @@ fn a_row_has_what_is_needed_once() {
         let (fired, keys) = (Arc::new(Schema::empty()), vec![key]);
         let (window, having, project) = Default::default();
         let aggregate = Aggregate { window, keys, aggregates, fired, having, project };
-        let grouping = Grouping::new(None, &aggregate, 0).expect("a good plan");
+        let grouping = Grouping::new(&aggregate, 0).expect("a good plan");
         Format::new(&grouping.codec, &grouping.aggregates).row_words()
     };
     assert_eq!(words(vec![call(Count, DataType::Null, false)]), 1);

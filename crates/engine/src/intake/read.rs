@@ -4,13 +4,16 @@
 use std::sync::{Arc, PoisonError};
 
 use super::split::Chunk;
-use super::{Intake, Reading};
+use super::{Intake, Reading, SplitIn, State};
 use crate::budget::Kind;
 use crate::cluster::{self, Head, Net};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::meter;
-use crate::table::SplitPoll;
+use crate::table::{self, SplitPoll};
+
+/// Watermarks of which it is known when they were reached, the latest.
+pub(super) const REACHED_MAX: usize = 4096;
 
 pub(super) enum Read {
     Prepared,
@@ -23,12 +26,12 @@ pub(super) enum Read {
 impl Intake {
     /// The other processes, if they read this split, too.
     fn others_of(&self, split: usize) -> Option<&Arc<Net>> {
-        self.net.as_ref().filter(|_| self.by_chunk[split])
+        self.net.as_ref().filter(|_| self.splits[split].by_chunk)
     }
 
     /// Whether this process has chunk `sequence` of `split`.
     pub(crate) fn has_chunk(&self, split: usize, sequence: u64) -> bool {
-        match self.by_chunk[split] {
+        match self.splits[split].by_chunk {
             true => sequence % self.reading.processes as u64 == self.reading.process as u64,
             false => !self.lock().splits[split].elsewhere,
         }
@@ -50,14 +53,15 @@ impl Intake {
     }
 
     pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
-        let mut reader = self.readers[split].lock().unwrap_or_else(PoisonError::into_inner);
+        let SplitIn { reader, by_chunk, source, .. } = &self.splits[split];
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         if reader.ended {
             return Ok(Read::Ended);
         }
         let poll = reader.split.poll_next(now, &self.waker)?;
         // The chunk's number must be fixed before anybody else reads from the split.
         let mut state = self.lock();
-        let low = state.low;
+        let low = state.sources[*source].low;
         let s = &mut state.splits[split];
         match poll {
             SplitPoll::Chunk(chunk) => {
@@ -69,32 +73,14 @@ impl Intake {
                     s.watermark = s.watermark.max(low);
                 }
                 let Reading { process, processes, .. } = self.reading;
-                if self.by_chunk[split] && sequence % processes as u64 != process as u64 {
+                if *by_chunk && sequence % processes as u64 != process as u64 {
                     // It may have been prepared already.
                     s.stamp_ready(split);
                     return Ok(Read::Skipped);
                 }
                 drop(state);
                 drop(reader);
-                // While it is decoded, the chunk and what comes of it.
-                let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
-                let mut span = meter::span(meter::Kind::Prepare);
-                let mut prepared = self.preparer.prepare(chunk, now)?;
-                span.add(prepared.batch.num_rows());
-                drop(span);
-                held.resize(prepared.bytes());
-                prepared.held = Some(Arc::new(held));
-                if let Some(net) = self.others_of(split) {
-                    let (greatest, records) = prepared.summary();
-                    net.broadcast(Head {
-                        id: split as u32,
-                        number: sequence,
-                        count: records,
-                        watermark: greatest,
-                        ..Head::new(cluster::Kind::Stamp)
-                    })?;
-                }
-                self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));
+                self.prepare(split, sequence, chunk, now)?;
                 Ok(Read::Prepared)
             }
             SplitPoll::Pending { retry_at_us } => {
@@ -107,7 +93,7 @@ impl Intake {
                 let chunks = s.read;
                 drop(state);
                 reader.ended = true;
-                if let Some(net) = self.net.as_ref().filter(|_| !self.by_chunk[split]) {
+                if let Some(net) = self.net.as_ref().filter(|_| !by_chunk) {
                     net.broadcast(Head {
                         id: split as u32,
                         count: chunks,
@@ -118,6 +104,37 @@ impl Intake {
                 Ok(Read::Ended)
             }
         }
+    }
+
+    /// Decodes a chunk and completes it.
+    fn prepare(
+        &self,
+        split: usize,
+        sequence: u64,
+        chunk: Box<dyn table::Chunk>,
+        now: i64,
+    ) -> Result<()> {
+        let source = &self.sources[self.splits[split].source];
+        // While it is decoded, the chunk and what comes of it.
+        let mut held = self.budget.hold(Kind::Input, 2 * chunk.bytes());
+        let mut span = meter::span(meter::Kind::Prepare);
+        let mut prepared = source.preparer.prepare(chunk, now)?;
+        span.add(prepared.batch.num_rows());
+        drop(span);
+        held.resize(prepared.bytes());
+        prepared.held = Some(Arc::new(held));
+        if let Some(net) = self.others_of(split) {
+            let (greatest, records) = prepared.summary();
+            net.broadcast(Head {
+                id: split as u32,
+                number: sequence,
+                count: records,
+                watermark: greatest,
+                ..Head::new(cluster::Kind::Stamp)
+            })?;
+        }
+        self.stamp(split, sequence, Chunk::Own(Box::new(prepared)));
+        Ok(())
     }
 
     /// Another process has prepared a chunk of a split that all read.
@@ -147,7 +164,26 @@ impl Intake {
     pub(crate) fn checked(&self, head: &Head) -> Result<usize> {
         let split = head.id as usize;
         let unknown = || Error::Internal(format!("word of split {split}, which is not there"));
-        (split < self.names.len()).then_some(split).ok_or_else(unknown)
+        (split < self.splits.len()).then_some(split).ok_or_else(unknown)
+    }
+
+    /// Notes when the stamped watermark of a source lets a window fire.
+    fn note_reached(&self, state: &mut State, source: usize) {
+        let of = &self.sources[source];
+        if of.longest_us().is_none() {
+            return;
+        }
+        let splits = self.splits.iter().zip(&state.splits);
+        let active =
+            splits.filter(|(split, s)| split.source == source && !s.exhausted() && !s.idle);
+        let stamped = active.map(|(_, s)| s.watermark).min().unwrap_or(END);
+        let reached = &mut state.sources[source].reached;
+        if of.passes(reached.back().map_or(BEGINNING, |(w, _)| *w), stamped) {
+            reached.push_back((stamped, self.env.now_us()));
+            if reached.len() > REACHED_MAX {
+                reached.pop_front();
+            }
+        }
     }
 
     fn stamp(&self, split: usize, sequence: u64, chunk: Chunk) {
@@ -157,17 +193,7 @@ impl Intake {
         let before = s.ready.len();
         s.stamp_ready(split);
         let several = s.ready.len() > before + 1;
-        if !self.windowing.is_whole() {
-            let stamped = state.splits.iter().filter(|s| !s.exhausted() && !s.idle);
-            let stamped = stamped.map(|s| s.watermark).min().unwrap_or(END);
-            let last = state.reached.back().map_or(BEGINNING, |(w, _)| *w);
-            if self.windowing.passed(stamped) > self.windowing.passed(last) {
-                state.reached.push_back((stamped, self.env.now_us()));
-                if state.reached.len() > 4096 {
-                    state.reached.pop_front();
-                }
-            }
-        }
+        self.note_reached(&mut state, self.splits[split].source);
         drop(state);
         if several {
             self.wake_all();

@@ -5,12 +5,25 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::event_time::{BEGINNING, END};
 use crate::prepare::Prepared;
 
+/// Where a batch stands in the order of a source's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BatchPlace {
+    /// Number of its chunk within the split.
+    pub(crate) sequence: u64,
+    pub(crate) split: usize,
+    /// Which part of the chunk it is, if that has been cut.
+    pub(crate) part: u64,
+}
+
 /// A batch with its place in its split.
 #[derive(Debug)]
 pub(crate) struct Stamped {
     pub(crate) split: usize,
     /// Number of its chunk within the split.
     pub(crate) sequence: u64,
+    /// Which part of its chunk it is, and whether it is the last.
+    pub(crate) part: u64,
+    pub(crate) last: bool,
     /// Number of its first row among those of its chunk, which may have been cut.
     pub(crate) first_row: usize,
     /// Number of its first record within the split.
@@ -44,6 +57,8 @@ pub(super) struct SplitState {
     pub(super) pending: bool,
     /// Whether it has been without data for so long that the others no longer wait for it.
     pub(super) idle: bool,
+    /// Nobody wants any more of it.
+    closed: bool,
 }
 
 /// A chunk that has been prepared.
@@ -57,14 +72,47 @@ pub(super) enum Chunk {
     },
 }
 
+impl Stamped {
+    pub(crate) fn place(&self) -> BatchPlace {
+        BatchPlace { sequence: self.sequence, split: self.split, part: self.part }
+    }
+}
+
 impl SplitState {
+    /// `elsewhere`: another process reads it.
+    pub(super) fn new(elsewhere: bool, now_us: i64) -> SplitState {
+        SplitState {
+            elsewhere,
+            ended_elsewhere: None,
+            read: 0,
+            stamped: 0,
+            records: 0,
+            watermark: BEGINNING,
+            prepared: BTreeMap::new(),
+            ready: VecDeque::new(),
+            ended: false,
+            retry_at_us: i64::MIN,
+            last_data_us: now_us,
+            pending: false,
+            idle: false,
+            closed: false,
+        }
+    }
+
+    /// Nothing more is wanted of it.
+    pub(super) fn close(&mut self) {
+        (self.ended, self.closed) = (true, true);
+        self.prepared.clear();
+        self.ready.clear();
+    }
+
     /// Chunks read and batches stamped that have not been taken yet.
     pub(super) fn outstanding(&self) -> u64 {
         self.read - self.stamped + self.ready.len() as u64
     }
 
     pub(super) fn exhausted(&self) -> bool {
-        self.elsewhere || self.ended && self.outstanding() == 0
+        self.elsewhere || self.closed || self.ended && self.outstanding() == 0
     }
 
     /// When it will count as idle if nothing comes.
@@ -84,6 +132,10 @@ impl SplitState {
     }
 
     pub(super) fn stamp_ready(&mut self, split: usize) {
+        if self.closed {
+            self.prepared.clear();
+            return;
+        }
         // Others may be ahead with reading.
         while self.stamped < self.read {
             let Some(chunk) = self.prepared.remove(&self.stamped) else { return };
@@ -97,7 +149,9 @@ impl SplitState {
                     continue;
                 }
             };
-            for (first_row, prepared) in prepared.cut() {
+            let parts = prepared.cut();
+            let last = parts.len() - 1;
+            for (part, (first_row, prepared)) in parts.into_iter().enumerate() {
                 let stamp = self.watermark;
                 let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
                 self.watermark = self.watermark.max(greatest);
@@ -106,6 +160,8 @@ impl SplitState {
                 self.ready.push_back(Stamped {
                     split,
                     sequence,
+                    part: part as u64,
+                    last: part == last,
                     first_row,
                     first_record,
                     stamp,

@@ -1,13 +1,17 @@
 //! Tests of what holds the low watermark back, seen from outside.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::SchemaRef;
 
 use super::*;
+use crate::event_time::BEGINNING;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
+use crate::prepare::Preparer;
 use crate::table::{Chunk, OpenOptions, SplitPoll, Table};
+use crate::windowing::Windowing;
 
 const IDLE_US: i64 = 100;
 
@@ -85,17 +89,26 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
         schema,
         event_time: Some(EventTime { column: 0, watermark, idle_timeout_us }),
     };
-    let preparer = Preparer::new(&source, None, None);
+    let preparer = Preparer::new(&source, None, Vec::new());
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }), 0);
     let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
     let env = (clock.clone() as Arc<dyn Env>, None);
-    Intake::new(splits, preparer, env, (workers, reading), idle_timeout_us, windowing, budget)
+    let windowings = vec![windowing];
+    let origin = Origin { splits, preparer, idle_timeout_us, windowings, group: 0 };
+    Intake::new(vec![origin], env, (workers, reading), budget)
+}
+
+/// The low watermark, when a worker has done its batch.
+fn finish(intake: &Intake, worker: usize) -> i64 {
+    let mut lows = Vec::new();
+    intake.finish(worker, &mut lows).expect("nothing fails");
+    lows[0]
 }
 
 /// The next batch, which must be there.
 fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
-    match intake.take(worker, Only::Any).expect("nothing fails") {
+    match intake.take(worker, &[Only::Any]).expect("nothing fails") {
         Taken::Batch(batch) => batch,
         _ => panic!("no batch for worker {worker}"),
     }
@@ -110,26 +123,26 @@ fn a_batch_that_is_put_back_holds_the_low_watermark() {
     let busy = VecDeque::from([(0, 500), (IDLE_US + 50, 600)]);
     let intake = intake(Timed(vec![quiet, busy]), &clock);
     assert_eq!(take(&intake, 0).split, 0);
-    intake.finish(0);
+    finish(&intake, 0);
     let away = take(&intake, 0);
     assert_eq!((away.split, away.stamp, away.after), (0, 10, 20));
     assert_eq!(take(&intake, 1).split, 1);
-    assert_eq!(intake.finish(1), 10);
+    assert_eq!(finish(&intake, 1), 10);
     // Neither split has anything, and only the other one gets something in time.
-    assert!(matches!(intake.take(1, Only::Any), Ok(Taken::Wait { .. })));
+    assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Wait { .. })));
     clock.pass_time(IDLE_US + 50);
     assert_eq!(take(&intake, 1).split, 1);
-    assert_eq!(intake.finish(1), 10);
+    assert_eq!(finish(&intake, 1), 10);
     assert!(intake.lock().splits[0].idle, "the case that this is about");
 
     intake.put_back(0, away);
     for worker in [0, 1] {
-        assert_eq!(intake.finish(worker), 10, "worker {worker}");
+        assert_eq!(finish(&intake, worker), 10, "worker {worker}");
     }
     let again = take(&intake, 1);
     assert_eq!((again.split, again.stamp, again.after), (0, 10, 20));
     // Now the split is idle indeed, and the other one alone counts.
-    assert_eq!(intake.finish(1), 600);
+    assert_eq!(finish(&intake, 1), 600);
 }
 
 /// As above, for a process alone with its split: it must not tell the others that it is idle while
@@ -141,18 +154,18 @@ fn a_process_that_puts_a_batch_back_is_not_idle() {
     let intake = intake(Timed(vec![own, VecDeque::new()]), &clock);
     for _ in 0..2 {
         take(&intake, 0);
-        intake.finish(0);
+        finish(&intake, 0);
     }
     let away = take(&intake, 0);
     assert_eq!((away.stamp, away.after), (150, 160));
-    assert!(matches!(intake.take(1, Only::Any), Ok(Taken::Wait { .. })));
+    assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Wait { .. })));
     clock.pass_time(IDLE_US);
-    assert_eq!(intake.finish(1), 150);
-    assert!(intake.is_idle(), "the case that this is about");
+    assert_eq!(finish(&intake, 1), 150);
+    assert!(intake.is_idle(&intake.lock(), 0), "the case that this is about");
     intake.put_back(0, away);
-    assert!(!intake.is_idle());
-    assert_eq!(intake.finish(1), 150);
-    assert!(!intake.is_idle());
+    assert!(!intake.is_idle(&intake.lock(), 0));
+    assert_eq!(finish(&intake, 1), 150);
+    assert!(!intake.is_idle(&intake.lock(), 0));
 }
 
 /// A batch in work holds the low watermark, though its split has gone on, or has ended.
@@ -163,25 +176,25 @@ fn a_batch_in_work_holds_the_low_watermark() {
     let intake = intake(Timed(vec![long, VecDeque::from([(0, 900)])]), &clock);
     // The first record's batch stays in work with worker 1.
     assert_eq!(take(&intake, 0).after, 10);
-    assert_eq!(intake.finish(0), BEGINNING);
+    assert_eq!(finish(&intake, 0), BEGINNING);
     let slow = loop {
         let batch = take(&intake, 1);
         if batch.split == 0 {
             break batch;
         }
-        intake.finish(1);
+        finish(&intake, 1);
     };
     assert_eq!((slow.stamp, slow.after), (10, 120));
     for after in [250, 380] {
         assert_eq!(take(&intake, 0).after, after);
-        assert_eq!(intake.finish(0), 10, "after {after}");
+        assert_eq!(finish(&intake, 0), 10, "after {after}");
     }
     // Everything else has been taken and done.
-    while let Taken::Batch(batch) = intake.take(0, Only::Any).expect("nothing fails") {
+    while let Taken::Batch(batch) = intake.take(0, &[Only::Any]).expect("nothing fails") {
         assert_eq!(batch.split, 1);
-        assert_eq!(intake.finish(0), 10);
+        assert_eq!(finish(&intake, 0), 10);
     }
-    assert_eq!(intake.finish(0), 10);
+    assert_eq!(finish(&intake, 0), 10);
     // When it is done, only what may still come does.
-    assert_eq!(intake.finish(1), 380);
+    assert_eq!(finish(&intake, 1), 380);
 }

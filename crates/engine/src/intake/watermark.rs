@@ -1,71 +1,172 @@
-//! The low watermark: the least stamp of anything that is not yet taken or not yet finished.
+//! Low watermarks: per source the least stamp of anything not yet taken or not yet finished.
 
+use super::read::REACHED_MAX;
 use super::split::SplitState;
 use super::{Intake, State};
+use crate::cluster::{self, Head, IDLE};
+use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 
 impl Intake {
-    /// Notes that `worker` has finished the batch it had taken, and returns the low watermark. If
-    /// it has passed the end of a window, all workers are woken to announce it.
-    pub(crate) fn finish(&self, worker: usize) -> i64 {
+    /// Notes that `worker` has finished the batch it had taken, and tells the low watermark of
+    /// each source. If one has passed the end of a window, all workers are woken to announce it.
+    pub(crate) fn finish(&self, worker: usize, lows: &mut Vec<i64>) -> Result<()> {
         let mut state = self.lock();
         state.current[worker] = None;
-        if let Some(timeout) = self.idle_timeout_us {
-            let now = self.env.now_us();
-            for split in &mut state.splits {
-                split.idle |= split.idle_at(timeout).is_some_and(|at| at <= now);
+        self.note_idle(&mut state);
+        lows.clear();
+        let mut wakes = false;
+        for (source, of) in self.sources.iter().enumerate() {
+            let low = self.low_of(&state, source);
+            lows.push(low);
+            let s = &mut state.sources[source];
+            s.low = low;
+            if of.passes(s.woken, low) {
+                s.woken = low;
+                wakes = true;
             }
         }
-        let low = self.low_of(&state);
-        state.low = low;
-        let passed = self.passed(low);
-        if passed > state.passed {
-            state.passed = passed;
-            drop(state);
+        if self.net.is_some() {
+            self.tell(&mut state)?;
+        }
+        drop(state);
+        if wakes {
             self.wake_all();
         }
-        low
+        Ok(())
     }
 
-    pub(super) fn low_of(&self, state: &State) -> i64 {
-        let active = state.splits.iter().filter(|s| !s.idle && !s.exhausted());
-        let low = active.map(SplitState::low).chain(state.current.iter().flatten().copied()).min();
-        let low = low.unwrap_or_else(|| {
-            if state.splits.iter().all(SplitState::exhausted) {
+    /// Splits that have been without data for their idle time.
+    fn note_idle(&self, state: &mut State) {
+        if self.sources.iter().all(|of| of.idle_timeout_us.is_none()) {
+            return;
+        }
+        let now = self.env.now_us();
+        for (split, s) in self.splits.iter().zip(&mut state.splits) {
+            if let Some(timeout) = self.sources[split.source].idle_timeout_us {
+                s.idle |= s.idle_at(timeout).is_some_and(|at| at <= now);
+            }
+        }
+    }
+
+    /// When the next split will count as idle if nothing comes.
+    pub(super) fn idle_at(&self, state: &State) -> Option<i64> {
+        let splits = self.splits.iter().zip(&state.splits);
+        let idle_at = |(split, s): (&super::SplitIn, &SplitState)| {
+            s.idle_at(self.sources[split.source].idle_timeout_us?)
+        };
+        splits.filter_map(idle_at).min()
+    }
+
+    fn splits_in<'s>(
+        &'s self,
+        state: &'s State,
+        source: usize,
+    ) -> impl Iterator<Item = &'s SplitState> + Clone {
+        let splits = self.splits.iter().zip(&state.splits);
+        splits.filter(move |(split, _)| split.source == source).map(|(_, s)| s)
+    }
+
+    fn low_of(&self, state: &State, source: usize) -> i64 {
+        let splits = self.splits_in(state, source);
+        let active = splits.clone().filter(|s| !s.idle && !s.exhausted());
+        let current = state.current.iter().flatten().filter(|(of, _)| *of == source);
+        let current = current.map(|(_, stamp)| *stamp);
+        let of = &state.sources[source];
+        if of.closed {
+            return END;
+        }
+        let low = active.map(SplitState::low).chain(current).min().unwrap_or_else(|| {
+            if splits.clone().all(SplitState::exhausted) {
                 return END;
             }
             // Only idle splits are left: nothing holds the watermark back, but nothing moves it on,
             // unless other processes do.
-            let own = state.splits.iter().map(|s| s.watermark).max().unwrap_or(BEGINNING);
-            let others = self.net.as_ref().and_then(|net| net.others_low());
-            own.max(others.unwrap_or(BEGINNING))
+            let own = splits.map(|s| s.watermark).max().unwrap_or(BEGINNING);
+            own.max(self.others_low(state, source).unwrap_or(BEGINNING))
         });
         // A split that was idle and has data again stands at or above what was announced.
-        low.max(state.low)
+        low.max(of.low)
     }
 
-    /// How many windows a watermark has passed, lateness included.
+    /// The least low watermark of the sources that feed, in the end, a common stage with this one.
+    pub(super) fn low_of_group(&self, state: &State, source: usize) -> i64 {
+        let group = self.sources[source].group;
+        let sources = self.sources.iter().enumerate().filter(|(_, of)| of.group == group);
+        sources.map(|(source, _)| self.low_of(state, source)).min().unwrap_or(END)
+    }
+
+    /// How far the other processes have got with a source, but for those that are idle; if all are,
+    /// the farthest of them, as among splits of one process.
+    fn others_low(&self, state: &State, source: usize) -> Option<i64> {
+        let own = self.net.as_ref()?.place.process;
+        let others = state.sources[source].others.iter().enumerate();
+        let others = others.filter(|(process, (low, _))| *process != own && *low < END);
+        let active = others.clone().filter(|(_, (_, idle))| !idle).map(|(_, (low, _))| *low);
+        active.min().or_else(|| others.map(|(_, (low, _))| *low).max())
+    }
+
+    /// Tells the other processes how far this one is with sources that may be idle.
+    fn tell(&self, state: &mut State) -> Result<()> {
+        let Some(net) = &self.net else { return Ok(()) };
+        for (source, of) in self.sources.iter().enumerate() {
+            if of.idle_timeout_us.is_none() {
+                continue;
+            }
+            let idle = self.is_idle(state, source);
+            let s = &mut state.sources[source];
+            let (low, was_idle) = s.told;
+            if idle != was_idle || of.passes(low, s.low) {
+                s.told = (s.low, idle);
+                net.broadcast(Head {
+                    id: source as u32,
+                    watermark: s.low,
+                    flags: if idle { IDLE } else { 0 },
+                    ..Head::new(cluster::Kind::Progress)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Another process tells how far it is with a source.
+    pub(crate) fn note_progress(&self, process: usize, head: &Head) -> Result<()> {
+        let mut state = self.lock();
+        let source = state.sources.get_mut(head.id as usize);
+        let unknown = || Error::Internal(format!("word of source {}, which is not there", head.id));
+        let source = source.ok_or_else(unknown)?;
+        let low = source.others[process].0.max(head.watermark);
+        source.others[process] = (low, head.has(IDLE));
+        drop(state);
+        self.wake_all();
+        Ok(())
+    }
+
+    /// How many windows a watermark has passed, lateness included, in the only stage of a job whose
+    /// records are exchanged.
     pub(crate) fn passed(&self, watermark: i64) -> i64 {
-        self.windowing.passed(watermark)
+        let windowing = self.sources.first().and_then(|of| of.windowings.first());
+        windowing.map_or(watermark, |windowing| windowing.passed(watermark))
     }
 
-    /// The clock when the watermark of what was read reached `watermark_us`, if it is known.
-    pub(crate) fn reached_at(&self, watermark_us: i64) -> Option<i64> {
+    /// The clock when the watermark of what was read of a source reached `watermark_us`, if it is
+    /// known.
+    pub(crate) fn reached_at(&self, source: usize, watermark_us: i64) -> Option<i64> {
         let state = self.lock();
-        let at = state.reached.partition_point(|(watermark, _)| *watermark < watermark_us);
-        if at == 0 && state.reached.len() >= 4096 {
+        let reached = &state.sources[source].reached;
+        let at = reached.partition_point(|(watermark, _)| *watermark < watermark_us);
+        if at == 0 && reached.len() >= REACHED_MAX {
             return None;
         }
-        state.reached.get(at).map(|(_, clock)| *clock)
+        reached.get(at).map(|(_, clock)| *clock)
     }
 
-    /// Whether only splits are left that have been without data for their idle time.
-    pub(crate) fn is_idle(&self) -> bool {
-        if self.idle_timeout_us.is_none() {
+    /// Whether of a source only splits are left that have been without data for their idle time.
+    pub(super) fn is_idle(&self, state: &State, source: usize) -> bool {
+        if self.sources[source].idle_timeout_us.is_none() {
             return false;
         }
-        let state = self.lock();
-        let mut left = state.splits.iter().filter(|s| !s.exhausted()).peekable();
+        let mut left = self.splits_in(state, source).filter(|s| !s.exhausted()).peekable();
         left.peek().is_some() && left.all(|s| s.idle)
     }
 }

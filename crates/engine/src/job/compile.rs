@@ -3,53 +3,49 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::expr::Expr;
 use crate::fire::Finisher;
-use crate::pipeline::{Grouping, Stateless};
-use crate::plan::{Aggregate, Node, Operator, Plan};
+use crate::flow::{Flow, Root, Takers};
+use crate::pipeline::Grouping;
+use crate::plan::{Aggregate, Operator, Plan};
+use crate::prepare::Spread;
 use crate::settings::{Exchange, Settings};
 use crate::stage::{Limits, Stage};
+use crate::taking::Taking;
 use crate::windowing::Windowing;
 
 /// What the stages of a plan do, in executable form.
 pub(super) struct Compiled {
     /// Of stages that have state.
     pub(super) operators: Vec<(Grouping, Finisher)>,
-    /// Of the one stage of a plan without state.
-    pub(super) stateless: Option<Stateless>,
-    /// Rows of the result that are left out, and how many of the others are wanted.
-    pub(super) offset: u64,
-    pub(super) limit: Option<u64>,
+    pub(super) flow: Flow,
     /// The operators' names in messages.
     pub(super) names: Vec<String>,
 }
 
 impl Compiled {
     pub(super) fn new(plan: &Plan, settings: &Settings) -> Result<Compiled> {
-        check_chain(plan)?;
+        plan.check()?;
         check_exchange(plan, settings)?;
-        let (operators, stateless, offset, limit, names) = Default::default();
-        let mut compiled = Compiled { operators, stateless, offset, limit, names };
-        for (number, stage) in plan.stages.iter().enumerate() {
-            let filter = stage.inputs.first().and_then(|input| input.filter.clone());
-            match &stage.operator {
-                Operator::Aggregate(aggregate) => {
-                    // Only records can be late: rows of a stage come in the order of their windows.
-                    let lateness_us = if number == 0 { settings.allowed_lateness_us } else { 0 };
-                    let grouping = Grouping::new(filter, aggregate, lateness_us)?;
-                    let finisher = Finisher::new(aggregate, &stage.output);
-                    compiled.operators.push((grouping, finisher));
-                    compiled.names.push(name_of(aggregate));
-                }
-                Operator::Stateless { limit, offset } => {
-                    let project = stage.inputs.first().and_then(|input| input.project.as_ref());
-                    let columns = project.map_or(&[][..], |project| &project.columns);
-                    compiled.stateless = Some(Stateless::new(filter, columns, &stage.output));
-                    (compiled.offset, compiled.limit) = (*offset, *limit);
-                    compiled.names.push("project".into());
-                }
-            }
+        let mut flow = Flow::new(plan)?;
+        let (mut operators, mut names) = (Vec::new(), Vec::new());
+        for stage in &plan.stages {
+            let Operator::Aggregate(aggregate) = &stage.operator else { continue };
+            // Only records can be late: rows of a stage come in the order of their windows.
+            let inputs = &flow.inputs[operators.len()];
+            let takes_records = inputs.iter().any(|input| matches!(input, Root::Source(_)));
+            let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
+            let grouping = Grouping::new(aggregate, lateness_us)?;
+            operators.push((grouping, Finisher::new(aggregate, &stage.output)));
+            names.push(name_of(aggregate));
         }
-        Ok(compiled)
+        if names.is_empty() {
+            names.push("project".into());
+        }
+        for feeds in flow.sources.iter_mut().chain(&mut flow.stages) {
+            find_texts(&mut feeds.takers, &Some, &mut operators);
+        }
+        Ok(Compiled { operators, flow, names })
     }
 
     /// How much of the budget one of the stages may take; `leaders` of all processes.
@@ -58,65 +54,118 @@ impl Compiled {
         Limits::new(settings, self.operators.len().max(1), leaders, grouping)
     }
 
-    /// The stages that have state.
-    pub(super) fn into_stages(self, settings: &Settings, leaders: usize) -> Vec<Arc<Stage>> {
+    /// The stages that have state, and all edges.
+    pub(super) fn into_stages(
+        self,
+        settings: &Settings,
+        leaders: usize,
+    ) -> (Vec<Arc<Stage>>, Flow) {
         let numbers = 0..self.operators.len();
         let limits: Vec<Limits> =
             numbers.map(|number| self.limits(settings, leaders, number)).collect();
         let stages = self.operators.into_iter().zip(limits).enumerate();
-        let workers = settings.workers;
-        let stage = |(number, (operator, limits))| Stage::new(number, operator, limits, workers);
-        stages.map(stage).map(Arc::new).collect()
+        let (workers, flow) = (settings.workers, self.flow);
+        let stage = |(number, (operator, limits))| {
+            Stage::new((number, flow.inputs[number].clone()), operator, limits, workers)
+        };
+        (stages.map(stage).map(Arc::new).collect(), flow)
     }
 
-    /// How the stage that takes records divides event time.
-    pub(super) fn first_windowing(&self) -> Windowing {
-        self.operators.first().map_or_else(Windowing::whole, |(grouping, _)| grouping.windowing)
+    /// How the stages that take records of a source divide event time.
+    pub(super) fn windowings(&self, source: usize) -> Vec<Windowing> {
+        self.flow.sources[source].stages.iter().map(|stage| self.windowing(*stage)).collect()
     }
 
-    /// How the stage whose rows leave the job divides event time.
-    pub(super) fn last_windowing(&self) -> Windowing {
-        self.operators.last().map_or_else(Windowing::whole, |(grouping, _)| grouping.windowing)
+    /// How many tables of windows these stages may open with a batch.
+    pub(super) fn spreads(
+        &self,
+        source: usize,
+        settings: &Settings,
+        leaders: usize,
+    ) -> Vec<Spread> {
+        let spread = |stage: &usize| {
+            let tables_max = self.limits(settings, leaders, *stage).tables_max;
+            Spread { windowing: self.windowing(*stage), leaders, tables_max }
+        };
+        let spreads = self.flow.sources[source].stages.iter().map(spread);
+        spreads.filter(|spread| !spread.windowing.is_whole()).collect()
     }
 
-    /// Whether the result has a row even if there is nothing.
-    pub(super) fn has_empty_group(&self) -> bool {
-        self.operators.last().is_some_and(|(grouping, _)| grouping.has_empty_group)
+    pub(super) fn windowing(&self, stage: usize) -> Windowing {
+        self.operators[stage].0.windowing
+    }
+
+    /// Stages with state whose rows come to an output, each once.
+    pub(super) fn stages_of(&self, output: usize) -> Vec<usize> {
+        let stage = |root: &Root| match root {
+            Root::Stage(stage) => Some(*stage),
+            Root::Source(_) => None,
+        };
+        let mut stages: Vec<usize> = self.flow.outputs[output].iter().filter_map(stage).collect();
+        stages.sort_unstable();
+        stages.dedup();
+        stages
+    }
+
+    /// Whether a result has a row even if there is nothing.
+    pub(super) fn has_empty_group(&self, output: usize) -> bool {
+        self.stages_of(output).iter().any(|stage| self.operators[*stage].0.has_empty_group)
     }
 }
 
-/// That this is a plan that jobs can run, today: one source, a chain of stages, of which several
-/// all have state, and one output, of the last one.
-fn check_chain(plan: &Plan) -> Result<()> {
-    let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
-    plan.source()?;
-    for (number, stage) in plan.stages.iter().enumerate() {
-        let before = number.checked_sub(1).map_or(Node::Source(0), Node::Stage);
-        match &stage.inputs[..] {
-            [input] if input.from == before => {}
-            _ => return wrong("a stage that does not follow the one before"),
-        }
-        if matches!(stage.operator, Operator::Stateless { .. }) && plan.stages.len() > 1 {
-            return wrong("a stage without state among others");
+/// Finds which columns of a source or of a stage have the texts that stages keep, also behind
+/// passes; where they are computed on the way, the stage is told so. `of` says which of these
+/// columns one is that `takers` see.
+fn find_texts(
+    takers: &mut Takers,
+    of: &dyn Fn(usize) -> Option<usize>,
+    operators: &mut [(Grouping, Finisher)],
+) {
+    for edge in &mut takers.edges {
+        let (grouping, _) = &mut operators[edge.stage];
+        for column in &grouping.texts {
+            match before(&edge.taking, *column).and_then(of) {
+                Some(column) => edge.texts.push(column),
+                None => grouping.computes_texts = true,
+            }
         }
     }
-    match &plan.outputs[..] {
-        [output] if output.stage + 1 == plan.stages.len() => Ok(()),
-        _ => wrong("outputs other than its last stage"),
+    for pass in &mut takers.passes {
+        let taking = &pass.taking;
+        find_texts(&mut pass.takers, &|column| before(taking, column).and_then(of), operators);
     }
 }
 
-/// An exchange is what late merge is measured against: records to one aggregation.
+/// Which column a column was before it was taken, if it is one that was there.
+fn before(taking: &Taking, column: usize) -> Option<usize> {
+    match &taking.project {
+        None => Some(column),
+        Some(project) => match project.columns.get(column) {
+            Some(Expr::Column(before)) => Some(*before),
+            _ => None,
+        },
+    }
+}
+
+/// An exchange is what late merge is measured against: records of one source to one aggregation,
+/// whose rows leave the job at one output.
 fn check_exchange(plan: &Plan, settings: &Settings) -> Result<()> {
-    if settings.exchange == Exchange::LateMerge || plan.stages.len() == 1 {
+    if settings.exchange == Exchange::LateMerge {
         return Ok(());
     }
+    let has = match (plan.sources.len(), plan.stages.len(), plan.outputs.len()) {
+        (1, 1, 1) => return Ok(()),
+        (1, stages, 1) => {
+            format!("the query aggregates in {stages} stages, of which records can be exchanged")
+        }
+        (sources, 1, 1) => {
+            format!("the query reads {sources} tables, and records can be exchanged")
+        }
+        (_, _, outputs) => format!("there are {outputs} results, and records can be exchanged"),
+    };
     Err(Error::Io {
         place: "exchange".into(),
-        message: format!(
-            "the query aggregates in {} stages, of which records can be exchanged for one alone",
-            plan.stages.len()
-        ),
+        message: format!("{has} for one alone"),
         help: "leave the setting 'exchange' out".into(),
     })
 }

@@ -1,7 +1,7 @@
 //! What all workers of a job share: how they meet, how they stop, and who takes in messages from
 //! other processes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,14 +12,15 @@ use crate::budget::{Budget, Kind};
 use crate::cluster::{self, Freed, Head, LAST, Net, decode_rows};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::event_time::END;
 use crate::exchange::Roles;
-use crate::gather::Gather;
-use crate::intake::Intake;
-use crate::pipeline::Stateless;
+use crate::flow::{Feeds, Flow, Root};
+use crate::gather::{BatchRows, Gather, Window};
+use crate::intake::{BatchPlace, Intake};
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
-use crate::windowing::Windowing;
+use crate::stats::{OutputStats, Stats};
 use crate::worker::Message;
 
 /// Messages for one worker.
@@ -46,10 +47,11 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) intake: Intake,
-    pub(crate) gather: Gather,
-    /// Those that have state: a chain, the first of which takes records.
+    /// By output.
+    pub(crate) gathers: Vec<Gather>,
+    /// Those that have state, in topological order.
     pub(crate) stages: Vec<Arc<Stage>>,
-    pub(crate) stateless: Option<Stateless>,
+    pub(crate) flow: Flow,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) stopping: AtomicBool,
     /// The job's other processes, if it has any.
@@ -104,13 +106,60 @@ impl Shared {
         self.stopping.load(Relaxed) && !self.has_failed()
     }
 
-    /// Stops the job, since there are all rows that are wanted.
-    pub(crate) fn stop_enough(&self) -> Result<()> {
-        self.stop(None);
-        match &self.net {
-            Some(net) if net.is_asker() => net.broadcast(Head::new(cluster::Kind::Enough)),
-            _ => Ok(()),
+    /// What came of giving rows to an output: there may be all that are wanted, or nobody who takes
+    /// more of them. Of rows that another process writes itself nobody can be told that: there it
+    /// is an error.
+    pub(crate) fn ends(&self, output: usize, came: Result<bool>) -> Result<()> {
+        let is_asker = self.net.as_ref().is_none_or(|net| net.is_asker());
+        match came {
+            Ok(false) => Ok(()),
+            Ok(true) => self.end_output(output),
+            Err(Error::OutputClosed) if is_asker => self.end_output(output),
+            Err(error) => Err(error),
         }
+    }
+
+    /// An output takes no more rows. Sources that only it wanted are not read any further, and when
+    /// all outputs have ended the job does. The asking process tells the others.
+    pub(super) fn end_output(&self, output: usize) -> Result<()> {
+        if !self.gathers[output].end() {
+            return Ok(());
+        }
+        if let Some(net) = self.net.as_ref().filter(|net| net.is_asker()) {
+            let all = self.gathers.iter().all(Gather::has_ended);
+            let (output, flags) = (output as u16, if all { LAST } else { 0 });
+            net.broadcast(Head { output, flags, ..Head::new(cluster::Kind::Enough) })?;
+        }
+        self.close_unwanted();
+        Ok(())
+    }
+
+    /// No output takes any more rows, so the job ends.
+    pub(super) fn end_outputs(&self) -> Result<()> {
+        (0..self.gathers.len()).try_for_each(|output| self.end_output(output))
+    }
+
+    /// Closes sources of which no output wants any more; if none wants anything, the job ends.
+    pub(super) fn close_unwanted(&self) {
+        if self.gathers.iter().all(Gather::has_ended) {
+            return self.stop(None);
+        }
+        for (source, feeds) in self.flow.sources.iter().enumerate() {
+            if !self.is_wanted(feeds) {
+                self.intake.close(source);
+            }
+        }
+    }
+
+    /// Whether some output wants what comes of some rows.
+    pub(crate) fn is_wanted(&self, feeds: &Feeds) -> bool {
+        feeds.serves.iter().any(|output| !self.gathers[*output].has_ended())
+    }
+
+    /// What has come out so far.
+    pub(super) fn counted(&self) -> Stats {
+        let of = |gather: &Gather| OutputStats { rows: gather.rows(), windows: gather.windows() };
+        Stats::of_outputs(self.gathers.iter().map(of).collect())
     }
 
     /// Leaders, of all processes.
@@ -154,52 +203,76 @@ impl Shared {
                 self.intake.ended_elsewhere(&head)?;
                 self.write_waiting()?;
             }
+            cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_asker() => {
-                self.gather.window_rows(
-                    leader()?,
-                    head.start,
-                    decode_rows(body)?,
-                    head.has(LAST),
-                )?;
+                let (rows, at) = (decode_rows(body)?, (head.count as usize, head.start));
+                let gather = self.gather(&head)?;
+                let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
+                self.ends(gather.output(), came.map(|()| false))?;
                 self.check_gathered()?;
             }
             cluster::Kind::BatchRows if net.is_asker() => {
-                let (split, ended) = (self.intake.checked(&head)?, self.intake.ended_splits());
-                let rows = decode_rows(body)?.into();
-                let enough = self.gather.stateless_rows(0, (head.number, split), rows, &ended)?;
+                let (gather, place) = (self.gather(&head)?, self.place(&head)?);
+                let rows = BatchRows { rows: decode_rows(body)?, then: None, last: head.has(LAST) };
+                let came = gather.batch_rows(0, place, rows, &self.intake.ended_splits());
+                self.ends(gather.output(), came)?;
                 self.check_gathered()?;
-                if enough {
-                    self.stop_enough()?;
-                }
             }
             cluster::Kind::BatchError if net.is_asker() => {
-                let batch = (head.number, self.intake.checked(&head)?);
+                let place = self.place(&head)?;
                 let unknown = || Error::Internal("an error that does not say what it is".into());
-                self.gather.note_failed(batch, Error::of_letter(body).ok_or_else(unknown)?);
+                let error = Error::of_letter(body).ok_or_else(unknown)?;
+                self.gather(&head)?.note_failed(place, error);
             }
             cluster::Kind::Fired if net.is_asker() => {
-                self.fired_up_to(leader()?, head.watermark)?;
+                let output = self.gather(&head)?.output();
+                self.advance(output, leader()?, head.count as usize, head.watermark)?;
             }
             cluster::Kind::Fired => {
-                self.gather.note_fired(head.watermark);
+                self.gather(&head)?.note_fired(head.count as usize, head.watermark)?;
                 self.wake_all();
             }
             cluster::Kind::Written => {
-                self.gather.note_written(head.number, self.intake.checked(&head)?);
+                let chunk = (head.number, self.intake.checked(&head)?);
+                self.gather(&head)?.note_written(chunk);
                 self.wake_all();
             }
-            cluster::Kind::Enough if process == 0 => self.stop(None),
+            cluster::Kind::Enough if process == 0 => {
+                let output = self.gather(&head)?.output();
+                self.end_output(output)?;
+                if head.has(LAST) {
+                    self.end_outputs()?;
+                }
+            }
             kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
         }
         Ok(None)
     }
 
-    /// Writes rows of a stateless query whose turn it is, which may be since a split has ended.
+    /// The output that a letter is about.
+    fn gather(&self, head: &Head) -> Result<&Gather> {
+        let output = usize::from(head.output);
+        let unknown = || Error::Internal(format!("rows for output {output}, which is not there"));
+        self.gathers.get(output).ok_or_else(unknown)
+    }
+
+    /// The batch that a letter is about.
+    fn place(&self, head: &Head) -> Result<BatchPlace> {
+        let split = self.intake.checked(head)?;
+        Ok(BatchPlace { sequence: head.number, split, part: head.count })
+    }
+
+    /// Writes rows of records whose turn it is, which may be since a split has ended.
     pub(crate) fn write_waiting(&self) -> Result<()> {
-        match &self.stateless {
-            Some(_) => self.gather.awaited_batch(0, &self.intake.ended_splits()).map(|_| ()),
-            None => Ok(()),
+        let takes = |output: &usize| self.gathers[*output].takes_batches();
+        let outputs: Vec<usize> = (0..self.gathers.len()).filter(takes).collect();
+        if outputs.is_empty() {
+            return Ok(());
         }
+        let ended = self.intake.ended_splits();
+        let mut write =
+            |output: usize| self.ends(output, self.gathers[output].write_batches(0, &ended));
+        outputs.into_iter().try_for_each(&mut write)
     }
 
     /// Rows that wait for their order have to fit, those of other processes, too; what tables would
@@ -229,62 +302,103 @@ impl Shared {
         }
     }
 
-    /// How the last stage divides event time.
-    pub(crate) fn windowing(&self) -> Windowing {
-        self.stages.last().map_or_else(Windowing::whole, |stage| *stage.windowing())
+    /// Windows of the outputs that what a slice of some stage holds will be part of.
+    pub(crate) fn windows_of(&self, stage: usize, slice: i64, windows: &mut BTreeSet<i64>) {
+        let windowing = self.stages[stage].windowing();
+        if windowing.is_whole() {
+            return;
+        }
+        let (window, feeds) = (windowing.first_window_of(slice), &self.flow.stages[stage]);
+        if !feeds.outputs.is_empty() {
+            windows.insert(window);
+        }
+        let time = windowing.row_time(window).unwrap_or(window);
+        for next in &feeds.stages {
+            let slice = self.stages[*next].windowing().slice_of(time).start;
+            self.windows_of(*next, slice, windows);
+        }
     }
 
-    /// The window of the last stage that what a slice of some stage holds will be part of.
-    pub(crate) fn last_window_of(&self, stage: usize, slice: i64) -> i64 {
-        let stages = &self.stages[stage..];
-        let later = stages.iter().zip(stages.iter().skip(1));
-        let first = stages.first().map_or(slice, |s| s.windowing().first_window_of(slice));
-        later.fold(first, |window, (stage, next)| {
-            let time = stage.windowing().row_time(window).unwrap_or(window);
-            next.windowing().first_window_of(next.windowing().slice_of(time).start)
-        })
+    /// When the records had been read that let a stage fire up to a watermark, if it is known.
+    fn reached_at(&self, stage: usize, watermark: i64) -> Option<i64> {
+        let reached = |root: &Root| match root {
+            Root::Source(source) => self.intake.reached_at(*source, watermark),
+            Root::Stage(before) => {
+                let frontier = self.stages[*before].windowing().frontier_for(watermark);
+                self.reached_at(*before, frontier)
+            }
+        };
+        let all: Option<Vec<i64>> = self.stages[stage].inputs.iter().map(reached).collect();
+        all?.into_iter().max()
     }
 
-    /// The watermark of the records at which a window of the last stage can fire.
-    fn lets_fire(&self, window: i64) -> i64 {
-        let before = self.stages.iter().rev().skip(1);
-        before.fold(self.windowing().fires_at(window), |watermark, stage| {
-            stage.windowing().frontier_for(watermark)
-        })
-    }
-
-    /// `worker` has fired all windows of the last stage that fire at or before a watermark; returns
-    /// how many windows every worker has fired now.
-    pub(crate) fn fired_up_to(&self, worker: usize, watermark: i64) -> Result<u64> {
-        let starts = self.gather.advance(worker, watermark)?;
-        if !starts.is_empty() && self.budget.tight() {
+    /// `worker` (its number among all leaders that fire for an output) has fired all windows of a
+    /// stage that fire at or before a watermark; returns how many windows every leader has fired
+    /// now.
+    pub(crate) fn advance(
+        &self,
+        output: usize,
+        worker: usize,
+        stage: usize,
+        watermark: i64,
+    ) -> Result<u64> {
+        let gather = &self.gathers[output];
+        if gather.has_ended() {
+            return Ok(0);
+        }
+        let (windows, enough) = match gather.advance(worker, stage, watermark) {
+            Ok(advanced) => advanced,
+            Err(error) => return self.ends(output, Err(error)).map(|()| 0),
+        };
+        if !windows.is_empty() && self.budget.tight() {
             // Somebody may wait for that.
             self.wake_all();
         }
-        for start in &starts {
-            let Some(at) = self.intake.reached_at(self.lets_fire(*start)) else { continue };
+        for Window { fires_at, input, .. } in &windows {
+            let Some(Root::Stage(stage)) = self.flow.outputs[output].get(*input) else { continue };
+            let Some(at) = self.reached_at(*stage, *fires_at) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
             if latencies.len() >= LATENCIES_MAX {
                 latencies.pop_front();
             }
             latencies.push_back((self.env.now_us() - at).max(0) as u64);
         }
-        Ok(starts.len() as u64)
+        self.ends(output, Ok(enough))?;
+        Ok(windows.len() as u64)
     }
 
-    /// Whether everything that the low watermark lets go has been merged, fired and freed: if state
-    /// is still at its budget then, waiting does not help.
-    pub(crate) fn settled(&self, low: i64) -> bool {
+    /// By stage: its watermark when all has been fired that the low watermarks of sources let go.
+    fn lows(&self, lows: &[i64]) -> Vec<i64> {
+        let mut of_stages: Vec<i64> = Vec::with_capacity(self.stages.len());
+        for stage in &self.stages {
+            let low = |root: &Root| match root {
+                Root::Source(source) => lows[*source],
+                Root::Stage(before) => {
+                    self.stages[*before].windowing().watermark_after(of_stages[*before])
+                }
+            };
+            of_stages.push(stage.inputs.iter().map(low).min().unwrap_or(END));
+        }
+        of_stages
+    }
+
+    /// Whether everything that the low watermarks of sources let go has been merged, fired and
+    /// freed, of all stages for which `of` is true: if state is still at its budget then, waiting
+    /// does not help.
+    pub(crate) fn settled(&self, lows: &[i64], of: impl Fn(usize) -> bool) -> bool {
         if self.budget.held(Kind::Segments) > 0 {
             return false;
         }
-        let (mut low, last) = (low, self.stages.len().saturating_sub(1));
-        self.stages.iter().all(|stage| {
-            let fired = if stage.number == last { self.gather.fired() } else { stage.fired() };
+        let lows = self.lows(lows);
+        let stages = self.stages.iter().zip(lows).filter(|(stage, _)| of(stage.number));
+        stages.into_iter().all(|(stage, low)| {
+            let outputs = self.flow.stages[stage.number].outputs.iter();
+            let gathers = outputs.map(|output| &self.gathers[*output]);
+            let gathers = gathers.filter(|gather| !gather.has_ended());
+            let gathered = gathers.map(|gather| gather.fired(stage.number)).min();
+            let fired = stage.fired().min(gathered.unwrap_or(END));
             let windowing = stage.windowing();
-            let settled = windowing.passed(fired) >= windowing.passed(low);
-            low = windowing.watermark_after(low);
-            settled
+            windowing.passed(fired) >= windowing.passed(low)
         })
     }
 }

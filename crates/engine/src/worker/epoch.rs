@@ -73,9 +73,6 @@ impl Worker {
         if state.usage.largest_passed_bytes >= limits.passed_bytes() {
             return Some(Seal::PassedThrough);
         }
-        if self.is_idle(state) != state.told_idle {
-            return Some(Seal::Complete);
-        }
         // A window may fire.
         (state.passed(state.low) > state.passed(state.announced)).then_some(Seal::Complete)
     }
@@ -96,8 +93,6 @@ impl Worker {
             Seal::Complete => SealSlice::Nothing,
         };
         let _span = meter::span(meter::Kind::Seal);
-        let idle = self.is_idle(state);
-        state.told_idle = idle;
         let mut shipped = 0;
         if state.slices.may_join()
             && let Some(choice) = self.shared.env.choose(8)
@@ -121,7 +116,7 @@ impl Worker {
             self.stats.segments_shipped += segments.len() as u64;
             let Some(local) = self.shared.local(leader) else {
                 let worker = self.id;
-                let sealed = Sealed { worker, segments, held, watermark, idle };
+                let sealed = Sealed { worker, segments, held, watermark };
                 self.ship(state, leader, sealed)?;
                 continue;
             };

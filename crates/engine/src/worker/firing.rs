@@ -1,6 +1,7 @@
-//! Firing: a complete window yields its rows, to the next stage or to the gather stage.
+//! Firing: a window that is complete yields its rows, to all stages and outputs that take them.
 
-use millstream_state::Load;
+use arrow::array::RecordBatch;
+use millstream_state::{Leaders, Load, hash_words};
 
 use super::epoch::Seal;
 use super::{State, Worker};
@@ -8,6 +9,7 @@ use crate::budget::{Kind, batch_bytes};
 use crate::error::Result;
 use crate::event_time::END;
 use crate::fire::{Fire, empty_table};
+use crate::flow::{Feeds, Takers, Way};
 use crate::meter;
 use crate::windowing::WHOLE;
 
@@ -24,81 +26,122 @@ pub(super) enum Fired {
     Some,
     /// There is no room for the rows now.
     NoMemory,
-    /// The next stage has too much on its way.
+    /// A stage that takes them has too much on its way.
     NoCredit,
+}
+
+/// Rows of a window that has fired.
+struct FiredRows {
+    rows: RecordBatch,
+    start: i64,
+    /// Their event time, if they have one.
+    time: Option<i64>,
+    /// Whether they are this leader's last of the window.
+    last: bool,
 }
 
 impl Worker {
     /// Goes on with a window that is firing, or starts with one that is complete; of the last stage
-    /// that has one, so that what has been fired makes room for what comes.
-    pub(super) fn fire_one(&mut self, stages: &mut [State], tight: bool) -> Result<Fired> {
+    /// that has one, so that what has been fired makes room for what comes. False if there is
+    /// nothing, or nothing that may be fired: that is noted. What comes before a stage that may not
+    /// fire may not either.
+    pub(super) fn fire_some(&mut self, stages: &mut [State], tight: bool) -> Result<bool> {
+        let shared = self.shared.clone();
         for number in (0..stages.len()).rev() {
-            let (before, after) = stages.split_at_mut(number + 1);
-            let fired = self.fire(&mut before[number], after.first_mut(), tight)?;
-            if fired != Fired::Nothing {
-                return Ok(fired);
+            let later = shared.flow.stages[number].later.iter();
+            let mut waits =
+                later.map(|stage| self.blocked[*stage]).filter(|f| *f != Fired::Nothing);
+            self.blocked[number] = match waits.next() {
+                Some(waits) => waits,
+                None => self.fire(stages, number, tight)?,
+            };
+            if self.blocked[number] == Fired::Some {
+                self.blocked.fill(Fired::Nothing);
+                return Ok(true);
             }
         }
-        Ok(Fired::Nothing)
+        Ok(false)
     }
 
     /// Goes on with the window of a stage that is firing, or starts with one that is complete; its
-    /// rows go to the `next` stage, if there is one.
+    /// rows go to all who take them.
     pub(super) fn fire(
         &mut self,
-        state: &mut State,
-        next: Option<&mut State>,
+        stages: &mut [State],
+        number: usize,
         tight: bool,
     ) -> Result<Fired> {
-        if state.firing.is_none() {
-            return self.fire_complete(state, next.is_some());
+        let shared = self.shared.clone();
+        if stages[number].firing.is_none() {
+            return self.fire_complete(&mut stages[number]);
         }
-        match next {
-            None if !self.may_fire(state, tight)? => Ok(Fired::NoMemory),
-            None => self.fire_to_sink(state),
-            Some(next) => match self.may_feed(state, next, tight)? {
-                Fired::Nothing => self.feed(state, next),
-                waits => Ok(waits),
-            },
+        let feeds = &shared.flow.stages[number];
+        if !shared.is_wanted(feeds) {
+            self.end_of_firing(&mut stages[number])?;
+            return Ok(Fired::Some);
         }
+        if !self.may_fire(&mut stages[number], &feeds.outputs, tight)? {
+            return Ok(Fired::NoMemory);
+        }
+        for next in &feeds.stages {
+            let (before, after) = stages.split_at_mut(*next);
+            if let Some(next) = after.first_mut() {
+                match self.may_feed(&before[number], next, tight)? {
+                    Fired::Nothing => {}
+                    waits => return Ok(waits),
+                }
+            }
+        }
+        self.fire_rows(stages, number, feeds)
     }
 
-    fn fire_to_sink(&mut self, state: &mut State) -> Result<Fired> {
+    /// Gives the next rows of the window of a stage that is firing to all who take them.
+    fn fire_rows(&mut self, stages: &mut [State], number: usize, feeds: &Feeds) -> Result<Fired> {
         let shared = self.shared.clone();
-        let stage = state.stage.clone();
-        let Some(fire) = &mut state.firing else { return Ok(Fired::Nothing) };
+        let stage = stages[number].stage.clone();
+        let Some(fire) = &mut stages[number].firing else { return Ok(Fired::Nothing) };
         let mut span = meter::span(meter::Kind::Fire);
         let foreseen_bytes =
             2 * fire.next_bytes(&stage.grouping, &stage.finisher) + UNFORESEEN_BYTES;
-        if let Some((rows, last)) =
-            fire.step(&stage.grouping, &stage.finisher, &mut self.places.0)?
-        {
-            span.add(rows.num_rows());
-            let more = shared.gather.holds() && batch_bytes(&rows) as u64 > foreseen_bytes;
-            shared.gather.window_rows(self.id, fire.start, rows, last)?;
-            if more {
-                shared.check_gathered()?;
-            }
-        } else {
-            self.end_of_firing(state)?;
+        let (start, time) = (fire.start, stage.windowing().row_time(fire.start));
+        let Some((rows, last)) = fire.step(&stage.grouping, &stage.finisher, &mut self.places.0)?
+        else {
+            self.end_of_firing(&mut stages[number])?;
+            return Ok(Fired::Some);
+        };
+        span.add(rows.num_rows());
+        let holds = |output: &usize| shared.gathers[*output].holds();
+        let more = batch_bytes(&rows) as u64 > foreseen_bytes && feeds.outputs.iter().any(holds);
+        self.push_fired(stages, &feeds.takers, &FiredRows { rows, start, time, last })?;
+        if more {
+            shared.check_gathered()?;
         }
         Ok(Fired::Some)
     }
 
-    /// Gives the next rows of the window that is firing to the next stage.
-    fn feed(&mut self, state: &mut State, next: &mut State) -> Result<Fired> {
-        let stage = state.stage.clone();
-        let Some(fire) = &mut state.firing else { return Ok(Fired::Nothing) };
-        let mut span = meter::span(meter::Kind::Fire);
-        let rows = fire.step(&stage.grouping, &stage.finisher, &mut self.places.0)?;
-        match rows {
-            Some((rows, _)) => {
-                span.add(rows.num_rows());
-                self.take_rows(next, &rows, stage.windowing().row_time(fire.start))?;
-            }
-            None => self.end_of_firing(state)?,
+    /// Gives rows that have been fired to all who take them.
+    fn push_fired(
+        &mut self,
+        stages: &mut [State],
+        takers: &Takers,
+        fired: &FiredRows,
+    ) -> Result<()> {
+        let FiredRows { rows, start, time, last } = fired;
+        for Way { output, input, .. } in &takers.ways {
+            let gather = &self.shared.gathers[*output];
+            let came = gather.window_rows(self.id, (*input, *start), rows.clone(), *last);
+            self.shared.ends(*output, came.map(|()| false))?;
         }
-        Ok(Fired::Some)
+        for edge in &takers.edges {
+            if self.shared.is_wanted(&self.shared.flow.stages[edge.stage]) {
+                self.take_rows(&mut stages[edge.stage], edge, rows, *time)?;
+            }
+        }
+        for pass in &takers.passes {
+            let rows = pass.taking.rows(rows)?;
+            self.push_fired(stages, &pass.takers, &FiredRows { rows, ..*fired })?;
+        }
+        Ok(())
     }
 
     /// Whether the next stage can take the next rows of the window that is firing, which takes
@@ -108,7 +151,11 @@ impl Worker {
         let Some(fire) = state.firing.as_ref().filter(|fire| !fire.is_over()) else {
             return Ok(Fired::Nothing);
         };
-        let delivery = shared.net.as_ref().map(|net| net.delivery(next.stage.number));
+        let number = next.stage.number;
+        if !shared.is_wanted(&shared.flow.stages[number]) {
+            return Ok(Fired::Nothing);
+        }
+        let delivery = shared.net.as_ref().map(|net| net.delivery(number));
         if !next.has_credit() || delivery.is_some_and(|delivery| delivery.stall().is_some()) {
             return Ok(Fired::NoCredit);
         }
@@ -123,9 +170,9 @@ impl Worker {
             }
         }
         let stage = &state.stage;
-        let text_bytes = fire.next_bytes(&stage.grouping, &stage.finisher) as usize;
-        let load = Load { rows: fire.next_rows(), text_bytes };
-        let number = next.stage.number;
+        let times = edges_between(&shared.flow.stages[stage.number].takers, number);
+        let text_bytes = times * fire.next_bytes(&stage.grouping, &stage.finisher) as usize;
+        let load = Load { rows: times * fire.next_rows(), text_bytes };
         let (fired, frontier) = (next.stage.fired(), next.frontier);
         let settled = || {
             shared.budget.held(Kind::Segments) == 0
@@ -154,18 +201,14 @@ impl Worker {
 
     /// Starts firing the first window that the vector clock says is complete. One at a time, in
     /// order, so that a window's rows come out before the next one fires.
-    fn fire_complete(&mut self, state: &mut State, is_inner: bool) -> Result<Fired> {
+    fn fire_complete(&mut self, state: &mut State) -> Result<Fired> {
         let complete = state.clock.min();
         if complete <= state.frontier {
             return Ok(Fired::Nothing);
         }
         let Some(start) = state.complete() else {
             let grouping = &state.stage.grouping;
-            if complete == END
-                && is_inner
-                && grouping.has_empty_group
-                && state.slices.leads_empty_key()
-            {
+            if complete == END && grouping.has_empty_group && self.leads_empty_key(state) {
                 // A group of no rows is a row, too.
                 state.stage.note_firing();
                 state.firing = Some(Fire::new(WHOLE, empty_table(grouping), grouping));
@@ -189,21 +232,36 @@ impl Worker {
         Ok(Fired::Some)
     }
 
-    /// Tells how far this worker has fired a stage; of the last one, the gather stage.
+    /// Whether this worker leads the key of no columns.
+    fn leads_empty_key(&self, state: &State) -> bool {
+        let roles = &self.shared.roles;
+        match roles.receiver(self.leader) {
+            Some(receiver) => Leaders::even(roles.receivers.len()).of(hash_words(&[])) == receiver,
+            None => state.slices.leads_empty_key(),
+        }
+    }
+
+    /// Tells how far this worker has fired a stage.
     pub(super) fn fired_up_to(&mut self, state: &State) -> Result<()> {
         let shared = &self.shared;
-        state.stage.note_fired(self.id, state.frontier);
-        if state.stage.number + 1 < shared.stages.len() {
-            if shared.budget.tight() {
-                // Somebody may wait for that.
-                shared.wake_all();
-            }
-            return Ok(());
+        let stage = &state.stage;
+        stage.note_fired(self.id, state.frontier);
+        let feeds = &shared.flow.stages[stage.number];
+        if !feeds.stages.is_empty() && shared.budget.tight() {
+            // Somebody may wait for that.
+            shared.wake_all();
         }
-        let windows = shared.fired_up_to(self.id, state.frontier)?;
-        if windows > 0 && shared.intake.has_more() {
-            self.stats.windows_fired_early += windows;
+        for output in &feeds.outputs {
+            let windows = shared.advance(*output, self.id, stage.number, state.frontier)?;
+            if windows > 0 && shared.intake.has_more() {
+                self.stats.windows_fired_early += windows;
+            }
         }
         Ok(())
     }
+}
+
+/// How many edges there are from somebody to a stage.
+fn edges_between(takers: &Takers, stage: usize) -> usize {
+    takers.all_edges().iter().filter(|edge| edge.stage == stage).count()
 }

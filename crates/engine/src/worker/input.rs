@@ -1,64 +1,105 @@
-//! The input of a stage: batches of records for the first stage, and for each other one the rows
-//! that the stage before it fires.
+//! What a worker takes in: batches of records, which it pushes to all stages and outputs that take
+//! them.
 
 use arrow::array::RecordBatch;
-use millstream_state::Load;
+use arrow::compute::concat_batches;
 
-use super::epoch::Seal;
 use super::{State, Step, Worker};
 use crate::budget::batch_bytes;
-use crate::cluster::Stall;
 use crate::error::{Error, Result};
-use crate::intake::{Only, Stamped, Taken};
+use crate::flow::{Edge, Feeds, Pass, Takers};
+use crate::gather::BatchRows;
+use crate::intake::{Stamped, Taken};
 use crate::meter;
-use crate::pipeline::Grouping;
+use crate::pipeline::{Grouping, Records};
 use crate::skipped::{note_malformed, note_row, place_of};
+use crate::taking;
 use crate::windowing::WHOLE;
+use millstream_state::Load;
+
+/// Rows of a batch for an output.
+struct Passed {
+    output: usize,
+    input: usize,
+    rows: RecordBatch,
+    /// Why there are no more of them.
+    then: Option<Error>,
+}
+
+/// Where rows stand in the batch that they are of, when those that stand at `places` among others
+/// have been taken.
+fn behind(records: &Records<'_>, places: Option<Vec<u32>>) -> Option<Vec<u32>> {
+    match (places, records.places) {
+        (None, before) => before.map(<[u32]>::to_vec),
+        (places, None) => places,
+        (Some(mut places), Some(before)) => {
+            places.iter_mut().for_each(|place| *place = before[*place as usize]);
+            Some(places)
+        }
+    }
+}
 
 impl Worker {
-    /// Takes a batch of records into the first stage, if all stages have room for what comes of it.
+    /// Takes a batch of records, if all stages and outputs that take them have room for what comes
+    /// of it.
     pub(super) fn take_input(&mut self, stages: &mut [State], tight: bool) -> Result<Step> {
         let shared = self.shared.clone();
-        let stall = shared.net.as_ref().and_then(|net| net.delivery(0).stall());
-        if !stages[0].has_credit() || stall == Some(Stall::Leader) {
-            self.stats.credit_stalls += 1;
-            return Ok(self.pause(stages, None));
-        }
-        if tight {
-            let mut last_first = stages.iter_mut().rev();
-            if let Some(state) = last_first.find(|state| state.slices.has_fragment_rows()) {
-                // What leaders have merged takes less room than what waits in fragments.
-                self.end_epoch(state, state.low, Seal::Everything)?;
-                return Ok(Step::Busy);
-            }
-            if let Some(net) = &shared.net {
-                net.hurry(false)?;
-            }
-            if !shared.settled(stages[0].low) || self.others_can_give(0) {
-                return Ok(self.stall(stages));
-            }
-        }
-        if stall == Some(Stall::Slot) {
-            self.stats.credit_stalls += 1;
-            return Ok(self.pause(stages, None));
-        }
-        match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
+        let gates = match self.gates(stages, tight)? {
+            Ok(gates) => gates,
+            Err(step) => return Ok(step),
+        };
+        match shared.intake.take(self.id, &gates.only)? {
             Taken::Batch(batch) => {
-                let load = stages[0].stage.grouping.load(&batch.prepared.batch);
-                let settled = || shared.settled(batch.stamp);
-                if !self.has_room(&mut stages[0], load, tight, settled)? {
+                let source = shared.intake.source_of(batch.split);
+                let feeds = &shared.flow.sources[source];
+                if !self.have_room(stages, (source, feeds), &batch, tight)? {
                     shared.intake.put_back(self.id, batch);
                     return Ok(self.stall(stages));
                 }
-                self.process(&mut stages[0], *batch)?;
+                self.process(stages, feeds, &batch)?;
                 Ok(Step::Busy)
             }
-            Taken::Again => Ok(Step::Busy),
-            Taken::Wait { until_us } => Ok(self.pause(stages, until_us)),
+            Taken::Again => {
+                // A split may have ended, whose rows others waited for.
+                shared.write_waiting()?;
+                Ok(Step::Busy)
+            }
+            Taken::Wait { until_us } => {
+                let until_us = [until_us, gates.look_again_us].into_iter().flatten().min();
+                Ok(self.pause(stages, until_us))
+            }
             Taken::Held => Ok(self.stall(stages)),
             // Whoever finishes the last batch wakes the others.
-            Taken::Ended => Ok(self.pause(stages, None)),
+            Taken::Ended => Ok(self.pause(stages, gates.look_again_us)),
         }
+    }
+
+    /// Whether all stages that a source feeds have room for a batch.
+    fn have_room(
+        &mut self,
+        stages: &mut [State],
+        (source, feeds): (usize, &Feeds),
+        batch: &Stamped,
+        tight: bool,
+    ) -> Result<bool> {
+        let shared = self.shared.clone();
+        let settled = || {
+            let mut lows = self.lows.clone();
+            lows[source] = batch.stamp;
+            shared.settled(&lows, |_| true)
+        };
+        for stage in &feeds.stages {
+            let mut load = Load { rows: 0, text_bytes: 0 };
+            for edge in feeds.takers.all_edges().iter().filter(|edge| edge.stage == *stage) {
+                let Load { rows, text_bytes } = taking::load(&batch.prepared.batch, &edge.texts);
+                load.rows += rows;
+                load.text_bytes += text_bytes;
+            }
+            if !self.has_room(&mut stages[*stage], load, tight, settled)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(super) fn count(&mut self, batch: &Stamped) {
@@ -72,42 +113,195 @@ impl Worker {
         }
     }
 
-    /// An error of evaluating a batch, with the place of the record that it is about.
-    pub(super) fn for_record(&self, error: Error, grouping: &Grouping, batch: &Stamped) -> Error {
+    fn process(&mut self, stages: &mut [State], feeds: &Feeds, batch: &Stamped) -> Result<()> {
+        let mut span = meter::span(meter::Kind::Batch);
+        span.add(batch.prepared.batch.num_rows());
+        self.count(batch);
+        let records = Records { stamped: batch, rows: &batch.prepared.batch, places: None };
+        let mut passed = Vec::new();
+        self.push(stages, &feeds.takers, &records, &mut passed)?;
+        drop(span);
+        self.write_batch(feeds, batch, passed)
+    }
+
+    /// Gives records to all who take them.
+    fn push(
+        &mut self,
+        stages: &mut [State],
+        takers: &Takers,
+        records: &Records<'_>,
+        passed: &mut Vec<Passed>,
+    ) -> Result<()> {
+        for edge in &takers.edges {
+            if self.shared.is_wanted(&self.shared.flow.stages[edge.stage]) {
+                self.update(&mut stages[edge.stage], edge, records)?;
+            }
+        }
+        passed.extend(takers.ways.iter().map(|way| {
+            let (output, input, rows) = (way.output, way.input, records.rows.clone());
+            Passed { output, input, rows, then: None }
+        }));
+        for pass in &takers.passes {
+            let Takers { edges, passes, .. } = &pass.takers;
+            let taken = match edges.is_empty() && passes.is_empty() {
+                true => pass.taking.rows(records.rows).map(taking::Taken::from),
+                false => pass.taking.take(records.rows),
+            };
+            let (taken, failing) = match taken {
+                Ok(taken) => (taken, None),
+                Err(error) => self.up_to_failing(error, pass, records)?,
+            };
+            let before = passed.len();
+            let taking::Taken { rows, places } = taken;
+            let taken = taking::Taken { rows, places: behind(records, places) };
+            let taken = Records::taken(&taken, records.stamped);
+            self.push(stages, &pass.takers, &taken, passed)?;
+            if let Some(error) = failing {
+                let ends = passed[before..].iter_mut().filter(|passed| passed.then.is_none());
+                ends.for_each(|passed| passed.then = Some(error.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a pass makes of records that cannot be evaluated as a whole. A LIMIT may be reached
+    /// before the record with which it fails: then the rows before that one count, and the error
+    /// only if more are wanted.
+    fn up_to_failing(
+        &self,
+        error: Error,
+        pass: &Pass,
+        records: &Records<'_>,
+    ) -> Result<(taking::Taken, Option<Error>)> {
+        if !error.is_of_records() {
+            return Err(error);
+        }
+        let (taken, failing) = pass.taking.up_to_failing(records.rows)?;
+        let named = |(row, error): (usize, Error)| self.for_record(error, records, row);
+        let error = failing.map_or(error, named);
+        let takers = &pass.takers;
+        let limited = takers.all_edges().is_empty()
+            && takers.all_ways().iter().all(|way| self.shared.gathers[way.output].has_limit());
+        match limited {
+            true => Ok((taken, Some(error))),
+            false => Err(error),
+        }
+    }
+
+    /// An error that is about a record, with its place.
+    fn for_record(&self, error: Error, records: &Records<'_>, row: usize) -> Error {
+        let name = self.shared.intake.name(records.stamped.split);
+        error.for_record(&place_of(records.stamped, records.place(row), name))
+    }
+
+    /// An error of updating a stage, with the place of the record that it is about.
+    pub(super) fn of_record(
+        &self,
+        error: Error,
+        grouping: &Grouping,
+        records: &Records<'_>,
+        edge: &Edge,
+    ) -> Error {
         if !error.is_of_records() {
             return error;
         }
-        let name = self.shared.intake.name(batch.split);
+        let filter = edge.taking.plain_filter();
         grouping
-            .first_failing(batch)
-            .map_or(error, |(row, error)| error.for_record(&place_of(batch, row, name)))
+            .first_failing(records, filter)
+            .map_or(error, |(row, error)| self.for_record(error, records, row))
     }
 
-    fn process(&mut self, state: &mut State, batch: Stamped) -> Result<()> {
-        let mut span = meter::span(meter::Kind::Batch);
-        span.add(batch.prepared.batch.num_rows());
-        self.count(&batch);
+    /// What a stage sees of records, if it sees other columns than theirs.
+    pub(super) fn projected(
+        &self,
+        edge: &Edge,
+        records: &Records<'_>,
+    ) -> Result<Option<taking::Taken>> {
+        if edge.taking.project.is_none() {
+            return Ok(None);
+        }
+        let named = |error: Error| {
+            let failing = match error.is_of_records() {
+                true => edge.taking.up_to_failing(records.rows).ok().and_then(|(_, f)| f),
+                false => None,
+            };
+            failing.map_or(error, |(row, error)| self.for_record(error, records, row))
+        };
+        let taken = edge.taking.take(records.rows).map_err(named)?;
+        let taking::Taken { rows, places } = taken;
+        Ok(Some(taking::Taken { rows, places: behind(records, places) }))
+    }
+
+    /// Updates a stage with records.
+    fn update(&mut self, state: &mut State, edge: &Edge, records: &Records<'_>) -> Result<()> {
+        let taken = self.projected(edge, records)?;
+        let records = match &taken {
+            Some(taken) => Records::taken(taken, records.stamped),
+            None => *records,
+        };
+        let batch = records.stamped;
         state.slices.begin_batch();
         let delivery = self.shared.net.as_ref().map(|net| net.delivery(state.stage.number));
         let grouping = &state.stage.grouping;
+        let filter = edge.taking.plain_filter();
         let (dropped, fragment_rows) = grouping
-            .run(&batch, &mut state.slices, delivery, &mut self.buffers)
-            .map_err(|error| self.for_record(error, grouping, &batch))?;
+            .run((&records, filter), &mut state.slices, delivery, &mut self.buffers)
+            .map_err(|error| self.of_record(error, grouping, &records, edge))?;
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
         self.stats.unusable_time_records += dropped.unusable_time;
         let name = self.shared.intake.name(batch.split);
-        note_row(&mut self.stats.first_null_time, &batch, dropped.first_null_time, name);
-        note_row(&mut self.stats.first_unusable_time, &batch, dropped.first_unusable_time, name);
+        note_row(&mut self.stats.first_null_time, batch, dropped.first_null_time, name);
+        note_row(&mut self.stats.first_unusable_time, batch, dropped.first_unusable_time, name);
         self.stats.fragment_rows_in += fragment_rows;
         self.note_update(state, batch.prepared.input_bytes);
         Ok(())
     }
 
-    /// Takes in rows that the stage before has fired, which have all the same event time, or none.
+    /// Gives the rows of a batch to the outputs that take them.
+    fn write_batch(
+        &mut self,
+        feeds: &Feeds,
+        batch: &Stamped,
+        mut passed: Vec<Passed>,
+    ) -> Result<()> {
+        if feeds.outputs.is_empty() {
+            return Ok(());
+        }
+        let shared = &self.shared;
+        let ended = shared.intake.ended_splits();
+        passed.sort_by_key(|passed| (passed.output, passed.input));
+        let mut passed = passed.into_iter().peekable();
+        for output in &feeds.outputs {
+            let (mut parts, mut then) = (Vec::new(), None);
+            while let Some(part) = passed.next_if(|passed| passed.output == *output) {
+                if then.is_none() {
+                    parts.push(part.rows);
+                    then = part.then;
+                }
+            }
+            let rows = match &parts[..] {
+                [rows] => rows.clone(),
+                [first, ..] => concat_batches(&first.schema(), &parts)?,
+                [] => return Err(Error::Internal("a batch that has no rows".into())),
+            };
+            let gather = &shared.gathers[*output];
+            let rows = BatchRows { rows, then, last: batch.last };
+            let came = gather.batch_rows(self.id, batch.place(), rows, &ended);
+            shared.ends(*output, came)?;
+            if gather.sorts() {
+                // Nothing of it can be written before the end.
+                shared.check_gathered()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in rows that a stage before has fired, which have all the same event time, or none.
     pub(super) fn take_rows(
         &mut self,
         state: &mut State,
+        edge: &Edge,
         rows: &RecordBatch,
         time: Option<i64>,
     ) -> Result<()> {
@@ -125,10 +319,18 @@ impl Worker {
         if windowing.closes_at(slice) <= state.announced {
             return Err(Error::Internal(format!("rows for the window {slice} after its end")));
         }
+        let taken;
+        let seen = match &edge.taking.project {
+            None => rows,
+            Some(_) => {
+                taken = edge.taking.rows(rows)?;
+                &taken
+            }
+        };
         state.slices.begin_batch();
         let delivery = self.shared.net.as_ref().map(|net| net.delivery(state.stage.number));
         let fragment_rows = state.stage.grouping.run_rows(
-            (rows, slice),
+            (seen, edge.taking.plain_filter(), slice),
             &mut state.slices,
             delivery,
             &mut self.buffers,

@@ -6,19 +6,21 @@ use std::collections::BTreeSet;
 use super::{Message, Worker};
 
 impl Worker {
-    /// Where windows of the last stage begin for which this worker has rows, of that stage or of
-    /// one before, or has been sent some. What is on its way to another process may be missing.
+    /// Where windows of outputs begin for which this worker has rows, of their stages or of ones
+    /// before, or has been sent some. What is on its way to another process may be missing.
     pub(crate) fn open_windows(&self) -> BTreeSet<i64> {
         let mut starts = BTreeSet::new();
-        let last = |stage: usize, slice: i64| self.shared.last_window_of(stage, slice);
         for state in &self.stages {
             let firing = state.firing.as_ref().map(|fire| fire.start);
-            let open = state.slices.open().chain(firing);
-            starts.extend(open.map(|slice| last(state.stage.number, slice)));
+            for slice in state.slices.open().chain(firing) {
+                self.shared.windows_of(state.stage.number, slice, &mut starts);
+            }
         }
         let mut note = |message: &Message| {
             if let Message::Delta(delta) = message {
-                starts.extend(delta.starts().map(|slice| last(delta.stage(), slice)));
+                for slice in delta.starts() {
+                    self.shared.windows_of(delta.stage(), slice, &mut starts);
+                }
             }
         };
         self.inbox.iter().for_each(&mut note);

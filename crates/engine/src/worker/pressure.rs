@@ -70,10 +70,21 @@ impl Worker {
         fire.table().live_bytes() as u64 <= self.shared.settings.memory_bytes / 64
     }
 
-    /// Whether the window of the last stage that is firing may go on: its next rows, which may have
-    /// to wait for their order, fit beside its state. Rows that wait for a leader that is behind
-    /// must leave room for those.
-    pub(super) fn may_fire(&self, state: &mut State, tight: bool) -> Result<bool> {
+    /// Whether the window of a stage that is firing may go on, as far as outputs are concerned: its
+    /// next rows, which may have to wait for their order, fit beside its state. Rows that wait for
+    /// a leader that is behind must leave room for those.
+    pub(super) fn may_fire(
+        &self,
+        state: &mut State,
+        outputs: &[usize],
+        tight: bool,
+    ) -> Result<bool> {
+        let shared = &self.shared;
+        let gathers = outputs.iter().map(|output| &shared.gathers[*output]);
+        let gathers: Vec<_> = gathers.filter(|gather| !gather.has_ended()).collect();
+        if gathers.is_empty() {
+            return Ok(true);
+        }
         let stage = &state.stage;
         let budget = &self.shared.budget;
         let Some(fire) = state.firing.as_mut().filter(|fire| !fire.is_over()) else {
@@ -82,14 +93,17 @@ impl Worker {
         let small = self.is_small(fire);
         // Rows of small windows that wait for their order must leave room, too.
         let many_rows = budget.held(Kind::Output) > self.shared.settings.memory_bytes / 16;
-        let gather = &self.shared.gather;
-        let waits = gather.is_full() || tight && (!small || many_rows);
-        if gather.is_congested() || waits && gather.others_behind(state.frontier) {
-            return Ok(false);
+        for gather in &gathers {
+            let waits = gather.is_full() || tight && (!small || many_rows);
+            let behind = || gather.others_behind(stage.number, state.frontier);
+            if gather.is_congested() || waits && behind() {
+                return Ok(false);
+            }
         }
-        let rows_bytes = match gather.holds() {
-            true => fire.next_bytes(&stage.grouping, &stage.finisher),
-            false => 0,
+        let held = gathers.iter().filter(|gather| gather.holds()).count() as u64;
+        let rows_bytes = match held {
+            0 => 0,
+            held => held * fire.next_bytes(&stage.grouping, &stage.finisher),
         };
         // Where rows do not wait here, firing takes nothing and frees what there is.
         let free = rows_bytes == 0 && !budget.is_exceeded();

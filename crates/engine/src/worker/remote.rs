@@ -10,10 +10,10 @@ use super::state::Owed;
 use super::{State, Worker};
 use crate::budget::{Budget, Held, Kind};
 use crate::cluster::{
-    self, CREDITED, Ends, IDLE, Inlet, Net, Polled, Sealed, Sleeper, peer_error, sent_by,
+    self, CREDITED, Ends, Inlet, Net, Polled, Sealed, Sleeper, peer_error, sent_by,
 };
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
+use crate::event_time::{BEGINNING, END};
 use crate::exchange::{Format, Receiver};
 use crate::meter;
 
@@ -65,6 +65,11 @@ struct Incoming {
     messages: u64,
     /// Takes in what is passed through; `None` in a job without state.
     receiver: Option<Receiver>,
+}
+
+/// A process has ended its stream, and has not said that nothing comes any more.
+pub(super) fn ended_early(process: usize) -> Error {
+    sent_by(process, Error::Internal("no more, without a last watermark".into()))
 }
 
 impl Incoming {
@@ -216,6 +221,10 @@ impl Worker {
         let polled = polled.map_err(|e| peer_error(process, e))?;
         merged.map_err(|e| sent_by(process, e))?;
         *ended |= polled == Polled::End;
+        let announced = state.clock.of(self.shared.settings.workers + process);
+        if polled == Polled::End && announced < END && !self.shared.has_enough() {
+            return Err(ended_early(process));
+        }
         Ok(polled == Polled::Message)
     }
 
@@ -307,9 +316,6 @@ impl Worker {
         }
         state.expected[helper] += 1;
         state.clock.advance(helper, head.watermark);
-        if let Some(net) = self.shared.net.as_ref().filter(|_| state.stage.number == 0) {
-            net.note_peer(process, head.watermark, head.has(IDLE));
-        }
         (delta.arena, delta.held) = (Arena::default(), None);
         if credited {
             state.owed.push(Owed { helper, told: false });
@@ -369,13 +375,6 @@ impl Worker {
             return Err(Error::Internal(format!("there is no leader {leader}")));
         };
         net.delivery(state.stage.number).ship(leader, sealed)
-    }
-
-    /// Whether this process waits for sources that have been without data for their idle time,
-    /// which others are told with the deltas of the stage that takes records, so that they do not
-    /// wait for it.
-    pub(super) fn is_idle(&self, state: &State) -> bool {
-        state.stage.number == 0 && self.shared.net.is_some() && self.shared.intake.is_idle()
     }
 
     /// Tells `process` of a stage's delta that has been merged, or that another one may come.

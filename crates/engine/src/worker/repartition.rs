@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use millstream_state::{Leaders, Load};
 
+use super::remote::ended_early;
 use super::{Fired, State, Step, Worker};
 use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::exchange::{Format, Outlet, Receiver, Roles, Sender};
+use crate::gather::Gather;
 use crate::intake::{Only, Stamped, Taken};
 use crate::meter;
-use crate::pipeline::Grouping;
+use crate::pipeline::{Grouping, Records};
 use crate::skipped::note_row;
 use crate::slices::Slices;
 
@@ -223,7 +225,8 @@ impl Worker {
             blocked = !sending.advance(grouping)?;
             sent_some = sending.sender.rows_sent() > rows_before;
             if !blocked {
-                low = shared.intake.finish(self.id);
+                shared.intake.finish(self.id, &mut self.lows)?;
+                low = self.lows.first().copied().unwrap_or(END);
                 blocked = !self.mark(sending, low)?;
             }
             self.stats.credit_stalls += u64::from(blocked);
@@ -240,7 +243,7 @@ impl Worker {
                 return Ok(Step::Busy);
             }
         } else {
-            match self.fire(state, None, tight)? {
+            match self.fire(std::slice::from_mut(state), 0, tight)? {
                 Fired::Nothing => {}
                 Fired::Some => return Ok(Step::Busy),
                 Fired::NoMemory | Fired::NoCredit => return Ok(self.stall(stages)),
@@ -266,13 +269,14 @@ impl Worker {
             let own = sending.as_ref().is_some_and(|s| s.ways.iter().any(|way| way.waiting > 0));
             return Ok(if own || sent_some { Step::Busy } else { self.pause(stages, None) });
         };
-        if tight && (!shared.settled(low) || self.others_can_give(0)) {
+        if tight && (!shared.settled(&[low], |_| true) || self.others_can_give(0)) {
             return Ok(self.stall(stages));
         }
-        match shared.intake.take(self.id, if tight { Only::Lowest } else { Only::Any })? {
+        let only = if tight { Only::Lowest } else { Only::Any };
+        match shared.intake.take(self.id, &[only])? {
             Taken::Batch(batch) => {
                 if tight && let Err(error) = shared.budget.check() {
-                    if shared.settled(batch.stamp) {
+                    if shared.settled(&[batch.stamp], |_| true) {
                         return Err(error);
                     }
                     shared.intake.put_back(self.id, batch);
@@ -296,7 +300,13 @@ impl Worker {
     /// or elsewhere, which have all that they need. After that there may be room.
     fn leaves_received(&self, state: &State) -> bool {
         !matches!(self.shared.budget.check(), Ok(true))
-            && (self.fires_here(state) || self.shared.gather.others_behind(state.frontier))
+            && (self.fires_here(state) || self.others_behind(state))
+    }
+
+    /// Whether another leader has not fired what this one has.
+    fn others_behind(&self, state: &State) -> bool {
+        let behind = |gather: &Gather| gather.others_behind(state.stage.number, state.frontier);
+        self.shared.gathers.iter().any(behind)
     }
 
     /// Takes in a slot, if one has come.
@@ -333,6 +343,9 @@ impl Worker {
                         Polled::Empty => continue,
                         Polled::End => {
                             receiving.ended[sender] = true;
+                            if clock.of(sender) < END && !shared.has_enough() {
+                                return Err(ended_early(receiving.processes[sender]));
+                            }
                             continue;
                         }
                         Polled::Message => {}
@@ -346,7 +359,7 @@ impl Worker {
             receiving.turn = sender + 1;
             self.stats.merges += 1;
             self.note_usage(state);
-            if shared.budget.is_exceeded() && !shared.gather.others_behind(state.frontier) {
+            if shared.budget.is_exceeded() && !self.others_behind(state) {
                 self.check_received(state)?;
             }
             // Windows that it has opened are not to be expected again.
@@ -391,18 +404,25 @@ impl Worker {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(batch.prepared.batch.num_rows());
         self.count(batch);
+        let shared = self.shared.clone();
+        let edges = shared.flow.sources.iter().flat_map(|feeds| &feeds.takers.edges).next();
+        let edge = edges.ok_or_else(|| Error::Internal("an exchange of no records".into()))?;
+        let all = Records { stamped: batch, rows: &batch.prepared.batch, places: None };
+        let taken = self.projected(edge, &all)?;
+        let records = taken.as_ref().map_or(all, |taken| Records::taken(taken, batch));
         let mut by_slice = Vec::new();
-        let dropped = grouping.assign(batch, &mut self.buffers, &mut by_slice);
-        let dropped = dropped.map_err(|error| self.for_record(error, grouping, batch))?;
+        let of = (&records, edge.taking.plain_filter());
+        let dropped = grouping.assign(of, &mut self.buffers, &mut by_slice);
+        let dropped = dropped.map_err(|error| self.of_record(error, grouping, &records, edge))?;
         self.stats.late_records += dropped.late;
         self.stats.null_time_records += dropped.null_time;
         self.stats.unusable_time_records += dropped.unusable_time;
         let name = self.shared.intake.name(batch.split);
         note_row(&mut self.stats.first_null_time, batch, dropped.first_null_time, name);
         note_row(&mut self.stats.first_unusable_time, batch, dropped.first_unusable_time, name);
-        let evaluated = grouping.evaluate(&batch.prepared.batch, &mut by_slice);
+        let evaluated = grouping.evaluate(records.rows, &mut by_slice);
         if let Some((keys, arguments)) =
-            evaluated.map_err(|error| self.for_record(error, grouping, batch))?
+            evaluated.map_err(|error| self.of_record(error, grouping, &records, edge))?
         {
             sending.sender.begin(keys, arguments, by_slice)?;
             sending.advance(grouping)?;

@@ -22,11 +22,9 @@ pub(super) struct State {
     pub(super) epoch_input_bytes: u64,
     /// The watermark of the last epoch's end.
     pub(super) announced: i64,
-    /// The low watermark of its input, as of the last step: of the first stage the process's, of
-    /// the others that of the rows that this worker fires.
+    /// The low watermark of its inputs, as of the last step: of a source the process's, of a stage
+    /// that of the rows that this worker fires.
     pub(super) low: i64,
-    /// Whether other processes were told then that this one waits for idle sources.
-    pub(super) told_idle: bool,
     /// When the last batch was done, while the epoch has changes.
     pub(super) changed_at_us: Option<i64>,
     /// Per leader of this process: deltas sent, for which credit has not come back.
@@ -84,7 +82,6 @@ impl State {
             epoch_input_bytes: 0,
             announced: BEGINNING,
             low: BEGINNING,
-            told_idle: false,
             changed_at_us: None,
             in_flight: vec![0; workers],
             owed: Vec::new(),

@@ -12,6 +12,7 @@ mod ahead;
 mod congested;
 mod deltas;
 mod epochs;
+mod graphs;
 mod idle;
 mod memory;
 mod stages;
@@ -232,16 +233,31 @@ fn named(error: &Error) -> Option<usize> {
 
 /// Runs one job into sinks that want this order.
 fn run(query: &Plan, settings: &Settings, scenario: &Scenario, order: RowOrder) -> Ran {
+    run_outputs(query, settings, scenario, order).remove(0)
+}
+
+/// As [`run`], for any number of outputs: what the job came to as each of them sees it.
+fn run_outputs(
+    query: &Plan,
+    settings: &Settings,
+    scenario: &Scenario,
+    order: RowOrder,
+) -> Vec<Ran> {
     let collect = || Arc::new(Collect { order, batches: Mutex::default() });
-    let sinks: Vec<_> = scenario.slowness.iter().map(|_| collect()).collect();
-    let given: Vec<Vec<Arc<dyn Sink>>> = sinks.iter().map(|s| vec![s.clone() as _]).collect();
+    let sinks = || -> Vec<_> { query.outputs.iter().map(|_| collect()).collect() };
+    let sinks: Vec<Vec<_>> = scenario.slowness.iter().map(|_| sinks()).collect();
+    let given = |sinks: &Vec<Arc<Collect>>| sinks.iter().map(|sink| sink.clone() as _).collect();
+    let given: Vec<Vec<Arc<dyn Sink>>> = sinks.iter().map(given).collect();
     let simulated = simulate(query, settings, &given, scenario);
     let (outcomes, faults) = simulated.unwrap_or_else(|e| panic!("{settings:?} {scenario:?}: {e}"));
-    let mut rows: Vec<String> = sinks[0].batches.lock().unwrap().iter().flat_map(lines).collect();
-    if order == RowOrder::Any {
-        rows.sort();
-    }
-    Ran { outcomes, faults, rows, order }
+    let ran = |sink: &Arc<Collect>| {
+        let mut rows: Vec<String> = sink.batches.lock().unwrap().iter().flat_map(lines).collect();
+        if order == RowOrder::Any {
+            rows.sort();
+        }
+        Ran { outcomes: outcomes.clone(), faults: faults.clone(), rows, order }
+    };
+    sinks[0].iter().map(ran).collect()
 }
 
 /// What must have happened over all seeds, or the test is not about it; not if there was just one.

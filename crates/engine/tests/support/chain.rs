@@ -175,7 +175,7 @@ impl Chain {
     }
 }
 
-const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
+pub(crate) const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 
 impl Link {
     /// Over the table, or over rows of a link before.
@@ -247,9 +247,9 @@ impl Link {
 
 /// Whether a column is at least so much.
 #[derive(Debug)]
-struct AtLeast {
-    column: usize,
-    least: i64,
+pub(crate) struct AtLeast {
+    pub(crate) column: usize,
+    pub(crate) least: i64,
 }
 
 impl fmt::Display for AtLeast {

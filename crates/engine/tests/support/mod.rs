@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 pub(crate) mod chain;
+pub(crate) mod graph;
 mod random;
 pub(crate) mod script;
 pub(crate) mod watch;

@@ -44,7 +44,7 @@ impl Heads {
 }
 
 fn sealed(worker: usize, segments: Vec<(i64, Segment)>, watermark: i64) -> Sealed {
-    Sealed { worker, segments, held: None, watermark, idle: false }
+    Sealed { worker, segments, held: None, watermark }
 }
 
 impl Outlet for Heads {

@@ -1,0 +1,257 @@
+//! The edges of a job, worked out once: who takes the rows of a source or of a stage with state.
+//!
+//! Rows rest nowhere but in stages with state. Those without are passes on the way: what comes out
+//! of a source or of a stage that fires goes through them to all stages with state, and to all
+//! outputs, that take it. Stages with state have numbers of their own, in the plan's order.
+
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::plan::{Input, Node, Operator, Plan, Project};
+use crate::taking::Taking;
+
+/// Where rows come from that reach a stage or an output: not from a stage without state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Root {
+    Source(usize),
+    /// By the number of stages with state.
+    Stage(usize),
+}
+
+/// All edges of a plan.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) sources: Vec<Feeds>,
+    pub(crate) stages: Vec<Feeds>,
+    /// Per output: where its rows come from, by the number of its input. Inputs of a stage without
+    /// state are those of what it takes, in order.
+    pub(crate) outputs: Vec<Vec<Root>>,
+    /// Per stage with state: whose rows it takes.
+    pub(crate) inputs: Vec<Vec<Root>>,
+}
+
+/// Who takes the rows of a source, or what a stage fires.
+#[derive(Debug)]
+pub(crate) struct Feeds {
+    pub(crate) takers: Takers,
+    /// Stages with state that it feeds, and outputs, each once.
+    pub(crate) stages: Vec<usize>,
+    pub(crate) outputs: Vec<usize>,
+    /// Stages with state and outputs that have anything of it, through whatever stages.
+    pub(crate) later: Vec<usize>,
+    pub(crate) serves: Vec<usize>,
+    /// Sources of a group feed, in the end, a common stage.
+    pub(crate) group: usize,
+}
+
+/// Who takes the rows of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Takers {
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) passes: Vec<Pass>,
+    pub(crate) ways: Vec<Way>,
+}
+
+/// A stage with state that takes rows.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) stage: usize,
+    pub(crate) taking: Taking,
+    /// Columns of the source whose texts the stage keeps.
+    pub(crate) texts: Vec<usize>,
+}
+
+/// A stage without state that takes rows, and who takes what it makes of them.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) taking: Taking,
+    pub(crate) takers: Takers,
+}
+
+/// An output that takes rows, as those of one of its inputs.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) output: usize,
+    pub(crate) input: usize,
+    /// The numbers of inputs from the output's stage on; it is in their order that inputs count.
+    path: Vec<usize>,
+}
+
+impl Takers {
+    /// All edges to stages with state, also those behind passes.
+    pub(crate) fn all_edges(&self) -> Vec<&Edge> {
+        let behind = self.passes.iter().flat_map(|pass| pass.takers.all_edges());
+        self.edges.iter().chain(behind).collect()
+    }
+
+    pub(crate) fn all_ways(&self) -> Vec<&Way> {
+        let behind = self.passes.iter().flat_map(|pass| pass.takers.all_ways());
+        self.ways.iter().chain(behind).collect()
+    }
+
+    fn all_ways_mut(&mut self) -> Vec<&mut Way> {
+        let behind = self.passes.iter_mut().flat_map(|pass| pass.takers.all_ways_mut());
+        self.ways.iter_mut().chain(behind).collect()
+    }
+}
+
+/// A plan's nodes, while edges are found.
+struct Nodes<'p> {
+    plan: &'p Plan,
+    /// Per stage of the plan: its number among those with state.
+    numbers: Vec<Option<usize>>,
+}
+
+impl Flow {
+    pub(crate) fn new(plan: &Plan) -> Result<Flow> {
+        let mut next = 0;
+        let number = |stage: &crate::plan::Stage| {
+            let has_state = matches!(stage.operator, Operator::Aggregate(_));
+            next += usize::from(has_state);
+            has_state.then(|| next - 1)
+        };
+        let nodes = Nodes { plan, numbers: plan.stages.iter().map(number).collect() };
+        let with_state = || (0..plan.stages.len()).filter(|stage| nodes.numbers[*stage].is_some());
+        let takers = |node| nodes.takers(node, &[]);
+        let mut sources = (0..plan.sources.len()).map(Node::Source).map(takers).collect::<Vec<_>>();
+        let mut stages = with_state().map(Node::Stage).map(takers).collect::<Vec<_>>();
+        let outputs = number_inputs(&mut sources, &mut stages, plan.outputs.len());
+        let inputs = with_state().map(|stage| nodes.roots(stage)).collect();
+        let groups = nodes.groups();
+        let mut flow = Flow { sources: vec![], stages: vec![], outputs, inputs };
+        // The last first: they are what others feed.
+        for takers in stages.into_iter().rev() {
+            let feeds = Feeds::new(takers, &flow.stages, next, 0);
+            flow.stages.insert(0, feeds);
+        }
+        for (takers, group) in sources.into_iter().zip(groups) {
+            flow.sources.push(Feeds::new(takers, &flow.stages, next, group));
+        }
+        flow.check(plan)?;
+        Ok(flow)
+    }
+
+    /// That there is an order of each output's rows that does not depend on the schedule.
+    fn check(&self, plan: &Plan) -> Result<()> {
+        let mut numbered = plan.stages.iter().filter_map(|stage| match &stage.operator {
+            Operator::Aggregate(aggregate) => Some(aggregate.window.is_some()),
+            Operator::Stateless { .. } => None,
+        });
+        let windowed: Vec<bool> = numbered.by_ref().collect();
+        for (roots, output) in self.outputs.iter().zip(&plan.outputs) {
+            let records = roots.iter().any(|root| matches!(root, Root::Source(_)));
+            let windows = roots.iter().any(|root| matches!(root, Root::Stage(s) if windowed[*s]));
+            if records && windows && output.sort.is_none() {
+                return Err(Error::Internal("an output of records and of windows".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Feeds {
+    /// `after` are those of later stages with state, up to the last of so many.
+    fn new(takers: Takers, after: &[Feeds], stages_all: usize, group: usize) -> Feeds {
+        let once = |mut all: Vec<usize>| {
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        let stages = once(takers.all_edges().iter().map(|edge| edge.stage).collect());
+        let outputs = once(takers.all_ways().iter().map(|way| way.output).collect());
+        let next = |stage: &usize| &after[stage + after.len() - stages_all];
+        let later = stages.iter().flat_map(|stage| next(stage).later.iter().chain([stage]));
+        let later = once(later.copied().collect());
+        let serves = stages.iter().flat_map(|stage| &next(stage).serves).chain(&outputs);
+        let serves = once(serves.copied().collect());
+        Feeds { takers, stages, outputs, later, serves, group }
+    }
+}
+
+/// Numbers the inputs of each output; returns where they come from.
+fn number_inputs(sources: &mut [Takers], stages: &mut [Takers], outputs: usize) -> Vec<Vec<Root>> {
+    let sources = sources.iter_mut().enumerate().map(|(i, takers)| (Root::Source(i), takers));
+    let stages = stages.iter_mut().enumerate().map(|(i, takers)| (Root::Stage(i), takers));
+    let mut ways: Vec<(Root, &mut Way)> = Vec::new();
+    for (root, takers) in sources.chain(stages) {
+        ways.extend(takers.all_ways_mut().into_iter().map(|way| (root, way)));
+    }
+    ways.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
+    let mut roots = vec![Vec::new(); outputs];
+    for (root, way) in ways {
+        way.input = roots[way.output].len();
+        roots[way.output].push(root);
+    }
+    roots
+}
+
+impl Nodes<'_> {
+    /// Who takes the rows of a node that have come through inputs of these numbers so far.
+    fn takers(&self, node: Node, path: &[usize]) -> Takers {
+        let mut takers = Takers::default();
+        for (number, stage) in self.plan.stages.iter().enumerate() {
+            for (at, input) in stage.inputs.iter().enumerate().filter(|(_, i)| i.from == node) {
+                let Input { filter, project, .. } = input.clone();
+                let taking = Taking { filter, project };
+                if let Some(stage) = self.numbers[number] {
+                    takers.edges.push(Edge { stage, taking, texts: Vec::new() });
+                    continue;
+                }
+                let taking = match taking.project {
+                    Some(_) => taking,
+                    None => {
+                        let columns = (0..stage.output.fields().len()).map(Expr::Column).collect();
+                        let project = Some(Project { columns, schema: stage.output.clone() });
+                        Taking { project, ..taking }
+                    }
+                };
+                let path: Vec<usize> = [at].into_iter().chain(path.iter().copied()).collect();
+                let takers_of = self.takers(Node::Stage(number), &path);
+                takers.passes.push(Pass { taking, takers: takers_of });
+            }
+        }
+        for (output, of) in self.plan.outputs.iter().enumerate() {
+            if Node::Stage(of.stage) == node {
+                takers.ways.push(Way { output, input: 0, path: path.to_vec() });
+            }
+        }
+        takers
+    }
+
+    /// Whose rows a stage takes.
+    fn roots(&self, stage: usize) -> Vec<Root> {
+        let root = |input: &Input| match input.from {
+            Node::Source(source) => vec![Root::Source(source)],
+            Node::Stage(before) => match self.numbers[before] {
+                Some(number) => vec![Root::Stage(number)],
+                None => self.roots(before),
+            },
+        };
+        let mut roots: Vec<Root> = self.plan.stages[stage].inputs.iter().flat_map(root).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Per source: its group.
+    fn groups(&self) -> Vec<usize> {
+        let mut groups: Vec<usize> = (0..self.plan.sources.len()).collect();
+        // Per stage: a source that feeds it.
+        let mut fed_by: Vec<Option<usize>> = Vec::new();
+        for stage in &self.plan.stages {
+            let mut of = None;
+            for input in &stage.inputs {
+                let source = match input.from {
+                    Node::Source(source) => Some(source),
+                    Node::Stage(before) => fed_by[before],
+                };
+                if let (Some(one), Some(other)) = (of, source) {
+                    let (kept, gone): (usize, usize) = (groups[one], groups[other]);
+                    groups.iter_mut().filter(|g| **g == gone).for_each(|g| *g = kept);
+                }
+                of = of.or(source);
+            }
+            fed_by.push(of);
+        }
+        groups
+    }
+}

@@ -1,0 +1,137 @@
+//! Rows on their way to the asking process, which gathers them: who is ahead of the others with
+//! them waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arrow::array::RecordBatch;
+
+use super::Gather;
+use crate::budget::batch_bytes;
+use crate::cluster::{Head, Net, encode_rows};
+use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
+use crate::intake::BatchPlace;
+
+/// Where rows go when a job has several processes.
+pub(crate) enum Role {
+    /// There is one process, or each has a sink of its own.
+    Alone {
+        /// It is not the asking process.
+        elsewhere: bool,
+    },
+    /// Rows of all processes come here.
+    Asker(Arc<Net>),
+    /// Rows go to the asking process.
+    Helper {
+        net: Arc<Net>,
+        /// Bytes that may be sent ahead of their turn.
+        ahead_bytes_max: u64,
+    },
+}
+
+/// When sent rows are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Turn {
+    /// When all leaders have fired up to this.
+    Fires(i64),
+    /// In the order of batches; whether it is the last part of its chunk.
+    Batch(BatchPlace, bool),
+}
+
+/// Rows sent to the asking process that have, as far as is known, not been written yet.
+pub(super) struct Ahead {
+    /// With their bytes.
+    sent: VecDeque<(Turn, u64)>,
+    /// Per stage: up to where all leaders have fired, as the asking process tells.
+    pub(super) fired: Vec<i64>,
+    /// The chunk whose rows come next, as the asking process tells.
+    next: (u64, usize),
+}
+
+impl Ahead {
+    pub(super) fn new(stages: usize) -> Ahead {
+        Ahead { sent: VecDeque::new(), fired: vec![BEGINNING; stages], next: (0, 0) }
+    }
+
+    /// The chunk that sent rows wait for, if any wait.
+    pub(super) fn awaited(&self) -> Option<(u64, usize)> {
+        let waits = self.sent.iter().any(|(turn, _)| matches!(turn, Turn::Batch(..)));
+        waits.then_some(self.next)
+    }
+
+    /// Whether all rows of a chunk have been sent and not been written yet.
+    pub(super) fn is_sent(&self, chunk: (u64, usize)) -> bool {
+        self.sent.iter().any(|(turn, _)| match turn {
+            Turn::Batch(place, last) => *last && (place.sequence, place.split) == chunk,
+            Turn::Fires(_) => false,
+        })
+    }
+}
+
+impl Role {
+    /// Whether rows are written here, in another process than the asking one.
+    pub(super) fn is_alone_elsewhere(&self) -> bool {
+        matches!(self, Role::Alone { elsewhere: true })
+    }
+
+    /// The asking process has written rows that were sent.
+    pub(super) fn written(&self, ahead: &mut Ahead, is_written: impl Fn(&Turn) -> bool) {
+        let Role::Helper { net, .. } = self else { return };
+        let mut bytes = 0;
+        ahead.sent.retain(|(turn, of)| {
+            let written = is_written(turn);
+            bytes += if written { *of } else { 0 };
+            !written
+        });
+        net.ahead_bytes().fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Gather {
+    /// Sends rows to the asking process.
+    pub(super) fn send(&self, net: &Net, head: Head, rows: &RecordBatch, turn: Turn) -> Result<()> {
+        if self.ordered {
+            let bytes = batch_bytes(rows) as u64;
+            let mut state = self.lock();
+            if self.has_ended() {
+                return Ok(());
+            }
+            net.ahead_bytes().fetch_add(bytes, Relaxed);
+            state.ahead.sent.push_back((turn, bytes));
+        }
+        net.post(0, head, encode_rows(rows)?)
+    }
+
+    /// The asking process tells that all leaders have fired a stage up to `watermark`.
+    pub(crate) fn note_fired(&self, stage: usize, watermark: i64) -> Result<()> {
+        let unknown = || Error::Internal(format!("what has been fired of stage {stage}"));
+        let place = self.place_of(stage).ok_or_else(unknown)?;
+        let mut state = self.lock();
+        let ahead = &mut state.ahead;
+        ahead.fired[place] = watermark.max(ahead.fired[place]);
+        let all = self.fired_of_all(|place| ahead.fired[place]);
+        let fires = |turn: &Turn| matches!(turn, Turn::Fires(at) if *at <= all);
+        self.outlet.role.written(ahead, fires);
+        Ok(())
+    }
+
+    /// The asking process tells which chunk's rows come next.
+    pub(crate) fn note_written(&self, next: (u64, usize)) {
+        let mut state = self.lock();
+        let ahead = &mut state.ahead;
+        ahead.next = next;
+        let before = |turn: &Turn| match turn {
+            Turn::Batch(place, _) => (place.sequence, place.split) < next,
+            Turn::Fires(_) => false,
+        };
+        self.outlet.role.written(ahead, before);
+    }
+
+    /// Whether rows of this chunk, all of them, have been sent and not been written yet, as far as
+    /// is known.
+    pub(crate) fn is_sent(&self, chunk: (u64, usize)) -> bool {
+        self.lock().ahead.is_sent(chunk)
+    }
+}

@@ -1,0 +1,77 @@
+//! Which split has its turn.
+//!
+//! A worker takes of its own splits as long as they are about where the others are, and of its own
+//! the one that is least far. Splits that are more than a window ahead of the others come last, or
+//! a job of many splits would open many windows at once.
+
+use super::split::SplitState;
+use super::{Intake, Only, State};
+use crate::event_time::{BEGINNING, END};
+
+/// The least comes first: sources whose turn it is not; how much more than a window ahead; whether
+/// another worker reads it; its watermark, and how many of its chunks have been stamped.
+type Rank = (usize, i64, bool, i64, u64);
+
+impl Intake {
+    /// Splits in the order in which a worker reads them.
+    pub(super) fn to_read(&self, worker: usize) -> Vec<usize> {
+        let state = self.lock();
+        let goes_on = |s: &SplitState| !s.ended && !s.elsewhere;
+        if state.splits.len() == 1 {
+            return if goes_on(&state.splits[0]) { vec![0] } else { Vec::new() };
+        }
+        let lows = self.lows_of_groups(&state);
+        let splits = (0..state.splits.len()).filter(|split| goes_on(&state.splits[*split]));
+        let mut splits: Vec<_> =
+            splits.map(|split| (self.rank(&state, &lows, worker, split), split)).collect();
+        splits.sort_unstable();
+        splits.into_iter().map(|(_, split)| split).collect()
+    }
+
+    /// The split whose batch a worker takes next, of those that have one and may go on.
+    pub(super) fn next_ready(&self, state: &State, worker: usize, only: &[Only]) -> Option<usize> {
+        let mut ready = (0..state.splits.len())
+            .filter(|split| !state.splits[*split].ready.is_empty())
+            .filter(|split| self.may_go_on(state, *split, only));
+        let first = ready.next()?;
+        let mut rest = ready.peekable();
+        if rest.peek().is_none() {
+            return Some(first);
+        }
+        let lows = self.lows_of_groups(state);
+        [first].into_iter().chain(rest).min_by_key(|split| self.rank(state, &lows, worker, *split))
+    }
+
+    /// By group: where the least of its splits is that does not wait for its source.
+    fn lows_of_groups(&self, state: &State) -> Vec<i64> {
+        let mut lows = vec![END; self.sources.len()];
+        for (split, s) in self.splits.iter().zip(&state.splits) {
+            let waits = s.pending && s.outstanding() == 0;
+            if !waits && !s.exhausted() {
+                let low = &mut lows[self.sources[split.source].group];
+                *low = (*low).min(s.low());
+            }
+        }
+        lows
+    }
+
+    fn rank(&self, state: &State, lows: &[i64], worker: usize, split: usize) -> Rank {
+        let s = &state.splits[split];
+        let source = self.splits[split].source;
+        let of = &self.sources[source];
+        // Groups take turns; so do sources for which it does not matter how far they are.
+        let class = of.longest_us().map_or(source, |_| of.group);
+        let classes = self.sources.len();
+        let turn = (class + classes - state.turns[worker] % classes) % classes;
+        let (ahead, low) = match of.longest_us() {
+            Some(longest) => {
+                let (low, least) = (s.low(), lows[of.group]);
+                // Of one that has not begun it is not known where it will.
+                let ahead = low.saturating_sub(least).saturating_sub(longest).max(0);
+                (if least == BEGINNING { 0 } else { ahead }, low)
+            }
+            None => (0, 0),
+        };
+        (turn, ahead, !self.prefers(worker, split), low, s.stamped)
+    }
+}

@@ -1,0 +1,73 @@
+//! A source as intake sees it: what it makes of chunks, and how far its splits have got together.
+
+use std::collections::VecDeque;
+
+use crate::event_time::{BEGINNING, END};
+use crate::prepare::Preparer;
+use crate::table::Split;
+use crate::windowing::Windowing;
+
+/// A source that has been opened.
+pub(crate) struct Origin {
+    pub(crate) splits: Vec<Box<dyn Split>>,
+    pub(crate) preparer: Preparer,
+    pub(crate) idle_timeout_us: Option<i64>,
+    /// Of the stages that take its records, to see when a window may fire.
+    pub(crate) windowings: Vec<Windowing>,
+    /// Sources of a group feed, in the end, a common stage.
+    pub(crate) group: usize,
+}
+
+/// What does not change of a source: as in [`Origin`].
+pub(super) struct SourceIn {
+    pub(super) preparer: Preparer,
+    pub(super) idle_timeout_us: Option<i64>,
+    pub(super) windowings: Vec<Windowing>,
+    pub(super) group: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct SourceState {
+    /// The highest low watermark so far, and what it was when workers were woken for it.
+    pub(super) low: i64,
+    pub(super) woken: i64,
+    /// What the other processes were told last: a low watermark, and whether this one is idle.
+    pub(super) told: (i64, bool),
+    /// The same of each of them.
+    pub(super) others: Vec<(i64, bool)>,
+    /// When the stamped watermark reached a value: `(watermark, clock)`, the latest ones.
+    pub(super) reached: VecDeque<(i64, i64)>,
+    /// Nobody wants any more of it.
+    pub(super) closed: bool,
+}
+
+impl SourceIn {
+    /// Whether something fires between two watermarks.
+    pub(super) fn passes(&self, from: i64, to: i64) -> bool {
+        to > from
+            && (to == END
+                || self.windowings.iter().any(|windowing| {
+                    !windowing.is_whole() && windowing.passed(to) > windowing.passed(from)
+                }))
+    }
+
+    /// The longest of its windows; `None`: there are none, and it does not matter how far its
+    /// splits are from each other.
+    pub(super) fn longest_us(&self) -> Option<i64> {
+        self.windowings.iter().filter_map(Windowing::size_us).max()
+    }
+}
+
+impl SourceState {
+    /// Of a job of so many processes.
+    pub(super) fn new(processes: usize) -> SourceState {
+        SourceState {
+            low: BEGINNING,
+            woken: BEGINNING,
+            told: (BEGINNING, false),
+            others: vec![(BEGINNING, false); processes],
+            reached: VecDeque::new(),
+            closed: false,
+        }
+    }
+}

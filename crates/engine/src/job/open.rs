@@ -1,0 +1,145 @@
+//! What a job opens: its sources, and the sinks of its outputs.
+
+use std::sync::Arc;
+
+use super::compile::Compiled;
+use crate::budget::Budget;
+use crate::cluster::{Net, Place};
+use crate::error::{Error, Result};
+use crate::flow::Root;
+use crate::gather::{Gather, Outlet, Role};
+use crate::intake::{Intake, Origin};
+use crate::plan::{Operator, Plan};
+use crate::prepare::Preparer;
+use crate::settings::Settings;
+use crate::sink::{RowOrder, Sink, Writers};
+use crate::table::OpenOptions;
+
+/// Opens the sources of a plan, in the process at `place`.
+pub(super) fn origins(
+    plan: &Plan,
+    compiled: &Compiled,
+    settings: &Settings,
+    (place, start_time_us): (Place, i64),
+) -> Result<Vec<Origin>> {
+    let leaders = place.processes * settings.workers;
+    let options = OpenOptions {
+        batch_rows: settings.batch_rows,
+        start_time_us,
+        workers: leaders,
+        process: place.process,
+        processes: place.processes,
+    };
+    let origin = |(number, source): (usize, &crate::plan::Source)| {
+        let max_ahead_us = settings.max_ahead.us(source.table.live());
+        let spreads = compiled.spreads(number, settings, leaders);
+        Ok(Origin {
+            splits: source.table.open(&source.projection, &options)?,
+            preparer: Preparer::new(source, max_ahead_us, spreads),
+            idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
+            windowings: compiled.windowings(number),
+            group: compiled.flow.sources[number].group,
+        })
+    };
+    plan.sources.iter().enumerate().map(origin).collect()
+}
+
+/// What the user should know of how splits are read.
+pub(super) fn remarks(origins: &[Origin]) -> Vec<String> {
+    let splits = origins.iter().flat_map(|origin| &origin.splits);
+    splits.filter_map(|split| split.remark().map(str::to_string)).collect()
+}
+
+/// The outputs of a plan, about to be opened.
+pub(super) struct Outputs<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) compiled: &'a Compiled,
+    pub(super) settings: &'a Settings,
+    pub(super) intake: &'a Intake,
+}
+
+impl Outputs<'_> {
+    /// Opens the sinks that this process writes to.
+    pub(super) fn open(
+        &self,
+        sinks: Vec<Arc<dyn Sink>>,
+        net: &Option<Arc<Net>>,
+        budget: &Arc<Budget>,
+    ) -> Result<Vec<Gather>> {
+        let sinks = sinks.into_iter().enumerate();
+        sinks.map(|(output, sink)| self.open_one(output, sink, net, budget)).collect()
+    }
+
+    fn open_one(
+        &self,
+        output: usize,
+        sink: Arc<dyn Sink>,
+        net: &Option<Arc<Net>>,
+        budget: &Arc<Budget>,
+    ) -> Result<Gather> {
+        let (stage, sort) = (self.plan.output(output)?, self.plan.outputs[output].sort.clone());
+        let (limit, offset) = match &stage.operator {
+            Operator::Stateless { limit, offset } => (*limit, *offset),
+            Operator::Aggregate(_) => (None, 0),
+        };
+        if sort.is_some() && (limit, offset) != (None, 0) {
+            return Err(Error::Internal("an order of what a LIMIT lets through".into()));
+        }
+        let workers = self.settings.workers;
+        let place = net.as_ref().map_or(Place { process: 0, processes: 1 }, |net| net.place);
+        // The row of a group without records is one, whatever the number of processes; LIMIT counts
+        // the rows of all.
+        let limits = limit.is_some() || offset > 0 || sort.is_some();
+        let one_result = self.compiled.has_empty_group(output) || limits;
+        let elsewhere = place.process > 0;
+        let role = match net {
+            None => Role::Alone { elsewhere },
+            Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => {
+                Role::Alone { elsewhere }
+            }
+            Some(net) if net.is_asker() => Role::Asker(net.clone()),
+            Some(net) => {
+                let ahead_bytes_max = self.settings.memory_bytes / 4 / place.processes as u64;
+                Role::Helper { net: net.clone(), ahead_bytes_max }
+            }
+        };
+        // What comes together anyway is written as if by one.
+        let one_writer = one_result || matches!(role, Role::Asker(_));
+        if !matches!(role, Role::Helper { .. }) {
+            let workers = if one_writer { 1 } else { workers };
+            let visible = sort.as_ref().map_or(stage.output.fields().len(), |sort| sort.visible);
+            let visible = Arc::new(stage.output.project(&(0..visible).collect::<Vec<_>>())?);
+            sink.open(&visible, Writers { process: place.process, workers })?;
+        }
+        let all = place.processes * workers;
+        let stages = self.compiled.stages_of(output).into_iter();
+        let outlet = Outlet {
+            output,
+            schema: stage.output.clone(),
+            inputs: self.compiled.flow.outputs[output].clone(),
+            stages: stages.map(|stage| (stage, self.compiled.windowing(stage))).collect(),
+            splits: self.splits_of(output),
+            offset,
+            limit,
+            sort,
+            leaders: if matches!(role, Role::Asker(_)) { all } else { workers },
+            role,
+            one_writer,
+        };
+        Ok(Gather::new(outlet, sink, budget.clone()))
+    }
+
+    /// The splits of all sources whose records come to an output.
+    fn splits_of(&self, output: usize) -> Vec<usize> {
+        let of = |root: &Root| match root {
+            Root::Source(source) => Some(*source),
+            Root::Stage(_) => None,
+        };
+        let sources = self.compiled.flow.outputs[output].iter().filter_map(of);
+        let splits = sources.flat_map(|source| self.intake.splits_of(source));
+        let mut splits: Vec<usize> = splits.collect();
+        splits.sort_unstable();
+        splits.dedup();
+        splits
+    }
+}

@@ -1,0 +1,101 @@
+//! Which rows somebody takes of a batch, and what they become: WHERE or HAVING, then columns.
+
+use std::ops::Range;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use millstream_state::Load;
+
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::failing::rows_before_failing;
+use crate::inputs::true_mask;
+use crate::keys::text_bytes;
+use crate::plan::Project;
+use crate::select::positions;
+use crate::texts;
+
+/// A filter, and what is computed of the rows that pass it.
+#[derive(Debug)]
+pub(crate) struct Taking {
+    pub(crate) filter: Option<Expr>,
+    /// `None`: their columns as they are.
+    pub(crate) project: Option<Project>,
+}
+
+/// Rows that have been taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) rows: RecordBatch,
+    /// Where they stand in the batch, ascending; `None`: all of it has been taken.
+    pub(crate) places: Option<Vec<u32>>,
+}
+
+impl From<RecordBatch> for Taken {
+    fn from(rows: RecordBatch) -> Taken {
+        Taken { rows, places: None }
+    }
+}
+
+/// What a batch may bring to tables, as far as that can be told before anything is computed: its
+/// rows, and the texts of some columns, which are kept.
+pub(crate) fn load(batch: &RecordBatch, texts: &[usize]) -> Load {
+    let texts = texts.iter().map(|column| text_bytes(batch.column(*column)));
+    Load { rows: batch.num_rows(), text_bytes: texts.sum() }
+}
+
+impl Taking {
+    /// The filter, if rows are seen as they are, so that those left out need not be taken out.
+    pub(crate) fn plain_filter(&self) -> Option<&Expr> {
+        self.filter.as_ref().filter(|_| self.project.is_none())
+    }
+
+    /// What is taken of a batch.
+    pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        texts::begin();
+        match &self.filter {
+            None => self.project(batch),
+            Some(filter) => {
+                let mask = true_mask(filter, batch)?;
+                self.project(&filter_record_batch(batch, &mask.into())?)
+            }
+        }
+    }
+
+    /// As [`Taking::rows`], with where they stand.
+    pub(crate) fn take(&self, batch: &RecordBatch) -> Result<Taken> {
+        texts::begin();
+        let Some(filter) = &self.filter else {
+            return Ok(Taken { rows: self.project(batch)?, places: None });
+        };
+        let mask = true_mask(filter, batch)?;
+        let places = positions(&mask);
+        let rows = self.project(&filter_record_batch(batch, &mask.into())?)?;
+        Ok(Taken { rows, places: Some(places) })
+    }
+
+    fn project(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let Some(Project { columns, schema }) = &self.project else { return Ok(rows.clone()) };
+        if rows.num_rows() == 0 {
+            // Constants may fail, too, and nobody asks for them.
+            return Ok(RecordBatch::new_empty(schema.clone()));
+        }
+        let columns = columns.iter().map(|p| p.evaluate(rows)).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
+    }
+
+    /// Of a batch with which it fails: what is taken of the most rows, from the first on, with
+    /// which it does not; and the number and the error of the next one, if it fails with that one
+    /// alone.
+    #[cold]
+    pub(crate) fn up_to_failing(
+        &self,
+        batch: &RecordBatch,
+    ) -> Result<(Taken, Option<(usize, Error)>)> {
+        let take = |rows: Range<usize>| self.take(&batch.slice(rows.start, rows.len()));
+        let row = rows_before_failing(batch.num_rows(), |rows| take(rows).map(|_| ()));
+        let failing = take(row..(row + 1).min(batch.num_rows())).err();
+        Ok((take(0..row)?, failing.map(|error| (row, error))))
+    }
+}

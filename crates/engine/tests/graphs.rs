@@ -1,0 +1,105 @@
+//! Plans of any shape in one process: the same rows, at each output, as one after the other in
+//! sequence. `MILLSTREAM_SEEDS=100000` runs more simulated jobs, `MILLSTREAM_SEED=7` just the one.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::sink::{RowOrder, Sink};
+use millstream_contract::{Result, Settings};
+use millstream_engine::{Job, Stats};
+use support::graph::Graph;
+use support::{Collect, Random, lines};
+
+/// Runs a plan; the rows of each output.
+fn run(graph: &Graph, settings: &Settings, order: RowOrder) -> (Stats, Result<Vec<Vec<String>>>) {
+    let collect = || Arc::new(Collect { order, batches: Mutex::default() });
+    let sinks: Vec<_> = graph.outputs.iter().map(|_| collect()).collect();
+    let given = sinks.iter().map(|sink| sink.clone() as Arc<dyn Sink>).collect();
+    let job = match Job::new(&graph.plan(), settings, given) {
+        Ok(job) => job,
+        Err(error) => return (Stats::default(), Err(error)),
+    };
+    let (stats, result) = job.run();
+    let rows = |sink: &Arc<Collect>| sink.batches.lock().unwrap().iter().flat_map(lines).collect();
+    (stats, result.map(|()| sinks.iter().map(rows).collect()))
+}
+
+/// One seed's job: everything about it follows from the seed.
+fn simulate(seed: u64) -> Stats {
+    let mut random = Random::new(seed ^ 0x6a49_0000);
+    let graph = Graph::any(&mut random);
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let settings = Settings {
+        workers: 1 + random.below(4) as usize,
+        simulate: Some(seed),
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        fragment_mode: modes[random.below(3) as usize],
+        allowed_lateness_us: graph.lateness_ms * 1000,
+        ..Settings::default()
+    };
+    let what = format!(
+        "seed {seed}: {graph:?} {settings:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test \
+         --profile ci --workspace --test graphs simulated\n"
+    );
+    let expected = graph.expected();
+    let any = random.below(4) == 0 && !graph.has_limit();
+    let order = if any { RowOrder::Any } else { RowOrder::Deterministic };
+    let (stats, rows) = run(&graph, &settings, order);
+    let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
+    for (output, (mut rows, expected)) in rows.into_iter().zip(&expected.rows).enumerate() {
+        let mut expected = expected.clone();
+        if any {
+            rows.sort();
+            expected.sort();
+        }
+        let differing = rows.iter().zip(&expected).find(|(a, b)| a != b);
+        assert!(differing.is_none(), "{what}\n  output {output}, first difference: {differing:?}");
+        assert_eq!(rows.len(), expected.len(), "{what}\n  output {output}: rows, expected rows");
+        assert_eq!(stats.outputs[output].rows, rows.len() as u64, "{what}");
+    }
+    if !graph.has_limit() {
+        let counted = (stats.records, stats.late_records, stats.null_time_records);
+        let expected = (expected.records, expected.late, expected.null_time);
+        assert_eq!(counted, expected, "{what}");
+    }
+    stats
+}
+
+#[test]
+fn simulated_graphs_agree_with_a_sequential_run() {
+    if let Ok(seed) = std::env::var("MILLSTREAM_SEED") {
+        simulate(seed.parse().expect("MILLSTREAM_SEED is a number"));
+        return;
+    }
+    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(400, |n| n.parse().expect("a number"));
+    let mut sum = Stats::default();
+    (0..seeds).for_each(|seed| sum.add_process(&simulate(seed)));
+    assert!(sum.inner_rows > 0 && sum.late_records > 0 && sum.null_time_records > 0, "{sum:?}");
+    assert!(sum.windows_fired_early > 0 && sum.rows > 0, "{sum:?}");
+}
+
+/// The same on threads.
+#[test]
+fn graphs_on_threads_agree_with_a_sequential_run() {
+    let mut random = Random::new(4712);
+    for round in 0..60 {
+        let graph = Graph::any(&mut random);
+        // Where a split is silent, that takes a minute of real time.
+        if graph.is_slow() {
+            continue;
+        }
+        let expected = graph.expected();
+        for workers in [1, 3] {
+            let settings = Settings {
+                workers,
+                epoch_bytes: 1000,
+                allowed_lateness_us: graph.lateness_ms * 1000,
+                ..Settings::default()
+            };
+            let (_, rows) = run(&graph, &settings, RowOrder::Deterministic);
+            assert_eq!(rows.unwrap(), expected.rows, "round {round}: {graph:?} {settings:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Plans of any shape on several processes.
+
+use millstream_contract::Settings;
+use millstream_contract::settings::FragmentMode;
+use millstream_contract::sink::RowOrder;
+use millstream_engine::Stats;
+use millstream_engine::simulation::Scenario;
+
+use crate::support::Random;
+use crate::support::graph::Graph;
+use crate::{described, faults, happened, run_all, run_outputs, seeds};
+
+#[derive(Default)]
+struct Came {
+    stats: Stats,
+    failed: u64,
+    survived: u64,
+    unions: u64,
+    outputs: u64,
+    limited: u64,
+}
+
+/// One seed's job: everything about it follows from the seed.
+fn run_seed(seed: u64, with_faults: bool) -> Came {
+    let mut random = Random::new(seed ^ 0x6a49_0000);
+    let processes = 2 + random.below(3) as usize;
+    let graph = Graph::any(&mut random);
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let settings = Settings {
+        workers: 1 + random.below(3) as usize,
+        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+        fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
+        fragment_mode: modes[random.below(3) as usize],
+        allowed_lateness_us: graph.lateness_ms * 1000,
+        ..Settings::default()
+    };
+    let mut scenario = Scenario::from_seed(seed, processes);
+    if with_faults {
+        scenario.faults = faults(&mut random, processes);
+    }
+    let test = if with_faults { "faults_end_a_graph" } else { "graphs_agree" };
+    let what = format!("{graph:?}\n{}", described(seed, test, &settings, &scenario));
+    let any = random.below(4) == 0 && !graph.has_limit();
+    let order = if any { RowOrder::Any } else { RowOrder::Deterministic };
+    let expected = graph.expected();
+    let rows = run_outputs(&graph.plan(), &settings, &scenario, order);
+    let mut came = Came::default();
+    for (output, (ran, expected_rows)) in rows.iter().zip(&expected.rows).enumerate() {
+        let mut expected_rows = expected_rows.clone();
+        if order == RowOrder::Any {
+            expected_rows.sort();
+        }
+        let what = format!("{what}\n  output {output}");
+        match with_faults && !ran.well() {
+            true => came.failed += ran.ends_with_a_fault(None, &expected_rows, &what),
+            false => ran.is_all(&expected_rows, &what),
+        }
+    }
+    let Some(ran) = rows.first().filter(|ran| ran.well()) else { return came };
+    let stats = ran.stats();
+    if !graph.has_limit() {
+        let counted = (stats.records, stats.late_records, stats.null_time_records);
+        let expected = (expected.records, expected.late, expected.null_time);
+        assert_eq!(counted, expected, "{what}");
+    }
+    Came {
+        survived: u64::from(ran.survived()),
+        unions: graph.stops.iter().map(|stop| stop.takes.len() as u64 - 1).sum(),
+        outputs: graph.outputs.len() as u64 - 1,
+        limited: u64::from(graph.has_limit()),
+        stats,
+        ..came
+    }
+}
+
+fn sum(all: &[Came]) -> Came {
+    let mut sum = Came::default();
+    for one in all {
+        sum.stats.add_process(&one.stats);
+        sum.failed += one.failed;
+        sum.survived += one.survived;
+        sum.unions += one.unions;
+        sum.outputs += one.outputs;
+        sum.limited += one.limited;
+    }
+    sum
+}
+
+#[test]
+fn graphs_agree_with_a_sequential_run() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(200, REGRESSIONS);
+    let Came { stats, unions, outputs, limited, .. } =
+        sum(&run_all(&seeds, |seed| run_seed(seed, false)));
+    happened(
+        &seeds,
+        &[
+            ("unions", unions),
+            ("further outputs", outputs),
+            ("limits", limited),
+            ("rows between stages", stats.inner_rows),
+            ("rows sent", stats.rows_sent),
+            ("rows passed straight into slots", stats.rows_passed),
+            ("windows fired while reading", stats.windows_fired_early),
+            ("late records", stats.late_records),
+            ("credit stalls", stats.credit_stalls),
+        ],
+    );
+}
+
+#[test]
+fn faults_end_a_graph_or_change_nothing() {
+    const REGRESSIONS: &[u64] = &[];
+    let seeds = seeds(150, REGRESSIONS);
+    let Came { failed, survived, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, true)));
+    happened(&seeds, &[("failed", failed), ("survived", survived)]);
+}
