@@ -160,3 +160,35 @@ fn a_split_resumes_where_the_others_have_got_to() {
         assert!(late > late_otherwise, "seed {seed}: the others' progress must matter");
     }
 }
+
+/// Of a hundred splits that all cover the same minute, with one record in a millisecond or one in
+/// a hundred, none runs ahead of the others: what is open at once is a few windows of the sixty.
+#[test]
+fn of_a_hundred_splits_none_runs_ahead() {
+    let mut random = Random::new(11);
+    let step_ms = |split: usize| 1 + (split * 37 % 100) as i64;
+    let records_of = |split: usize| -> Vec<Record> {
+        let times = (0..60_000).step_by(step_ms(split) as usize);
+        let record = |(i, ts): (usize, i64)| Record {
+            ts_ms: Some(ts),
+            key: Some((split * 100_000 + i) as i64),
+            name: String::from("n"),
+            amount: Some(1),
+            price: 1.0,
+        };
+        times.enumerate().map(record).collect()
+    };
+    let data: Vec<Vec<Record>> = (0..100).map(records_of).collect();
+    let source = table(&data, &mut random, 50);
+    for workers in [1, 3] {
+        let settings = Settings { workers, ..Settings::default() };
+        let peak = |window_ms| {
+            let (stats, rows) = run(&query(source.clone(), window_ms, 0), &settings);
+            let records: usize = data.iter().map(Vec::len).sum();
+            assert_eq!((rows.unwrap().len(), stats.late_records), (records, 0));
+            stats.state_live_bytes_at_peak
+        };
+        let (windows, all) = (peak(Some(1_000)), peak(None));
+        assert!(windows * 6 < all, "{workers} workers: {windows} of {all} bytes");
+    }
+}
