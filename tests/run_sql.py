@@ -10,6 +10,8 @@ Directives in a file's comments:
   -- counters: records=9 late_records=2  counters that every run must report
   -- answer: by hand | by DuckDB        where the expected file comes from (required)
   -- exchange: refused                   the exchanged baseline refuses its queries: several stages
+  -- outputs: kept, counts               directories that it writes: stdout is followed by a line `== kept`,
+                                         the lines of all files there, sorted, and so on
 
 Also, what the runs are meant to test must have happened in them, as far as a file's data can show it: see
 `happened`. Indexes that grow and fragments that change their mode need thousands of keys in a window;
@@ -21,6 +23,7 @@ import difflib
 import itertools
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import harness
@@ -72,10 +75,28 @@ def pairs(text: str | None, separator: str | None = ",") -> dict[str, str]:
     return dict(part.strip().split("=", 1) for part in text.split(separator)) if text else {}
 
 
+def run(path: Path, settings: dict[str, object]) -> harness.Run:
+    """One run of one file. What it writes to its outputs stands behind what it prints."""
+    outputs = directive(path.read_text(), "outputs")
+    if not outputs:
+        return harness.run("run", path, "--format", "csv", settings=settings)
+    with tempfile.TemporaryDirectory(prefix="millstream-sql-") as name:
+        folder = Path(name)
+        (folder / "data").symlink_to(FOLDER / "data")
+        script = folder / path.name
+        script.write_bytes(path.read_bytes())
+        result = harness.run("run", script, "--format", "csv", settings=settings)
+        for output in outputs.split(", "):
+            files = sorted((folder / output).glob("part-*"))
+            lines = sorted(line for file in files for line in file.read_bytes().splitlines())
+            result.stdout += b"".join(line + b"\n" for line in [b"== " + output.encode(), *lines])
+    return result
+
+
 def problems(path: Path, settings: dict[str, object], expected: bytes, counters: dict[str, str]
              ) -> tuple[harness.Run, list[str]]:
     """One run of one file and what is wrong with it."""
-    result = harness.run("run", path, "--format", "csv", settings=settings)
+    result = run(path, settings)
     wrong = harness.sound(result)
     if result.code != 0:
         wrong.append(f"exit code {result.code}\n{result.stderr}")

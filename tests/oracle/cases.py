@@ -14,6 +14,7 @@ from expressions import (BOOL, BYTES, DATE, DOUBLE, FLOAT, INT, STRING, STRINGS,
                          Expressions, Type, same, template)
 
 EPOCH = dt.datetime(1970, 1, 1)
+MILLIS = Type("timestamp", 3)
 # Where event time starts: ordinary, around the epoch, long before it, before a leap day's end.
 EPOCH_2024 = 1_704_067_200_000_000
 STARTS = ["2024-01-01 00:00:00", "1969-12-31 23:58:00", "1901-05-05 12:34:56", "2024-02-29 23:50:00"]
@@ -108,6 +109,19 @@ class Case:
     offset: int = 0
     burst: Burst | None = None
     uppers: list[Upper] = field(default_factory=list)
+    # The delay of the watermark of a second table, in which about half of the rows are; `events` is both.
+    second_delay_us: int | None = None
+    # Whether a second query counts the records, in a statement set with the first.
+    side: bool = False
+
+    def is_in_second(self, row: int) -> bool:
+        """Whether a row is in the second table. What `enlarged` adds is not."""
+        added = self.columns[-1].name == "u_" and self.rows[row][-1] is not None
+        return self.second_delay_us is not None and not added and bool(row * 2654435761 >> 9 & 1)
+
+    def has_several(self) -> bool:
+        """Whether there are several stages, sources or outputs."""
+        return bool(self.uppers) or self.second_delay_us is not None or self.side
 
     def records(self) -> int:
         return len(self.rows) + (self.burst.unique + self.burst.repeated if self.burst else 0)
@@ -147,6 +161,10 @@ def make(seed: int) -> Case:
     if case.kind != "stateless":
         # Chance of its own: the rest of a case does not depend on it.
         case.uppers = uppers(random.Random(f"stages {seed}"), case)
+        graph = random.Random(f"graph {seed}")
+        if graph.random() < 0.3:
+            case.second_delay_us = graph.choice([0, delay_us, 2 * delay_us + 1_000_000])
+        case.side = graph.random() < 0.3
     return case
 
 
@@ -412,31 +430,42 @@ def field_text(value, column: Column) -> str:
 
 
 def write(case: Case, folder: Path) -> Path:
-    """Writes data.csv and query.sql; returns the latter's path."""
+    """Writes data.csv, perhaps second.csv, and query.sql; returns the latter's path."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(case.seed)
     order = list(range(len(case.columns)))
     rng.shuffle(order)
-    with open(folder / "data.csv", "w", encoding="utf-8", newline="") as file:
-        file.write(",".join(case.columns[i].name for i in order) + "\n")
+    opened = lambda name: open(folder / name, "w", encoding="utf-8", newline="")  # noqa: E731
+    with opened("data.csv") as file, opened("second.csv") as second:
+        for table in (file, second):
+            table.write(",".join(case.columns[i].name for i in order) + "\n")
         line = lambda row: ",".join(field_text(row[i], case.columns[i]) for i in order) + "\n"  # noqa: E731
         for i, row in enumerate(case.rows):
             if case.burst and i == case.burst.at:
                 forms = [line([case.burst.ts, *t[1:], MARK]) for t in case.burst.templates]
                 for n, key in enumerate(case.burst.keys()):
                     file.write(forms[n % len(forms)].replace(MARK, str(key), 1))
-            file.write(line(row))
+            (second if case.is_in_second(i) else file).write(line(row))
     path = folder / "query.sql"
     path.write_text(sql(case), encoding="utf-8")
     return path
 
 
+def table(case: Case, name: str, path: str, delay_us: int) -> str:
+    declared = "".join(f"    {c.name} {c.declared},\n" for c in case.columns)
+    delay = f" - {interval(delay_us)}" if delay_us else ""
+    return (f"CREATE TABLE {name} (\n{declared}    WATERMARK FOR ts AS ts{delay}\n) WITH ("
+            f"'connector' = 'file', 'path' = '{path}', 'format' = 'csv');\n\n")
+
+
 def sql(case: Case) -> str:
     """The whole script in Millstream's dialect."""
-    declared = "".join(f"    {c.name} {c.declared},\n" for c in case.columns)
-    delay = f" - {interval(case.delay_us)}" if case.delay_us else ""
-    text = (f"CREATE TABLE events (\n{declared}    WATERMARK FOR ts AS ts{delay}\n) WITH ("
-            "'connector' = 'file', 'path' = 'data.csv', 'format' = 'csv');\n\n")
+    if case.second_delay_us is None:
+        text = table(case, "events", "data.csv", case.delay_us)
+    else:
+        text = table(case, "events1", "data.csv", case.delay_us)
+        text += table(case, "events2", "second.csv", case.second_delay_us)
+        text += "CREATE VIEW events AS SELECT * FROM events1 UNION ALL SELECT * FROM events2;\n\n"
     if case.lateness_us:
         text += f"SET 'allowed_lateness' = '{case.lateness_us} us';\n\n"
     source = "events"
@@ -456,24 +485,68 @@ def sql(case: Case) -> str:
         groups = ["window_start", "window_end", *groups]
         shift = f", {interval(case.offset_us)}" if case.offset_us else ""
         source = f"TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(ts), {interval(case.size_us)}{shift}))"
+    side = f"SELECT {'window_start, ' if case.kind == 'window' else ''}COUNT(*)\nFROM {source}{where}"
+    side += "\nGROUP BY window_start, window_end" if case.kind == "window" else ""
     if case.uppers:
         # What the rows above call it.
         outputs[:1] = WINDOW if case.kind == "window" else outputs[:1]
         groups += ["window_time"] if case.kind == "window" else []
-        text += "CREATE VIEW level0 AS\n"
-    text += f"SELECT {', '.join(outputs)}\nFROM {source}{where}"
+    query = f"SELECT {', '.join(outputs)}\nFROM {source}{where}"
     if groups:
-        text += f"\nGROUP BY {', '.join(groups)}"
+        query += f"\nGROUP BY {', '.join(groups)}"
     if case.having:
-        text += f"\nHAVING {case.having.ours}"
-    return text + ";\n" + "".join(upper_sql(case, level) for level in range(len(case.uppers)))
+        query += f"\nHAVING {case.having.ours}"
+    for level in range(len(case.uppers)):
+        text += f"CREATE VIEW level{level} AS\n{query};\n\n"
+        query = upper_sql(case, level)
+    if not case.side:
+        return f"{text}{query};\n"
+    shown = "".join(f", {name} {declared(type_)}" for name, type_ in output_columns(case).items())
+    counted = f"{'window_start TIMESTAMP(3), ' if case.kind == 'window' else ''}n BIGINT"
+    return (f"{text}CREATE TABLE shown ({shown[2:]}) WITH ('connector' = 'print');\n"
+            f"CREATE TABLE side ({counted}) WITH ('connector' = 'file', 'path' = 'side', 'format' = 'csv', "
+            f"'csv.header' = 'false');\n\nEXECUTE STATEMENT SET BEGIN\nINSERT INTO shown {query};\n"
+            f"INSERT INTO side {side};\nEND;\n")
+
+
+def declared(type_: Type) -> str:
+    """A type in which all values of `type_` fit."""
+    names = {"int": "BIGINT", "double": "DOUBLE", "float": "FLOAT", "decimal": f"DECIMAL(38, {type_.scale})",
+             "bool": "BOOLEAN", "date": "DATE", "timestamp": f"TIMESTAMP({type_.scale})", "string": "STRING",
+             "bytes": "BYTES"}
+    return names[type_.kind]
+
+
+def result_type(a: Aggregate) -> Type:
+    argument = a.argument.type if a.argument else INT
+    match a.function:
+        case "count":
+            return INT
+        case "ratio":
+            return DOUBLE
+        case "sum" if argument.kind == "float":
+            return DOUBLE
+        case "avg":
+            return Type("decimal", argument.scale + 4) if argument.kind == "decimal" else DOUBLE
+        case _:
+            return argument
+
+
+def output_columns(case: Case) -> dict[str, Type]:
+    """The columns of the query's result, of a grouping."""
+    windowed = (case.uppers[-1].kind != "whole") if case.uppers else case.kind == "window"
+    window = {"window_start": MILLIS} if windowed else {}
+    if case.uppers:
+        return window | result_columns(case)
+    keys = {f"k{i}": case.keys[i].type for i in case.shown}
+    return window | keys | {f"a{i}": result_type(a) for i, a in enumerate(case.aggregates)}
 
 
 WINDOW = ["window_start AS ws_", "window_end AS we_", "window_time AS wt_"]
 
 
 def upper_sql(case: Case, level: int) -> str:
-    """One of the aggregations above the first, a view if there is another one above it."""
+    """One of the aggregations above the first, which keeps its window if there is another one above it."""
     upper, is_last = case.uppers[level], level + 1 == len(case.uppers)
     source, window = f"level{level}", []
     if upper.kind == "window":
@@ -485,8 +558,8 @@ def upper_sql(case: Case, level: int) -> str:
     named = [f"{name} AS {of}" for name, of in zip(window, ["ws_", "we_", "wt_"], strict=False)]
     results = [f"{call} AS {name}" for call, name in zip(upper.calls(), upper.results(level), strict=True)]
     shown = (named[:1] if is_last else named) + upper.keys + results
-    text = f"\n{'' if is_last else f'CREATE VIEW level{level + 1} AS '}SELECT {', '.join(shown)}\nFROM {source}"
+    text = f"SELECT {', '.join(shown)}\nFROM {source}"
     if upper.where:
         text += f"\nWHERE {upper.where}"
     groups = (window[:2] if is_last else window) + upper.keys
-    return text + (f"\nGROUP BY {', '.join(groups)}" if groups else "") + ";\n"
+    return text + (f"\nGROUP BY {', '.join(groups)}" if groups else "")

@@ -98,7 +98,7 @@ def check(seed: int, folder: Path) -> Report:
     # Chance of its own: what is drawn for late merge does not depend on it.
     exchanging = random.Random(f"exchange {seed}")
     case = cases.make(seed)
-    exchange = lambda rows: [] if case.uppers else exchanged(exchanging, rows)  # noqa: E731
+    exchange = lambda rows: [] if case.has_several() else exchanged(exchanging, rows)  # noqa: E731
     check_runs(case, folder, schedules(rng) + exchange([1, 7, 64]), report)
     if case.kind != "stateless" and not report.wrong:
         runs = schedules_of_enlarged(rng) + exchange([1024])
@@ -115,6 +115,7 @@ MET = {f"key {kind}" for kind in KINDS} | {"computed key", "two keys"}
 MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
 MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
 MET |= {"upper window", "upper again", "upper whole", "two uppers"}
+MET |= {"union", "side", "union of stages"}
 MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
 
 
@@ -135,6 +136,9 @@ def kinds(case: cases.Case) -> set[str]:
         "lateness": case.lateness_us,
         "offset": case.offset_us,
         "two uppers": len(case.uppers) == 2,
+        "union": case.second_delay_us is not None,
+        "side": case.side,
+        "union of stages": case.second_delay_us is not None and len(case.uppers) == 2,
     }
     return found | {name for name, there in present.items() if there}
 
@@ -148,6 +152,7 @@ def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]
     fires_early = reference.fires_early()
     first: harness.Run | None = None
     for settings in schedules:
+        shutil.rmtree(folder / "side", ignore_errors=True)
         result = harness.run("run", path, "--format", "csv", settings=settings)
         report.runs += 1
         harness.add(report.stats, result.stats)
@@ -158,6 +163,8 @@ def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]
             wrong += differences(case, reference, expected, result)
         elif result.stdout != first.stdout:
             wrong.append("other bytes than the plain run")
+        if result.code == 0 and case.side:
+            wrong += side_differs(folder / "side", reference.side())
         if result.code == 0:
             wrong += counters(exact, fires_early, settings, case, result.stats)
             wrong += happened(settings, case, result.stats) if case.burst else []
@@ -166,6 +173,12 @@ def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]
         report.wrong += [f"{result.shell()}\n{w}" for w in wrong]
         if report.wrong:
             break
+
+
+def side_differs(folder: Path, expected: list[str]) -> list[str]:
+    """How the second result differs from DuckDB's."""
+    found = sorted(line for path in folder.glob("part-*") for line in path.read_text().splitlines())
+    return [] if found == expected else [f"the second result is {found[:8]}, expected {expected[:8]}"]
 
 
 def differences(case: cases.Case, reference: Reference, expected: list[tuple], result: harness.Run
@@ -208,7 +221,7 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
             wrong.append(f"only {stats.get('epochs')} epochs with epochs of one batch")
     # With one worker the reader is a few batches ahead at most, so a window that passed in the first
     # three quarters of many batches fires before the end.
-    if fires_early and not case.burst and not case.uppers and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
+    if fires_early and not case.burst and not case.has_several() and one_worker(settings) and len(case.rows) > 60 * rows_per_batch:
         if not stats.get("windows_fired_early"):
             wrong.append("no window fired before the end of the input")
     return wrong
@@ -232,7 +245,7 @@ def happened(settings: dict[str, object], case: cases.Case, stats: harness.Stats
         needed["epochs"] = 20
     if "simulate" in settings:
         needed |= {"epochs": 3, "fragment_rows_in": 1_000, "rows_shipped": 1_000, "merges": 1}
-    if case.kind == "window" and not case.uppers and (one_worker(settings) or "simulate" in settings):
+    if case.kind == "window" and not case.has_several() and (one_worker(settings) or "simulate" in settings):
         needed["windows_fired_early"] = 1
     return [f"counter {name} is {stats.get(name)}, which shows less than {least} of what this run is for"
             for name, least in needed.items() if stats.get(name, 0) < least]
