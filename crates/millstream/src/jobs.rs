@@ -126,8 +126,8 @@ impl JobHandle {
         self.shared.stop(self.number);
     }
 
-    /// The counters: all of them once the job has ended, and while it runs those that are known
-    /// then, its rows and windows.
+    /// The counters: all of them once the job has ended; while it runs, the rows that it has
+    /// written.
     pub fn counters(&self) -> Stats {
         match &self.shared.lock().jobs[self.number] {
             Phase::Waiting | Phase::Unwanted => Stats::default(),

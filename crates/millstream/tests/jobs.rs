@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::array::{AsArray, Int64Array, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
-use millstream::{BlackholeSink, Error, Failure, RowOrder, Session, Sink, Writers, channel};
+use millstream::{
+    BlackholeSink, Error, Failure, MemoryTable, RowOrder, Session, Sink, Writers, channel,
+};
 
 const NUMBERS: &str = "CREATE TABLE numbers (n BIGINT NOT NULL)
      WITH ('connector' = 'datagen', 'number-of-rows' = '1000', 'fields.n.kind' = 'sequence',
@@ -175,6 +177,31 @@ fn a_job_that_waits_for_its_reader_can_be_stopped() {
     let ends = rows.by_ref().find(Result::is_err);
     assert!(matches!(ends, Some(Err(Failure::Run(Error::Interrupted)))), "{ends:?}");
     assert!(rows.next().is_none());
+}
+
+#[test]
+fn whoever_asks_a_job_that_waits_for_its_reader_need_not_wait() {
+    let mut session = Session::new(".");
+    let times = TimestampMillisecondArray::from_iter_values((0..1000).map(|second| second * 1000));
+    let batch = RecordBatch::try_from_iter([("ts", Arc::new(times) as _)]).unwrap();
+    let table = MemoryTable::new(batch.schema(), vec![vec![batch]]).unwrap();
+    session.register_table("seconds", Arc::new(table), Some(("ts", 0))).unwrap();
+    let query = "SELECT window_start, COUNT(*) AS n
+         FROM TABLE(TUMBLE(TABLE seconds, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+         GROUP BY window_start, window_end";
+    let mut job = session.submit(query).unwrap().into_iter().next().unwrap();
+    let mut rows = job.rows().unwrap();
+    let first = rows.next().unwrap().unwrap().num_rows();
+    // Until the job has written all that has room.
+    let mut before = 0;
+    while job.counters().rows != before || before == 0 {
+        before = job.counters().rows;
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(before < 1000 && !job.has_ended());
+    let rest: usize = rows.map(|batch| batch.unwrap().num_rows()).sum();
+    assert_eq!(first + rest, 1000);
+    assert_eq!(job.wait().unwrap().windows, 1000);
 }
 
 #[test]
