@@ -122,7 +122,7 @@ fn one_process_is_enough(processes: Processes) {
 }
 
 fn a_mistake_starts_nothing(processes: Processes) {
-    let before = children();
+    no_process_is_left(processes.clone());
     let wrong = processes.submit("SELECT n FROM numbers; SELECT m FROM numbers");
     assert!(matches!(wrong, Err(Failure::Sql(_))), "{wrong:?}");
     for wrong in [
@@ -132,7 +132,7 @@ fn a_mistake_starts_nothing(processes: Processes) {
     ] {
         assert!(matches!(wrong, Err(Failure::Script(_))), "{wrong:?}");
     }
-    assert_eq!(children(), before);
+    assert_eq!(children(), 0);
 }
 
 fn a_job_can_be_stopped(processes: Processes) {
