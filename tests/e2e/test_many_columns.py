@@ -53,3 +53,22 @@ def test_each_of_hundreds_of_aggregates_can_be_null(script, options, workers):
     assert all(0 < row.count("") < len(row) and row[-2:] == ["", ""] for row in expected)
     assert len(header) == 1 + 2 * COLUMNS
     assert sorted(rows) == expected
+
+
+def test_a_row_too_long_for_a_message_is_refused_before_the_others_hear_of_it(script):
+    columns = 5_000
+    script.data("wide.csv", ",".join(["1"] * columns) + "\n")
+    text = (
+        f"CREATE TABLE t ({', '.join(f'c{c} BIGINT' for c in range(columns))}) WITH ("
+        "'connector' = 'filesystem', 'path' = 'wide.csv', 'format' = 'csv', 'csv.header' = 'false');\n"
+        f"SELECT {', '.join(f'SUM(c{c})' for c in range(columns))} FROM t;\n"
+    )
+    done = script.run(text, workers=1)
+    assert done.code == 0, done.stderr
+    assert done.stdout.decode().splitlines()[-1] == ",".join(["1"] * columns)
+    done = script.run(text, "--processes", 2, workers=1)
+    message = done.stderr.decode() if isinstance(done.stderr, bytes) else done.stderr
+    assert done.code == 1, message
+    assert "bytes per key, and a message between processes has room for" in message
+    assert "run it in one process" in message
+    assert "process 1" not in message

@@ -7,14 +7,18 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use millstream_flow::Settings as Channels;
 use millstream_state::{Heap, Segment};
 
 use super::mesh::Place;
 use super::outbox::{Outbox, Sealed, Shipped, Shipping, Stall};
 use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
+use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
 use crate::exchange::{Format, Outgoing};
+use crate::pipeline::Grouping;
+use crate::plan::{Operator, Plan};
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Delivery {
@@ -43,6 +47,30 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
+/// Refuses a plan whose rows of state are longer than a message between processes may be.
+pub fn check_rows(plan: &Plan) -> Result<()> {
+    let body_bytes = Channels::default().payload_bytes() - HEAD_BYTES;
+    for stage in &plan.stages {
+        let Operator::Aggregate(aggregate) = &stage.operator else { continue };
+        let row_bytes = Grouping::new(aggregate, 0)?.layout.row_bytes();
+        if row_bytes > body_bytes {
+            return Err(too_long(row_bytes, body_bytes));
+        }
+    }
+    Ok(())
+}
+
+fn too_long(row_bytes: usize, body_bytes: usize) -> Error {
+    Error::Io {
+        place: "the query's aggregates".into(),
+        message: format!(
+            "they take {row_bytes} bytes per key, and a message between processes has room for \
+             {body_bytes}"
+        ),
+        help: "run it in one process, or write several queries with fewer aggregates each".into(),
+    }
+}
+
 impl Delivery {
     /// Over channels to each worker of each other process.
     pub(super) fn new(
@@ -63,12 +91,8 @@ impl Delivery {
         }
         let row_bytes = shipping.layout.row_bytes();
         let bodies = || outboxes.iter().flatten().map(|outbox| lock(outbox).body_bytes());
-        if bodies().any(|bytes| row_bytes > bytes) {
-            return Err(Error::Io {
-                place: "a row of state".into(),
-                message: format!("it has {row_bytes} bytes, more than a message"),
-                help: "take fewer keys and aggregates, or run it in one process".into(),
-            });
+        if let Some(bytes) = bodies().find(|bytes| row_bytes > *bytes) {
+            return Err(too_long(row_bytes, bytes));
         }
         Ok(Delivery {
             format: shipping.format.clone(),

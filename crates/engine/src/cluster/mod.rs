@@ -34,6 +34,7 @@ mod wire;
 
 pub use crate::exchange::reader;
 pub(crate) use delivery::Delivery;
+pub use delivery::check_rows;
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use letters::credit;
 pub(crate) use mesh::Ends;

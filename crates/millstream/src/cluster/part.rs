@@ -11,7 +11,7 @@ use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes
 use millstream_contract::sink::Sink;
 use millstream_contract::table::Extent;
 use millstream_contract::{Error, Settings};
-use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place};
+use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
 use millstream_engine::{Job, Remains, Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_fabric::shm::ShmDevice;
@@ -194,9 +194,11 @@ impl QueryPart {
         Ok(parts)
     }
 
-    /// How much there is in the splits of each of the query's tables, where that can change.
+    /// How much there is in the splits of each of the query's tables, where that can change. Process
+    /// 0 is asked before the others hear of the query.
     pub fn extents(&self) -> Result<Vec<Vec<Extent>>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
+        check_rows(&ready.planned.plan).map_err(fault)?;
         let sources = ready.planned.plan.sources.iter();
         sources.map(|source| source.table.extents()).collect::<Result<_, _>>().map_err(fault)
     }
