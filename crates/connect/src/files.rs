@@ -205,6 +205,27 @@ fn lock(file: &File, path: &Path) -> Result<()> {
     })
 }
 
+/// Gives a file its name, which no other file may have got meanwhile.
+fn give_name(from: &Path, to: &Path) -> Result<()> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Error::Io {
+            place: to.display().to_string(),
+            message: "somebody else has made it while the job ran".into(),
+            help: format!("the job's own file is {}: rename it", from.display()),
+        },
+        _ => write_error(&to.display().to_string(), &error),
+    };
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from).map_err(failed),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(failed(error)),
+        // A file system without hard links: there is no more than a look.
+        Err(_) if fs::symlink_metadata(to).is_ok() => {
+            Err(failed(io::ErrorKind::AlreadyExists.into()))
+        }
+        Err(_) => fs::rename(from, to).map_err(failed),
+    }
+}
+
 fn busy(path: &Path) -> Error {
     Error::Io {
         place: path.display().to_string(),
@@ -274,8 +295,7 @@ impl Sink for FileSink {
         }
         for part in self.parts() {
             let path = self.directory.join(&part.name);
-            fs::rename(&part.path, &path)
-                .map_err(|error| write_error(&path.display().to_string(), &error))?;
+            give_name(&part.path, &path)?;
         }
         // So that the new names outlast a crash; the directory itself may be new, too.
         let parent = self.directory.parent().filter(|parent| !parent.as_os_str().is_empty());

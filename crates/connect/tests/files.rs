@@ -81,6 +81,21 @@ fn each_worker_writes_a_file_that_has_its_name_when_it_is_whole() {
 }
 
 #[test]
+fn a_name_that_somebody_else_has_taken_meanwhile_is_theirs() {
+    let directory = Directory::new("taken");
+    let sink = sink(&directory.0, CSV);
+    sink.open(&batch(&[]).schema(), TWO).unwrap();
+    sink.write(1, &batch(&[1]), false).unwrap();
+    sink.finish().unwrap();
+    fs::write(directory.0.join("deep/results/part-3-1"), "theirs").unwrap();
+    let error = sink.commit().unwrap_err().to_string();
+    assert!(error.contains("part-3-1: somebody else has made it"), "{error}");
+    assert!(error.contains(".part-3-1.inprogress"), "{error}");
+    let left = [(".part-3-1.inprogress", "n\n1\n"), ("part-3-0", "n\n"), ("part-3-1", "theirs")];
+    assert_eq!(files(&directory), owned(&left));
+}
+
+#[test]
 fn formats_and_headers() {
     let cases: [(Given<'_>, &str, &str); 4] = [
         (&[("format", "csv"), ("csv.header", "auto")], "n\n7\n", "n\n"),
