@@ -60,6 +60,10 @@ impl ScalarUDFImpl for Located {
         "located"
     }
 
+    fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
+        Ok(UNNAMED.into())
+    }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -85,6 +89,10 @@ impl ScalarUDFImpl for Located {
         }
     }
 }
+
+/// The name of a call that names no column: no text of what is within, which DataFusion would write
+/// anew at every level of an expression.
+pub(crate) const UNNAMED: &str = "…";
 
 /// A part of an expression that knows its place.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use crate::create_table::{CreateTable, parse_create_table};
 use crate::dialect::MillstreamDialect;
 use crate::error::{Result, Source, Span, SqlError};
 use crate::grammar::{hint, token_error};
-use crate::size::check_size;
+use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
 use crate::statement_set::{Insert, StatementSet};
 
@@ -97,6 +97,7 @@ pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
 }
 
 fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
+    check_lists(&source.text)?;
     let tokens = Tokenizer::new(&MillstreamDialect::default(), &source.text)
         .tokenize_with_location()
         .map_err(|e| token_error(&e, &source.text))?;

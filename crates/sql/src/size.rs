@@ -18,6 +18,8 @@ use crate::syntax::parts;
 const MAX_DEPTH: usize = 1000;
 /// Nodes that an expression may have, also once views are written out.
 pub(crate) const MAX_NODES: usize = 20_000;
+/// Items of a list within brackets.
+const LIST_MAX: usize = 100_000;
 /// Nodes that planning may make of an expression.
 const MAX_GROWN: u64 = 200_000;
 /// How often planning looks at the condition of a CASE, to find out whether its result can be NULL.
@@ -31,6 +33,56 @@ pub(crate) fn check_size(kind: &StatementKind) -> Result<()> {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
+}
+
+/// Refuses a list within brackets that is far longer than anything may be, before it takes the
+/// memory of its tokens.
+pub(crate) fn check_lists(text: &str) -> Result<()> {
+    /// Where we are: in a text or a name within quotes, in a comment, or in none.
+    enum In {
+        Nothing,
+        Quotes(u8),
+        Line,
+        Block,
+    }
+    let mut within = In::Nothing;
+    let mut lists: Vec<usize> = Vec::new();
+    let mut before = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        match (&within, byte) {
+            (In::Quotes(quote), byte) if *quote == byte => within = In::Nothing,
+            (In::Line, b'\n') | (In::Block, b'/') if byte == b'\n' || before == b'*' => {
+                within = In::Nothing;
+            }
+            (In::Nothing, b'\'' | b'"' | b'`') => within = In::Quotes(byte),
+            (In::Nothing, b'-') if before == b'-' => within = In::Line,
+            (In::Nothing, b'*') if before == b'/' => within = In::Block,
+            (In::Nothing, b'(') => lists.push(0),
+            (In::Nothing, b')') => _ = lists.pop(),
+            (In::Nothing, b',') => {
+                let Some(list) = lists.last_mut() else { continue };
+                *list += 1;
+                if *list > LIST_MAX {
+                    return Err(too_long().at(place(text, at)));
+                }
+            }
+            _ => {}
+        }
+        before = byte;
+    }
+    Ok(())
+}
+
+fn place(text: &str, at: usize) -> Option<Span> {
+    let before = &text[..at];
+    let line = before.matches('\n').count() as u64 + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u64 + 1;
+    Span::between((line, column), (line, column + 1))
+}
+
+fn too_long() -> SqlError {
+    SqlError::unsupported(format!("a list has more than {LIST_MAX} items"))
+        .help("list fewer values, or put them into a file and read it as a table")
 }
 
 fn sizes(kind: &StatementKind, sizes: &mut Sizes) -> ControlFlow<SqlError> {

@@ -25,7 +25,7 @@ use datafusion_expr::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
-use crate::located::within_mark;
+use crate::located::{UNNAMED, within_mark};
 
 /// Bytes that texts made of one batch may have, all together.
 const TEXT_MAX: u64 = TEXT_BYTES_MAX;
@@ -214,6 +214,10 @@ impl ScalarUDFImpl for Bounded {
 
     fn aliases(&self) -> &[String] {
         self.0.aliases()
+    }
+
+    fn schema_name(&self, _: &[Expr]) -> DfResult<String> {
+        Ok(UNNAMED.into())
     }
 
     fn signature(&self) -> &Signature {
