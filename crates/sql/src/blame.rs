@@ -242,6 +242,9 @@ struct Blame<'a> {
 impl Blame<'_> {
     /// The columns that a SELECT reads from.
     fn schema(&self, query: &Query, select: &Select) -> Option<DFSchema> {
+        if select.from.is_empty() {
+            return Some(DFSchema::empty());
+        }
         let all = Select {
             distinct: None,
             projection: vec![SelectItem::Wildcard(Default::default())],

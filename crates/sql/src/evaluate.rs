@@ -311,7 +311,7 @@ fn describe(error: &DataFusionError, data_type: &DataType) -> (String, String) {
 }
 
 fn tidy(text: &str) -> (String, String) {
-    let text = text.split("\n\nbacktrace:").next().unwrap_or(text).trim();
+    let text = crate::wording::plain(text);
     if let Some(known) = crate::wording::value(text) {
         let help = known.help.unwrap_or_else(|| "TRY_CAST gives NULL where CAST fails".into());
         return (known.message, help);

@@ -68,6 +68,9 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         return better;
     }
     let found = tokens[at];
+    if let Some(better) = unfinished_operator(&error, &tokens, at) {
+        return better;
+    }
     if error.message.starts_with("no infix parser") {
         error.message = format!("expected an operator, found {found}");
         let meant = OPERATORS.iter().find(|(theirs, _)| *theirs == found.token.to_string());
@@ -107,6 +110,32 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         return error.help("is a comma missing before it?");
     }
     error
+}
+
+/// An operator of several words of which one is missing or misspelled, and what follows ESCAPE.
+fn unfinished_operator(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> Option<SqlError> {
+    let word = |keyword: Keyword| is_keyword(tokens[at], keyword);
+    let missing = |wanted: &str, after: &str| {
+        let found = tokens.get(at + 1);
+        let place = found.map_or(Span::new(tokens[at].span), |t| Span::new(t.span));
+        let found = found.map_or("the end of the statement".into(), |t| t.to_string());
+        let message = format!("expected {wanted} after {after}, found {found}");
+        SqlError { message, span: place, ..error.clone() }
+    };
+    let expected = |text: &str| error.message.starts_with(text);
+    if word(Keyword::DISTINCT) && expected("expected [NOT] NULL | TRUE") {
+        return Some(missing("FROM", "IS [NOT] DISTINCT").help("write a IS DISTINCT FROM b"));
+    }
+    if word(Keyword::SIMILAR) && expected("expected IN or BETWEEN after NOT") {
+        return Some(missing("TO", "SIMILAR").help("write x SIMILAR TO 'a|b'"));
+    }
+    if expected("expected a concrete value")
+        && at.checked_sub(1).is_some_and(|before| is_keyword(tokens[before], Keyword::ESCAPE))
+    {
+        let error = SqlError { message: "ESCAPE takes one character".into(), ..error.clone() };
+        return Some(error.help("write for example ESCAPE '!'"));
+    }
+    None
 }
 
 fn at_start(a: Span, b: Span) -> bool {

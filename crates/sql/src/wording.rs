@@ -18,7 +18,7 @@ pub(crate) fn reworded(kind: ErrorKind, text: &str) -> SqlError {
 }
 
 /// Without what stands around the message itself.
-fn plain(text: &str) -> &str {
+pub(crate) fn plain(text: &str) -> &str {
     let text = text.split("\n\nbacktrace:").next().unwrap_or(text);
     let mut text = text.trim();
     for prefix in [
@@ -72,6 +72,9 @@ fn not_comparable(left: &str, right: &str) -> SqlError {
     let error = SqlError::types(format!("{left} cannot be compared with {right}"));
     match time(left) && number(right) || number(left) && time(right) {
         true => error.help("make a time of the number, for example to_timestamp_millis(x)"),
+        false if left == "DATE" && number(right) || number(left) && right == "DATE" => {
+            error.help("compare with a date, for example DATE '2024-01-31'")
+        }
         false => error.help(CAST_ONE_SIDE),
     }
 }
@@ -276,6 +279,8 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
     if text.contains("annot cast string '") {
         let found = between(text, "annot cast string '", "' to value of ")?;
         let wanted = with_sql_types(between(text, "' to value of ", " type")?);
+        // The digits are not those of the type that was asked for.
+        let wanted = if wanted.starts_with("DECIMAL") { "DECIMAL".into() } else { wanted };
         return Some(SqlError::types(format!("cannot cast '{found}' to {wanted}")));
     }
     if let Some(rest) = text.strip_prefix("Can't cast value ") {
@@ -373,6 +378,10 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
             SqlError::types(format!("X'{found}' is no constant of bytes"))
                 .help("write two hexadecimal digits for each byte: X'00ff'"),
         );
+    }
+    if text.to_lowercase().starts_with("inconsistent data length across values list") {
+        let error = SqlError::types("the rows of VALUES have different numbers of values");
+        return Some(error.help("write as many values in each row"));
     }
     if let Some(qualifier) = text.strip_prefix("Invalid qualifier ") {
         return Some(SqlError::name(format!("there is no table '{qualifier}' here")));

@@ -4,12 +4,14 @@
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{DFSchema, Result as DfResult};
+use datafusion_common::{DFSchema, Result as DfResult, plan_err};
 use datafusion_expr::expr::{Between, InList};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion_optimizer::analyzer::AnalyzerRule;
+
+use crate::types::sql_type_name;
 
 /// Functions whose arguments, or some of them, get one type.
 const OF_ONE_TYPE: [&str; 6] = ["coalesce", "greatest", "ifnull", "least", "nullif", "nvl2"];
@@ -47,8 +49,8 @@ impl AnalyzerRule for DatesAsTimes {
 /// type.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     expr.transform_up(|mut expr| {
-        let mut group = beside(&mut expr);
-        let types: Vec<DataType> = group.iter().filter_map(|e| e.get_type(schema).ok()).collect();
+        let types: Vec<DataType> =
+            beside(&mut expr).iter().filter_map(|e| e.get_type(schema).ok()).collect();
         let finest = types
             .iter()
             .filter_map(|t| match t {
@@ -56,17 +58,43 @@ pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transfor
                 _ => None,
             })
             .max_by_key(|(unit, _)| *unit);
+        refuse_numbers(&expr, &types)?;
         let Some((_, time)) = finest.filter(|_| types.contains(&DataType::Date32)) else {
             return Ok(Transformed::no(expr));
         };
-        for one in &mut group {
+        for one in beside(&mut expr) {
             if one.get_type(schema).is_ok_and(|t| t == DataType::Date32) {
-                let date = std::mem::take(&mut **one);
-                **one = Expr::Cast(Cast::new(Box::new(date), time.clone()));
+                let date = std::mem::take(one);
+                *one = Expr::Cast(Cast::new(Box::new(date), time.clone()));
             }
         }
         Ok(Transformed::yes(expr))
     })
+}
+
+/// Refuses a date beside a number, which DataFusion would take for a number of days.
+fn refuse_numbers(expr: &Expr, types: &[DataType]) -> DfResult<()> {
+    let date = types.iter().find(|t| matches!(t, DataType::Date32));
+    let number = types.iter().find(|t| t.is_numeric());
+    let (Some(date), Some(number)) = (date, number) else { return Ok(()) };
+    match expr {
+        // What is subtracted from a date is checked where types are made to agree.
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Minus, .. }) => Ok(()),
+        Expr::Case(_) | Expr::ScalarFunction(_) => {
+            let name = match expr {
+                Expr::ScalarFunction(call) => call.name().to_uppercase(),
+                _ => "CASE".into(),
+            };
+            plan_err!(
+                "there is no {name} of {}, {}; cast one of them, for example CAST(x AS STRING)",
+                sql_type_name(date),
+                sql_type_name(number)
+            )
+        }
+        _ => plan_err!(
+            "Cannot infer common argument type for comparison operation {date} = {number}"
+        ),
+    }
 }
 
 /// The parts of an expression that get one type.

@@ -100,14 +100,25 @@ impl ScalarUDFImpl for ToDigits {
 impl ToDigits {
     fn doubles(&self, x: &ArrayRef, digits: &Int64Array) -> DfResult<ArrayRef> {
         let operation = if self.truncate { f64::trunc } else { f64::round };
+        let x_type = x.data_type();
         let doubles = cast(x, &DataType::Float64)?;
         let pairs = doubles.as_primitive::<Float64Type>().iter().zip(digits);
-        let doubles = pairs.map(|(x, n)| Some(to_place(x?, n?, operation)));
+        let doubles = pairs.map(|(x, n)| match (x, n) {
+            (Some(x), Some(n)) => {
+                let result = to_place(x, n, operation);
+                if result.is_infinite() && x.is_finite() {
+                    return exec_err!("{x:?} does not fit {}", sql_type_name(x_type));
+                }
+                Ok(Some(result))
+            }
+            _ => Ok(None),
+        });
         Ok(match x.data_type() {
             DataType::Float32 => {
-                Arc::new(doubles.map(|x| x.map(|x| x as f32)).collect::<Float32Array>())
+                let floats = doubles.map(|x| Ok(x?.map(|x| x as f32)));
+                Arc::new(floats.collect::<DfResult<Float32Array>>()?)
             }
-            _ => Arc::new(doubles.collect::<Float64Array>()),
+            _ => Arc::new(doubles.collect::<DfResult<Float64Array>>()?),
         })
     }
 }

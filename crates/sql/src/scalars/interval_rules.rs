@@ -1,6 +1,5 @@
-//! Refusals where DataFusion would compute with an interval and ignore a part of it. A DATE has no
-//! time of day to which hours could be added, and a pattern of dates and times says nothing about
-//! an interval.
+//! Refuses what DataFusion accepts and cannot compute: hours added to a DATE, which has no time of
+//! day; a pattern of times for an interval; signs before times, and times of what has none.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -8,6 +7,7 @@ use datafusion_common::{DFSchema, Result as DfResult, ScalarValue, plan_err};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
 use crate::located::within_mark;
+use crate::types::sql_type_name;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -29,8 +29,40 @@ pub(super) fn refuse_lost_parts(expr: &Expr, schema: &DFSchema) -> DfResult<()> 
         {
             plan_err!("there is no TO_CHAR of INTERVAL; CAST(x AS STRING) writes an interval")
         }
+        Expr::Negative(of) if is(of, DataType::is_temporal) && !interval(of) => {
+            plan_err!("Unary operator '-' only supports numbers and intervals")
+        }
+        Expr::ScalarFunction(call) => {
+            let types = call.args.iter().map(|arg| arg.get_type(schema));
+            if let Ok(types) = types.collect::<DfResult<Vec<_>>>() {
+                refuse_times(call.name(), &types)?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        }
         _ => Ok(TreeNodeRecursion::Continue),
     })?;
+    Ok(())
+}
+
+/// Refuses arguments of which no time can be made, and patterns that are no texts.
+fn refuse_times(name: &str, types: &[DataType]) -> DfResult<()> {
+    let (first, form) = match name {
+        "to_unixtime" => (true, "a time, a date or a text"),
+        name if name.starts_with("to_timestamp") => (true, "a number, or a text and its pattern"),
+        "to_date" => (true, "a text and its pattern"),
+        _ => (false, ""),
+    };
+    let no_time = |t: &DataType| {
+        t.is_binary()
+            || matches!(t, DataType::Boolean | DataType::Interval(_) | DataType::Time64(_))
+    };
+    let text = |t: &DataType| t.is_string() || t.is_null();
+    let wrong = types.first().is_some_and(no_time) || !types.iter().skip(1).all(text);
+    if first && wrong {
+        let given: Vec<String> = types.iter().map(sql_type_name).collect();
+        let name = name.to_uppercase();
+        return plan_err!("there is no {name} of {}; it takes {form}", given.join(", "));
+    }
     Ok(())
 }
 
