@@ -21,6 +21,12 @@ LAYOUTS = [{"workers": 1}, {"workers": 3}, {"workers": 1, "processes": 2}, {"wor
     ("WITH a AS (SELECT 2 AS x) SELECT x FROM a", "x\n2\n"),
     ("SELECT 1 AS x LIMIT 0", ""),
     ("SELECT DISTINCT 1 AS x", "x\n1\n"),
+    ("VALUES (1), (2)", "column1\n1\n2\n"),
+    ("VALUES (1, 'a'), (2.5, NULL)", "column1,column2\n1.0,a\n2.5,\n"),
+    ("SELECT k, v * 2 AS w FROM (VALUES (1 + 1, ABS(-3)), (3, 4)) AS t(k, v) WHERE k > 2", "k,w\n3,8\n"),
+    ("SELECT x, COUNT(*) AS n FROM (VALUES ('a'), ('b'), ('a')) AS t(x) GROUP BY x ORDER BY n DESC",
+     "x,n\na,2\nb,1\n"),
+    ("VALUES (1), (2), (3) ORDER BY column1 DESC LIMIT 1", "column1\n3\n"),
 ])
 def test_a_query_without_from_has_one_row(script, query, rows, layout):
     result = script.run(query + ";", **layout)
@@ -83,3 +89,29 @@ def test_rows_are_written_with_another_delimiter(script, given, byte, layout):
 def test_a_delimiter_that_cannot_be_is_refused(words, message):
     done = piped("SELECT 1;", "run", "-", *words)
     assert done.returncode == 2 and message in done.stderr.decode(), done.stderr
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_are_written_from_values(script, layout):
+    table = "CREATE TABLE out (k BIGINT, name STRING) WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');\n"
+    result = script.run(table + "INSERT INTO out VALUES (1, 'a'), (2, NULL);", **layout)
+    assert result.code == 0, result.stderr
+    written = "".join(path.read_text() for path in sorted((script.folder / "out").glob("part-*")))
+    assert sorted(line for line in written.splitlines() if line != "k,name") == ["1,a", "2,"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("query", [
+    "SELECT k FROM t LIMIT 0",
+    "SELECT k FROM t ORDER BY k LIMIT 0",
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY k LIMIT 0",
+    "SELECT COUNT(*) AS n FROM t ORDER BY n LIMIT 0",
+])
+def test_limit_0_reads_nothing(script, query, layout):
+    """Neither the records, of which one is malformed, nor to the end of them."""
+    script.data("t.csv", "k\n" + "1\n" * 1000 + "x\n")
+    table = "CREATE TABLE t (k BIGINT) WITH ('connector' = 'file', 'path' = 't.csv', 'format' = 'csv');\n"
+    result = script.run(table + query + ";", **layout)
+    assert result.code == 0, result.stderr
+    assert len(result.stdout.splitlines()) <= 1, result.stdout
+    assert "0 records" in result.stderr, result.stderr

@@ -1,7 +1,7 @@
 //! The catalog: tables with their columns and event time, and views, by name.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -218,8 +218,13 @@ pub(crate) struct TableHandle {
 }
 
 impl TableHandle {
-    pub(crate) fn new(entry: Arc<TableEntry>) -> TableHandle {
-        let schema = entry.schema();
+    /// `columns` are the names of those that are shown, if not all are.
+    pub(crate) fn new(entry: Arc<TableEntry>, columns: Option<&HashSet<String>>) -> TableHandle {
+        let mut schema = entry.schema();
+        if let Some(columns) = columns {
+            let fields = schema.fields().iter().filter(|field| columns.contains(field.name()));
+            schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        }
         TableHandle { entry, schema }
     }
 }

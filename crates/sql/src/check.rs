@@ -4,9 +4,10 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr,
-    SetOperator, SetQuantifier, Spanned, TableFactor, Value, Visit, Visitor,
+    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem,
+    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, UnaryOperator, Value, Visit,
+    Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -144,7 +145,7 @@ type Flow = ControlFlow<SqlError>;
 /// Refuses what a query is made of beside SELECT and UNION.
 fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
     match body {
-        SetExpr::Select(_) | SetExpr::Query(_) => ControlFlow::Continue(()),
+        SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => ControlFlow::Continue(()),
         SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } => {
             use SetQuantifier::{All, Distinct, None};
             if !matches!(set_quantifier, All | Distinct | None) {
@@ -154,9 +155,6 @@ fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
             check_body(right, place)
         }
         SetExpr::SetOperation { op, .. } => refuse(&op.to_string(), SET_OPERATIONS, place),
-        SetExpr::Values(_) => {
-            refuse("VALUES without a table", "read from a table: SELECT … FROM name", place)
-        }
         _ => refuse("this statement", "write SELECT … FROM …", place),
     }
 }
@@ -365,6 +363,12 @@ impl Visitor for Checker<'_> {
                 let help = "the values are numbers, strings, bytes, booleans, dates and times";
                 refuse("a value made of other values", help, expr.span())
             }
+            Expr::BinaryOp { op, .. } if let Some(help) = bits(op) => {
+                refuse(&format!("the operator {op}"), help, expr.span())
+            }
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, .. } => {
+                refuse("the operator ~", "write -x - 1 to flip the bits of a number", expr.span())
+            }
             Expr::Collate { .. } => refuse("COLLATE", LEAVE_OUT, expr.span()),
             Expr::RLike { regexp, .. } => {
                 let what = if *regexp { "the operator REGEXP" } else { "RLIKE" };
@@ -381,6 +385,19 @@ impl Visitor for Checker<'_> {
             } => refuse("CAST with FORMAT", "write DATE_FORMAT or TO_TIMESTAMP", expr.span()),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// What to write instead of an operator on bits, which Flink has not, and which mean other things
+/// elsewhere: `^` is a power in DuckDB.
+fn bits(op: &BinaryOperator) -> Option<&'static str> {
+    match op {
+        BinaryOperator::BitwiseAnd => {
+            Some("write AND between conditions; MOD(x, 8) gives the last three bits")
+        }
+        BinaryOperator::BitwiseOr => Some("write OR between conditions, || between texts"),
+        BinaryOperator::BitwiseXor => Some("write POWER(x, y) for a power, <> between conditions"),
+        _ => None,
     }
 }
 
@@ -565,6 +582,16 @@ fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         | "hash_code" | "murmurhash" => {
             ("does not exist here", "a key may be a text of any length: GROUP BY the text itself")
         }
+        "bin" => ("does not exist here", "TO_HEX(x) writes a number to base 16"),
+        "hex" => (
+            "does not exist here",
+            "write TO_HEX(x) for a number, ENCODE(x, 'hex') for a text or bytes",
+        ),
+        "unhex" => ("does not exist here", "write DECODE(x, 'hex')"),
+        "row" => (
+            "does not exist here: a column holds one value",
+            "select the values as columns of their own",
+        ),
         "parse_url" | "url_decode" | "url_encode" => {
             ("does not exist here", "REGEXP_EXTRACT(x, '://([^/]*)', 1) takes a host out of a URL")
         }

@@ -1,6 +1,7 @@
 //! The compiler of expressions: simplifying and compiling, with what all expressions of a job
 //! share.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -13,6 +14,7 @@ use millstream_contract::expr::Expr as EngineExpr;
 
 use crate::error::Result;
 use crate::evaluate::compile;
+use crate::indexed::Indexed;
 use crate::lower::Grouped;
 use crate::scalars::{as_meant, bound_constants, bound_texts};
 use crate::schemas::plain_type;
@@ -32,13 +34,23 @@ impl Compiler<'_> {
     }
 
     pub(crate) fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {
-        exprs.iter().map(|e| self.compile(e, schema)).collect()
+        let indexed = Indexed::new(schema.clone());
+        let compile = |expr: &Expr| match expr {
+            Expr::Column(column) => Ok(EngineExpr::Column(indexed.index_of(column)?)),
+            other => self.compile(other, schema),
+        };
+        exprs.iter().map(compile).collect()
     }
 
     /// Simplifies an expression over columns of `schema`.
     pub(crate) fn simple(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
         check_growth(expr)?;
+        let few = only(expr, schema)?;
+        let schema = few.as_ref().unwrap_or(schema);
         let before = expr.get_type(schema.as_ref())?;
+        if matches!(expr, Expr::Column(_)) && plain_type(&before) == before {
+            return Ok(expr.clone());
+        }
         let expr = as_meant(expr.clone(), schema, self.config)?;
         let context = SimplifyContext::builder()
             .with_schema(schema.clone())
@@ -55,6 +67,23 @@ impl Compiler<'_> {
         }
         Ok(Expr::Cast(Cast::new(Box::new(simplified), wanted)))
     }
+}
+
+/// Of many columns those that an expression uses, as a schema of its own: DataFusion looks each up
+/// among all, many times.
+fn only(expr: &Expr, schema: &DFSchema) -> Result<Option<Arc<DFSchema>>> {
+    const FEW: usize = 64;
+    if schema.fields().len() <= FEW {
+        return Ok(None);
+    }
+    let used = expr.column_refs().into_iter().map(|column| schema.index_of_column(column));
+    let used = used.collect::<datafusion_common::Result<BTreeSet<usize>>>()?;
+    let fields = used.into_iter().map(|i| {
+        let (qualifier, field) = schema.qualified_field(i);
+        (qualifier.cloned(), field.clone())
+    });
+    let own = DFSchema::new_with_metadata(fields.collect(), Default::default())?;
+    Ok(Some(Arc::new(own)))
 }
 
 /// Changes each expression of a grouping that is over its input.

@@ -15,6 +15,7 @@ use millstream_contract::error::Error;
 
 use crate::error::SqlError;
 use crate::evaluate::compile;
+use crate::scalars::as_meant;
 
 /// Replaces the arithmetic of constants in `expr`, which is over `schema`, by what it comes to.
 /// What does not fit its type is an error; what fails otherwise stays, since it may never be
@@ -63,6 +64,17 @@ fn is_constant(expr: &Expr) -> DfResult<bool> {
         })
     })?;
     Ok(!varies)
+}
+
+/// What a constant comes to.
+pub(crate) fn constant(expr: &Expr) -> Result<ScalarValue, SqlError> {
+    let (schema, config) = (DFSchema::empty(), Arc::new(ConfigOptions::default()));
+    let expr = as_meant(expr.clone(), &schema, &config)?;
+    value(&expr, &schema, &config).map_err(|error| match error {
+        Error::Evaluation { message, help, .. } if help.is_empty() => SqlError::types(message),
+        Error::Evaluation { message, help, .. } => SqlError::types(message).help(help),
+        other => SqlError::internal(other),
+    })
 }
 
 fn value(

@@ -14,17 +14,22 @@ const WIDTH_MAX: usize = 160;
 /// The name, line and column, and the line with the range underlined; of several lines, the first.
 /// See [`SqlError::render`](crate::SqlError::render).
 pub(crate) fn frame(source: &Source, span: Span) -> String {
-    let line = source.text.lines().nth(span.line as usize - 1).unwrap_or("");
-    let chars: Vec<char> = line.trim_end().chars().map(visible).collect();
-    let start = (span.column as usize - 1).min(chars.len());
+    let (line, ascii) = source.line(span.line);
+    let column = span.column as usize - 1;
+    // Of a long line only what is around the place matters.
+    let from = if ascii { column.min(line.len()).saturating_sub(2 * WIDTH_MAX) } else { 0 };
+    let to = if ascii { line.len().min(from + 4 * WIDTH_MAX) } else { line.len() };
+    let chars: Vec<char> = line[from..to].chars().map(visible).collect();
+    let start = (column - from).min(chars.len());
     let end = match span.end_line > span.line {
         true => chars.len(),
-        false => (span.end_column as usize - 1).clamp(start, chars.len()),
+        false => (span.end_column as usize - 1 - from).clamp(start, chars.len()),
     };
     let shown = shown_range(&chars, start);
     let text = |range: &[char]| range.iter().collect::<String>();
     let ellipsis = |cut: bool| if cut { "…" } else { "" };
-    let (cut_before, cut_after) = (shown.start > 0, shown.end < chars.len());
+    let (cut_before, cut_after) =
+        (from + shown.start > 0, shown.end < chars.len() || to < line.len());
     let before = usize::from(cut_before) + text(&chars[shown.start..start]).width();
     let marked = text(&chars[start..end.min(shown.end)]).width().max(1);
     let number = span.line.to_string();

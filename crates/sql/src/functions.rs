@@ -1,7 +1,7 @@
 //! The functions that queries may call: those of DataFusion's that mean the same as Flink's, and
 //! those of Flink's that DataFusion lacks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use datafusion_common::config::ConfigOptions;
@@ -192,6 +192,8 @@ impl Functions {
 pub(crate) struct Context<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) functions: &'a Functions,
+    /// Of tables, only columns of these names.
+    pub(crate) columns: Option<&'a HashSet<String>>,
 }
 
 impl ContextProvider for Context<'_> {
@@ -204,7 +206,9 @@ impl ContextProvider for Context<'_> {
             );
         };
         match self.catalog.get(table) {
-            Some(Entry::Table(entry)) => Ok(Arc::new(TableHandle::new(entry.clone()))),
+            Some(Entry::Table(entry)) => {
+                Ok(Arc::new(TableHandle::new(entry.clone(), self.columns)))
+            }
             Some(Entry::View(view)) => Ok(Arc::new(ViewHandle::new(view.clone()))),
             None => external(self.catalog.unknown(table)),
         }

@@ -5,7 +5,7 @@
 //! What a query makes of a grouping's result (HAVING, columns) is a [`View`] of it. A single view
 //! is part of the grouping's stage. If there are several, each is a stage above it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -270,7 +270,7 @@ impl Grouping {
         let own = &mut self.grouped;
         let mut renamed: HashMap<_, _> =
             other.key_names.into_iter().zip(own.key_names.iter().cloned()).collect();
-        let mut taken = WINDOW_COLUMNS.map(str::to_string).to_vec();
+        let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         taken.extend(own.key_names.iter().cloned());
         taken.extend(own.aggregates.iter().map(|call| call.name.clone()));
         for mut call in other.aggregates {

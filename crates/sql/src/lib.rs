@@ -46,15 +46,17 @@ mod explain;
 mod frame;
 mod functions;
 mod fuzz;
+mod given;
 mod grammar;
 mod graph;
+mod indexed;
 mod insert;
 mod lazy;
 mod located;
 mod lower;
 mod nest;
-mod one_row;
 mod pattern;
+mod pieces;
 mod planner;
 #[cfg(test)]
 mod precedence_tests;

@@ -7,11 +7,12 @@
 //! grouping, over the rows that a window yields when it fires ([`FIRED`]). No optimiser moves
 //! filters around: they are collected in the order in which they apply.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion_common::{Column, DFSchema, DataFusionError};
+use datafusion_common::{Column, DFSchemaRef, DataFusionError};
 use datafusion_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, Sort,
 };
@@ -19,9 +20,10 @@ use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
+use crate::given::{given_rows, one_row};
+use crate::indexed::Indexed;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Window};
-use crate::one_row::one_row;
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
@@ -126,20 +128,21 @@ impl Stage {
                 None => Err(SqlError::internal("a table that is not ours")),
             },
             LogicalPlan::EmptyRelation(none) if none.produce_one_row => {
-                Ok(Stage::of_table(one_row()))
+                Ok(Stage::of_table(one_row()?))
             }
+            LogicalPlan::Values(values) => Ok(Stage::of_table(given_rows(values)?)),
             LogicalPlan::SubqueryAlias(alias) => Stage::new(&alias.input, places),
             LogicalPlan::Projection(projection) => {
                 let mut stage = Stage::new(&projection.input, places)?;
-                let schema = projection.input.schema();
-                stage.columns = stage.substitute_all(&projection.expr, schema, places)?;
+                let schema = indexed(projection.input.schema());
+                stage.columns = stage.substitute_all(&projection.expr, &schema, places)?;
                 Ok(stage)
             }
             LogicalPlan::Filter(filter) => {
                 let mut stage = Stage::new(&filter.input, places)?;
                 stage.refuse_after_limit("WHERE", places)?;
                 let predicate =
-                    stage.substitute(&filter.predicate, filter.input.schema(), places)?;
+                    stage.substitute(&filter.predicate, &indexed(filter.input.schema()), places)?;
                 match &mut stage.grouped {
                     Some(grouped) => grouped.having.push(predicate),
                     None => stage.filters.push(predicate),
@@ -171,10 +174,10 @@ impl Stage {
     }
 
     fn of_aggregate(aggregate: &Aggregate, places: &Places) -> Result<Stage> {
-        let schema = aggregate.input.schema();
         let stage = Stage::new(&aggregate.input, places)?;
         stage.refuse_after_limit("GROUP BY", places)?;
-        let stage = stage.over_groups(schema);
+        let stage = stage.over_groups(aggregate.input.schema());
+        let schema = &indexed(aggregate.input.schema());
         // A key that is named twice is one column of the plan.
         let mut named: Vec<Expr> = Vec::new();
         for key in &aggregate.group_expr {
@@ -222,7 +225,7 @@ impl Stage {
     }
 
     fn of_sort(sort: &Sort, places: &Places) -> Result<Stage> {
-        let schema = sort.input.schema();
+        let schema = &indexed(sort.input.schema());
         let mut stage = Stage::new(&sort.input, places)?;
         stage.refuse_after_limit("an ORDER BY", places)?;
         if stage.has_windows() {
@@ -309,7 +312,7 @@ impl Stage {
     fn substitute_all(
         &self,
         exprs: &[Expr],
-        schema: &DFSchema,
+        schema: &Indexed,
         places: &Places,
     ) -> Result<Vec<Expr>> {
         exprs.iter().map(|e| self.substitute(e, schema, places)).collect()
@@ -317,12 +320,12 @@ impl Stage {
 
     /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
     /// Parts that may fail are marked with their place.
-    fn substitute(&self, expr: &Expr, schema: &DFSchema, places: &Places) -> Result<Expr> {
+    fn substitute(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Expr> {
         let mut nodes = 0;
         expr.apply(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
             nodes += match e {
-                Expr::Column(column) => count_nodes(&self.columns[schema.index_of_column(column)?]),
+                Expr::Column(column) => count_nodes(&self.columns[schema.index_of(column)?]),
                 _ => 1,
             };
             Ok(TreeNodeRecursion::Continue)
@@ -334,7 +337,7 @@ impl Stage {
         let marked = places.texts.mark(without_cast_names(expr.clone())?, schema)?;
         let substituted = marked.transform_up(|e| match e {
             Expr::Column(column) => {
-                Ok(Transformed::yes(self.columns[schema.index_of_column(&column)?].clone()))
+                Ok(Transformed::yes(self.columns[schema.index_of(&column)?].clone()))
             }
             Expr::Alias(alias) => Ok(Transformed::yes(*alias.expr)),
             other => Ok(Transformed::no(other)),
@@ -342,7 +345,7 @@ impl Stage {
         Ok(substituted.data)
     }
 
-    fn call(&self, expr: &Expr, schema: &DFSchema, places: &Places) -> Result<Call> {
+    fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
         let result_type = expr.get_type(schema)?;
         let expr = expr.clone().unalias_nested().data;
         let place = places.texts.place(&expr);
@@ -409,7 +412,7 @@ impl Stage {
             aggregates: vec![],
             having: vec![],
         };
-        let mut taken = WINDOW_COLUMNS.map(str::to_string).to_vec();
+        let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         let mut columns = Vec::new();
         for key in keys {
             columns.push(match over(&key) {
@@ -486,12 +489,16 @@ impl Call {
     }
 }
 
+fn indexed(schema: &DFSchemaRef) -> Indexed {
+    Indexed::new(schema.as_ref().clone())
+}
+
 /// `name`, or `name_2` if it is taken.
-pub(crate) fn unique(name: String, taken: &mut Vec<String>) -> String {
+pub(crate) fn unique(name: String, taken: &mut HashSet<String>) -> String {
     let fresh = (2..).map(|n| format!("{name}_{n}"));
     let name = std::iter::once(name.clone()).chain(fresh).find(|n| !taken.contains(n));
     let name = name.unwrap_or_default();
-    taken.push(name.clone());
+    taken.insert(name.clone());
     name
 }
 

@@ -5,6 +5,8 @@
 //! longer windows. Without a second TUMBLE they keep their window: `GROUP BY window_start,
 //! window_end` over them groups by the same window again.
 
+use std::collections::HashSet;
+
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
@@ -98,7 +100,7 @@ impl Stage {
     pub(crate) fn over_groups(self, schema: &DFSchema) -> Stage {
         let Some(grouped) = &self.grouped else { return self };
         let tumble = self.window.as_ref().filter(|_| grouped.windowed).map(|window| window.tumble);
-        let mut taken = Vec::new();
+        let mut taken = HashSet::new();
         let (mut names, mut columns) = (Vec::new(), Vec::new());
         let mut bounds = [None, None, None];
         for (field, column) in schema.fields().iter().zip(&self.columns) {

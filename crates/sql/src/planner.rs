@@ -35,6 +35,7 @@ use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink, same_place, twice};
 use crate::lower::{Places, Stage};
+use crate::pieces::{joined, pieces};
 use crate::readings::Readings;
 use crate::rewrite::{name_casts, rewrite_query};
 use crate::scalars::DatesAsTimes;
@@ -326,7 +327,7 @@ impl Planner {
     }
 
     fn context(&self) -> Context<'_> {
-        Context { catalog: &self.catalog, functions: &self.functions }
+        Context { catalog: &self.catalog, functions: &self.functions, columns: None }
     }
 
     fn may_create(&self, name: &Ident, if_not_exists: bool) -> Result<bool> {
@@ -387,25 +388,62 @@ impl Planner {
         let texts = Texts::new(texts);
         let places = places(&query, span, texts);
         let context = self.context();
-        let planner = SqlToRel::new_with_options(&context, parser_options());
+        let planned = self.planned(&query, &places.texts);
+        let Planned { plan, analyzed } =
+            planned.map_err(|e| blame(e, &query, &context, &syntax))?;
+        Ok(Logical { plan, analyzed, places, query, syntax, levels })
+    }
+
+    /// Plans a query, a long one in pieces.
+    fn planned(&self, query: &SqlQuery, texts: &Texts) -> Result<Planned> {
+        let Some(pieces) = pieces(query) else {
+            return self.planned_whole(query, &self.context(), texts);
+        };
+        let mut plans = Vec::new();
+        for piece in &pieces {
+            let context = Context { columns: Some(&piece.names), ..self.context() };
+            let planned = match self.planned_whole(&piece.query, &context, texts) {
+                Ok(planned) => planned,
+                // A mistake; what was meant may be any column.
+                Err(_) => self.planned_whole(&piece.query, &self.context(), texts)?,
+            };
+            plans.push((planned.plan, planned.analyzed));
+        }
+        let (plans, analyzed) = plans.into_iter().unzip();
+        let first = pieces.first().map(|first| &first.query).unwrap_or(query);
+        let first = self.planned_whole(first, &self.context(), texts)?;
+        match (joined(first.plan, plans), joined(first.analyzed, analyzed)) {
+            (Some(plan), Some(analyzed)) => Ok(Planned { plan, analyzed }),
+            _ => self.planned_whole(query, &self.context(), texts),
+        }
+    }
+
+    fn planned_whole(
+        &self,
+        query: &SqlQuery,
+        context: &Context<'_>,
+        texts: &Texts,
+    ) -> Result<Planned> {
+        let planner = SqlToRel::new_with_options(context, parser_options());
         let statement = |query| ast::Statement::Query(Box::new(query));
-        let whole = without_columns(&query).map(|short| {
-            planner.sql_statement_to_plan(statement(short)).and_then(with_columns).transpose()
-        });
-        let mut plan = whole
-            .flatten()
-            .unwrap_or_else(|| planner.sql_statement_to_plan(statement(query.clone())));
+        let short = without_columns(query).map(|q| planner.sql_statement_to_plan(statement(q)));
+        if let Some(Ok(plan)) = short
+            && check_conditions(&plan, texts).is_ok()
+            && let Ok(analyzed) = self.analyze(plan.clone())
+            && let Ok(Some(analyzed)) = with_columns(analyzed)
+            && let Ok(Some(plan)) = with_columns(plan)
+        {
+            return Ok(Planned { plan, analyzed });
+        }
+        let mut plan = planner.sql_statement_to_plan(statement(query.clone()));
         if plan.as_ref().is_err_and(names_collide) {
             let named = planner.sql_statement_to_plan(statement(name_casts(query.clone())));
             plan = named.or(plan);
         }
-        let planned = plan.map_err(SqlError::from).and_then(|plan| {
-            check_conditions(&plan, &places.texts)?;
-            check_unions(&plan, &query)?;
-            Ok((self.analyze(plan.clone())?, plan))
-        });
-        let (analyzed, plan) = planned.map_err(|e| blame(e, &query, &context, &syntax))?;
-        Ok(Logical { plan, analyzed, places, query, syntax, levels })
+        let plan = plan?;
+        check_conditions(&plan, texts)?;
+        check_unions(&plan, query)?;
+        Ok(Planned { analyzed: self.analyze(plan.clone())?, plan })
     }
 
     fn view(
@@ -518,6 +556,14 @@ impl Planner {
             Some(written) => table.table_after(&*self.connectors, written),
         }
     }
+}
+
+/// A query's plan.
+struct Planned {
+    /// As the planner made it.
+    plan: LogicalPlan,
+    /// With types made to agree.
+    analyzed: LogicalPlan,
 }
 
 /// What planning a query gave.

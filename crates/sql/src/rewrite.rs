@@ -2,6 +2,7 @@
 //! those that have the same name but another meaning. This happens before planning, on the syntax
 //! tree, so that positions stay right.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
@@ -73,7 +74,7 @@ impl VisitorMut for Rewriter<'_> {
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
     /// of the name, and two columns could then not be told apart.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
-        let mut taken: Vec<String> = Vec::new();
+        let mut taken: HashSet<String> = HashSet::new();
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let (own, plain) = match &*expr {
@@ -91,7 +92,7 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 name = format!("{own}{n}");
             }
-            taken.push(name.clone());
+            taken.insert(name.clone());
             if plain && name == own {
                 continue;
             }
@@ -252,6 +253,10 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         ("TIMESTAMPDIFF" | "TIMESTAMPADD", [unit, a, b]) => {
             rename(&name.value.to_lowercase(), vec![time_unit(unit, &upper)?, a.clone(), b.clone()])
         }
+        ("TIMESTAMPDIFF", _) => Err(few("TIMESTAMPDIFF", "a unit and two times", &name)
+            .help("write TIMESTAMPDIFF(SECOND, from, to)")),
+        ("TIMESTAMPADD", _) => Err(few("TIMESTAMPADD", "a unit, a number and a time", &name)
+            .help("write TIMESTAMPADD(SECOND, 5, ts)")),
         ("DATEDIFF", [_, _, _]) => Err(SqlError::types("DATEDIFF takes two times: it counts days")
             .at(Span::new(name.span))
             .help("write TIMESTAMPDIFF(unit, from, to) for other units")),
@@ -304,6 +309,11 @@ fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
         }
         _ => Ok(None),
     }
+}
+
+/// A call has too few or too many arguments.
+fn few(name: &str, takes: &str, place: &Ident) -> SqlError {
+    SqlError::types(format!("{name} takes {takes}")).at(Span::new(place.span))
 }
 
 /// The unit of a call, which is a word, as a text.

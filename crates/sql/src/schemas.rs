@@ -9,6 +9,7 @@ use millstream_contract::plan::AggregateFunction;
 
 use crate::catalog::{INPUT, TableEntry};
 use crate::error::Result;
+use crate::indexed::Indexed;
 use crate::located::within_mark;
 use crate::lower::{FIRED, Grouped};
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
@@ -45,7 +46,7 @@ pub(crate) fn is_groupable(data_type: &DataType) -> bool {
 
 /// Whether NULL can come out. Says yes where it is not plain: DataFusion's functions are not all
 /// exact about it.
-pub(crate) fn nullable(expr: &Expr, schema: &DFSchema) -> bool {
+pub(crate) fn nullable(expr: &Expr, schema: &dyn ExprSchema) -> bool {
     if let Some(inner) = within_mark(expr) {
         return nullable(inner, schema);
     }
@@ -88,6 +89,7 @@ pub(crate) fn output_schema(
     schema: &DFSchema,
     names: &[String],
 ) -> Result<SchemaRef> {
+    let schema = &Indexed::new(schema.clone());
     let fields = columns
         .iter()
         .zip(names)

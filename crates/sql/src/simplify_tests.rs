@@ -147,7 +147,7 @@ fn simplified_expressions_have_the_same_values() {
     let batch = batch();
     let schema = DFSchema::try_from_qualified_schema(INPUT, batch.schema().as_ref()).unwrap();
     let (catalog, functions) = (Catalog::default(), Functions::new());
-    let context = Context { catalog: &catalog, functions: &functions };
+    let context = Context { catalog: &catalog, functions: &functions, columns: None };
     let planner = SqlToRel::new_with_options(&context, parser_options());
     let info = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
     let simplifier = ExprSimplifier::new(info);

@@ -1,5 +1,6 @@
 //! The text from which statements come, and ranges of it.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use datafusion_sql::sqlparser::tokenizer::{self, Token, TokenWithSpan, Tokenizer};
@@ -59,6 +60,15 @@ pub struct Source {
     pub text: String,
     /// Its tokens without blanks and comments, once somebody has asked for them.
     tokens: OnceLock<Vec<TokenWithSpan>>,
+    /// Where its lines begin, once somebody has asked for one.
+    lines: OnceLock<Vec<Line>>,
+}
+
+/// A line of a text, without its end.
+#[derive(Debug)]
+struct Line {
+    range: Range<usize>,
+    ascii: bool,
 }
 
 impl PartialEq for Source {
@@ -72,7 +82,8 @@ impl Eq for Source {}
 impl Source {
     /// A text of that name.
     pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
-        Source { name: name.into(), text: text.into(), tokens: OnceLock::new() }
+        let (tokens, lines) = Default::default();
+        Source { name: name.into(), text: text.into(), tokens, lines }
     }
 
     /// Its tokens without blanks and comments; none if it has no tokens.
@@ -84,6 +95,24 @@ impl Source {
             tokens.retain(|t| !matches!(t.token, Token::Whitespace(_)));
             tokens
         })
+    }
+
+    /// A line, counted from 1, without its end, and whether it is plain ASCII; empty if there is
+    /// none.
+    pub(crate) fn line(&self, number: u32) -> (&str, bool) {
+        let lines = self.lines.get_or_init(|| {
+            let mut start = 0;
+            let lines = self.text.split_inclusive('\n').map(|line| {
+                let range = start..start + line.trim_end().len();
+                start += line.len();
+                Line { range, ascii: line.is_ascii() }
+            });
+            lines.collect()
+        });
+        match lines.get((number as usize).wrapping_sub(1)) {
+            Some(line) => (&self.text[line.range.clone()], line.ascii),
+            None => ("", true),
+        }
     }
 
     /// The text of a range.

@@ -1,11 +1,12 @@
 //! The places of a statement's parts in its text.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_sql::sqlparser::ast::{
     self, Expr as SqlExpr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, Spanned, Visit,
-    Visitor,
+    Visitor, visit_expressions,
 };
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
@@ -18,6 +19,8 @@ pub(crate) struct Syntax {
     source: Arc<Source>,
     /// Those that are in no other expression.
     roots: Vec<SqlExpr>,
+    /// Of which of them each name is a part.
+    named: HashMap<String, Vec<usize>>,
 }
 
 impl Syntax {
@@ -56,17 +59,43 @@ impl Syntax {
         }
         let mut roots = Roots { found: Vec::new(), depth: Vec::new() };
         let _ = query.visit(&mut roots);
-        Syntax { source: source.clone(), roots: roots.found }
+        Syntax::new(source, roots.found)
     }
 
     /// Of one expression.
     pub(crate) fn of_expr(expr: &SqlExpr, source: &Arc<Source>) -> Syntax {
-        Syntax { source: source.clone(), roots: vec![expr.clone()] }
+        Syntax::new(source, vec![expr.clone()])
+    }
+
+    fn new(source: &Arc<Source>, roots: Vec<SqlExpr>) -> Syntax {
+        let mut named: HashMap<String, Vec<usize>> = HashMap::new();
+        for (i, root) in roots.iter().enumerate() {
+            let _ = visit_expressions(root, |expr| {
+                let name = match expr {
+                    SqlExpr::Identifier(name) => Some(name),
+                    SqlExpr::CompoundIdentifier(parts) => parts.last(),
+                    _ => None,
+                };
+                if let Some(name) = name {
+                    let roots = named.entry(name.value.clone()).or_default();
+                    if roots.last() != Some(&i) {
+                        roots.push(i);
+                    }
+                }
+                ControlFlow::<()>::Continue(())
+            });
+        }
+        Syntax { source: source.clone(), roots, named }
     }
 
     /// The expressions that are in no other.
     pub(crate) fn roots(&self) -> &[SqlExpr] {
         &self.roots
+    }
+
+    /// Those in which a column of that name stands; `None` if there are none.
+    pub(crate) fn roots_with(&self, name: &str) -> Option<impl Iterator<Item = &SqlExpr>> {
+        Some(self.named.get(name)?.iter().map(|root| &self.roots[*root]))
     }
 
     pub(crate) fn source(&self) -> &Arc<Source> {
@@ -111,11 +140,19 @@ impl Syntax {
             SqlExpr::Nested(inner) => Some(self.in_brackets(self.range(inner)?)),
             SqlExpr::BinaryOp { left, right, .. } => {
                 let (left, right) = (self.range(left)?, self.range(right)?);
-                Some((left.0.min(right.0), left.1.max(right.1)))
+                let whole = (left.0.min(right.0), left.1.max(right.1));
+                // MOD(a, b) and CONCAT(a, b) are written as operators.
+                let comma = self.source.tokens().get(left.1 + 1).map(|t| &t.token);
+                Some(if comma == Some(&Token::Comma) { self.in_brackets(whole) } else { whole })
             }
             SqlExpr::UnaryOp { expr, .. } => {
                 let (from, to) = self.range(expr)?;
                 Some((from.checked_sub(1)?, to))
+            }
+            SqlExpr::Between { expr, high, .. } => Some((self.range(expr)?.0, self.range(high)?.1)),
+            SqlExpr::InList { expr, list, .. } => {
+                let open = self.range(list.first()?)?.0.checked_sub(1)?;
+                Some((self.range(expr)?.0, self.closing(open)?))
             }
             SqlExpr::Function(call) => {
                 let name = self.at(call.name.span().start)?;
@@ -156,7 +193,10 @@ impl Syntax {
         let close = self.source.tokens().get(to + 1).filter(|t| t.token == Token::RParen);
         let (Some(open), Some(_)) = (open, close) else { return (from, to) };
         let named = open.checked_sub(1).filter(|at| {
-            matches!(&self.source.tokens()[*at].token, Token::Word(w) if w.keyword == Keyword::NoKeyword)
+            matches!(
+                &self.source.tokens()[*at].token,
+                Token::Word(w) if matches!(w.keyword, Keyword::NoKeyword | Keyword::MOD)
+            )
         });
         (named.unwrap_or(open), to + 1)
     }

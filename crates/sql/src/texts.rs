@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion_common::tree_node::{Transformed, TreeNode};
-use datafusion_common::{Column, DFSchema};
+use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion_common::{Column, ExprSchema};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
 
@@ -50,9 +50,14 @@ impl Texts {
 
     fn find(&self, expr: &Expr) -> Option<Found<'_>> {
         let mut best = None;
+        let named = plain_column(expr);
         for syntax in &self.syntax {
-            for root in syntax.roots() {
-                self.search(expr, root, syntax, &mut best);
+            match named.as_ref().and_then(|name| syntax.roots_with(name)) {
+                Some(roots) => roots.for_each(|root| self.search(expr, root, syntax, &mut best)),
+                None => {
+                    let roots = syntax.roots().iter();
+                    roots.for_each(|root| self.search(expr, root, syntax, &mut best));
+                }
             }
         }
         best
@@ -83,7 +88,7 @@ impl Texts {
     }
 
     /// Marks the parts of `expr`, which is over `schema`, that may fail.
-    pub(crate) fn mark(&self, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    pub(crate) fn mark(&self, expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
         let marked = expr.transform_up(|e| {
             if !may_fail(&e, schema) {
                 return Ok(Transformed::no(e));
@@ -113,8 +118,9 @@ impl Texts {
                 if !same_operator(&binary.op, op) {
                     return None;
                 }
-                let left = self.compare(&binary.left, left)?;
-                Some(1 + left + self.compare(&binary.right, right)?)
+                // A chain goes on to the left.
+                let right = self.compare(&binary.right, right)?;
+                Some(1 + right + self.compare(&binary.left, left)?)
             }
             (Expr::BinaryExpr(_), _) => None,
             (Expr::Negative(inner), SqlExpr::UnaryOp { op: ast::UnaryOperator::Minus, expr }) => {
@@ -176,7 +182,7 @@ struct Found<'a> {
 
 /// A cast that the planner put in is simplified away in most comparisons, which a mark would
 /// prevent; those of strings are likely to fail.
-fn is_worth_a_mark(expr: &Expr, sql: &SqlExpr, schema: &DFSchema) -> bool {
+fn is_worth_a_mark(expr: &Expr, sql: &SqlExpr, schema: &dyn ExprSchema) -> bool {
     let (Expr::Cast(cast), false) = (expr, matches!(sql, SqlExpr::Cast { .. })) else {
         return true;
     };
@@ -184,7 +190,7 @@ fn is_worth_a_mark(expr: &Expr, sql: &SqlExpr, schema: &DFSchema) -> bool {
 }
 
 /// Whether evaluating the outermost operation of an expression may fail for some values.
-fn may_fail(expr: &Expr, schema: &DFSchema) -> bool {
+fn may_fail(expr: &Expr, schema: &dyn ExprSchema) -> bool {
     use Operator::{Divide, Minus, Modulo, Multiply, Plus, StringConcat};
     match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => {
@@ -226,8 +232,36 @@ fn same_operator(ours: &Operator, written: &ast::BinaryOperator) -> bool {
         Operator::NotEq => *written == B::NotEq,
         Operator::Modulo => *written == B::Modulo,
         Operator::StringConcat => *written == B::StringConcat,
+        Operator::Plus => *written == B::Plus,
+        Operator::Minus => *written == B::Minus,
+        Operator::Multiply => *written == B::Multiply,
+        Operator::Divide => *written == B::Divide,
+        Operator::And => *written == B::And,
+        Operator::Or => *written == B::Or,
         other => other.to_string() == written.to_string(),
     }
+}
+
+/// A column of the expression whose name is one word, as it stands in the text.
+fn plain_column(expr: &Expr) -> Option<String> {
+    let mut found = None;
+    let searched = expr.apply(|e| match e {
+        Expr::Column(column) if is_word(&column.name) => {
+            found = Some(column.name.clone());
+            Ok(TreeNodeRecursion::Stop)
+        }
+        _ => Ok(TreeNodeRecursion::Continue),
+    });
+    debug_assert!(searched.is_ok(), "searching does not fail");
+    found
+}
+
+fn has_arguments(call: &ast::Function) -> bool {
+    arguments(call).is_some_and(|arguments| !arguments.is_empty())
+}
+
+fn is_word(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
 /// A column may stand for itself or for what was grouped by or aggregated.
@@ -236,10 +270,12 @@ fn compare_column(column: &Column, sql: &SqlExpr) -> Option<u32> {
         SqlExpr::Identifier(name) => name,
         SqlExpr::CompoundIdentifier(parts) => parts.last()?,
         SqlExpr::Value(_) => return None,
+        // A call with arguments is more than a word.
+        SqlExpr::Function(call) if is_word(&column.name) && has_arguments(call) => return None,
         SqlExpr::Function(call) => {
             return same_words(&column.name, &call.to_string()).then_some(2);
         }
-        _ => return (!column.name.chars().all(|c| c.is_alphanumeric() || c == '_')).then_some(0),
+        _ => return (!is_word(&column.name)).then_some(0),
     };
     if name.value != column.name {
         return None;

@@ -1,6 +1,8 @@
 //! `UNION ALL`: the rows of several queries. Each query stays a stage of its own, a grouping or the
 //! records of a table. A stage that takes the rows of the union takes them from all of these.
 
+use std::collections::HashSet;
+
 use datafusion_expr::{Expr, LogicalPlan, Union};
 use millstream_contract::plan::Tumble;
 
@@ -18,7 +20,7 @@ impl Stage {
             stage.refuse_in_union(places)?;
             parts.extend(stage.finish()?);
         }
-        let mut taken = Vec::new();
+        let mut taken = HashSet::new();
         let fields = union.schema.fields().iter();
         let names: Vec<String> = fields.map(|f| unique(f.name().clone(), &mut taken)).collect();
         let tumble = common_window(&parts);

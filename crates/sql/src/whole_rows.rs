@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion_common::Result as DfResult;
-use datafusion_expr::{Expr as PlannedExpr, Limit, LogicalPlan, LogicalPlanBuilder};
+use datafusion_expr::{Expr as PlannedExpr, Limit, LogicalPlan, Projection};
 use datafusion_sql::sqlparser::ast::{
     Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, Value, WildcardAdditionalOptions,
 };
@@ -40,9 +40,10 @@ pub(crate) fn with_columns(plan: LogicalPlan) -> DfResult<Option<LogicalPlan>> {
     match plan {
         LogicalPlan::Projection(projection) => {
             let input = Arc::unwrap_or_clone(projection.input);
-            let columns: Vec<_> =
-                input.schema().columns().into_iter().map(PlannedExpr::Column).collect();
-            LogicalPlanBuilder::from(input).project(columns)?.build().map(Some)
+            let schema = input.schema().clone();
+            let columns = schema.columns().into_iter().map(PlannedExpr::Column).collect();
+            let all = Projection::try_new_with_schema(columns, Arc::new(input), schema)?;
+            Ok(Some(LogicalPlan::Projection(all)))
         }
         LogicalPlan::Limit(limit) => {
             let Some(input) = with_columns(Arc::unwrap_or_clone(limit.input))? else {

@@ -105,7 +105,9 @@ fn what_cannot_run_as_a_stream_says_what_does() {
     refused("SELECT * FROM bids QUALIFY price > 1", &["QUALIFY"]);
     refused("SELECT * FROM bids FETCH FIRST 3 ROWS ONLY", &["FETCH", "LIMIT"]);
     refused("SELECT i", &["FROM"]);
-    refused("VALUES (1)", &["VALUES"]);
+    refused("VALUES (1), (a)", &["a"]);
+    refused("VALUES (1), (2, 3)", &["VALUES"]);
+    refused("VALUES (1 / 0)", &["division by zero"]);
     refused("DELETE FROM bids", &["DELETE"]);
     refused("UPDATE bids SET price = 1", &["UPDATE"]);
     refused("SELECT /*+ OPTIONS('a' = 'b') */ * FROM bids", &["hints"]);

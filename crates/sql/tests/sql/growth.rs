@@ -170,8 +170,106 @@ fn chains_of_views_end_somewhere() {
 
 #[test]
 fn a_list_of_millions_is_refused_where_it_gets_too_long() {
-    let list = (0..300_000).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
-    let message = error(&format!("SELECT i64 FROM typed WHERE i64 IN ({list})"));
+    let list = |values: usize| (0..values).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
+    let query = |list: &str| format!("SELECT i64 FROM typed WHERE i64 IN ({list})");
+    let message = error(&query(&list(30_000)));
     assert!(message.contains("too many parts; at most 20000"), "{message}");
     assert!(message.contains("list fewer values"), "{message}");
+    // Before it is read.
+    let message = error(&query(&list(300_000)));
+    assert!(message.contains("a list has more than 100000 items"), "{message}");
+    assert!(message.contains("query.sql:1:") && message.contains('^'), "{message}");
+    // What is no list is not counted.
+    let commas = ",".repeat(200_000);
+    plan(&format!("SELECT i64 /* ({commas} */ FROM typed -- ({commas}"));
+    plan(&format!("SELECT i64 AS `({commas}` FROM typed WHERE s <> '({commas}'"));
+}
+
+#[test]
+fn long_chains_and_deep_calls_are_planned() {
+    let many = |what: &str, times: usize, between: &str| vec![what; times].join(between);
+    for expr in [
+        format!("CONCAT({})", many("s", 1_000, ", ")),
+        many("i64", 900, " + "),
+        many("f64", 900, " * "),
+        many("s", 900, " || "),
+        nested(200, "i64", |x| format!("COALESCE({x}, i32)")),
+        nested(200, "i64", |x| format!("ABS({x})")),
+        nested(200, "s", |x| format!("UPPER({x})")),
+        nested(100, "s", |x| format!("CAST(CAST({x} AS BIGINT) AS STRING)")),
+    ] {
+        plan(&format!("SELECT {expr} AS v FROM typed"));
+    }
+}
+
+/// `c0, c1, …` with something around each.
+fn listed(columns: usize, item: impl Fn(usize) -> String) -> String {
+    (0..columns).map(item).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn thousands_of_columns_are_planned_in_steps_that_grow_with_their_number() {
+    const COLUMNS: usize = 10_000;
+    let declared = listed(COLUMNS, |i| format!("c{i} BIGINT"));
+    let table = format!(
+        "CREATE TABLE wide (k STRING, {declared}, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
+         WITH ('connector' = 'fake');"
+    );
+    let names = listed(COLUMNS, |i| format!("c{i}"));
+    let computed = listed(COLUMNS, |i| format!("c{i} * 2 AS d{i}"));
+    let sums = listed(COLUMNS, |i| format!("SUM(c{i}) AS s{i}"));
+    let tumble = "TABLE(TUMBLE(TABLE wide, DESCRIPTOR(ts), INTERVAL '1' MINUTE))";
+    for (query, columns) in [
+        ("SELECT * FROM wide LIMIT 3".to_string(), COLUMNS + 2),
+        (format!("SELECT {names} FROM wide WHERE c1 > 0"), COLUMNS),
+        (format!("SELECT {computed} FROM wide AS w WHERE w.c1 > 0 LIMIT 3"), COLUMNS),
+        (format!("SELECT {sums} FROM wide HAVING SUM(c7) > 1"), COLUMNS),
+        (
+            format!(
+                "SELECT window_start, k, {sums} FROM {tumble} \
+                 GROUP BY k, window_start, window_end HAVING COUNT(*) > 1 AND MAX(c9999) > 1"
+            ),
+            COLUMNS + 2,
+        ),
+    ] {
+        let planned = plan(&format!("{table} {query}"));
+        assert_eq!(planned.output.fields().len(), columns);
+    }
+    let message = error(&format!("{table} SELECT {names}, c10000 FROM wide"));
+    assert!(message.contains("there is no column 'c10000'"), "{message}");
+    let message = error(&format!("{table} SELECT {sums}, c3 FROM wide GROUP BY k"));
+    assert!(message.contains("'c3'"), "{message}");
+}
+
+/// A query within another is not planned in pieces, and dissolves.
+#[test]
+fn what_is_planned_in_pieces_is_what_is_planned_as_a_whole() {
+    let declared = listed(300, |i| format!("c{i} BIGINT"));
+    let table = format!("CREATE TABLE wide ({declared}) WITH ('connector' = 'fake');");
+    let pipelines = |query: &str| {
+        let explained = explained(&format!("{table} {query}"));
+        explained[explained.find("first pipeline").unwrap()..].to_string()
+    };
+    for (item, rest) in [
+        ("c{}", "WHERE c299 > 1 LIMIT 3"),
+        ("c{} + 1", ""),
+        ("wide.c{} AS d{}", "WHERE c0 = 1"),
+        ("SUM(c{}) / COUNT(*)", ""),
+        ("CAST(c{} AS STRING) AS s{}", ""),
+        ("SUM(c{}), MAX(c{} + c0) FILTER (WHERE c299 > 2)", "GROUP BY c299 HAVING SUM(c0) > 3"),
+    ] {
+        let items = listed(300, |i| item.replace("{}", &i.to_string()));
+        let query = format!("SELECT {items} FROM wide {rest}");
+        let pieces = pipelines(&query);
+        assert!(pieces.contains("c298"), "{pieces}");
+        assert_eq!(pieces, pipelines(&format!("SELECT * FROM ({query})")));
+    }
+    // Names that collide, and an alias that is grouped by, across the pieces.
+    let names = listed(200, |i| format!("c{i}"));
+    plan(&format!("{table} SELECT {names}, c0 FROM wide"));
+    plan(&format!("{table} SELECT {names}, CAST(c0 AS BIGINT) FROM wide"));
+    let sums = listed(200, |i| format!("SUM(c{i})"));
+    plan(&format!("{table} SELECT {sums}, c250 + 1 AS k FROM wide GROUP BY k"));
+    plan(&format!("{table} SELECT {sums}, c250 + 1 AS k FROM wide GROUP BY 201"));
+    plan(&format!("{table} SELECT {sums}, SUM(c0) + SUM(c199) FROM wide"));
 }
