@@ -181,11 +181,16 @@ pub(crate) fn relocate(meta: &mut u64, from: &Arena, to: &mut Arena) {
 }
 
 /// Adds another sum, whose wide form, if it has one, stands in `other_arena`.
-#[inline]
+#[inline(always)]
 pub(crate) fn merge(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], other_arena: &Arena) {
-    if merge_narrow(sum, other) {
-        return;
+    if !merge_narrow(sum, other) {
+        merge_slow(sum, arena, other, other_arena);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn merge_slow(sum: &mut [u64; 3], arena: &mut Arena, other: &[u64; 3], other_arena: &Arena) {
     sum[2] |= other[2] & SPECIAL;
     if other[2] & WIDE == 0 {
         if other[2] & SCALED != 0 {

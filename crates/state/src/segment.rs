@@ -114,15 +114,24 @@ impl Table {
     ) {
         let layout = self.layout.clone();
         let width = layout.key_words();
-        sources.gather_keys(count, &layout, scratch);
+        if self.is_direct() {
+            // Keys that have slots are looked up by themselves.
+            sources.gather_words(count, &mut scratch.words);
+            scratch.hashes.clear();
+        } else {
+            sources.gather_keys(count, &layout, scratch);
+        }
         let Scratch { places, hashes, words } = scratch;
-        self.prefetch(&hashes[..count.min(BLOCK_ROWS)]);
+        self.prefetch(&hashes[..hashes.len().min(BLOCK_ROWS)]);
         for block in blocks(count) {
             let rows = sources.from(block.start);
             let vars = SegmentVars { rows, arena, layout: &layout };
             let words = &words[block.start * width..block.end * width];
             let (hashes, ahead) = with_ahead(hashes, &block);
             self.find_or_append(&Keys { hashes, ahead, words, vars }, pool, places);
+            // Finding has asked for the first line of each row: a row may stand in two.
+            let last = layout.row_words() - 1;
+            places.iter().for_each(|place| prefetch(place.wrapping_add(last)));
             let mut block = Block::new(&layout, &mut self.arena, places, 0);
             // SAFETY: the sources are rows of a segment, which has this layout and which nobody
             // changes; they do not overlap this table's rows.
@@ -240,8 +249,11 @@ fn blocks(rows: usize) -> impl Iterator<Item = Range<usize>> {
     (0..rows).step_by(BLOCK_ROWS).map(move |start| start..(start + BLOCK_ROWS).min(rows))
 }
 
-/// The hashes of a block of rows, and those of the next.
+/// The hashes of a block of rows, and those of the next; none, if there are none.
 fn with_ahead<'h>(hashes: &'h [u64], block: &Range<usize>) -> (&'h [u64], &'h [u64]) {
+    if hashes.is_empty() {
+        return (&[], &[]);
+    }
     let next_end = (block.end + BLOCK_ROWS).min(hashes.len());
     (&hashes[block.clone()], &hashes[block.end..next_end])
 }
@@ -351,6 +363,15 @@ impl Sources {
         self.first.wrapping_add(row * self.row_words)
     }
 
+    /// Reads the first word of each of the first `count` rows: keys that have one.
+    fn gather_words(&self, count: usize, words: &mut Vec<u64>) {
+        words.resize(count, 0);
+        for (k, word) in words.iter_mut().enumerate() {
+            // SAFETY: the chunk's rows are written and have at least one word.
+            *word = unsafe { *self.place(k) };
+        }
+    }
+
     /// Reads the keys of the first `count` rows into the scratch buffers, and hashes them.
     pub(crate) fn gather_keys(&self, count: usize, layout: &RowLayout, scratch: &mut Scratch) {
         let Scratch { hashes, words, .. } = scratch;
@@ -358,10 +379,7 @@ impl Sources {
         words.resize(count * width, 0);
         hashes.resize(count, 0);
         if layout.has_word_keys() {
-            for (k, word) in words.iter_mut().enumerate() {
-                // SAFETY: the chunk's rows are written and have at least one word.
-                *word = unsafe { *self.place(k) };
-            }
+            self.gather_words(count, words);
             hash_each_word(words, hashes);
             return;
         }

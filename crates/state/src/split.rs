@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::arena::Arena;
 use crate::layout::RowLayout;
-use crate::log::BLOCK_ROWS;
-use crate::log::ChunkPool;
+use crate::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool, Cursor, Log};
 use crate::partition::Leaders;
 use crate::segment::{Segment, Sources};
 use crate::table::{Scratch, Table};
@@ -47,4 +46,67 @@ pub(crate) fn part(
     }
     let parts = parts.iter_mut().enumerate().filter(|(_, (_, table))| table.rows() > 0);
     parts.map(|(leader, (_, table))| (leader, table.seal())).collect()
+}
+
+/// As [`part`], where no row refers to an arena: rows are copied as they stand.
+pub(crate) fn part_plain(
+    segment: &Segment,
+    layout: &RowLayout,
+    leaders: &Leaders,
+    pool: &mut ChunkPool,
+    scratch: &mut Scratch,
+) -> Vec<(usize, Segment)> {
+    let row_words = layout.row_words();
+    let mut logs: Vec<Log> = (0..leaders.count()).map(|_| Log::new(row_words)).collect();
+    let mut counts = vec![0; leaders.count()];
+    for run in segment.runs(layout, CHUNK_ROWS) {
+        Sources::of(run, row_words).gather_keys(run.len() / row_words, layout, scratch);
+        scratch.hashes.iter().for_each(|hash| counts[leaders.of(*hash)] += 1);
+        for (log, count) in logs.iter_mut().zip(&mut counts) {
+            log.reserve(std::mem::take(count), pool);
+        }
+        let mut cursors: Vec<Cursor<'_>> = logs.iter().map(Log::cursor).collect();
+        let hashes = &scratch.hashes;
+        match row_words {
+            2 => copy_rows::<2>(run, hashes, leaders, &mut cursors),
+            3 => copy_rows::<3>(run, hashes, leaders, &mut cursors),
+            4 => copy_rows::<4>(run, hashes, leaders, &mut cursors),
+            5 => copy_rows::<5>(run, hashes, leaders, &mut cursors),
+            6 => copy_rows::<6>(run, hashes, leaders, &mut cursors),
+            _ => {
+                for (row, hash) in run.chunks_exact(row_words).zip(hashes) {
+                    // SAFETY: room has been reserved for as many rows as each leader gets, and
+                    // each is written whole.
+                    unsafe {
+                        let (_, place) = cursors[leaders.of(*hash)].append(row_words);
+                        place.copy_from_nonoverlapping(row.as_ptr(), row_words);
+                    }
+                }
+            }
+        }
+        let ends: Vec<_> = cursors.iter().map(Cursor::end).collect();
+        logs.iter_mut().zip(ends).for_each(|(log, end)| log.commit(end));
+    }
+    let full = logs.iter_mut().enumerate().filter(|(_, log)| log.len() > 0);
+    let sealed = |log: &mut Log| {
+        let rows = log.len();
+        Segment { chunks: log.seal(), arena: Arena::default(), rows }
+    };
+    full.map(|(leader, log)| (leader, sealed(log))).collect()
+}
+
+/// Copies rows of `N` words to where their leaders' cursors are, for which there must be room.
+fn copy_rows<const N: usize>(
+    run: &[u64],
+    hashes: &[u64],
+    leaders: &Leaders,
+    cursors: &mut [Cursor<'_>],
+) {
+    for (row, hash) in run.as_chunks::<N>().0.iter().zip(hashes) {
+        // SAFETY: as in `part_plain`.
+        unsafe {
+            let (_, place) = cursors[leaders.of(*hash)].append(N);
+            place.cast::<[u64; N]>().write(*row);
+        }
+    }
 }

@@ -242,7 +242,10 @@ impl Table {
             let hash = sealed.first_hash(&self.layout, scratch);
             return vec![(leaders.of(hash), sealed)];
         }
-        let parts = split::part(&sealed, &self.arena, &self.layout, leaders, pool, scratch);
+        let parts = match refers {
+            true => split::part(&sealed, &self.arena, &self.layout, leaders, pool, scratch),
+            false => split::part_plain(&sealed, &self.layout, leaders, pool, scratch),
+        };
         sealed.recycle(pool);
         if refers {
             self.wasted_rows += rows;

@@ -223,6 +223,45 @@ impl<'t> Block<'t> {
         self.mark_seen(slot, picks);
     }
 
+    /// Adds sums of doubles, which refer to `arena`.
+    #[inline(always)]
+    fn merge_floats(&mut self, slot: ValueSlot, value: impl Fn(usize) -> [u64; 3], arena: &Arena) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature(enable = "bmi1,bmi2,lzcnt")]
+            fn with_bmi2(
+                block: &mut Block<'_>,
+                slot: ValueSlot,
+                value: impl Fn(usize) -> [u64; 3],
+                arena: &Arena,
+            ) {
+                block.merge_each_float(slot, value, arena);
+            }
+            if is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
+            {
+                // SAFETY: the processor has the features.
+                return unsafe { with_bmi2(self, slot, value, arena) };
+            }
+        }
+        self.merge_each_float(slot, value, arena);
+    }
+
+    #[inline(always)]
+    fn merge_each_float(
+        &mut self,
+        slot: ValueSlot,
+        value: impl Fn(usize) -> [u64; 3],
+        arena: &Arena,
+    ) {
+        self.each(slot, None, |place, k, own| {
+            // SAFETY: see `count`; the slot has three words.
+            let words = unsafe { &mut *place.cast::<[u64; 3]>() };
+            float_sum::merge(words, own, &value(k), arena);
+        });
+    }
+
     /// Takes the least (`Min64`) or greatest (`Max64`) of 64-bit integers.
     #[inline]
     pub fn extreme64(
@@ -300,11 +339,9 @@ impl<'t> Block<'t> {
                     // SAFETY: see `count`; the slot has three words.
                     unsafe { add192(place, [at(k, 0), at(k, 1), at(k, 2)]) }
                 }),
-                ValueKind::SumFloat => self.each(unmarked, None, |place, k, own| {
-                    // SAFETY: see `count`; the slot has three words.
-                    let words = unsafe { &mut *place.cast::<[u64; 3]>() };
-                    float_sum::merge(words, own, &[at(k, 0), at(k, 1), at(k, 2)], arena);
-                }),
+                ValueKind::SumFloat => {
+                    self.merge_floats(unmarked, |k| [at(k, 0), at(k, 1), at(k, 2)], arena);
+                }
                 ValueKind::Min64 | ValueKind::Max64 => {
                     self.extreme64(unmarked, None, |k| at(k, 0) as i64);
                 }
