@@ -51,6 +51,8 @@ pub(crate) struct Usage {
     pub(crate) largest_fragment_bytes: u64,
     /// Of the largest one that passes rows through.
     pub(crate) largest_passed_bytes: u64,
+    /// The most that is kept for one leader of what is passed through as keys and arguments.
+    pub(crate) largest_kept_bytes: u64,
 }
 
 /// State and how much of it was keys and values, at one moment.

@@ -8,11 +8,12 @@
 //! epoch, from what the epoch has shown, as fragments decide on their mode
 //! ([`millstream_state::Mode`]). The first epoch uses joint tables.
 
-use millstream_state::{Fragment, Table};
+use millstream_state::{Costs, Fragment, Table};
 
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
-/// Tables become joint where at most one row in so many is distinct, and stay so up to twice that.
+/// Tables become joint where at most one row in so many is distinct, and stay so up to twice that,
+/// or as long as rows are not better passed through.
 const REPEATS: usize = 4;
 /// A table of more keys does not lie in a near cache: finding it costs more than finding the
 /// leader.
@@ -64,14 +65,17 @@ impl Joining {
     }
 
     /// Decides at the end of an epoch in which a joint table has `seen` so many rows; what it holds
-    /// for other leaders is about to be sealed.
-    pub(crate) fn decide(&mut self, table: &Table, seen: usize) {
+    /// for other leaders is about to be sealed. True if rows are better passed through.
+    pub(crate) fn decide(&mut self, table: &Table, seen: usize, costs: &Costs) -> bool {
         self.seen += seen;
         self.distinct += self.distinct_of(table);
-        if self.seen >= DECIDE_ROWS.max(self.decided_on / 2) {
-            self.decided_on = self.seen;
-            self.turn(self.on && self.distinct * REPEATS / 2 <= self.seen);
+        if self.seen < DECIDE_ROWS.max(self.decided_on / 2) {
+            return false;
         }
+        self.decided_on = self.seen;
+        let passes = self.on && costs.pass(self.seen, self.distinct);
+        self.turn(self.on && !passes && self.distinct * REPEATS / 2 <= self.seen);
+        passes
     }
 
     /// About how many of an epoch's rows were distinct: its own rows were there before, perhaps,
@@ -123,6 +127,7 @@ fn are_few(keys: usize, table: &Table) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::take;
     use std::sync::Arc;
 
     use millstream_state::{
@@ -138,6 +143,8 @@ mod tests {
         table: Table,
         seen: usize,
         joining: Joining,
+        /// Rows are better passed through, as an epoch has shown.
+        passes: bool,
         pool: ChunkPool,
         scratch: Scratch,
     }
@@ -150,6 +157,7 @@ mod tests {
                 table: Table::new(layout.clone()),
                 seen: 0,
                 joining: Joining::new(true, 3),
+                passes: false,
                 pool: ChunkPool::new(layout.row_words(), 1 << 20, None),
                 scratch: Scratch::default(),
                 layout,
@@ -172,7 +180,8 @@ mod tests {
         }
 
         fn end_epoch(&mut self) {
-            self.joining.decide(&self.table, std::mem::take(&mut self.seen));
+            let costs = Costs::new(&self.layout, 2);
+            self.passes |= self.joining.decide(&self.table, take(&mut self.seen), &costs);
             self.table.seal_others(&self.leaders, &mut self.pool, &mut self.scratch);
         }
 
@@ -193,7 +202,7 @@ mod tests {
             assert!(worker.take((0..20_000).map(|i| i % 5_000)));
             worker.end_window();
         }
-        assert!(worker.take(0..1), "and go on");
+        assert!(worker.take(0..1) && !worker.passes, "and go on");
     }
 
     #[test]
@@ -201,7 +210,7 @@ mod tests {
         let mut worker = Worker::new();
         assert!(worker.take((0..20_000).map(|i| i / 4 * 3 + i % 4)));
         worker.end_epoch();
-        assert!(!worker.take(0..1));
+        assert!(!worker.take(0..1) && worker.passes);
     }
 
     /// Whatever an epoch's rows are like: the table is to lie in a near cache.

@@ -2,6 +2,7 @@
 //! every other leader.
 
 mod known;
+mod passed;
 mod slice;
 mod spare;
 mod update;
@@ -10,14 +11,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_state::{
-    Arena, BLOCK_ROWS, ChunkPool, Fragment, Heap, Keys, Leaders, Load, Malformed, Mode, RowLayout,
-    Scratch, Segment, Table, VarKeys, hash_words,
+    Arena, BLOCK_ROWS, ChunkPool, Costs, Fragment, Heap, Keys, Leaders, Load, Malformed, Mode,
+    RowLayout, Scratch, Segment, Table, VarKeys, hash_words,
 };
 
 use crate::budget::Usage;
 use crate::cluster::Delivery;
 use crate::error::Result;
 use crate::event_time::BEGINNING;
+use crate::exchange::Format;
 use crate::inputs::Feed;
 use crate::joint::Joining;
 use crate::keys::{KeyBlock, VarColumn};
@@ -25,8 +27,10 @@ use crate::pipeline::{Grouping, Selected};
 use crate::routed::Routed;
 use crate::windowing::Windowing;
 use known::Known;
+pub(crate) use passed::{Parcel, PassedRows};
+use passed::{Passing, Pool};
 pub(crate) use slice::SealSlice;
-use slice::{Slice, slice_bytes};
+use slice::{Sealed, Slice, slice_bytes};
 pub(crate) use spare::Counters;
 use spare::Spare;
 use update::{Passage, To, Update, number, part_of};
@@ -41,6 +45,10 @@ pub(crate) struct Slices {
     /// By leader, what is known of the mode in which its next fragment should begin.
     known: Vec<Known>,
     pool: ChunkPool,
+    /// How rows are passed through as keys and arguments, if they are.
+    passing: Option<Passing>,
+    /// What passing rows through costs, and not doing so.
+    costs: Costs,
     scratch: Scratch,
     block: KeyBlock,
     routed: Routed,
@@ -73,12 +81,14 @@ pub(crate) struct Room {
     pub(crate) heap: Option<Arc<Heap>>,
     /// What a message of another process may bring.
     pub(crate) message_bytes: usize,
+    /// How rows are passed through as keys and arguments, and bytes of a buffer of them.
+    pub(crate) passing: Option<(Arc<Format>, usize)>,
 }
 
 impl Room {
-    /// Of a job without other processes.
+    /// Of a job without other processes, in which rows of state are passed through.
     pub(crate) fn alone(pool_bytes: usize) -> Room {
-        Room { pool_bytes, heap: None, message_bytes: 0 }
+        Room { pool_bytes, heap: None, message_bytes: 0, passing: None }
     }
 }
 
@@ -104,12 +114,16 @@ impl Slices {
         leaders: Leaders,
         me: usize,
         mode: Option<Mode>,
-        Room { pool_bytes, heap, message_bytes }: Room,
+        Room { pool_bytes, heap, message_bytes, passing }: Room,
     ) -> Slices {
         // A row has its key at least.
         let message_rows = message_bytes / (8 * layout.key_words().max(1));
         let message = Load { rows: message_rows, text_bytes: message_bytes };
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
+        let pool_of = |bytes| Pool::new(bytes, pool_bytes / 2);
+        let passing = passing.map(|(format, bytes)| Passing { format, pool: pool_of(bytes) });
+        let words = passing.as_ref().map_or(layout.row_words(), |p| p.format.row_bytes() / 8);
+        let costs = Costs::new(&layout, words);
         let joining = Joining::new(mode.is_none(), leaders.count());
         let known = vec![Known::default(); leaders.count()];
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
@@ -122,6 +136,8 @@ impl Slices {
             mode,
             known,
             pool,
+            passing,
+            costs,
             scratch: Scratch::default(),
             block: KeyBlock::default(),
             routed: Routed::default(),
@@ -182,7 +198,8 @@ impl Slices {
             // What others pass through for this leader is about as much as the other way round.
             let unmerged = slice.fragments.iter().flatten();
             let unmerged = unmerged.filter(|f| f.mode() == Mode::PassThrough).map(Fragment::rows);
-            self.keys_of(&slice.primary) + unmerged.sum::<usize>()
+            let kept: usize = slice.passed.iter().map(|passed| passed.rows()).sum();
+            self.keys_of(&slice.primary) + unmerged.sum::<usize>() + kept
         });
         open.max(self.last_keys)
     }
@@ -216,6 +233,7 @@ impl Slices {
         let mut update = Update {
             slice,
             layout: &self.layout,
+            costs: self.costs,
             mode: self.mode,
             known: &self.known,
             pool: &mut self.pool,
@@ -225,7 +243,7 @@ impl Slices {
             grouping,
             input,
             vars: VarColumn::of(input.keys),
-            passage: Passage::of(start, delivery, input),
+            passage: Passage::of(start, delivery, self.passing.as_mut(), input),
             positions: &mut self.positions,
             fragment_rows: 0,
         };
@@ -260,7 +278,7 @@ impl Slices {
             self.joint_rows += input.rows.len() as u64;
             if !self.joining.note(&slice.primary) {
                 let distinct = self.joining.distinct_of(&slice.primary);
-                if Fragment::should_pass(&self.layout, slice.joint_rows, distinct) {
+                if self.costs.should_pass(slice.joint_rows, distinct) {
                     self.known.fill(Known::mode(Mode::PassThrough));
                 }
                 slice.seal_others((&self.leaders, &mut self.pool, &mut self.scratch));
@@ -318,30 +336,29 @@ impl Slices {
         }
     }
 
-    /// Seals what is held for other leaders: per leader, its segments by slice. `how` tells for
+    /// Seals what is held for other leaders, for each of them. `how` tells for
     /// each slice, by its start. What is empty then is kept for what the slice has yet to get,
     /// unless memory is `scarce`.
-    pub(crate) fn seal(
-        &mut self,
-        how: impl Fn(i64) -> SealSlice,
-        scarce: bool,
-    ) -> Vec<Vec<(i64, Segment)>> {
-        let mut deltas: Vec<Vec<_>> = (0..self.leaders.count()).map(|_| Vec::new()).collect();
-        let Slices { slices, leaders, pool, scratch, joining, spare, known, .. } = self;
+    pub(crate) fn seal(&mut self, how: impl Fn(i64) -> SealSlice, scarce: bool) -> Vec<Parcel> {
+        let mut parcels: Vec<_> = (0..self.leaders.count()).map(|_| Parcel::default()).collect();
+        let Slices { slices, leaders, pool, scratch, joining, spare, known, costs, .. } = self;
         for (start, slice) in slices {
             let how = how(*start);
             if how == SealSlice::Nothing {
                 break;
             }
             if how == SealSlice::EndEpoch {
-                slice.tell(joining, scarce);
+                if slice.tell(joining, costs, scarce) {
+                    known.fill(Known::mode(Mode::PassThrough));
+                }
                 slice.seal_others((leaders, pool, scratch));
             }
-            slice.seal(how, scarce, (known, spare), |leader, segment| {
-                deltas[leader].push((*start, segment));
+            slice.seal(how, scarce, (known, spare), |leader, sealed| match sealed {
+                Sealed::Segment(segment) => parcels[leader].segments.push((*start, segment)),
+                Sealed::Passed(rows) => parcels[leader].passed.push(rows),
             });
         }
-        deltas
+        parcels
     }
 
     /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
@@ -384,6 +401,13 @@ impl Slices {
     /// Takes the memory of a segment back that its leader, in another process, has merged.
     pub(crate) fn reuse(&mut self, segment: Segment) {
         segment.recycle(&mut self.pool);
+    }
+
+    /// Takes the memory of rows back that have been passed through to this worker and taken in.
+    pub(crate) fn reuse_passed(&mut self, rows: PassedRows) {
+        if let Some(passing) = self.passing.as_mut().filter(|_| !self.frugal) {
+            passing.pool.give(rows);
+        }
     }
 
     /// Starts of the slices that hold rows.
@@ -463,13 +487,17 @@ impl Slices {
         // Indexes of fragments go when they are sealed, that of a joint table stays.
         self.joining.force(false);
         self.pool.release();
+        if let Some(passing) = &mut self.passing {
+            passing.pool.release();
+        }
     }
 
     /// Sizes, summed over all slices; growth by what is expected to come, and room for a batch of
     /// `batch_rows` rows and for a message. Only slices that have changed since the last time are
     /// looked into: many may be open.
     pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
-        let spare_bytes = (self.pool.bytes() + self.spare.bytes()) as u64;
+        let buffers = self.passing.as_ref().map_or(0, |passing| passing.pool.bytes());
+        let spare_bytes = (self.pool.bytes() + self.spare.bytes() + buffers) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
         // The next batch may open as many slices as the last one.
         let growth_bytes =
@@ -481,7 +509,7 @@ impl Slices {
             let own = match slice.counted {
                 Some(own) => own,
                 None => {
-                    let own = slice.usage(self.expected, room);
+                    let own = slice.usage(self.expected, room, self.passing.as_ref());
                     *slice.counted.insert(own)
                 }
             };
@@ -496,6 +524,7 @@ impl Slices {
             usage.largest_fragment_bytes =
                 usage.largest_fragment_bytes.max(own.largest_fragment_bytes);
             usage.largest_passed_bytes = usage.largest_passed_bytes.max(own.largest_passed_bytes);
+            usage.largest_kept_bytes = usage.largest_kept_bytes.max(own.largest_kept_bytes);
         }
         usage
     }
@@ -523,55 +552,4 @@ impl Slices {
 }
 
 #[cfg(test)]
-mod tests {
-    use millstream_state::{NoVarKeys, ValueKind};
-
-    use super::*;
-
-    /// Keys that are their own words, as one block.
-    fn update(keys: u64, mut take: impl FnMut(&Keys<'_, NoVarKeys>)) {
-        let words: Vec<u64> = (0..keys).collect();
-        for words in words.chunks(BLOCK_ROWS) {
-            let hashes: Vec<u64> = words.iter().map(|w| hash_words(&[*w])).collect();
-            take(&Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys });
-        }
-    }
-
-    /// What is kept for later windows counts, and counts as what can be given back.
-    #[test]
-    fn spare_tables_and_fragments_are_counted_until_they_are_released() {
-        let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-        let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, Room::alone(0));
-        assert_eq!(slices.usage(1).bytes, 0);
-        slices.ensure(0);
-        let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
-        let Slices { slices: open, pool, scratch, .. } = &mut slices;
-        let slice = open.get_mut(&0).expect("it was opened");
-        update(10_000, |keys| {
-            slice.primary.update(keys, pool, scratch);
-            fragment.update(keys, pool, scratch);
-        });
-        fragment.seal();
-        let (table_bytes, fragment_bytes) = (slice.primary.index_bytes(), fragment.bytes());
-        // 10,000 keys, for each of which an index has a slot of 4 bytes.
-        assert!(table_bytes >= 40_000 && fragment_bytes >= 40_000, "sizes that can be told");
-        slice.fragments[1] = Some(fragment);
-
-        let table = slices.remove(0).expect("the slice");
-        let usage = slices.usage(1);
-        assert!(usage.spare_bytes >= fragment_bytes as u64, "{usage:?}");
-        let before = usage.spare_bytes;
-        slices.recycle(table);
-        let usage = slices.usage(1);
-        assert_eq!(slices.spare.counts(), (1, 1));
-        assert!(usage.spare_bytes >= before + table_bytes as u64, "{usage:?}");
-        assert!(usage.bytes >= usage.spare_bytes, "{usage:?}");
-
-        let counters = slices.counters();
-        assert!(counters.growths >= 2, "both have grown");
-        slices.release_spare();
-        let usage = slices.usage(1);
-        assert_eq!((usage.bytes, usage.spare_bytes), (0, 0));
-        assert_eq!(slices.counters().growths, counters.growths, "those that are gone still count");
-    }
-}
+mod tests;

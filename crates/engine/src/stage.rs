@@ -4,11 +4,13 @@
 //! It takes records of sources, and what stages before it fire: whoever fires rows of a stage takes
 //! them into those that take them ([`crate::flow`]).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
 
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
+use crate::exchange::Format;
 use crate::fire::Finisher;
 use crate::flow::Root;
 use crate::pipeline::Grouping;
@@ -19,6 +21,8 @@ use crate::windowing::Windowing;
 /// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
 /// nothing by waiting, and is merged while it lies in a cache.
 const PASSED_SHARE: u64 = 4;
+/// The same where it is kept as keys and arguments, which none adopts: it need not be much.
+const KEPT_SHARE: u64 = 32;
 
 /// A stage that has state.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Stage {
     pub(crate) inputs: Vec<Root>,
     pub(crate) grouping: Grouping,
     pub(crate) finisher: Finisher,
+    /// How rows are passed through.
+    pub(crate) format: Arc<Format>,
     /// Its part of the budget.
     pub(crate) limits: Limits,
     /// Per worker of this process: up to where it has fired.
@@ -76,6 +82,12 @@ impl Limits {
     pub(crate) fn passed_bytes(&self) -> u64 {
         self.fragment_bytes.div_ceil(PASSED_SHARE)
     }
+
+    /// Bytes allocated for what is passed through to one leader as keys and arguments, and kept,
+    /// that are shipped together.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.fragment_bytes.div_ceil(KEPT_SHARE)
+    }
 }
 
 impl Stage {
@@ -86,7 +98,17 @@ impl Stage {
         workers: usize,
     ) -> Stage {
         let fired = (0..workers).map(|_| AtomicI64::new(BEGINNING)).collect();
-        Stage { number, inputs, grouping, finisher, limits, fired, firing: AtomicUsize::new(0) }
+        let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+        Stage {
+            number,
+            inputs,
+            grouping,
+            finisher,
+            format,
+            limits,
+            fired,
+            firing: AtomicUsize::new(0),
+        }
     }
 
     /// How it divides event time.

@@ -7,12 +7,12 @@
 //! it aggregates, it knows this share. While it passes rows through, it estimates the share from
 //! the keys whose hashes fall into a small part of the range of hashes.
 //!
-//! The break-even follows from the costs. Aggregating takes a look-up for every row and, for every
-//! distinct row, the cost of moving it to the leader: writing it, reading it, looking it up there
-//! and merging it. Passing through takes the cost of moving for every row. Let `L` be the cost of a
-//! look-up, `M` the cost of moving apart from the leader's look-up, and `d` the share of distinct
-//! rows. Aggregating costs `L + d(M + L)` and passing through `M + L`; they are equal where `d = M
-//! / (M + L)`.
+//! The break-even follows from the costs, apart from updating a row, which somebody does in either
+//! case. Passing through takes writing and reading keys and arguments, for every row. Aggregating
+//! takes, for every distinct row, the cost of moving a row of state to the leader: to write it, to
+//! read it, to look it up there and to merge it. Let `P` be the former, `M` the latter and `d` the
+//! share of distinct rows: the costs are equal where `d = P / M`. The number of workers counts
+//! through `d`: the more of them share a key's records, the fewer of these has each.
 
 use std::sync::Arc;
 
@@ -35,15 +35,18 @@ const CLEARLY: f64 = 2.0;
 /// took.
 const UNSAMPLED: usize = 4;
 
-// What it costs to look a row up, in a near cache and far away, and to move one word of it: about
-// nanoseconds, as measured with both modes over 80,000 to a million keys.
-const LOOK_UP_NEAR: f64 = 2.0;
-const LOOK_UP_FAR: f64 = 6.0;
-const MOVE_WORD: f64 = 0.5;
-/// Moving a row whose values or keys may stand in an arena takes so many times as long.
-const MOVE_ARENA: f64 = 2.0;
-/// Up to this cost rows are cheap to move: four words.
-const CHEAP: f64 = 4.0 * MOVE_WORD;
+// What it costs to pass a row through, and so much for each of its words; to merge one of state,
+// in a near cache and far away, and so much for each of its words: about nanoseconds, as measured
+// with both modes over 12,500 to a million keys.
+const PASS: f64 = 1.5;
+const PASS_WORD: f64 = 1.0;
+const MERGE_NEAR: f64 = 5.0;
+const MERGE_FAR: f64 = 15.0;
+const MERGE_WORD: f64 = 3.0;
+/// Both take so many times as long where there are texts.
+const TEXTS: f64 = 2.0;
+/// Up to this cost rows are cheap to pass through: four words.
+const CHEAP: f64 = PASS + 4.0 * PASS_WORD;
 /// So many keys, with their index, are taken to fit a near cache.
 const NEAR_KEYS: usize = 1 << 16;
 
@@ -56,15 +59,48 @@ pub enum Mode {
     PassThrough,
 }
 
-/// What it costs to move a row to the leader, but for looking it up there.
-fn move_cost(layout: &RowLayout) -> f64 {
-    let arena = if layout.uses_arena() { MOVE_ARENA } else { 1.0 };
-    MOVE_WORD * layout.row_words() as f64 * arena
+/// What it costs to pass rows through, and to merge rows of state.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    pass: f64,
+    /// But for looking it up.
+    merge: f64,
 }
 
-/// The share of distinct rows at which both modes cost the same, as above.
-fn break_even(move_cost: f64, look_up: f64) -> f64 {
-    move_cost / (move_cost + look_up)
+impl Costs {
+    /// For rows of this layout, which are passed through with so many words.
+    pub fn new(layout: &RowLayout, passed_words: usize) -> Costs {
+        let texts = if layout.texts() > 0 { TEXTS } else { 1.0 };
+        Costs {
+            pass: texts * (PASS + PASS_WORD * passed_words as f64),
+            merge: texts * MERGE_WORD * layout.row_words() as f64,
+        }
+    }
+
+    /// The share of distinct rows at which both modes cost the same, for so many distinct keys.
+    fn break_even(&self, keys: usize) -> f64 {
+        let look_up = if keys <= NEAR_KEYS { MERGE_NEAR } else { MERGE_FAR };
+        self.pass / (self.merge + look_up)
+    }
+
+    /// Whether rows are better passed through, to judge by `distinct` of `seen` rows of an epoch.
+    pub fn pass(&self, seen: usize, distinct: usize) -> bool {
+        let break_even = self.break_even(distinct);
+        distinct as f64 > (break_even + margin(break_even)) * seen as f64
+    }
+
+    /// Whether rows are better passed through, to judge by `distinct` of `seen` rows in a table
+    /// that has become too large for a near cache before its epoch has ended: the share is far
+    /// above what it would have to be, and it costs little to be wrong.
+    pub fn should_pass(&self, seen: usize, distinct: usize) -> bool {
+        let enough = seen >= DECIDE_ROWS && self.pass <= CHEAP;
+        enough && distinct as f64 > CLEARLY * self.break_even(usize::MAX) * seen as f64
+    }
+}
+
+/// So near the line both cost about the same, and it is not worth changing.
+fn margin(break_even: f64) -> f64 {
+    0.2 * break_even.min(1.0 - break_even).max(0.0)
 }
 
 /// A worker's partial state for one leader's keys in one window slice.
@@ -73,8 +109,7 @@ pub struct Fragment {
     table: Table,
     mode: Mode,
     fixed: bool,
-    /// What it costs to move a row to the leader, but for looking it up there.
-    move_cost: f64,
+    costs: Costs,
     /// No decision has been taken yet, so that a first impression has to do.
     fresh: bool,
     /// The mode has changed within this epoch.
@@ -91,10 +126,17 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// An empty fragment that decides by itself, or keeps to `mode` if one is given.
+    /// An empty fragment that decides by itself, or keeps to `mode` if one is given. What is
+    /// passed through is rows of state.
     pub fn new(layout: Arc<RowLayout>, mode: Option<Mode>) -> Fragment {
+        let costs = Costs::new(&layout, layout.row_words());
+        Fragment::with_costs(layout, costs, mode)
+    }
+
+    /// As [`Fragment::new`], where passing rows through costs something else.
+    pub fn with_costs(layout: Arc<RowLayout>, costs: Costs, mode: Option<Mode>) -> Fragment {
         Fragment {
-            move_cost: move_cost(&layout),
+            costs,
             table: Table::new(layout),
             mode: mode.unwrap_or(Mode::Aggregate),
             fixed: mode.is_some(),
@@ -116,15 +158,6 @@ impl Fragment {
         }
     }
 
-    /// Whether rows of this layout are better passed through, to judge by `distinct` of `seen` rows
-    /// in a table that has become too large for a near cache: the share is far above what it would
-    /// have to be, and it costs little to be wrong.
-    pub fn should_pass(layout: &RowLayout, seen: usize, distinct: usize) -> bool {
-        let cost = move_cost(layout);
-        let enough = seen >= DECIDE_ROWS && cost <= CHEAP;
-        enough && distinct as f64 > CLEARLY * break_even(cost, LOOK_UP_FAR) * seen as f64
-    }
-
     /// Begins the next batch of input, for which the mode may change.
     pub fn begin_batch(&mut self) {
         if self.fixed || self.seen < DECIDE_ROWS {
@@ -135,7 +168,9 @@ impl Fragment {
             // The share of distinct rows only falls as an epoch goes on, unless the keys change:
             // before one has ended, only a large share counts, and only if it costs little to be
             // wrong.
-            Mode::Aggregate if self.fresh && self.move_cost <= CHEAP && distinct * 4 > seen * 3 => {
+            Mode::Aggregate
+                if self.fresh && self.costs.pass <= CHEAP && distinct * 4 > seen * 3 =>
+            {
                 self.switch(Mode::PassThrough);
             }
             // What has been passed through will not be found: in the middle of an epoch, only a
@@ -150,8 +185,7 @@ impl Fragment {
     /// Decides at the end of an epoch, or of several small ones.
     fn decide(&mut self) {
         let (seen, share, break_even) = (self.seen, self.share(), self.break_even());
-        // Near the line both cost about the same, and it is not worth changing.
-        let margin = 0.2 * break_even.min(1.0 - break_even);
+        let margin = margin(break_even);
         match self.mode {
             // After a change of mode this was half an epoch, which says little.
             Mode::Aggregate if share > break_even + margin && !self.changed => {
@@ -175,8 +209,7 @@ impl Fragment {
 
     /// The share of distinct rows at which both modes cost the same, for as many keys as were seen.
     fn break_even(&self) -> f64 {
-        let look_up = if self.distinct <= NEAR_KEYS { LOOK_UP_NEAR } else { LOOK_UP_FAR };
-        break_even(self.move_cost, look_up)
+        self.costs.break_even(self.distinct)
     }
 
     fn switch(&mut self, mode: Mode) {

@@ -72,7 +72,7 @@ mod words;
 pub use arena::Arena;
 pub use clock::VectorClock;
 pub use foreign::Malformed;
-pub use fragment::{Fragment, Mode};
+pub use fragment::{Costs, Fragment, Mode};
 pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
 pub use heap::{Heap, HeapUse, Idle};
 pub use key::{Keys, NoVarKeys, VarKeys};

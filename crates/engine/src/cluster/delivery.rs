@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::exchange::{Format, Outgoing};
 use crate::pipeline::Grouping;
 use crate::plan::{Operator, Plan};
+use crate::slices::PassedRows;
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Delivery {
@@ -121,12 +122,14 @@ impl Delivery {
     }
 
     /// Passes rows for `leader` straight into its channel, from the first on, as far as there is
-    /// room and nothing waits there; returns how many.
+    /// room and nothing waits there; returns how many. Those that have been `kept` go before them,
+    /// and then to `sent`.
     pub(crate) fn pass(
         &self,
         leader: usize,
-        format: &Format,
-        rows: &Outgoing<'_>,
+        (format, rows): (&Format, &Outgoing<'_>),
+        kept: &mut Vec<PassedRows>,
+        sent: impl FnMut(PassedRows),
         scratch: &mut Vec<u32>,
     ) -> Result<usize> {
         let Some(mut outbox) = self.outboxes[leader].as_ref().and_then(try_lock) else {
@@ -136,7 +139,11 @@ impl Delivery {
             self.pump_outbox(leader, &mut outbox)?;
         }
         let was_stalled = outbox.stall().is_some();
-        let passed = outbox.pass(format, rows, leader / self.workers, scratch)?;
+        outbox.pass_kept(kept, leader / self.workers, sent)?;
+        let passed = match kept.is_empty() {
+            true => outbox.pass(format, rows, leader / self.workers, scratch)?,
+            false => 0,
+        };
         if outbox.has_more() && (passed > 0 || !was_stalled) {
             self.pump_outbox(leader, &mut outbox)?;
             if outbox.has_more() {

@@ -4,8 +4,8 @@
 //! The workers of a process seal their fragments one after the other. What they hold for the same
 //! leader meets here and leaves as one delta, with the watermark that all of them have reached. The
 //! rows are sent from where they are, slot after slot as there is credit, and the segments stay
-//! unchanged until the leader has merged them. At most two deltas with rows are in flight to a
-//! leader, more only where their memory is needed.
+//! unchanged until the leader has merged them. At most two deltas with rows for each worker are in
+//! flight to a leader, more only where their memory is needed.
 //!
 //! Rows that a worker passes through need not be kept. As long as nothing waits here, they are
 //! written straight into the open slot, as keys and arguments, like exchanged rows. They belong to
@@ -26,8 +26,10 @@ use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
 use crate::exchange::{self, Format, Outgoing, fill};
+use crate::slices::{Parcel, PassedRows};
 
-/// Deltas with rows that may wait for one leader; then their sender takes no further batch.
+/// Deltas with rows of one worker that may wait for one leader; then their sender takes no further
+/// batch.
 pub(crate) const DELTAS_IN_FLIGHT_MAX: usize = 2;
 
 pub(crate) struct Outbox {
@@ -42,7 +44,7 @@ pub(crate) struct Outbox {
     epoch: u64,
     /// Messages up to the end of the last delta.
     messages_ended: u64,
-    pending: Vec<(i64, Segment)>,
+    pending: Parcel,
     pending_bytes: usize,
     pending_bytes_max: usize,
     /// Memory is scarce: what is pending does not wait for that of other workers.
@@ -52,6 +54,8 @@ pub(crate) struct Outbox {
     combiner: Option<Combiner>,
     sending: Option<Sending>,
     in_flight: VecDeque<Sent>,
+    /// Deltas with rows that may be on their way.
+    deltas_max: usize,
     /// Words of the open slot that rows passed through have taken.
     open_words: usize,
     /// What the rows of state amount to that have been passed through since the last delta, and may
@@ -87,8 +91,7 @@ pub(crate) struct Shipping {
 pub(crate) struct Sealed {
     /// The worker.
     pub(crate) worker: usize,
-    /// By slice.
-    pub(crate) segments: Vec<(i64, Segment)>,
+    pub(crate) parcel: Parcel,
     pub(crate) held: Option<Held>,
     /// What this brings the leader up to.
     pub(crate) watermark: i64,
@@ -141,8 +144,10 @@ pub(crate) enum Stall {
 /// A delta that is being written into slots.
 struct Sending {
     watermark: i64,
-    /// Rows have been passed through before.
+    /// Some rows are passed through: before, or those that were kept.
     passed: bool,
+    /// Those that were kept as keys and arguments; the next is the last.
+    kept: Vec<PassedRows>,
     segments: Vec<(i64, Segment)>,
     held: Vec<Held>,
     /// Segments sent, words of the next one's arena, and runs of its rows.
@@ -213,7 +218,7 @@ impl Outbox {
             told: BEGINNING,
             epoch: 0,
             messages_ended: 0,
-            pending: Vec::new(),
+            pending: Parcel::default(),
             pending_bytes: 0,
             pending_bytes_max: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
             hurries: false,
@@ -221,6 +226,7 @@ impl Outbox {
             pending_held: Vec::new(),
             sending: None,
             in_flight: VecDeque::new(),
+            deltas_max: DELTAS_IN_FLIGHT_MAX * workers,
             open_words: 0,
             passed_bytes: 0,
             passed_ended: false,
@@ -236,12 +242,50 @@ impl Outbox {
     /// A worker of this process has ended an epoch: nothing of it is left below the watermark. What
     /// was passed through before is part of it.
     pub(crate) fn put(&mut self, sealed: Sealed) {
-        let Sealed { worker, segments, held, watermark } = sealed;
-        self.pending_bytes += segments.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
-        self.pending.extend(segments);
+        let Sealed { worker, parcel, held, watermark } = sealed;
+        self.pending_bytes += parcel.bytes();
+        self.pending.segments.extend(parcel.segments);
+        self.pending.passed.extend(parcel.passed);
         self.pending_held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
         self.passed_ended = self.passed_bytes > 0;
+    }
+
+    fn may_pass(&self) -> bool {
+        self.sending.is_none()
+            && self.pending.is_empty()
+            && self.deltas_on_their_way() < self.deltas_max
+            && self.passed_bytes < self.passed_bytes_max
+    }
+
+    /// Passes rows for this leader, in `process`, that found no slot when they came and have been
+    /// kept, as far as there is room now; they go to `sent`.
+    pub(crate) fn pass_kept(
+        &mut self,
+        kept: &mut Vec<PassedRows>,
+        process: usize,
+        mut sent: impl FnMut(PassedRows),
+    ) -> error::Result<()> {
+        while let Some(rows) = kept.last().filter(|_| self.may_pass()) {
+            let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
+            let mut open = OpenSlot { outlet, counters, process };
+            let Some(slot) = exchange::Outlet::slot(&mut open)? else {
+                self.lacks_slot = true;
+                return Ok(());
+            };
+            let words = rows.words();
+            let Some(place) = slot[self.open_words..].get_mut(..words.len()) else {
+                exchange::Outlet::send(&mut open, std::mem::take(&mut self.open_words))?;
+                continue;
+            };
+            place.copy_from_slice(words);
+            self.open_words += words.len();
+            self.passed_bytes += (rows.rows() * self.layout.row_bytes()).max(8 * words.len());
+            self.counters.rows += rows.rows() as u64;
+            self.counters.passed += rows.rows() as u64;
+            kept.pop().into_iter().for_each(&mut sent);
+        }
+        Ok(())
     }
 
     /// Passes rows for this leader, in `process`, straight into its channel, from the first on;
@@ -254,11 +298,7 @@ impl Outbox {
         process: usize,
         scratch: &mut Vec<u32>,
     ) -> error::Result<usize> {
-        let may_pass = self.sending.is_none()
-            && self.pending.is_empty()
-            && self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX
-            && self.passed_bytes < self.passed_bytes_max;
-        if !may_pass {
+        if !self.may_pass() {
             return Ok(0);
         }
         let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
@@ -290,11 +330,15 @@ impl Outbox {
     pub(crate) fn stall(&self) -> Option<Stall> {
         let stalled = !self.pending.is_empty()
             && !self.waits_for_others()
-            && (self.deltas_on_their_way() >= DELTAS_IN_FLIGHT_MAX
+            && (self.deltas_on_their_way() >= self.deltas_max
                 || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes);
         match stalled {
             true => Some(Stall::Leader),
-            false => self.lacks_slot.then_some(Stall::Slot),
+            false => {
+                // What is passed through waits for slots.
+                let waits = self.sending.is_some() && !self.pending.passed.is_empty();
+                (self.lacks_slot || waits).then_some(Stall::Slot)
+            }
         }
     }
 
@@ -319,13 +363,14 @@ impl Outbox {
                 || self.passed_bytes >= self.passed_bytes_max;
         }
         !self.waits_for_others()
-            && (self.deltas_on_their_way() < DELTAS_IN_FLIGHT_MAX || self.sends_anyway)
+            && (self.deltas_on_their_way() < self.deltas_max || self.sends_anyway)
     }
 
     /// Whether it may be worth waiting for what the other workers have for the same windows: as
     /// long as there is nothing to tell that others may wait for.
     fn waits_for_others(&self) -> bool {
         self.combiner.as_ref().is_some_and(Combiner::pays)
+            && self.pending.passed.is_empty()
             && !self.hurries
             && self.watermark() <= self.told
             && self.pending_bytes < self.pending_bytes_max
@@ -347,16 +392,18 @@ impl Outbox {
                 if !self.next_is_due() || !self.send_open()? {
                     return Ok(());
                 }
-                let passed = std::mem::take(&mut self.passed_bytes) > 0;
-                let pending = std::mem::take(&mut self.pending);
+                let Parcel { segments, passed: mut kept } = std::mem::take(&mut self.pending);
+                let passed = std::mem::take(&mut self.passed_bytes) > 0 || !kept.is_empty();
+                kept.reverse();
                 (self.pending_bytes, self.hurries, self.sends_anyway) = (0, false, false);
                 self.passed_ended = false;
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told),
                     passed,
+                    kept,
                     segments: match &mut self.combiner {
-                        Some(combiner) => combiner.combine(pending),
-                        None => pending,
+                        Some(combiner) => combiner.combine(segments),
+                        None => segments,
                     },
                     held: std::mem::take(&mut self.pending_held),
                     done: 0,
@@ -364,7 +411,7 @@ impl Outbox {
                     runs: 0,
                 });
             }
-            if !self.send_rows()? || !self.send_end()? {
+            if !self.send_kept()? || !self.send_rows()? || !self.send_end()? {
                 return Ok(());
             }
         }
@@ -378,6 +425,29 @@ impl Outbox {
             self.open_words = 0;
         }
         Ok(self.open_words == 0)
+    }
+
+    /// Sends rows of the present delta that have been kept as keys and arguments: as many in a slot
+    /// as it has room for. Returns whether all have been sent.
+    fn send_kept(&mut self) -> Result<bool> {
+        loop {
+            let Some(rows) = self.sending.as_ref().and_then(|delta| delta.kept.last()) else {
+                return self.send_open();
+            };
+            let words = rows.words();
+            let Some(slot) = self.outlet.slot()? else { return Ok(false) };
+            let Some(place) = slot[self.open_words..].get_mut(..words.len()) else {
+                if !self.send_open()? {
+                    return Ok(false);
+                }
+                continue;
+            };
+            place.copy_from_slice(words);
+            self.open_words += words.len();
+            self.counters.rows += rows.rows() as u64;
+            self.counters.passed += rows.rows() as u64;
+            self.sending.as_mut().and_then(|delta| delta.kept.pop());
+        }
     }
 
     /// Sends segments of the present delta. Returns whether all have been sent.

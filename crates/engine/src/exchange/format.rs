@@ -131,6 +131,11 @@ impl Format {
         Format { key_words: codec.words(), var_keys, arguments, feeds, words, bit_words, vars }
     }
 
+    /// Bytes of a row, at the most, without those of variable length.
+    pub(crate) fn row_bytes(&self) -> usize {
+        8 * (self.words + self.bit_words)
+    }
+
     /// Words of a row of fixed length.
     #[cfg(test)]
     pub(crate) fn row_words(&self) -> usize {

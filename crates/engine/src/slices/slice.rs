@@ -1,9 +1,10 @@
 //! The state of one window slice: the table that its worker leads, and the rows held for other
 //! leaders.
 
-use millstream_state::{ChunkPool, Fragment, Leaders, Load, Mode, Scratch, Segment, Table};
+use millstream_state::{ChunkPool, Costs, Fragment, Leaders, Load, Mode, Scratch, Segment, Table};
 
 use super::Known;
+use super::passed::{Passed, PassedRows, Passing};
 use super::spare::Spare;
 use crate::budget::Usage;
 use crate::joint::Joining;
@@ -13,6 +14,8 @@ pub(super) struct Slice {
     pub(super) primary: Table,
     /// By leader, from its first row on.
     pub(super) fragments: Vec<Option<Fragment>>,
+    /// By leader: rows that are passed through and wait to be shipped. None from the beginning.
+    pub(super) passed: Vec<Passed>,
     /// Rows that its table has taken in for all leaders since the epoch began.
     pub(super) joint_rows: usize,
     /// What its table held for other leaders and has sealed, by leader: at the end of an epoch, or
@@ -33,6 +36,12 @@ pub(crate) enum SealSlice {
     Nothing,
 }
 
+/// What has been sealed for a leader.
+pub(super) enum Sealed {
+    Segment(Segment),
+    Passed(PassedRows),
+}
+
 /// What a slice takes itself.
 pub(super) fn slice_bytes(leaders: usize) -> usize {
     size_of::<Slice>() + leaders * size_of::<Option<Fragment>>()
@@ -42,12 +51,13 @@ impl Slice {
     /// An empty one, which goes on with an emptied table.
     pub(super) fn new(primary: Table, leaders: usize) -> Slice {
         let fragments = (0..leaders).map(|_| None).collect();
-        Slice { primary, fragments, joint_rows: 0, sealed: Vec::new(), counted: None }
+        let (passed, sealed) = Default::default();
+        Slice { primary, fragments, passed, joint_rows: 0, sealed, counted: None }
     }
 
     /// What it amounts to; growth by what is expected to come, and by what there should be room
     /// for.
-    pub(super) fn usage(&self, expected: Load, room: Load) -> Usage {
+    pub(super) fn usage(&self, expected: Load, room: Load, passing: Option<&Passing>) -> Usage {
         let fragments = self.fragments.iter().flatten();
         let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         let bytes =
@@ -64,6 +74,22 @@ impl Slice {
                 usage.growth_bytes = growth_bytes;
                 usage.batch_growth_bytes =
                     growth_bytes.saturating_sub(table.growth_bytes(one) as u64);
+            }
+        }
+        let kept = self.passed.iter().map(Passed::bytes);
+        usage.largest_kept_bytes = kept.clone().max().unwrap_or(0) as u64;
+        let kept_bytes = kept.sum::<usize>() as u64;
+        usage.bytes += kept_bytes + (self.passed.capacity() * size_of::<Passed>()) as u64;
+        usage.live_bytes += self.passed.iter().map(Passed::live_bytes).sum::<usize>() as u64;
+        usage.keys += self.passed.iter().map(Passed::rows).sum::<usize>() as u64;
+        if let Some(passing) = passing.filter(|_| kept_bytes > 0) {
+            let leaders = self.passed.len();
+            usage.room_bytes = usage.room_bytes.max(passing.growth_bytes(room, leaders) as u64);
+            let growth_bytes = passing.growth_bytes(expected, leaders) as u64;
+            if growth_bytes > usage.growth_bytes {
+                usage.growth_bytes = growth_bytes;
+                usage.batch_growth_bytes =
+                    growth_bytes.saturating_sub(passing.growth_bytes(one, leaders) as u64);
             }
         }
         let parting_bytes = self.primary.parting_bytes(self.fragments.len()) as u64;
@@ -84,15 +110,18 @@ impl Slice {
         self.primary.other_rows() > 0
             || !self.sealed.is_empty()
             || self.fragments.iter().flatten().any(|fragment| fragment.rows() > 0)
+            || self.passed.iter().any(|passed| passed.rows() > 0)
     }
 
-    /// At the end of an epoch: tells `joining` what the epoch's rows were like.
-    pub(super) fn tell(&mut self, joining: &mut Joining, scarce: bool) {
+    /// At the end of an epoch: tells `joining` what the epoch's rows were like. True if rows are
+    /// better passed through.
+    pub(super) fn tell(&mut self, joining: &mut Joining, costs: &Costs, scarce: bool) -> bool {
         match std::mem::take(&mut self.joint_rows) {
             0 if scarce => {}
             0 => joining.consider(self.fragments.iter().flatten(), &self.primary),
-            rows => joining.decide(&self.primary, rows),
+            rows => return joining.decide(&self.primary, rows, costs),
         }
+        false
     }
 
     /// Seals what its table holds for other leaders; it leaves when the slice is sealed.
@@ -112,9 +141,20 @@ impl Slice {
         how: SealSlice,
         scarce: bool,
         (known, spare): (&mut [Known], &mut Spare),
-        mut take: impl FnMut(usize, Segment),
+        mut take: impl FnMut(usize, Sealed),
     ) {
         self.counted = None;
+        if how != SealSlice::Nothing {
+            // Where there is little it may yet find a slot, or company.
+            let largest = self.passed.iter().map(Passed::bytes).max().unwrap_or(0);
+            let least = if how == SealSlice::EndEpoch { 0 } else { largest / 2 };
+            let passed = self.passed.iter_mut().enumerate();
+            for (leader, passed) in passed.filter(|(_, passed)| passed.bytes() >= least) {
+                let rows = passed.take().into_iter().filter(|rows| rows.rows() > 0);
+                rows.for_each(|rows| take(leader, Sealed::Passed(rows)));
+            }
+        }
+        let mut take = |leader, segment| take(leader, Sealed::Segment(segment));
         self.sealed.drain(..).for_each(|(leader, segment)| take(leader, segment));
         for (leader, place) in self.fragments.iter_mut().enumerate() {
             let Some(fragment) = place else { continue };

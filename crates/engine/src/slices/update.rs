@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use millstream_state::{
-    BLOCK_ROWS, ChunkPool, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
+    BLOCK_ROWS, ChunkPool, Costs, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
 };
 
+use super::passed::{Passed, Passing};
 use super::spare::Spare;
 use super::{Known, Slice};
 use crate::cluster::Delivery;
 use crate::error::Result;
-use crate::exchange::{Format, Outgoing};
+use crate::exchange::Outgoing;
 use crate::keys::{ColumnVars, Encoded, VarColumn};
 use crate::pipeline::{Grouping, Selected};
 
@@ -19,6 +20,7 @@ use crate::pipeline::{Grouping, Selected};
 pub(super) struct Update<'a> {
     pub(super) slice: &'a mut Slice,
     pub(super) layout: &'a Arc<RowLayout>,
+    pub(super) costs: Costs,
     pub(super) mode: Option<Mode>,
     pub(super) pool: &'a mut ChunkPool,
     pub(super) scratch: &'a mut Scratch,
@@ -36,25 +38,31 @@ pub(super) struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as far
-    /// as there is room, and keeps the others.
+    /// Takes in rows of another leader: passes them on, if that is what its fragment does, as keys
+    /// and arguments: at once, as far as there is room, or later. Others are kept as rows of state.
     pub(super) fn foreign(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<()> {
         self.fragment_rows += rows.len() as u64;
         let passed = self.pass(leader, rows, keys)?;
         if passed < rows.len() {
             let width = keys.words.len() / rows.len();
             let Encoded { words, hashes } = keys;
-            let keys = Encoded { words: &words[passed * width..], hashes: &hashes[passed..] };
+            let hashes = part_of(hashes, passed, hashes.len());
+            let keys = Encoded { words: &words[passed * width..], hashes };
             self.rows(To::Fragment(leader), &rows[passed..], keys);
         }
         Ok(())
     }
 
-    /// Passes rows on to a leader in another process, from the first on; returns how many.
+    /// Passes rows on to a leader, from the first on; returns how many.
     fn pass(&mut self, leader: usize, rows: &[u32], keys: Encoded<'_>) -> Result<usize> {
-        let fragment = self.slice.fragments[leader].as_mut();
-        let passing = fragment.filter(|fragment| fragment.mode() == Mode::PassThrough);
-        let Some((passage, fragment)) = self.passage.as_ref().zip(passing) else { return Ok(0) };
+        let Some(passage) = &mut self.passage else { return Ok(0) };
+        let place = &mut self.slice.fragments[leader];
+        let fragment = place.get_or_insert_with(|| {
+            open_fragment(leader, self.spare, (self.layout, self.costs, self.mode), self.known)
+        });
+        if fragment.mode() != Mode::PassThrough {
+            return Ok(0);
+        }
         number(self.positions, rows.len());
         let outgoing = Outgoing {
             start: passage.start,
@@ -64,8 +72,27 @@ impl Update<'_> {
             vars: &passage.vars,
             arguments: self.input.arguments,
         };
-        let passed = passage.delivery.pass(leader, passage.format, &outgoing, self.picks)?;
-        fragment.note_passed(&keys.hashes[..passed]);
+        let Passing { format, pool } = &mut *passage.passing;
+        let kept = &mut self.slice.passed;
+        if kept.is_empty() {
+            kept.resize_with(self.slice.fragments.len(), Passed::default);
+        }
+        let mut passed = 0;
+        if let Some(delivery) = passage.delivery {
+            let mut before = kept[leader].take();
+            let sent = |rows| pool.give(rows);
+            let rows = (&**format, &outgoing);
+            passed = delivery.pass(leader, rows, &mut before, sent, self.picks)?;
+            kept[leader].put_back(before);
+        }
+        if passed < rows.len() {
+            let rest = Outgoing { picked: &outgoing.picked[passed..], ..outgoing };
+            passed += kept[leader].keep(format, &rest, pool, self.picks)?;
+        }
+        if let Some(fragment) = &mut self.slice.fragments[leader] {
+            // There are none where tables found keys without them, before this fragment was there.
+            fragment.note_passed(part_of(keys.hashes, 0, passed));
+        }
         Ok(passed)
     }
 
@@ -88,12 +115,7 @@ impl Update<'_> {
             To::All(own) => Target::Joint(primary, own),
             To::Primary => Target::Table(primary),
             To::Fragment(leader) => Target::Fragment(fragments[leader].get_or_insert_with(|| {
-                let new = || Fragment::new(self.layout.clone(), self.mode);
-                let mut fragment = self.spare.take_fragment(leader).unwrap_or_else(new);
-                if let Some(mode) = self.known[leader].mode {
-                    fragment.begin_in(mode);
-                }
-                fragment
+                open_fragment(leader, self.spare, (self.layout, self.costs, self.mode), self.known)
             })),
         };
         table.prefetch(first);
@@ -118,6 +140,21 @@ impl Update<'_> {
             aggregates.update(self.layout, self.input.arguments, rows, &mut block, self.picks);
         }
     }
+}
+
+/// The fragment of a slice for a leader, which begins as what is known of its keys suggests.
+fn open_fragment(
+    leader: usize,
+    spare: &mut Spare,
+    (layout, costs, mode): (&Arc<RowLayout>, Costs, Option<Mode>),
+    known: &[Known],
+) -> Fragment {
+    let new = || Fragment::with_costs(layout.clone(), costs, mode);
+    let mut fragment = spare.take_fragment(leader).unwrap_or_else(new);
+    if let Some(mode) = known[leader].mode {
+        fragment.begin_in(mode);
+    }
+    fragment
 }
 
 /// Which of a slice's tables rows go to.
@@ -156,25 +193,25 @@ pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
     positions.extend(positions.len() as u32..count as u32);
 }
 
-/// The way of rows that are passed through to other processes.
+/// The way of rows that are passed through as keys and arguments.
 pub(super) struct Passage<'a> {
-    delivery: &'a Delivery,
-    format: &'a Format,
+    delivery: Option<&'a Delivery>,
+    passing: &'a mut Passing,
     start: i64,
     /// What has variable length.
     vars: Vec<VarColumn<'a>>,
 }
 
 impl<'a> Passage<'a> {
-    /// `None` where there are no other processes, or rows of this input cannot be told by
-    /// themselves.
+    /// `None` where rows of this input cannot be told by themselves.
     pub(super) fn of(
         start: i64,
         delivery: Option<&'a Delivery>,
+        passing: Option<&'a mut Passing>,
         input: &Selected<'a>,
     ) -> Option<Passage<'a>> {
-        let delivery = delivery?;
-        let format = delivery.format.as_deref().filter(|format| format.is_for(input.arguments))?;
-        Some(Passage { delivery, format, start, vars: format.vars_of(input.keys, input.arguments) })
+        let passing = passing.filter(|passing| passing.format.is_for(input.arguments))?;
+        let vars = passing.format.vars_of(input.keys, input.arguments);
+        Some(Passage { delivery, passing, start, vars })
     }
 }

@@ -12,7 +12,7 @@ use crate::cluster::{GO_ON, MERGED, Sealed};
 use crate::error::{Error, Result};
 use crate::event_time::END;
 use crate::meter;
-use crate::slices::SealSlice;
+use crate::slices::{Parcel, PassedRows, SealSlice};
 
 /// The changes of one epoch of a stage for one leader.
 pub(crate) struct Delta {
@@ -22,6 +22,7 @@ pub(crate) struct Delta {
     epoch: u64,
     watermark: i64,
     segments: VecDeque<(i64, Segment)>,
+    passed: VecDeque<PassedRows>,
     /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
     held: Option<Held>,
 }
@@ -34,7 +35,8 @@ impl Delta {
 
     /// Where the windows begin that it has rows of.
     pub(super) fn starts(&self) -> impl Iterator<Item = i64> {
-        self.segments.iter().map(|(start, _)| *start)
+        let passed = self.passed.iter().map(|rows| rows.start);
+        self.segments.iter().map(|(start, _)| *start).chain(passed)
     }
 }
 
@@ -70,7 +72,9 @@ impl Worker {
         if changed {
             return Some(Seal::Everything);
         }
-        if state.usage.largest_passed_bytes >= limits.passed_bytes() {
+        if state.usage.largest_passed_bytes >= limits.passed_bytes()
+            || state.usage.largest_kept_bytes >= limits.kept_bytes()
+        {
             return Some(Seal::PassedThrough);
         }
         // A window may fire.
@@ -99,30 +103,33 @@ impl Worker {
         {
             state.slices.join(choice);
         }
-        let deltas = state.slices.seal(how, self.shared.budget.tight());
+        let parcels = state.slices.seal(how, self.shared.budget.tight());
         // What has been sealed counts as segments from now on, all of it before any is sent.
         self.note_usage(state);
-        let held = |segments: Vec<(i64, Segment)>| {
-            let bytes = segments.iter().map(|(_, s)| s.bytes()).sum();
-            let credited = !segments.is_empty();
-            (credited.then(|| self.shared.budget.hold(Kind::Segments, bytes)), segments)
+        let held = |parcel: Parcel| {
+            let credited = !parcel.is_empty();
+            (credited.then(|| self.shared.budget.hold(Kind::Segments, parcel.bytes())), parcel)
         };
-        let deltas: Vec<_> = deltas.into_iter().map(held).collect();
-        for (leader, (held, segments)) in deltas.into_iter().enumerate() {
+        let deltas: Vec<_> = parcels.into_iter().map(held).collect();
+        for (leader, (held, parcel)) in deltas.into_iter().enumerate() {
             if leader == self.leader {
                 continue;
             }
-            shipped += segments.iter().map(|(_, s)| s.rows() as u64).sum::<u64>();
-            self.stats.segments_shipped += segments.len() as u64;
+            self.stats.segments_shipped += parcel.segments.len() as u64;
             let Some(local) = self.shared.local(leader) else {
+                // Those that are passed through are counted when they are sent.
+                let rows = parcel.segments.iter().map(|(_, segment)| segment.rows() as u64);
+                shipped += rows.sum::<u64>();
                 let worker = self.id;
-                let sealed = Sealed { worker, segments, held, watermark };
+                let sealed = Sealed { worker, parcel, held, watermark };
                 self.ship(state, leader, sealed)?;
                 continue;
             };
+            shipped += parcel.rows() as u64;
             state.in_flight[local] += usize::from(held.is_some());
-            let (from, epoch, segments) = (self.id, state.epoch, segments.into());
-            let delta = Delta { stage: state.stage.number, from, epoch, watermark, segments, held };
+            let (from, epoch, stage) = (self.id, state.epoch, state.stage.number);
+            let (segments, passed) = (parcel.segments.into(), parcel.passed.into());
+            let delta = Delta { stage, from, epoch, watermark, segments, passed, held };
             self.shared.send(local, Message::Delta(delta));
         }
         self.stats.rows_shipped += shipped;
@@ -172,6 +179,13 @@ impl Worker {
             if state.uncounted >= state.stage.limits.tables_max {
                 self.note_usage(state);
             }
+            return Ok(true);
+        }
+        if let Some(rows) = delta.passed.pop_front() {
+            let announced = state.clock.of(delta.from);
+            let bytes = rows.bytes();
+            state.take_passed(rows, announced)?;
+            self.note_merge(bytes, state)?;
             return Ok(true);
         }
         state.expected[delta.from] += 1;

@@ -329,7 +329,7 @@ impl Worker {
 
     /// A message of rows that take so many bytes has been merged. State is counted now and then: a
     /// delta may be long.
-    fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {
+    pub(super) fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {
         self.stats.merges += 1;
         state.uncounted += 1;
         state.uncounted_bytes += bytes as u64;

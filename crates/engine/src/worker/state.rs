@@ -6,16 +6,21 @@ use millstream_state::{Leaders, VectorClock};
 
 use crate::budget::Usage;
 use crate::cluster::DELTAS_IN_FLIGHT_MAX;
+use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
+use crate::exchange::Receiver;
 use crate::fire::Fire;
 use crate::job::Shared;
-use crate::slices::{Room, Slices};
+use crate::meter;
+use crate::slices::{PassedRows, Room, Slices};
 use crate::stage::Stage;
 
 /// A worker's state of a stage, and how far the stage has got for it.
 pub(super) struct State {
     pub(super) stage: Arc<Stage>,
     pub(super) slices: Slices,
+    /// Takes in what workers of this process pass through.
+    receiver: Receiver,
     pub(super) clock: VectorClock,
     pub(super) firing: Option<Fire>,
     pub(super) epoch: u64,
@@ -67,15 +72,20 @@ impl State {
         // A receiver meets no keys but its own.
         let (leaders, me) = if exchanges { (1, 0) } else { (shared.leaders(), leader) };
         let delivery = shared.net.as_ref().map(|net| net.delivery(stage.number));
+        // Half of what is shipped together, and no more than fits a message.
+        let message_bytes = delivery.map_or(u64::MAX, |delivery| delivery.message_bytes as u64);
+        let buffer_bytes = (stage.limits.kept_bytes() / 2).min(message_bytes);
         let room = Room {
             pool_bytes: stage.limits.pool_bytes,
             heap: shared.net.as_ref().map(|net| net.heap.clone()),
             message_bytes: delivery.map_or(0, |delivery| delivery.message_bytes),
+            passing: Some((stage.format.clone(), buffer_bytes as usize)),
         };
         let layout = stage.grouping.layout.clone();
         State {
             stage: stage.clone(),
             slices: Slices::new(layout, Leaders::even(leaders), me, shared.fragment_mode(), room),
+            receiver: Receiver::new(stage.format.clone()),
             clock,
             firing: None,
             epoch: 0,
@@ -92,6 +102,18 @@ impl State {
             uncounted: 0,
             uncounted_bytes: 0,
         }
+    }
+
+    /// Takes in rows that a worker of this process, who has announced a watermark, has passed
+    /// through.
+    pub(super) fn take_passed(&mut self, rows: PassedRows, announced: i64) -> Result<()> {
+        let mut span = meter::span(meter::Kind::Update);
+        span.add(rows.rows());
+        let State { receiver, slices, stage, .. } = self;
+        let may_add = |start| stage.check_slice(start, announced);
+        receiver.take_rows(rows.words(), &stage.grouping, slices, &may_add)?;
+        slices.reuse_passed(rows);
+        Ok(())
     }
 
     /// How many windows have fired when the watermark has got so far; only differences mean

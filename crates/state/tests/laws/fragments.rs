@@ -91,7 +91,8 @@ fn fragments_forget_a_change_of_mode_with_its_epoch() {
         feed(fragment, 0..8_000, pool);
         fragment.seal();
         assert_eq!(fragment.mode(), Mode::PassThrough);
-        feed(fragment, (0..20_000).map(|i| i % 7), pool);
+        // After a clear verdict four times the rows that it took are not sampled.
+        feed(fragment, (0..60_000).map(|i| i % 7), pool);
         // The change, and too few rows behind it to tell anything.
         feed(fragment, (0..after).map(|i| i % 7), pool);
         fragment.seal();
@@ -103,15 +104,17 @@ fn fragments_forget_a_change_of_mode_with_its_epoch() {
     }
 }
 
-/// The same share of distinct rows is passed through where moving rows is cheap, and aggregated
-/// where it is not; and where look-ups are cheap because there are few keys, more is aggregated
-/// than where there are many.
+/// The same share of distinct rows is passed through where that is cheap beside merging rows of
+/// state, and aggregated where it is not; and where look-ups are cheap because there are few keys,
+/// more is aggregated than where there are many.
 #[test]
 fn what_rows_and_look_ups_cost_decides_the_mode() {
-    let wide = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::SumFloat, false); 2]));
-    let mode_of = |layout: &Arc<RowLayout>, keys: u64, rows_per_key: u64| {
+    let mean = [(ValueKind::SumFloat, false), (ValueKind::Count, false)];
+    let mean = Arc::new(RowLayout::new(1, vec![], &mean));
+    let mode_of = |layout: &Arc<RowLayout>, words: usize, keys: u64, rows_per_key: u64| {
         let pool = &mut ChunkPool::new(layout.row_words(), 1 << 20, None);
-        let fragment = &mut Fragment::new(layout.clone(), None);
+        let costs = Costs::new(layout, words);
+        let fragment = &mut Fragment::with_costs(layout.clone(), costs, None);
         for _ in 0..2 {
             // Less than three in four are distinct from the first batch on.
             (0..rows_per_key).for_each(|_| feed(fragment, 0..keys, pool));
@@ -119,11 +122,15 @@ fn what_rows_and_look_ups_cost_decides_the_mode() {
         }
         fragment.mode()
     };
-    assert_eq!(mode_of(&narrow(), 4_000, 2), Mode::PassThrough);
-    assert_eq!(mode_of(&wide, 4_000, 2), Mode::Aggregate);
-    assert_eq!(mode_of(&narrow(), 4_000, 4), Mode::Aggregate);
-    assert_eq!(mode_of(&narrow(), 100_000, 4), Mode::PassThrough);
-    assert_eq!(mode_of(&narrow(), 100_000, 40), Mode::Aggregate);
+    assert_eq!(mode_of(&narrow(), 2, 4_000, 2), Mode::PassThrough);
+    assert_eq!(mode_of(&narrow(), 2, 4_000, 4), Mode::Aggregate);
+    assert_eq!(mode_of(&narrow(), 2, 100_000, 4), Mode::PassThrough);
+    assert_eq!(mode_of(&narrow(), 2, 100_000, 40), Mode::Aggregate);
+    // A key and a number against a row of five words; and rows of ten words that are no shorter
+    // when they are passed through.
+    assert_eq!(mode_of(&mean, 2, 4_000, 4), Mode::PassThrough);
+    assert_eq!(mode_of(&mean, 2, 4_000, 10), Mode::Aggregate);
+    assert_eq!(mode_of(&mean, 10, 4_000, 2), Mode::Aggregate);
 }
 
 /// What is passed through goes in parts; whether its keys repeat is a question about the epoch.
@@ -191,11 +198,11 @@ fn a_clear_verdict_holds_for_a_while() {
 /// Where it costs little to be wrong, a table that has become too large tells by what it has seen.
 #[test]
 fn many_distinct_keys_are_better_passed_through() {
-    let wide = RowLayout::new(1, vec![], &[(ValueKind::SumFloat, false); 2]);
-    assert!(Fragment::should_pass(&narrow(), 120_000, 65_000));
-    assert!(!Fragment::should_pass(&narrow(), 400_000, 65_000));
-    assert!(!Fragment::should_pass(&wide, 65_000, 65_000));
-    assert!(!Fragment::should_pass(&narrow(), 50, 50), "too few to tell");
+    let costs = |words| Costs::new(&narrow(), words);
+    assert!(costs(2).should_pass(120_000, 65_000));
+    assert!(!costs(2).should_pass(400_000, 65_000));
+    assert!(!costs(7).should_pass(65_000, 65_000));
+    assert!(!costs(2).should_pass(50, 50), "too few to tell");
     for (fixed, mode) in [(None, Mode::PassThrough), (Some(Mode::Aggregate), Mode::Aggregate)] {
         let mut fragment = Fragment::new(narrow(), fixed);
         fragment.begin_in(Mode::PassThrough);

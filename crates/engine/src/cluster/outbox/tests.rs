@@ -44,7 +44,8 @@ impl Heads {
 }
 
 fn sealed(worker: usize, segments: Vec<(i64, Segment)>, watermark: i64) -> Sealed {
-    Sealed { worker, segments, held: None, watermark }
+    let parcel = Parcel { segments, passed: Vec::new() };
+    Sealed { worker, parcel, held: None, watermark }
 }
 
 impl Outlet for Heads {

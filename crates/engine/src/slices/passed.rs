@@ -1,0 +1,214 @@
+//! Rows that a worker passes through and keeps until they are shipped: as keys and arguments, like
+//! exchanged rows ([`crate::exchange`]), which take less room than rows of state and are written
+//! and taken in at the price of an exchange.
+//!
+//! Rows for leaders in other processes are kept only while they find no slot.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::exchange::{Format, Outgoing};
+
+use millstream_state::{Load, Segment};
+
+/// Words of a buffer at the most: as many as lie in a near cache beside what is done with them.
+const BUFFER_WORDS_MAX: usize = 8 << 10;
+/// A window's first buffer for a leader has so many words, each further one four times as many:
+/// there may be many windows of few rows.
+const FIRST_WORDS: usize = 256;
+/// Fewer rows do not go into what is left of a buffer.
+const SLIVER_ROWS: usize = 16;
+
+/// A buffer of rows of one slice.
+#[derive(Debug)]
+pub(crate) struct PassedRows {
+    /// Start of the slice.
+    pub(crate) start: i64,
+    buffer: Vec<u64>,
+    /// Words that have been written, and rows.
+    used: usize,
+    rows: usize,
+}
+
+impl PassedRows {
+    /// In the form of [`Format`].
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.buffer[..self.used]
+    }
+
+    /// How many there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        8 * self.buffer.len()
+    }
+}
+
+/// What a slice, or several, have for one leader.
+#[derive(Debug, Default)]
+pub(crate) struct Parcel {
+    /// Rows of state, with the start of their slice.
+    pub(crate) segments: Vec<(i64, Segment)>,
+    pub(crate) passed: Vec<PassedRows>,
+}
+
+impl Parcel {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.passed.is_empty()
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.segments.iter().map(|(_, segment)| segment.bytes()).sum::<usize>()
+            + self.passed.iter().map(PassedRows::bytes).sum::<usize>()
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.segments.iter().map(|(_, segment)| segment.rows()).sum::<usize>()
+            + self.passed.iter().map(PassedRows::rows).sum::<usize>()
+    }
+}
+
+/// Rows of one slice for one leader; the last buffer is being filled.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    buffers: Vec<PassedRows>,
+    rows: usize,
+    /// Bytes allocated, and those in use.
+    bytes: usize,
+    live_bytes: usize,
+}
+
+impl Passed {
+    /// Keeps rows, from the first on; returns how many. The others are longer than a buffer.
+    pub(super) fn keep(
+        &mut self,
+        format: &Format,
+        rows: &Outgoing<'_>,
+        pool: &mut Pool,
+        scratch: &mut Vec<u32>,
+    ) -> Result<usize> {
+        let mut kept = 0;
+        while kept < rows.picked.len() {
+            let rest = Outgoing { picked: &rows.picked[kept..], ..*rows };
+            if let Some(open) = self.buffers.last_mut() {
+                let room = open.buffer.len() - open.used;
+                let (count, words) = format.fit(&rest, room);
+                if count >= rest.picked.len().min(SLIVER_ROWS) {
+                    let rest = Outgoing { picked: &rest.picked[..count], ..rest };
+                    let place = &mut open.buffer[open.used..open.used + words];
+                    format.write(&rest, place, scratch)?;
+                    (open.used, open.rows) = (open.used + words, open.rows + count);
+                    self.rows += count;
+                    self.live_bytes += 8 * words;
+                    kept += count;
+                    continue;
+                }
+                if open.used == 0 && open.buffer.len() >= pool.words {
+                    // A row is longer than a buffer.
+                    return Ok(kept);
+                }
+            }
+            self.open(rows.start, pool);
+        }
+        Ok(kept)
+    }
+
+    /// Opens the next buffer, in place of one in which nothing stands.
+    fn open(&mut self, start: i64, pool: &mut Pool) {
+        let words = self.buffers.last().map_or(FIRST_WORDS, |last| 4 * last.buffer.len());
+        if let Some(empty) = self.buffers.pop_if(|open| open.used == 0) {
+            self.bytes -= empty.bytes();
+            pool.give(empty);
+        }
+        let buffer = pool.take(words);
+        self.bytes += 8 * buffer.len();
+        self.buffers.push(PassedRows { start, buffer, used: 0, rows: 0 });
+    }
+
+    /// Hands out what there is.
+    pub(super) fn take(&mut self) -> Vec<PassedRows> {
+        std::mem::take(self).buffers
+    }
+
+    /// Takes back what is left of that.
+    pub(super) fn put_back(&mut self, buffers: Vec<PassedRows>) {
+        let rows = buffers.iter().map(PassedRows::rows).sum();
+        let bytes = buffers.iter().map(PassedRows::bytes).sum();
+        let live_bytes = buffers.iter().map(|rows| size_of_val(rows.words())).sum();
+        *self = Passed { buffers, rows, bytes, live_bytes };
+    }
+
+    /// Rows that are kept.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes allocated.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Of these, those in use.
+    pub(super) fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+}
+
+/// How rows are passed through, and the buffers in which they are kept.
+#[derive(Debug)]
+pub(super) struct Passing {
+    pub(super) format: Arc<Format>,
+    pub(super) pool: Pool,
+}
+
+impl Passing {
+    /// Bytes that keeping so much more for so many leaders may allocate.
+    pub(super) fn growth_bytes(&self, load: Load, leaders: usize) -> usize {
+        let rows_bytes = load.rows * self.format.row_bytes() + load.text_bytes;
+        // What is left of an open buffer may be too little for the first of them.
+        rows_bytes + 8 * self.pool.words * load.rows.min(leaders)
+    }
+}
+
+/// Buffers that are used again.
+#[derive(Debug)]
+pub(super) struct Pool {
+    free: Vec<Vec<u64>>,
+    /// Words of a buffer that is not one of a window's first.
+    words: usize,
+    /// How many are kept.
+    max: usize,
+}
+
+impl Pool {
+    /// Of buffers of at most so many bytes, of which so many are kept.
+    pub(super) fn new(buffer_bytes: usize, bytes_max: usize) -> Pool {
+        let words = (buffer_bytes / 8).clamp(1, BUFFER_WORDS_MAX);
+        Pool { free: Vec::new(), words, max: bytes_max / (8 * words) }
+    }
+
+    fn take(&mut self, words: usize) -> Vec<u64> {
+        self.free.pop().unwrap_or_else(|| vec![0; words.min(self.words)])
+    }
+
+    /// Takes the buffer of rows back that have been taken in.
+    pub(super) fn give(&mut self, PassedRows { buffer, .. }: PassedRows) {
+        if buffer.len() == self.words && self.free.len() < self.max {
+            self.free.push(buffer);
+        }
+    }
+
+    /// Gives all back.
+    pub(super) fn release(&mut self) {
+        self.free = Vec::new();
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        8 * self.words * self.free.len()
+    }
+}
