@@ -243,6 +243,11 @@ WRONG = [
     ("SELECT 1, YEAR(k) FROM events", "YEAR(k)", "there is no YEAR of BIGINT"),
     ("SELECT CAST('abc' AS DECIMAL(10, 2)) FROM events", "CAST('abc' AS DECIMAL(10, 2))",
      "cannot cast 'abc' to DECIMAL"),
+    # An order that would be lost.
+    ("SELECT k FROM (SELECT k FROM events ORDER BY k) WHERE k > 1", "k", "orders nothing"),
+    ("WITH e AS (SELECT k FROM events ORDER BY k DESC) SELECT k FROM e LIMIT 1", "k", "orders nothing"),
+    ("CREATE VIEW w AS SELECT k FROM events ORDER BY k; SELECT k FROM w WHERE k > 1", "k",
+     "orders nothing"),
     # VALUES.
     ("VALUES (1), (2, 3)", "VALUES (1), (2, 3)", "as many values"),
     ("VALUES (1), ('a'), (TRUE)", "VALUES (1), ('a'), (TRUE)", "BOOLEAN"),

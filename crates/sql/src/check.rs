@@ -126,6 +126,19 @@ fn is_count(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(v) if matches!(&v.value, Value::Number(n, _) if n.parse::<u64>().is_ok()))
 }
 
+/// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.
+pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
+    match (&query.order_by, &query.limit_clause, &*query.body) {
+        (Some(order_by), None, _) => ControlFlow::Break(
+            SqlError::unsupported("an ORDER BY within another query orders nothing")
+                .at(Span::new(order_by.span()))
+                .help("put the ORDER BY at the end of the whole query"),
+        ),
+        (None, None, SetExpr::Query(inner)) => refuse_inner_order(inner),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
 fn refuse_count(expr: &Expr) -> Flow {
     ControlFlow::Break(
         SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {expr}"))
@@ -195,6 +208,9 @@ impl Visitor for Checker<'_> {
         }
         if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
             return refuse("WITH RECURSIVE", LEAVE_OUT, with.span());
+        }
+        for inner in query.with.iter().flat_map(|with| &with.cte_tables) {
+            refuse_inner_order(&inner.query)?;
         }
         if let Some(LimitClause::LimitOffset { limit_by, .. }) = &query.limit_clause
             && !limit_by.is_empty()
@@ -301,7 +317,8 @@ impl Visitor for Checker<'_> {
                     return refuse("what follows the table's name", LEAVE_OUT, place);
                 }
             }
-            TableFactor::Derived { lateral, sample, .. } => {
+            TableFactor::Derived { lateral, sample, subquery, .. } => {
+                refuse_inner_order(subquery)?;
                 if *lateral {
                     return refuse("LATERAL", LEAVE_OUT, place);
                 }

@@ -296,11 +296,6 @@ impl Stage {
     }
 
     pub(crate) fn refuse_after_limit(&self, what: &str, places: &Places) -> Result<()> {
-        if self.order.is_some() && self.limit.is_none() && self.offset == 0 {
-            return Err(SqlError::unsupported(format!("{what} after an ORDER BY does not run"))
-                .at(places.order_by)
-                .help("put the ORDER BY at the end of the whole query"));
-        }
         if self.limit.is_none() && self.offset == 0 {
             return Ok(());
         }

@@ -2,6 +2,7 @@
 //! have declared.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::blame::{blame, check_conditions};
 use crate::catalog::{
     Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, ViewEntry, WatermarkDecl,
 };
-use crate::check::{check_query, places};
+use crate::check::{check_query, places, refuse_inner_order};
 use crate::compiler::Compiler;
 use crate::create::table_entry;
 use crate::dialect::parser_options;
@@ -452,6 +453,9 @@ impl Planner {
         columns: &[Ident],
         statement: &Statement,
     ) -> Result<ViewEntry> {
+        if let ControlFlow::Break(error) = refuse_inner_order(query) {
+            return Err(error);
+        }
         let Logical { plan, analyzed, places, levels, .. } =
             self.logical(query, &statement.source, statement.span)?;
         // What cannot run is refused here, not where the view is used.
