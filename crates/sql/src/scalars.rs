@@ -6,6 +6,7 @@ mod choice;
 mod date_trunc;
 mod dates;
 mod digits;
+mod doubles;
 mod extract;
 mod interval_order;
 mod interval_rules;

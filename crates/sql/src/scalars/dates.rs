@@ -1,5 +1,6 @@
 //! A DATE compared or combined with a TIMESTAMP is midnight in the timestamp's own unit. DataFusion
-//! would convert both to nanoseconds, which reach no further than the year 2262.
+//! would convert both to nanoseconds, which reach no further than the year 2262. The same places
+//! see to decimals beside doubles ([`super::doubles`]).
 
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
@@ -11,6 +12,7 @@ use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion_optimizer::analyzer::AnalyzerRule;
 
+use super::doubles::{decimals_as_doubles, union_of_doubles};
 use crate::types::sql_type_name;
 
 /// Functions whose arguments, or some of them, get one type.
@@ -39,14 +41,18 @@ impl AnalyzerRule for DatesAsTimes {
             })?;
             changed |= rewritten.transformed;
             // What stands above sees the types of what stands below.
-            rewritten.map_data(|node| if changed { node.recompute_schema() } else { Ok(node) })
+            let node = if changed { rewritten.data.recompute_schema()? } else { rewritten.data };
+            let LogicalPlan::Union(union) = node else { return Ok(Transformed::yes(node)) };
+            let (differs, union) = union_of_doubles(union)?;
+            changed |= differs;
+            Ok(Transformed::yes(union))
         })?;
         Ok(analyzed.data)
     }
 }
 
 /// Casts each DATE that is compared, subtracted or chosen beside a TIMESTAMP to the timestamp's
-/// type.
+/// type, and each DECIMAL beside a floating number to DOUBLE.
 pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
     expr.transform_up(|mut expr| {
         let types: Vec<DataType> =
@@ -59,6 +65,9 @@ pub(crate) fn dates_as_times(expr: Expr, schema: &DFSchema) -> DfResult<Transfor
             })
             .max_by_key(|(unit, _)| *unit);
         refuse_numbers(&expr, &types)?;
+        if decimals_as_doubles(beside(&mut expr), schema) {
+            return Ok(Transformed::yes(expr));
+        }
         let Some((_, time)) = finest.filter(|_| types.contains(&DataType::Date32)) else {
             return Ok(Transformed::no(expr));
         };
