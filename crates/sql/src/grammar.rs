@@ -12,6 +12,17 @@ use crate::script::lower_first;
 const CLAUSES: [&str; 8] =
     ["FROM", "WHERE", "GROUP", "HAVING", "LIMIT", "OFFSET", "ORDER", "UNION"];
 
+/// How statements begin; the first word can be read as an alias.
+const BEGINNINGS: [(Keyword, Keyword); 7] = [
+    (Keyword::INSERT, Keyword::INTO),
+    (Keyword::CREATE, Keyword::TABLE),
+    (Keyword::CREATE, Keyword::VIEW),
+    (Keyword::DROP, Keyword::TABLE),
+    (Keyword::DROP, Keyword::VIEW),
+    (Keyword::EXPLAIN, Keyword::SELECT),
+    (Keyword::EXECUTE, Keyword::STATEMENT),
+];
+
 const UNITS: [&str; 6] = ["DAY", "HOUR", "MINUTE", "SECOND", "MONTH", "YEAR"];
 
 /// Operators of other languages, and what they are in SQL.
@@ -68,6 +79,13 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         return better;
     }
     let found = tokens[at];
+    if let (Some(before), Token::Word(word)) = (before(1), &found.token)
+        && is_keyword(before, Keyword::UNION)
+        && let Some(meant) = closest(&word.value, ["ALL", "DISTINCT"].into_iter())
+    {
+        error.message = format!("expected {meant} after UNION, found {found}");
+        return error.help(format!("did you mean UNION {meant}?"));
+    }
     if let Some(better) = unfinished_operator(&error, &tokens, at) {
         return better;
     }
@@ -160,6 +178,15 @@ fn in_select_list(tokens: &[&TokenWithSpan]) -> bool {
 fn misspelled_clause(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> Option<SqlError> {
     if !error.message.starts_with("expected the end of the statement") {
         return None;
+    }
+    if let Some(before) = at.checked_sub(1)
+        && BEGINNINGS.iter().any(|(first, second)| {
+            is_keyword(tokens[before], *first) && is_keyword(tokens[at], *second)
+        })
+    {
+        let message = format!("; is missing before {}", tokens[before]);
+        let span = Span::new(tokens[before].span);
+        return Some(SqlError { message, span, ..error.clone() });
     }
     let meant = |token: &TokenWithSpan| {
         let Token::Word(word) = &token.token else { return None };

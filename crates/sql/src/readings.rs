@@ -63,7 +63,8 @@ impl Readings {
             };
             let message = format!("{name} can be read only once, and {whose}");
             return Err(SqlError::new(ErrorKind::Connector, message).help(
-                "save it in a file and read that, or compute all that is wanted of it in one query",
+                "save it in a file and read that, or read one table of it once for several results:\n\
+                 EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END",
             ));
         }
         Ok(())

@@ -4,6 +4,7 @@
 use datafusion_sql::sqlparser::ast::{Ident, Query};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use millstream_contract::settings::closest;
 
 use crate::error::{Result, Span, SqlError};
 
@@ -27,6 +28,9 @@ pub(crate) struct StatementSet {
     /// How many parts between semicolons it takes.
     pub(crate) parts: usize,
 }
+
+/// INSERTs of a set, which are planned and run together.
+const INSERTS_MAX: usize = 1000;
 
 const FORM: &str = "write EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
@@ -62,6 +66,11 @@ impl StatementSet {
             if !is(start, Keyword::INSERT) {
                 return Err(misplaced(start));
             }
+            if inserts.len() == INSERTS_MAX {
+                let message = format!("a statement set has at most {INSERTS_MAX} INSERTs");
+                let error = SqlError::unsupported(message).at(Span::new(start.span));
+                return Err(error.help("write several sets, or UNION ALL within an INSERT"));
+            }
             inserts.push(insert(part)?);
         }
         Err(SqlError::syntax("the statement set has no END").at(opening.span).help(FORM))
@@ -89,8 +98,13 @@ impl Opening {
         // `BEGIN STATEMENT SET;`
         let old = !explained && next(Keyword::BEGIN).is_some();
         let execute = !old && next(Keyword::EXECUTE).is_some();
-        let (Some(_), Some((at, set))) = (next(Keyword::STATEMENT), next(Keyword::SET)) else {
-            return Ok(None);
+        let statement = next(Keyword::STATEMENT).is_some();
+        let Some((at, set)) = next(Keyword::SET).filter(|_| statement) else {
+            let wanted = if statement { "SET" } else { "STATEMENT" };
+            return match tokens.peek().filter(|_| statement || old || execute) {
+                Some((_, found)) => misspelled(found, wanted).map_or(Ok(None), Err),
+                None => Ok(None),
+            };
         };
         let opening = |at: usize, last: &TokenWithSpan| {
             let span = Span::new(first.span.union(&last.span));
@@ -105,12 +119,23 @@ impl Opening {
             }
             (false, Some((at, begin)), _) if execute || explained => opening(at, begin),
             (false, ..) => {
-                let what = if execute { "BEGIN after STATEMENT SET" } else { "EXECUTE before it" };
+                let what = match execute || explained {
+                    true => "BEGIN after STATEMENT SET",
+                    false => "EXECUTE before it",
+                };
                 let place = Span::new(first.span.union(&set.span));
                 Err(SqlError::syntax(format!("expected {what}")).at(place).help(FORM))
             }
         }
     }
+}
+
+/// Another word where one of the words of a set's beginning belongs.
+fn misspelled(found: &TokenWithSpan, wanted: &str) -> Option<SqlError> {
+    let Token::Word(word) = &found.token else { return None };
+    closest(&word.value, std::iter::once(wanted))?;
+    let error = SqlError::syntax(format!("expected {wanted}, found {found}"));
+    Some(error.at(Span::new(found.span)).help(format!("did you mean {wanted}?")))
 }
 
 /// A part's tokens without blanks and comments.
@@ -150,9 +175,12 @@ fn misplaced(start: &TokenWithSpan) -> SqlError {
             .at(place)
             .help(
                 "to see its rows, declare a table that prints them and insert into that:\n\
-                 CREATE TABLE shown (…) WITH ('connector' = 'print')",
+                 CREATE TABLE shown (…) WITH ('connector' = 'print');\n\
+                 or write END; before the query if the set is complete",
             );
     }
     let message = format!("a statement set has INSERT statements only, found {start}");
-    SqlError::unsupported(message).at(place).help("put other statements before the set")
+    SqlError::unsupported(message)
+        .at(place)
+        .help("put other statements before the set; if the set is complete, write END; before it")
 }
