@@ -266,6 +266,8 @@ pub(crate) struct ViewEntry {
     pub(crate) texts: Vec<Arc<Syntax>>,
     /// Views that use each other down to a table, this one among them.
     pub(crate) levels: usize,
+    /// Tables that it reads once the views that it names are written out.
+    pub(crate) tables: usize,
 }
 
 /// Views that may use each other down to a table. A view is planned with all that it uses.

@@ -1,7 +1,6 @@
 //! `INSERT INTO`: maps the query's columns to the sink's, by position or as the statement names
 //! them.
 
-use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -10,7 +9,7 @@ use datafusion_expr::{Cast, Expr, LogicalPlan};
 use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::wording::counted;
 
-use crate::catalog::{Declared, Origin, TableEntry};
+use crate::catalog::TableEntry;
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
 use crate::types::sql_type_name;
@@ -91,35 +90,6 @@ pub(crate) fn fit_to_sink(
     }
     stage.columns = columns;
     Ok(entry.columns.iter().map(|c| c.name.clone()).collect())
-}
-
-/// Whether two tables are written to the same place.
-pub(crate) fn same_place(one: &TableEntry, other: &TableEntry) -> bool {
-    let (Origin::Connector(a), Origin::Connector(b)) = (&one.origin, &other.origin) else {
-        return false;
-    };
-    let path = |declared: &Declared| {
-        let path = declared.options.options.get("path")?.trim();
-        let path = declared.options.base_dir.join(path.strip_prefix("file://").unwrap_or(path));
-        Some(path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>())
-    };
-    std::ptr::eq(one, other) || path(a).is_some_and(|path_a| Some(path_a) == path(b))
-}
-
-/// Two INSERTs of a statement set that write to the same place.
-pub(crate) fn twice(one: &TableEntry, other: &TableEntry) -> SqlError {
-    let message = match one.name == other.name {
-        true => format!("two INSERTs of the statement set write to '{}'", one.name),
-        false => format!(
-            "two INSERTs of the statement set write to one path: that of '{}' and '{}'",
-            one.name, other.name
-        ),
-    };
-    SqlError::unsupported(message).help(format!(
-        "write one of them: INSERT INTO {} SELECT … UNION ALL SELECT …, or insert into a table of \
-         its own",
-        one.name
-    ))
 }
 
 /// The table's columns that the query's are for, by position in the table.

@@ -61,6 +61,7 @@ mod planner;
 #[cfg(test)]
 mod precedence_tests;
 mod readings;
+mod references;
 mod refusals;
 mod rewrite;
 #[cfg(test)]
@@ -85,6 +86,7 @@ mod union_columns;
 mod whole_rows;
 mod widest;
 mod wording;
+mod written;
 
 pub use error::{ErrorKind, Result, Source, Span, SqlError};
 #[doc(hidden)]

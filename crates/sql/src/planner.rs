@@ -1,7 +1,7 @@
 //! The planner: it executes the statements of a session one by one, and knows what the earlier ones
 //! have declared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,10 +34,11 @@ use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
-use crate::insert::{Target, fit_to_sink, same_place, twice};
+use crate::insert::{Target, fit_to_sink};
 use crate::lower::{Places, Stage};
 use crate::pieces::{joined, pieces};
 use crate::readings::Readings;
+use crate::references::tables_of;
 use crate::rewrite::{name_casts, rewrite_query};
 use crate::scalars::DatesAsTimes;
 use crate::script::{Statement, StatementKind, inserts};
@@ -48,6 +49,7 @@ use crate::texts::Texts;
 use crate::types::sql_type_name;
 use crate::union_columns::check_unions;
 use crate::whole_rows::{with_columns, without_columns};
+use crate::written::{Written, twice, written_by};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -385,6 +387,7 @@ impl Planner {
         let syntax = Arc::new(Syntax::of_query(&query, source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
         let (levels, views) = self.catalog.views_of(&query)?;
+        let tables = tables_of(&query, &self.catalog)?;
         let texts: Vec<_> = std::iter::once(syntax.clone()).chain(views).collect();
         let texts = Texts::new(texts);
         let places = places(&query, span, texts);
@@ -392,7 +395,7 @@ impl Planner {
         let planned = self.planned(&query, &places.texts);
         let Planned { plan, analyzed } =
             planned.map_err(|e| blame(e, &query, &context, &syntax))?;
-        Ok(Logical { plan, analyzed, places, query, syntax, levels })
+        Ok(Logical { plan, analyzed, places, query, syntax, levels, tables })
     }
 
     /// Plans a query, a long one in pieces.
@@ -456,12 +459,13 @@ impl Planner {
         if let ControlFlow::Break(error) = refuse_inner_order(query) {
             return Err(error);
         }
-        let Logical { plan, analyzed, places, levels, .. } =
+        let Logical { plan, analyzed, places, levels, tables, .. } =
             self.logical(query, &statement.source, statement.span)?;
         // What cannot run is refused here, not where the view is used.
         Stage::new(&analyzed, &places)?;
         if columns.is_empty() {
-            return Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1 });
+            let (texts, levels) = (places.texts.all(), levels + 1);
+            return Ok(ViewEntry { plan, texts, levels, tables });
         }
         let fields: Vec<_> = plan.schema().columns();
         if fields.len() != columns.len() {
@@ -476,7 +480,7 @@ impl Planner {
         let named = fields.into_iter().zip(columns);
         let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
         let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
-        Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1 })
+        Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1, tables })
     }
 
     /// Makes types agree.
@@ -506,8 +510,7 @@ impl Planner {
         };
         let mut graph = Graph::default();
         for (number, logical) in queries.iter().enumerate() {
-            let target = targets.get(number);
-            self.lower(&mut graph, number, logical, target).map_err(|e| blamed(number, e))?;
+            self.lower(&mut graph, number, logical, &targets).map_err(|e| blamed(number, e))?;
         }
         let names: Vec<_> = graph.scans.iter().map(|scan| scan.entry.name.clone()).collect();
         let start_time = self.start_time.unwrap_or_else(Utc::now);
@@ -528,26 +531,31 @@ impl Planner {
         graph: &mut Graph,
         number: usize,
         logical: &Logical,
-        target: Option<&Target<'_>>,
+        targets: &[Target<'_>],
     ) -> Result<()> {
         let Logical { analyzed, places, .. } = logical;
         let mut stage = Stage::new(analyzed, places)?;
-        let columns = match target {
+        let columns = match targets.get(number) {
             Some(target) => fit_to_sink(&mut stage, analyzed, target)?,
             None => output_names(analyzed),
         };
-        let open = |table: &TableEntry| self.source(table);
+        let open = |table: &TableEntry| {
+            let written = targets.iter().map(|target| &*target.entry);
+            self.source(table).map_err(|e| written_by(e, table, written))
+        };
         graph.add(stage, columns, &Reader { query: number, places, open: &open })
     }
 
     /// Where INSERTs write.
     fn targets<'i>(&self, inserts: &'i [Insert]) -> Result<Vec<Target<'i>>> {
         let mut targets: Vec<Target<'i>> = Vec::new();
+        let mut written: HashMap<Written, Arc<TableEntry>> = HashMap::new();
         for insert in inserts {
             let entry = self.table_named(&insert.table)?;
             let place = Span::new(insert.table.span);
-            if let Some(other) = targets.iter().find(|other| same_place(&other.entry, &entry)) {
-                return Err(twice(&other.entry, &entry).at(place));
+            let to = Written::of(&entry);
+            if let Some(other) = written.insert(to.clone(), entry.clone()) {
+                return Err(twice(&to, &other, &entry).at(place));
             }
             targets.push(Target { entry, columns: &insert.columns, place });
         }
@@ -582,6 +590,8 @@ struct Logical {
     syntax: Arc<Syntax>,
     /// Levels of views in it.
     levels: usize,
+    /// Tables that it reads.
+    tables: usize,
 }
 
 fn setting_error(error: SettingError) -> SqlError {

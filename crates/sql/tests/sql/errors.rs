@@ -398,6 +398,22 @@ fn statement_sets() {
     );
     refused(&format!("{} SELECT 1", set(one)), &["expected ; after END, found SELECT"]);
     refused(&format!("EXECUTE STATEMENT SET {one} END"), &["expected BEGIN"]);
+    refused(&format!("EXPLAIN STATEMENT SET {one} END"), &["expected BEGIN after STATEMENT SET"]);
+    for (wrong, meant) in [
+        ("EXECUTE STATMENT SET BEGIN", "did you mean STATEMENT?"),
+        ("EXECUTE STATEMENT SETT BEGIN", "did you mean SET?"),
+        ("BEGIN STATEMNT SET;", "did you mean STATEMENT?"),
+        ("EXPLAIN STATEMENT ST BEGIN", "did you mean SET?"),
+    ] {
+        refused(&format!("{wrong} {one} END"), &[meant]);
+    }
+    refused(
+        &set("INSERT INTO sink SELECT s, i64 FROM typed INSERT INTO sink SELECT s, 1 FROM typed;"),
+        &["; is missing before INSERT", "query.sql:2:43"],
+    );
+    refused(&set(&format!("{one} DROP TABLE sink;")), &["write END; before it"]);
+    refused("SELECT s FROM typed UNION ALLL SELECT s FROM typed", &["did you mean UNION ALL?"]);
+    refused(&set(&one.repeat(1001)), &["at most 1000 INSERTs"]);
     refused(&format!("STATEMENT SET BEGIN {one} END"), &["expected EXECUTE"]);
     refused(&format!("BEGIN STATEMENT SET {one} END"), &["expected ; after BEGIN STATEMENT SET"]);
     refused("END", &["no statement set has begun"]);
@@ -414,6 +430,25 @@ fn statement_sets() {
             set("INSERT INTO a SELECT s FROM typed; INSERT INTO b SELECT s FROM typed;")
         ),
         &["write to one path: that of 'a' and 'b'"],
+    );
+    let here = std::env::current_dir().expect("a working directory");
+    let paths = [
+        ("out".to_string(), here.join("out").display().to_string()),
+        ("out".to_string(), "nothing_here/../out".to_string()),
+        ("src/new".to_string(), "tests/../src/new".to_string()),
+    ];
+    for (one, other) in paths {
+        let files = files.replacen("'out'", &format!("'{one}'"), 1);
+        let files = files.replace("file://./out/", &other);
+        let inserts = "INSERT INTO a SELECT s FROM typed; INSERT INTO b SELECT s FROM typed;";
+        refused(&format!("{files} {}", set(inserts)), &["write to one path: that of 'a' and 'b'"]);
+    }
+    let printed = "CREATE TABLE a (s STRING) WITH ('connector' = 'print');
+        CREATE TABLE b (s STRING) WITH ('connector' = 'file', 'path' = '/dev/stdout');";
+    let inserts = "INSERT INTO a SELECT s FROM typed; INSERT INTO b SELECT s FROM typed;";
+    refused(
+        &format!("{printed} {}", set(inserts)),
+        &["print on stdout, those into 'a' and 'b'", "to a file"],
     );
     // A mistake inside has its place, and its column its table.
     refused(

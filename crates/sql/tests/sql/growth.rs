@@ -169,6 +169,30 @@ fn chains_of_views_end_somewhere() {
 }
 
 #[test]
+fn views_that_double_end_somewhere() {
+    let mut text = String::from("CREATE VIEW v0 AS SELECT i64 AS a FROM typed;");
+    for i in 1..=9 {
+        let before = format!("SELECT a FROM v{}", i - 1);
+        text += &format!("CREATE VIEW v{i} AS {before} UNION ALL {before};");
+    }
+    let tenth = "CREATE VIEW v10 AS SELECT a FROM v9 UNION ALL SELECT a FROM v9;";
+    let message = error(&format!("{text}\n{tenth} SELECT 1"));
+    assert!(message.contains("more than 1000 tables once its views are written out"), "{message}");
+    assert!(message.contains("query.sql:2:"), "{message}");
+    // So do those of WITH, also beside a view of that name.
+    let mut with = String::from("WITH v0 AS (SELECT i64 AS a FROM typed)");
+    for i in 1..=60 {
+        let before = format!("SELECT a FROM v{}", i - 1);
+        with += &format!(", v{i} AS ({before} UNION ALL {before})");
+    }
+    let message = error(&format!("{text}\n{with} SELECT a FROM v60"));
+    assert!(message.contains("more than 1000 tables"), "{message}");
+    // A WITH that is small hides a view that is not.
+    let small = "WITH v9 AS (SELECT i64 AS a FROM typed) SELECT a FROM v9";
+    graph(&format!("{text} {small} UNION ALL SELECT a FROM v9 UNION ALL SELECT a FROM v9"));
+}
+
+#[test]
 fn a_list_of_millions_is_refused_where_it_gets_too_long() {
     let list = |values: usize| (0..values).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
     let query = |list: &str| format!("SELECT i64 FROM typed WHERE i64 IN ({list})");
