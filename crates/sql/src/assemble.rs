@@ -70,8 +70,11 @@ impl Assembler<'_> {
             let stage = of(grouping.query, self.grouping(&graph, grouping, &plan))?;
             plan.stages.push(stage);
         }
+        let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, output) in graph.outputs.iter().enumerate() {
-            let stage = of(output.query, self.output(&graph, number, &mut plan))?;
+            let like = known.entry(output.fingerprint()).or_default();
+            let stage = of(output.query, self.output(&graph, number, like, &mut plan))?;
+            like.push(number);
             plan.outputs.push(plan::Output { stage, sort: output.sort.clone() });
         }
         Ok(plan)
@@ -101,16 +104,22 @@ impl Assembler<'_> {
     }
 
     /// An output's stage: that of the grouping whose result it is, or one that has been or is added
-    /// to the plan.
-    fn output(&self, graph: &Graph, number: usize, plan: &mut Plan) -> Result<usize> {
+    /// to the plan. `like` are the outputs before it that may be the same.
+    fn output(
+        &self,
+        graph: &Graph,
+        number: usize,
+        like: &[usize],
+        plan: &mut Plan,
+    ) -> Result<usize> {
         let output = &graph.outputs[number];
         if let [Part::View { grouping, .. }] = output.parts[..]
             && !graph.groupings[grouping].is_shared()
         {
             return Ok(grouping);
         }
-        let same = graph.outputs[..number].iter().position(|before| output.is_like(before));
-        if let Some(same) = same {
+        let same = like.iter().find(|before| output.is_like(&graph.outputs[**before]));
+        if let Some(same) = same.copied() {
             return Ok(plan.outputs[same].stage);
         }
         let all: BTreeSet<String> = output.names.iter().cloned().collect();

@@ -6,6 +6,7 @@
 //! is part of the grouping's stage. If there are several, each is a stage above it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
@@ -69,6 +70,8 @@ pub(crate) struct Grouping {
     pub(crate) query: usize,
     /// The first table below it that never ends.
     endless: Option<usize>,
+    /// The same for those like it.
+    fingerprint: u64,
 }
 
 /// What others take of a grouping's result.
@@ -77,6 +80,8 @@ pub(crate) struct View {
     /// Over what fires, as its columns.
     pub(crate) having: Vec<Expr>,
     pub(crate) columns: Vec<Column>,
+    /// The same for those like it.
+    fingerprint: u64,
 }
 
 /// A column of a view.
@@ -169,8 +174,10 @@ impl Graph {
             Ok(Column { name: name.clone(), expr: rename(expr, &renamed)?, needed: false })
         };
         let columns = stage.columns.iter().zip(names).map(column).collect::<Result<_>>()?;
-        let (view, views) = (View { having, columns }, &mut self.groupings[grouping].views);
-        let known = views.iter().position(|known| known.is_like(&view));
+        let (view, views) = (View::new(having, columns), &mut self.groupings[grouping].views);
+        let known = views
+            .iter()
+            .position(|known| known.fingerprint == view.fingerprint && known.is_like(&view));
         let view = known.unwrap_or_else(|| {
             views.push(view);
             views.len() - 1
@@ -215,8 +222,26 @@ impl Graph {
         let (used, query) = (BTreeSet::new(), reader.query);
         let grouped = Grouped { having: vec![], ..grouped.clone() };
         let views = Vec::new();
-        let new = Grouping { parts, names, used, filters, window, grouped, views, query, endless };
-        match self.groupings.iter().position(|known| known.is_like(&new)) {
+        let fingerprint = hash_of(|state| {
+            names.hash(state);
+            parts.iter().for_each(|part| part.hash_into(state));
+            hash_all(&filters, state);
+            hash_all(&grouped.keys, state);
+        });
+        let new = Grouping {
+            parts,
+            names,
+            used,
+            filters,
+            window,
+            grouped,
+            views,
+            query,
+            endless,
+            fingerprint,
+        };
+        let alike = |known: &Grouping| known.fingerprint == fingerprint && known.is_like(&new);
+        match self.groupings.iter().position(alike) {
             Some(known) => Ok((known, self.groupings[known].take_in(new.grouped))),
             None => {
                 self.groupings.push(new);
@@ -319,6 +344,14 @@ impl Grouping {
 }
 
 impl Output {
+    /// The same number for those that are alike.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        hash_of(|state| {
+            self.names.hash(state);
+            self.parts.iter().for_each(|part| part.hash_into(state));
+        })
+    }
+
     /// Whether another one is the same rows in the same columns.
     pub(crate) fn is_like(&self, other: &Output) -> bool {
         let whole = |output: &Output| output.limit.is_none() && output.offset == 0;
@@ -330,6 +363,16 @@ impl Output {
 }
 
 impl View {
+    fn new(having: Vec<Expr>, columns: Vec<Column>) -> View {
+        let fingerprint = hash_of(|state| {
+            hash_all(&having, state);
+            for Column { name, expr, .. } in &columns {
+                (name, without_marks(expr)).hash(state);
+            }
+        });
+        View { having, columns, fingerprint }
+    }
+
     fn is_like(&self, other: &View) -> bool {
         let alike =
             |a: &Column, b: &Column| a.name == b.name && alike(Some(&a.expr), Some(&b.expr));
@@ -345,6 +388,17 @@ impl View {
 }
 
 impl Part {
+    fn hash_into(&self, state: &mut DefaultHasher) {
+        match self {
+            Part::Scan { scan, filters, columns } => {
+                scan.hash(state);
+                hash_all(filters, state);
+                hash_all(columns.as_deref().unwrap_or_default(), state);
+            }
+            Part::View { grouping, view } => (grouping, view).hash(state),
+        }
+    }
+
     fn is_like(&self, other: &Part) -> bool {
         match (self, other) {
             (
@@ -369,6 +423,17 @@ impl Call {
             && alike(self.argument.as_ref(), other.argument.as_ref())
             && alike(self.filter.as_ref(), other.filter.as_ref())
     }
+}
+
+fn hash_of(add: impl FnOnce(&mut DefaultHasher)) -> u64 {
+    let mut state = DefaultHasher::new();
+    add(&mut state);
+    state.finish()
+}
+
+/// Hashes expressions, wherever they stand in the text.
+fn hash_all(exprs: &[Expr], state: &mut DefaultHasher) {
+    exprs.iter().for_each(|expr| without_marks(expr).hash(state));
 }
 
 /// Whether expressions are the same, wherever they stand in the text.
