@@ -179,11 +179,14 @@ fn misspelled_clause(error: &SqlError, tokens: &[&TokenWithSpan], at: usize) -> 
     if !error.message.starts_with("expected the end of the statement") {
         return None;
     }
-    if let Some(before) = at.checked_sub(1)
-        && BEGINNINGS.iter().any(|(first, second)| {
-            is_keyword(tokens[before], *first) && is_keyword(tokens[at], *second)
+    let begins = |before: &usize| {
+        BEGINNINGS.iter().any(|(first, second)| {
+            is_keyword(tokens[*before], *first) && is_keyword(tokens[before + 1], *second)
         })
-    {
+    };
+    // After `INSERT INTO table` if the query before it has no FROM.
+    let back = [1, 3].iter().filter_map(|back| at.checked_sub(*back));
+    if let Some(before) = back.filter(|before| *before > 0).find(begins) {
         let message = format!("; is missing before {}", tokens[before]);
         let span = Span::new(tokens[before].span);
         return Some(SqlError { message, span, ..error.clone() });

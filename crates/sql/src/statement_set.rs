@@ -29,9 +29,6 @@ pub(crate) struct StatementSet {
     pub(crate) parts: usize,
 }
 
-/// INSERTs of a set, which are planned and run together.
-const INSERTS_MAX: usize = 1000;
-
 const FORM: &str = "write EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
 impl StatementSet {
@@ -65,11 +62,6 @@ impl StatementSet {
             }
             if !is(start, Keyword::INSERT) {
                 return Err(misplaced(start));
-            }
-            if inserts.len() == INSERTS_MAX {
-                let message = format!("a statement set has at most {INSERTS_MAX} INSERTs");
-                let error = SqlError::unsupported(message).at(Span::new(start.span));
-                return Err(error.help("write several sets, or UNION ALL within an INSERT"));
             }
             inserts.push(insert(part)?);
         }
