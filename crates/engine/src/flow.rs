@@ -72,6 +72,8 @@ pub(crate) struct Pass {
 pub(crate) struct Way {
     pub(crate) output: usize,
     pub(crate) input: usize,
+    /// Whether others of the output's inputs are of the same source or stage.
+    pub(crate) has_siblings: bool,
     /// The numbers of inputs from the output's stage on; it is in their order that inputs count.
     path: Vec<usize>,
 }
@@ -168,9 +170,13 @@ impl Feeds {
 }
 
 /// Numbers the inputs of each output; returns where they come from.
-fn number_inputs(sources: &mut [Takers], stages: &mut [Takers], outputs: usize) -> Vec<Vec<Root>> {
-    let sources = sources.iter_mut().enumerate().map(|(i, takers)| (Root::Source(i), takers));
-    let stages = stages.iter_mut().enumerate().map(|(i, takers)| (Root::Stage(i), takers));
+fn number_inputs(
+    sources_mut: &mut [Takers],
+    stages_mut: &mut [Takers],
+    outputs: usize,
+) -> Vec<Vec<Root>> {
+    let sources = sources_mut.iter_mut().enumerate().map(|(i, takers)| (Root::Source(i), takers));
+    let stages = stages_mut.iter_mut().enumerate().map(|(i, takers)| (Root::Stage(i), takers));
     let mut ways: Vec<(Root, &mut Way)> = Vec::new();
     for (root, takers) in sources.chain(stages) {
         ways.extend(takers.all_ways_mut().into_iter().map(|way| (root, way)));
@@ -180,6 +186,14 @@ fn number_inputs(sources: &mut [Takers], stages: &mut [Takers], outputs: usize) 
     for (root, way) in ways {
         way.input = roots[way.output].len();
         roots[way.output].push(root);
+    }
+    let sources = sources_mut.iter_mut().enumerate().map(|(i, t)| (Root::Source(i), t));
+    let stages = stages_mut.iter_mut().enumerate().map(|(i, t)| (Root::Stage(i), t));
+    for (root, takers) in sources.chain(stages) {
+        for way in takers.all_ways_mut() {
+            let same = roots[way.output].iter().filter(|other| **other == root);
+            way.has_siblings = same.count() > 1;
+        }
     }
     roots
 }
@@ -211,7 +225,8 @@ impl Nodes<'_> {
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {
             if Node::Stage(of.stage) == node {
-                takers.ways.push(Way { output, input: 0, path: path.to_vec() });
+                let (input, has_siblings, path) = (0, false, path.to_vec());
+                takers.ways.push(Way { output, input, has_siblings, path });
             }
         }
         takers

@@ -10,6 +10,7 @@
 mod ahead;
 mod batches;
 mod part;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,6 +35,7 @@ use part::Part;
 
 pub(crate) use ahead::Role;
 pub(crate) use batches::BatchRows;
+pub(crate) use turns::Turns;
 
 /// What a gather has to know of its output.
 pub(crate) struct Outlet {
@@ -44,8 +46,8 @@ pub(crate) struct Outlet {
     pub(crate) inputs: Vec<Root>,
     /// Of the stages with state among them, each once, by number: how they divide event time.
     pub(crate) stages: Vec<(usize, Windowing)>,
-    /// All splits of the sources among them, ascending.
-    pub(crate) splits: Vec<usize>,
+    /// Of the sources among them.
+    pub(crate) turns: Turns,
     pub(crate) offset: u64,
     pub(crate) limit: Option<u64>,
     pub(crate) sort: Option<Sort>,
@@ -122,9 +124,9 @@ impl Gather {
                 sorted: Vec::new(),
                 frontiers: vec![vec![BEGINNING; outlet.leaders]; stages],
                 windows_fired: 0,
-                batches: Batches::default(),
+                batches: Batches::new(&outlet.turns),
                 part,
-                ahead: Ahead::new(stages),
+                ahead: Ahead::new(stages, &outlet.turns),
                 told: vec![BEGINNING; stages],
             }),
             rows: AtomicU64::new(0),

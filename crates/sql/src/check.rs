@@ -16,6 +16,7 @@ use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
 use crate::texts::Texts;
+use crate::unavailable::reason;
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
@@ -527,100 +528,4 @@ fn is_window_function(name: &str) -> bool {
     // What is none of these is answered by the window function's planner.
     reason(name).is_none()
         || matches!(name, "tumble" | "hop" | "session" | "cumulate" | "descriptor")
-}
-
-/// Why a well-known function is not here, and what to use instead.
-fn reason(name: &str) -> Option<(&'static str, &'static str)> {
-    Some(match name {
-        "tumble" | "hop" | "session" | "cumulate" => (
-            "stands in FROM, not among expressions",
-            "write FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
-             GROUP BY window_start, window_end",
-        ),
-        "tumble_start" | "hop_start" | "session_start" => (
-            "belongs to the windows of older versions of Flink",
-            "select window_start instead, which a window in FROM gives:\n\
-             SELECT window_start, …\n\
-             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
-             GROUP BY window_start, window_end",
-        ),
-        "tumble_end" | "hop_end" | "session_end" => (
-            "belongs to the windows of older versions of Flink",
-            "select window_end instead, which a window in FROM gives:\n\
-             SELECT window_end, …\n\
-             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
-             GROUP BY window_start, window_end",
-        ),
-        "tumble_rowtime" | "hop_rowtime" | "session_rowtime" => (
-            "belongs to the windows of older versions of Flink",
-            "select window_time instead, which a window in FROM gives:\n\
-             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))",
-        ),
-        "descriptor" => ("stands inside TUMBLE only", ""),
-        "proctime" | "current_watermark" => (
-            "does not exist here: results depend on the records alone",
-            "use event time: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
-        ),
-        "rand" | "random" | "rand_integer" | "uuid" | "gen_random_uuid" => (
-            "does not run here: the same records must give the same results",
-            "derive the value from a column, for example MOD(id, 10)",
-        ),
-        "date_diff" => ("does not exist here", "write for example TIMESTAMPDIFF(DAY, a, b)"),
-        "date_add" | "date_sub" => {
-            ("does not exist here", "write for example ts + INTERVAL '1' DAY")
-        }
-        "localtimestamp" | "current_row_timestamp" => {
-            ("does not exist here", "write CURRENT_TIMESTAMP: the time at which the query started")
-        }
-        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" => {
-            ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run")
-        }
-        "first_value"
-        | "last_value"
-        | "listagg"
-        | "string_agg"
-        | "array_agg"
-        | "collect"
-        | "approx_distinct"
-        | "approx_count_distinct"
-        | "median"
-        | "percentile"
-        | "approx_percentile_cont"
-        | "bool_and"
-        | "bool_or" => ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run"),
-        "row_number" | "rank" | "dense_rank" | "lag" | "lead" | "ntile" => {
-            ("does not run here: it needs OVER", "aggregate over a window instead")
-        }
-        name if name.starts_with("json_") || name == "is_json" => (
-            "does not exist here: a text is not looked into as JSON yet",
-            "take the field out before, or with REGEXP_EXTRACT(x, '\"name\":\"([^\"]*)\"', 1)",
-        ),
-        "md5" | "sha1" | "sha2" | "sha224" | "sha256" | "sha384" | "sha512" | "crc32" | "hash"
-        | "hash_code" | "murmurhash" => {
-            ("does not exist here", "a key may be a text of any length: GROUP BY the text itself")
-        }
-        "bin" => ("does not exist here", "TO_HEX(x) writes a number to base 16"),
-        "hex" => (
-            "does not exist here",
-            "write TO_HEX(x) for a number, ENCODE(x, 'hex') for a text or bytes",
-        ),
-        "unhex" => ("does not exist here", "write DECODE(x, 'hex')"),
-        "row" => (
-            "does not exist here: a column holds one value",
-            "select the values as columns of their own",
-        ),
-        "parse_url" | "url_decode" | "url_encode" => {
-            ("does not exist here", "REGEXP_EXTRACT(x, '://([^/]*)', 1) takes a host out of a URL")
-        }
-        "cardinality" | "element" | "array_contains" | "array_join" | "map" | "array" => (
-            "does not exist here",
-            "the values are numbers, strings, bytes, booleans, dates and times",
-        ),
-        "grouping" | "grouping_id" | "group_id" => ("does not run here", ""),
-        "date_format" => (
-            "takes a time and a pattern in quotes",
-            "write for example DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm')",
-        ),
-        _ => return None,
-    })
 }

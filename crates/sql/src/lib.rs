@@ -81,6 +81,7 @@ mod text;
 mod texts;
 mod tumble;
 mod types;
+mod unavailable;
 mod union;
 mod union_columns;
 mod whole_rows;

@@ -1,6 +1,8 @@
 //! The planner: it executes the statements of a session one by one, and knows what the earlier ones
 //! have declared.
 
+mod logical;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -8,12 +10,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use chrono::{DateTime, Utc};
-use datafusion_common::{DataFusionError, SchemaError};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
-use datafusion_sql::planner::SqlToRel;
-use datafusion_sql::sqlparser::ast::{self, Ident, Query as SqlQuery};
+use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 use millstream_contract::sink::Sink;
@@ -21,14 +21,13 @@ use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 use millstream_contract::wording::counted;
 
 use crate::assemble::Assembler;
-use crate::blame::{blame, check_conditions};
+use crate::blame::blame;
 use crate::catalog::{
     Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, ViewEntry, WatermarkDecl,
 };
 use crate::check::{check_query, places, refuse_inner_order};
 use crate::compiler::Compiler;
 use crate::create::table_entry;
-use crate::dialect::parser_options;
 use crate::ends::Ends;
 use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
@@ -36,10 +35,9 @@ use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink};
 use crate::lower::{Places, Stage};
-use crate::pieces::{joined, pieces};
 use crate::readings::Readings;
 use crate::references::tables_of;
-use crate::rewrite::{name_casts, rewrite_query};
+use crate::rewrite::rewrite_query;
 use crate::scalars::DatesAsTimes;
 use crate::script::{Statement, StatementKind, inserts};
 use crate::stack::on_large_stack;
@@ -47,9 +45,8 @@ use crate::statement_set::Insert;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
-use crate::union_columns::check_unions;
-use crate::whole_rows::{with_columns, without_columns};
 use crate::written::{Written, twice, written_by};
+use logical::Planned;
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -398,58 +395,6 @@ impl Planner {
         Ok(Logical { plan, analyzed, places, query, syntax, levels, tables })
     }
 
-    /// Plans a query, a long one in pieces.
-    fn planned(&self, query: &SqlQuery, texts: &Texts) -> Result<Planned> {
-        let Some(pieces) = pieces(query) else {
-            return self.planned_whole(query, &self.context(), texts);
-        };
-        let mut plans = Vec::new();
-        for piece in &pieces {
-            let context = Context { columns: Some(&piece.names), ..self.context() };
-            let planned = match self.planned_whole(&piece.query, &context, texts) {
-                Ok(planned) => planned,
-                // A mistake; what was meant may be any column.
-                Err(_) => self.planned_whole(&piece.query, &self.context(), texts)?,
-            };
-            plans.push((planned.plan, planned.analyzed));
-        }
-        let (plans, analyzed) = plans.into_iter().unzip();
-        let first = pieces.first().map(|first| &first.query).unwrap_or(query);
-        let first = self.planned_whole(first, &self.context(), texts)?;
-        match (joined(first.plan, plans), joined(first.analyzed, analyzed)) {
-            (Some(plan), Some(analyzed)) => Ok(Planned { plan, analyzed }),
-            _ => self.planned_whole(query, &self.context(), texts),
-        }
-    }
-
-    fn planned_whole(
-        &self,
-        query: &SqlQuery,
-        context: &Context<'_>,
-        texts: &Texts,
-    ) -> Result<Planned> {
-        let planner = SqlToRel::new_with_options(context, parser_options());
-        let statement = |query| ast::Statement::Query(Box::new(query));
-        let short = without_columns(query).map(|q| planner.sql_statement_to_plan(statement(q)));
-        if let Some(Ok(plan)) = short
-            && check_conditions(&plan, texts).is_ok()
-            && let Ok(analyzed) = self.analyze(plan.clone())
-            && let Ok(Some(analyzed)) = with_columns(analyzed)
-            && let Ok(Some(plan)) = with_columns(plan)
-        {
-            return Ok(Planned { plan, analyzed });
-        }
-        let mut plan = planner.sql_statement_to_plan(statement(query.clone()));
-        if plan.as_ref().is_err_and(names_collide) {
-            let named = planner.sql_statement_to_plan(statement(name_casts(query.clone())));
-            plan = named.or(plan);
-        }
-        let plan = plan?;
-        check_conditions(&plan, texts)?;
-        check_unions(&plan, query)?;
-        Ok(Planned { analyzed: self.analyze(plan.clone())?, plan })
-    }
-
     fn view(
         &self,
         query: &SqlQuery,
@@ -570,14 +515,6 @@ impl Planner {
     }
 }
 
-/// A query's plan.
-struct Planned {
-    /// As the planner made it.
-    plan: LogicalPlan,
-    /// With types made to agree.
-    analyzed: LogicalPlan,
-}
-
 /// What planning a query gave.
 struct Logical {
     /// As the planner made it.
@@ -610,18 +547,6 @@ fn time_column(table: &str, columns: &[TableColumn], name: &str) -> Result<usize
             sql_type_name(other)
         ))),
     }
-}
-
-/// Whether two columns of a plan would have the same name.
-fn names_collide(error: &DataFusionError) -> bool {
-    let root = error.find_root();
-    let schema = match root {
-        DataFusionError::SchemaError(schema, _) => schema,
-        DataFusionError::Plan(text) => return text.contains("unique expression names"),
-        _ => return false,
-    };
-    use SchemaError::{DuplicateQualifiedField, DuplicateUnqualifiedField};
-    matches!(**schema, DuplicateQualifiedField { .. } | DuplicateUnqualifiedField { .. })
 }
 
 /// The names of the result's columns, as people write them: `SUM(v)` rather than `sum(t.v)`.

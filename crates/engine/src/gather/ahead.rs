@@ -1,13 +1,14 @@
 //! Rows on their way to the asking process, which gathers them: who is ahead of the others with
 //! them waits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use arrow::array::RecordBatch;
 
 use super::Gather;
+use super::turns::{ChunkAt, Turns};
 use crate::budget::batch_bytes;
 use crate::cluster::{Head, Net, encode_rows};
 use crate::error::{Error, Result};
@@ -46,19 +47,30 @@ pub(super) struct Ahead {
     sent: VecDeque<(Turn, u64)>,
     /// Per stage: up to where all leaders have fired, as the asking process tells.
     pub(super) fired: Vec<i64>,
-    /// The chunk whose rows come next, as the asking process tells.
-    next: (u64, usize),
+    /// By turn: the chunk whose rows come next, as the asking process tells.
+    next: Vec<ChunkAt>,
+    /// The turn that it is, where they come in order.
+    turn: usize,
 }
 
 impl Ahead {
-    pub(super) fn new(stages: usize) -> Ahead {
-        Ahead { sent: VecDeque::new(), fired: vec![BEGINNING; stages], next: (0, 0) }
+    pub(super) fn new(stages: usize, turns: &Turns) -> Ahead {
+        let next = (0..turns.len()).map(|turn| turns.first(turn)).collect();
+        Ahead { sent: VecDeque::new(), fired: vec![BEGINNING; stages], next, turn: 0 }
     }
 
-    /// The chunk that sent rows wait for, if any wait.
-    pub(super) fn awaited(&self) -> Option<(u64, usize)> {
-        let waits = self.sent.iter().any(|(turn, _)| matches!(turn, Turn::Batch(..)));
-        waits.then_some(self.next)
+    /// The chunks that sent rows wait for, one of a turn at the most.
+    pub(super) fn awaited(&self, turns: &Turns) -> Vec<ChunkAt> {
+        let sent = |(turn, _): &(Turn, u64)| match turn {
+            Turn::Batch(place, _) => turns.of(place.split),
+            Turn::Fires(_) => None,
+        };
+        let of: BTreeSet<usize> = self.sent.iter().filter_map(sent).collect();
+        match turns.in_order() {
+            true if of.is_empty() => vec![],
+            true => vec![self.next[self.turn]],
+            false => of.into_iter().map(|turn| self.next[turn]).collect(),
+        }
     }
 
     /// Whether all rows of a chunk have been sent and not been written yet.
@@ -118,15 +130,21 @@ impl Gather {
     }
 
     /// The asking process tells which chunk's rows come next.
-    pub(crate) fn note_written(&self, next: (u64, usize)) {
+    pub(crate) fn note_written(&self, next: ChunkAt) -> Result<()> {
+        let turns = &self.outlet.turns;
+        let unknown = || Error::Internal(format!("what has been written of split {}", next.1));
+        let turn = turns.of(next.1).ok_or_else(unknown)?;
         let mut state = self.lock();
         let ahead = &mut state.ahead;
-        ahead.next = next;
-        let before = |turn: &Turn| match turn {
-            Turn::Batch(place, _) => (place.sequence, place.split) < next,
+        (ahead.next[turn], ahead.turn) = (next, turn.max(ahead.turn));
+        let before = |sent: &Turn| match sent {
+            Turn::Batch(place, _) => {
+                turns.of(place.split) == Some(turn) && (place.sequence, place.split) < next
+            }
             Turn::Fires(_) => false,
         };
         self.outlet.role.written(ahead, before);
+        Ok(())
     }
 
     /// Whether rows of this chunk, all of them, have been sent and not been written yet, as far as

@@ -1,11 +1,12 @@
-//! Rows of records in the order of their batches: by the number of the chunk within its split, then
-//! by split, then by the part of the chunk.
+//! Rows of records in the order of their batches: within a turn ([`Turns`](super::Turns)) by the
+//! number of the chunk within its split, then by split, then by the part of the chunk.
 
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 
 use super::ahead::{Role, Turn};
+use super::turns::{ChunkAt, Next, Turns};
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST, encode_rows};
 use crate::error::{Error, Result};
@@ -22,17 +23,21 @@ pub(crate) struct BatchRows {
 }
 
 /// Rows that wait for earlier ones.
-#[derive(Default)]
 pub(super) struct Batches {
     /// Whether they are the last of their chunk, too.
     waiting: BTreeMap<BatchPlace, (Run, bool)>,
     /// What comes behind the rows of a batch, if more are wanted.
     failed: BTreeMap<BatchPlace, Error>,
-    /// What comes next: the number of a chunk, of a split among those of the output, of a part.
-    next: (u64, usize, u64),
+    /// By turn: what comes next.
+    next: Vec<Next>,
 }
 
 impl Batches {
+    pub(super) fn new(turns: &Turns) -> Batches {
+        let next = vec![Next::default(); turns.len()];
+        Batches { waiting: BTreeMap::new(), failed: BTreeMap::new(), next }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -46,7 +51,7 @@ impl Batches {
 impl Gather {
     /// Whether rows of records come here.
     pub(crate) fn takes_batches(&self) -> bool {
-        !self.outlet.splits.is_empty()
+        !self.outlet.turns.is_empty()
     }
 
     /// Keeps rows until all are there.
@@ -126,16 +131,20 @@ impl Gather {
         self.write_waiting(&mut self.lock(), worker, ended)
     }
 
-    /// The chunk that rows wait for, if any do: its number and its split.
-    pub(crate) fn awaited_chunk(&self) -> Option<(u64, usize)> {
-        let state = self.lock();
+    /// The chunks that rows wait for, one of a turn at the most.
+    pub(crate) fn awaited_chunks(&self) -> Vec<ChunkAt> {
+        let (state, turns) = (self.lock(), &self.outlet.turns);
         if matches!(self.outlet.role, Role::Helper { .. }) {
-            return state.ahead.awaited();
+            return state.ahead.awaited(turns);
         }
-        let (sequence, at, _) = state.batches.next;
-        let split = self.outlet.splits.get(at).copied();
-        let next = split.map_or_else(|| (sequence + 1, self.outlet.splits[0]), |s| (sequence, s));
-        (!state.batches.is_empty()).then_some(next)
+        let Batches { waiting, next, .. } = &state.batches;
+        let chunk = |turn: usize| turns.chunk(turn, &next[turn]);
+        if turns.in_order() {
+            let current = next.iter().position(|next| !next.is_over);
+            return current.filter(|_| !waiting.is_empty()).map(chunk).into_iter().collect();
+        }
+        let waits = |turn: &usize| waiting.keys().any(|at| turns.of(at.split) == Some(*turn));
+        (0..turns.len()).filter(waits).map(chunk).collect()
     }
 
     pub(super) fn write_waiting(
@@ -148,43 +157,69 @@ impl Gather {
             // Also after the last batch, when there is nothing more to go on to.
             return Ok(false);
         }
-        let before = state.batches.next;
+        let before = state.batches.next.clone();
         let enough = self.write_next(state, worker, ended)?;
-        let (sequence, at, _) = state.batches.next;
-        if let Role::Asker(net) = &self.outlet.role
-            && (sequence, at) != (before.0, before.1)
-        {
-            let (number, split) = match self.outlet.splits.get(at) {
-                Some(split) => (sequence, *split),
-                None => (sequence + 1, self.outlet.splits[0]),
+        if let Role::Asker(net) = &self.outlet.role {
+            let tell = |(number, split): ChunkAt| {
+                let place = BatchPlace { sequence: number, split, part: 0 };
+                net.broadcast(self.head(place, cluster::Kind::Written))
             };
-            let place = BatchPlace { sequence: number, split, part: 0 };
-            net.broadcast(self.head(place, cluster::Kind::Written))?;
+            let turns = &self.outlet.turns;
+            for (turn, (next, before)) in state.batches.next.iter().zip(&before).enumerate() {
+                if (next.sequence, next.at) != (before.sequence, before.at) {
+                    tell(turns.chunk(turn, next))?;
+                }
+                if turns.in_order() && next.is_over && !before.is_over && turn + 1 < turns.len() {
+                    tell(turns.first(turn + 1))?;
+                }
+            }
         }
         Ok(enough)
     }
 
+    /// Returns whether all rows that are wanted have been written.
     fn write_next(&self, state: &mut State, worker: usize, ended: &[Option<u64>]) -> Result<bool> {
-        let splits = &self.outlet.splits;
+        for turn in 0..self.outlet.turns.len() {
+            self.write_turn(turn, state, worker, ended)?;
+            if state.part.is_over() {
+                state.batches.clear();
+                return Ok(true);
+            }
+            if self.outlet.turns.in_order() && !state.batches.next[turn].is_over {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes what can be written of a turn.
+    fn write_turn(
+        &self,
+        turn: usize,
+        state: &mut State,
+        worker: usize,
+        ended: &[Option<u64>],
+    ) -> Result<()> {
+        let splits = self.outlet.turns.splits(turn);
         let State { batches, part, .. } = state;
-        while !part.is_over() {
-            let (sequence, at, number) = batches.next;
-            let Some(split) = splits.get(at).copied() else {
-                batches.next = (sequence + 1, 0, 0);
-                if splits.iter().all(|split| ended[*split].is_some_and(|n| sequence + 1 >= n)) {
-                    return Ok(false);
-                }
+        let next = &mut batches.next[turn];
+        while !part.is_over() && !next.is_over {
+            let sequence = next.sequence;
+            let Some(split) = splits.get(next.at).copied() else {
+                (next.sequence, next.at, next.part) = (sequence + 1, 0, 0);
+                next.is_over =
+                    splits.iter().all(|split| ended[*split].is_some_and(|n| sequence + 1 >= n));
                 continue;
             };
             if ended[split].is_some_and(|n| sequence >= n) {
-                batches.next = (sequence, at + 1, 0);
+                (next.at, next.part) = (next.at + 1, 0);
                 continue;
             }
-            let place = BatchPlace { sequence, split, part: number };
-            let Some((run, last)) = batches.waiting.remove(&place) else { return Ok(false) };
-            batches.next = match last {
-                true => (sequence, at + 1, 0),
-                false => (sequence, at, number + 1),
+            let place = BatchPlace { sequence, split, part: next.part };
+            let Some((run, last)) = batches.waiting.remove(&place) else { return Ok(()) };
+            (next.at, next.part) = match last {
+                true => (next.at + 1, 0),
+                false => (next.at, next.part + 1),
             };
             if run.rows.num_rows() > 0 {
                 self.emit(part, worker, &run.rows, true)?;
@@ -195,7 +230,6 @@ impl Gather {
                 return Err(error);
             }
         }
-        batches.clear();
-        Ok(true)
+        Ok(())
     }
 }

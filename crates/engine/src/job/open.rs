@@ -1,13 +1,14 @@
 //! What a job opens: its sources, and the sinks of its outputs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::compile::Compiled;
 use crate::budget::Budget;
 use crate::cluster::{Net, Place};
 use crate::error::{Error, Result};
-use crate::flow::Root;
-use crate::gather::{Gather, Outlet, Role};
+use crate::flow::{Feeds, Root};
+use crate::gather::{Gather, Outlet, Role, Turns};
 use crate::intake::{Intake, Origin};
 use crate::plan::{Operator, Plan};
 use crate::prepare::Preparer;
@@ -118,7 +119,7 @@ impl Outputs<'_> {
             schema: stage.output.clone(),
             inputs: self.compiled.flow.outputs[output].clone(),
             stages: stages.map(|stage| (stage, self.compiled.windowing(stage))).collect(),
-            splits: self.splits_of(output),
+            turns: self.turns_of(output),
             offset,
             limit,
             sort,
@@ -129,17 +130,25 @@ impl Outputs<'_> {
         Ok(Gather::new(outlet, sink, budget.clone()))
     }
 
-    /// The splits of all sources whose records come to an output.
-    fn splits_of(&self, output: usize) -> Vec<usize> {
+    /// Whose turn it is among the splits of all sources whose records come to an output.
+    fn turns_of(&self, output: usize) -> Turns {
+        let flow = &self.compiled.flow;
         let of = |root: &Root| match root {
             Root::Source(source) => Some(*source),
             Root::Stage(_) => None,
         };
-        let sources = self.compiled.flow.outputs[output].iter().filter_map(of);
-        let splits = sources.flat_map(|source| self.intake.splits_of(source));
-        let mut splits: Vec<usize> = splits.collect();
-        splits.sort_unstable();
-        splits.dedup();
-        splits
+        let sources: BTreeSet<usize> = flow.outputs[output].iter().filter_map(of).collect();
+        let splits = |source: &usize| self.intake.splits_of(*source).collect::<Vec<usize>>();
+        let table = |source: &usize| &self.plan.sources[*source].table;
+        // One that waits for its turn must not keep others from what they need of it.
+        let serves = |source: &usize| {
+            let Feeds { stages, outputs, .. } = &flow.sources[*source];
+            !stages.is_empty() || outputs.len() > 1
+        };
+        if sources.len() < 2 || sources.iter().any(serves) {
+            return Turns::together(sources.iter().flat_map(splits).collect());
+        }
+        let rests = |source: &usize| table(source).bounded() && !table(source).live();
+        Turns::apart(sources.iter().map(splits).collect(), sources.iter().all(rests))
     }
 }

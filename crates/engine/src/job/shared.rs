@@ -234,7 +234,7 @@ impl Shared {
             }
             cluster::Kind::Written => {
                 let chunk = (head.number, self.intake.checked(&head)?);
-                self.gather(&head)?.note_written(chunk);
+                self.gather(&head)?.note_written(chunk)?;
                 self.wake_all();
             }
             cluster::Kind::Enough if process == 0 => {

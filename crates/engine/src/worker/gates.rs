@@ -140,23 +140,23 @@ impl Worker {
         let takes = |gather: &&crate::gather::Gather| gather.takes_batches() && !gather.has_ended();
         for gather in shared.gathers.iter().filter(takes) {
             let congested = gather.is_congested();
-            let mut awaited = None;
+            let mut awaited = Vec::new();
             if !congested && gather.is_full() {
                 let ended = shared.intake.ended_splits();
                 shared.ends(gather.output(), gather.write_batches(self.id, &ended))?;
-                awaited = gather.awaited_chunk();
+                awaited = gather.awaited_chunks();
             }
             // Where there is no such split, all have to wait.
-            let mut one = None;
-            if let Some((sequence, split)) = awaited {
+            let mut ones = Vec::new();
+            for &(sequence, split) in &awaited {
                 let sent = gather.is_sent((sequence, split));
                 if !sent && shared.intake.has_chunk(split, sequence) {
-                    one = Some(split);
+                    ones.push(split);
                 } else if shared.intake.look_for_end(split, sequence)? {
                     return Ok(false);
                 }
             }
-            if !congested && awaited.is_none() {
+            if !congested && awaited.is_empty() {
                 continue;
             }
             let feeds = shared.flow.sources.iter().enumerate();
@@ -165,7 +165,8 @@ impl Worker {
                 if waits[source].is_some() {
                     continue;
                 }
-                let split = one.filter(|split| shared.intake.source_of(*split) == source);
+                let of_source = |split: &usize| shared.intake.source_of(*split) == source;
+                let split = ones.iter().copied().find(of_source);
                 let other = |split| matches!(only[source], Only::Split(one) if one != split);
                 match split {
                     Some(split) if !other(split) => only[source] = Only::Split(split),

@@ -2,7 +2,7 @@
 //! them.
 
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow::compute::interleave_record_batch;
 
 use super::{State, Step, Worker};
 use crate::budget::batch_bytes;
@@ -22,8 +22,41 @@ struct Passed {
     output: usize,
     input: usize,
     rows: RecordBatch,
-    /// Why there are no more of them.
-    then: Option<Error>,
+    /// Where they stand in the batch, ascending, where the output has others of it; `None`: they
+    /// are all of it.
+    places: Option<Vec<u32>>,
+    /// Why there are no more of them: the record with which it fails.
+    then: Option<(usize, Error)>,
+}
+
+/// Rows of several inputs of an output in the order of the records that they are of, and of one
+/// record in the order of the inputs: where batches end makes no difference.
+fn by_record(mut parts: Vec<Passed>) -> Result<(RecordBatch, Option<Error>)> {
+    if parts.len() == 1
+        && let Some(Passed { rows, then, .. }) = parts.pop()
+    {
+        return Ok((rows, then.map(|(_, error)| error)));
+    }
+    let Some(schema) = parts.first().map(|part| part.rows.schema()) else {
+        return Err(Error::Internal("a batch that has no rows".into()));
+    };
+    let fails = |(input, part): (usize, &Passed)| Some((part.then.as_ref()?.0, input));
+    let end = parts.iter().enumerate().filter_map(fails).min();
+    let mut order: Vec<(usize, usize, usize)> = Vec::new();
+    for (input, part) in parts.iter().enumerate() {
+        let place = |row: usize| part.places.as_ref().map_or(row, |places| places[row] as usize);
+        let rows = (0..part.rows.num_rows()).map(|row| (place(row), input, row));
+        order.extend(rows.filter(|(place, input, _)| end.is_none_or(|end| (*place, *input) < end)));
+    }
+    order.sort_unstable();
+    let then = end.and_then(|(_, input)| parts[input].then.take()).map(|(_, error)| error);
+    if order.is_empty() {
+        return Ok((RecordBatch::new_empty(schema), then));
+    }
+    let order: Vec<(usize, usize)> =
+        order.into_iter().map(|(_, input, row)| (input, row)).collect();
+    let rows: Vec<&RecordBatch> = parts.iter().map(|part| &part.rows).collect();
+    Ok((interleave_record_batch(&rows, &order)?, then))
 }
 
 /// Where rows stand in the batch that they are of, when those that stand at `places` among others
@@ -139,11 +172,13 @@ impl Worker {
         }
         passed.extend(takers.ways.iter().map(|way| {
             let (output, input, rows) = (way.output, way.input, records.rows.clone());
-            Passed { output, input, rows, then: None }
+            let places = records.places.filter(|_| way.has_siblings).map(<[u32]>::to_vec);
+            Passed { output, input, rows, places, then: None }
         }));
         for pass in &takers.passes {
-            let Takers { edges, passes, .. } = &pass.takers;
-            let taken = match edges.is_empty() && passes.is_empty() {
+            let Takers { edges, passes, ways } = &pass.takers;
+            let has_siblings = ways.iter().any(|way| way.has_siblings);
+            let taken = match edges.is_empty() && passes.is_empty() && !has_siblings {
                 true => pass.taking.rows(records.rows).map(taking::Taken::from),
                 false => pass.taking.take(records.rows),
             };
@@ -172,18 +207,18 @@ impl Worker {
         error: Error,
         pass: &Pass,
         records: &Records<'_>,
-    ) -> Result<(taking::Taken, Option<Error>)> {
+    ) -> Result<(taking::Taken, Option<(usize, Error)>)> {
         if !error.is_of_records() {
             return Err(error);
         }
         let (taken, failing) = pass.taking.up_to_failing(records.rows)?;
-        let named = |(row, error): (usize, Error)| self.for_record(error, records, row);
-        let error = failing.map_or(error, named);
+        let named = |(row, error)| (records.place(row), self.for_record(error, records, row));
+        let (place, error) = failing.map_or((records.rows.num_rows(), error), named);
         let takers = &pass.takers;
         let limited = takers.all_edges().is_empty()
             && takers.all_ways().iter().all(|way| self.shared.gathers[way.output].has_limit());
         match limited {
-            true => Ok((taken, Some(error))),
+            true => Ok((taken, Some((place, error)))),
             false => Err(error),
         }
     }
@@ -273,18 +308,11 @@ impl Worker {
         passed.sort_by_key(|passed| (passed.output, passed.input));
         let mut passed = passed.into_iter().peekable();
         for output in &feeds.outputs {
-            let (mut parts, mut then) = (Vec::new(), None);
+            let mut parts = Vec::new();
             while let Some(part) = passed.next_if(|passed| passed.output == *output) {
-                if then.is_none() {
-                    parts.push(part.rows);
-                    then = part.then;
-                }
+                parts.push(part);
             }
-            let rows = match &parts[..] {
-                [rows] => rows.clone(),
-                [first, ..] => concat_batches(&first.schema(), &parts)?,
-                [] => return Err(Error::Internal("a batch that has no rows".into())),
-            };
+            let (rows, then) = by_record(parts)?;
             let gather = &shared.gathers[*output];
             let rows = BatchRows { rows, then, last: batch.last };
             let came = gather.batch_rows(self.id, batch.place(), rows, &ended);

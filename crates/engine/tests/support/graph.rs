@@ -1,5 +1,7 @@
 //! Plans of any shape over random tables, and their right rows, worked out one after the other.
 
+mod turns;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -72,8 +74,8 @@ impl std::fmt::Debug for Graph {
 /// When a row counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// Chunk, split; inputs from the output on; record within the chunk.
-    Record((usize, usize), Vec<usize>, usize),
+    /// Chunk, split; record within the chunk; inputs from the output on.
+    Record((usize, usize), usize, Vec<usize>),
     /// When the window fires, inputs from the output on, where it starts; the cells.
     Window(i64, Vec<usize>, i64, Vec<(bool, i64)>),
 }
@@ -187,7 +189,7 @@ impl Origin {
                     rows.push(Row {
                         key: record.key,
                         value: record.amount,
-                        turn: Turn::Record((sequence, first_split + split), vec![], at),
+                        turn: Turn::Record((sequence, first_split + split), at, vec![]),
                         time_ms: record.ts_ms,
                         before_us,
                         line: String::new(),
@@ -204,7 +206,7 @@ impl Turn {
     fn behind(&self, input: usize) -> Turn {
         let behind = |path: &Vec<usize>| [input].iter().chain(path).copied().collect();
         match self {
-            Turn::Record(chunk, path, at) => Turn::Record(*chunk, behind(path), *at),
+            Turn::Record(chunk, at, path) => Turn::Record(*chunk, *at, behind(path)),
             Turn::Window(fires_at, path, start, cells) => {
                 Turn::Window(*fires_at, behind(path), *start, cells.clone())
             }
@@ -463,7 +465,12 @@ impl Graph {
         }
         for Output { stage, sort } in &self.outputs {
             let mut rows = stages[*stage].clone();
-            rows.sort_by(|a, b| a.turn.cmp(&b.turn));
+            let one_after_the_other = self.comes_by_source(*stage);
+            let source = |turn: &Turn| match turn {
+                Turn::Record((_, split), ..) if one_after_the_other => self.source_of(*split),
+                _ => 0,
+            };
+            rows.sort_by(|a, b| (source(&a.turn), &a.turn).cmp(&(source(&b.turn), &b.turn)));
             let (skip, limit) = match (sort, &self.stops[*stage].kind) {
                 (Some(sort), kind) => {
                     let descending = |row: &Row| (row.value.is_none(), row.value.map(|v| -v));

@@ -194,8 +194,8 @@ impl QueryPart {
         Ok(parts)
     }
 
-    /// How much there is in the splits of each of the query's tables, where that can change. Process
-    /// 0 is asked before the others hear of the query.
+    /// How much there is in the splits of each of the query's tables, where that can change.
+    /// Process 0 is asked before the others hear of the query.
     pub fn extents(&self) -> Result<Vec<Vec<Extent>>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         check_rows(&ready.planned.plan).map_err(fault)?;
