@@ -55,6 +55,7 @@ pub(crate) fn token_error(error: &TokenizerError, text: &str) -> SqlError {
 
 /// Marks the whole token at an error's place, and says what may have been meant. `tokens` are the
 /// statement's; `last` is where it ends.
+// tidy: long function: one condition per mistake
 pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSpan) -> SqlError {
     let tokens: Vec<&TokenWithSpan> =
         tokens.iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();

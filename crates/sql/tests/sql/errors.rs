@@ -383,6 +383,7 @@ fn event_times_of_unions() {
     }
 }
 
+// tidy: long function: a table of mistakes
 #[test]
 fn statement_sets() {
     let set = |inserts: &str| format!("EXECUTE STATEMENT SET BEGIN\n{inserts}\nEND");
