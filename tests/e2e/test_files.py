@@ -126,18 +126,18 @@ def test_a_job_that_is_ended_leaves_no_file_that_looks_whole(job, script, number
 
 
 # Before it gives a file this name, the program waits for another file.
-SLOW_RENAME = """
+SLOW_NAMING = """
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-int rename(const char *from, const char *to) {
-    int (*real)(const char *, const char *) = dlsym(RTLD_NEXT, "rename");
+int linkat(int in, const char *from, int out, const char *to, int flags) {
+    int (*real)(int, const char *, int, const char *, int) = dlsym(RTLD_NEXT, "linkat");
     if (strstr(to, getenv("SLOW_NAME"))) {
         close(open(getenv("SLOW_BEGUN"), O_CREAT | O_WRONLY, 0600));
         while (access(getenv("SLOW_GO"), F_OK) != 0) usleep(10000);
     }
-    return real(from, to);
+    return real(in, from, out, to, flags);
 }
 """
 
@@ -148,7 +148,7 @@ def test_a_result_that_gets_its_names_is_waited_for(job, script, before_libc, mo
                                                     impatient):
     folder, out = tmp_path_factory.mktemp("slow"), script.folder / "out"
     out.mkdir()
-    before_libc(SLOW_RENAME)
+    before_libc(SLOW_NAMING)
     for key, value in [("NAME", f"part-{processes - 1}-0"), ("BEGUN", folder / "begun"), ("GO", folder / "go")]:
         monkeypatch.setenv(f"SLOW_{key}", str(value))
     running = job(SOURCE + into() + "INSERT INTO results " + QUERY, processes, "shm", running=False)
