@@ -1,6 +1,7 @@
 -- Two results from one reading of the trace. Per ten seconds: how many tasks were submitted, where they were many.
 -- Per minute: how many in all, and in the busiest ten seconds. Both come from one view, which is computed once.
--- Rows of the two come as their windows fire; with --format ndjson each names its columns.
+-- The minutes are printed; the bursts go to files in the directory 'bursts' beside this script, which must not hold an
+-- earlier result.
 
 CREATE TABLE task_events (
     time_s BIGINT,
@@ -23,7 +24,8 @@ CREATE TABLE task_events (
     'format' = 'csv'
 );
 
-CREATE TABLE bursts (window_start TIMESTAMP(3), submitted BIGINT) WITH ('connector' = 'print');
+CREATE TABLE bursts (window_start TIMESTAMP(3), submitted BIGINT)
+WITH ('connector' = 'file', 'path' = 'bursts', 'format' = 'csv');
 CREATE TABLE minutes (window_start TIMESTAMP(3), submitted BIGINT, busiest BIGINT) WITH ('connector' = 'print');
 
 CREATE VIEW per_10 AS

@@ -1,6 +1,7 @@
 """The examples run unchanged and give the same answers as DuckDB."""
 
 import math
+import shutil
 from fractions import Fraction
 
 import duckdb
@@ -12,8 +13,10 @@ DATA = EXAMPLES / "data" / "google-cluster-task-events-2011.csv"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.sql")), ids=lambda p: p.name)
-def test_every_example_runs(path):
-    result = harness.run("run", path)
+def test_every_example_runs(path, tmp_path):
+    # In a copy: some write files beside themselves.
+    (tmp_path / "data").symlink_to(EXAMPLES / "data")
+    result = harness.run("run", shutil.copy(path, tmp_path))
     assert result.code == 0, result.stderr
     assert harness.sound(result) == []
     assert result.stdout.count(b"\n") > 3
