@@ -181,7 +181,7 @@ impl Format {
     pub(crate) fn fit(&self, rows: &Outgoing<'_>, room: usize) -> (usize, usize) {
         let masked = self.is_masked(rows.arguments);
         let row_words = self.words + if masked { self.bit_words } else { 0 };
-        let room = room.saturating_sub(HEAD_WORDS);
+        let Some(room) = room.checked_sub(HEAD_WORDS) else { return (0, HEAD_WORDS) };
         if !self.has_vars() {
             // Rows of no word at all are counted only.
             let count = room.checked_div(row_words).unwrap_or(usize::MAX).min(rows.picked.len());
