@@ -47,7 +47,7 @@ def allowed(base: int, budget_mib: int, workers: int) -> int:
 
 
 def rings(processes: int, workers: int) -> int:
-    """Rings of one process: to each other process, and from there, one for each of the workers and one for letters.
+    """Rings of one process: to each other process, and from there, one for each of the workers and one for messages.
     Of a ring to send with there is a copy here, and over shared memory the peer's own is here, too."""
     return (processes - 1) * (workers + 1) * 3 * RING_BYTES
 

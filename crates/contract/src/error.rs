@@ -146,7 +146,7 @@ impl Error {
     }
 
     /// What is told to another process of an error about records.
-    pub fn to_letter(&self) -> Vec<u8> {
+    pub fn to_message(&self) -> Vec<u8> {
         match self {
             Error::Evaluation { expression, message, frame, help }
             | Error::TooMuchText { expression, message, frame, help } => {
@@ -157,9 +157,9 @@ impl Error {
         .into_bytes()
     }
 
-    /// The error that [`Error::to_letter`] tells of; `None` if it is none.
-    pub fn of_letter(letter: &[u8]) -> Option<Error> {
-        let mut parts = std::str::from_utf8(letter).ok()?.split('\0').map(str::to_string);
+    /// The error that [`Error::to_message`] tells of; `None` if it is none.
+    pub fn of_message(message: &[u8]) -> Option<Error> {
+        let mut parts = std::str::from_utf8(message).ok()?.split('\0').map(str::to_string);
         Some(Error::Evaluation {
             expression: parts.next()?,
             message: parts.next()?,

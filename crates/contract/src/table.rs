@@ -118,8 +118,8 @@ pub enum Sharing {
     /// All processes read it and find the same chunks; chunk `n` is decoded by process `n % P`. For
     /// what can be read several times, where cutting is cheap beside decoding.
     ByChunk,
-    /// Only the process that was asked can read it (a pipe).
-    Asker,
+    /// Only the coordinator can read it (a pipe).
+    Coordinator,
 }
 
 /// An ordered sequence of records.

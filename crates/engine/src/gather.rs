@@ -373,7 +373,7 @@ impl Gather {
         }
         let written = self.write_fired(state, worker)?;
         let fired = fired(&state.frontiers[place]);
-        if let Role::Asker(net) = &self.outlet.role
+        if let Role::Coordinator(net) = &self.outlet.role
             && fired > state.told[place]
         {
             state.told[place] = fired;

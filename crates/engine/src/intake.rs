@@ -133,7 +133,7 @@ impl Intake {
         let elsewhere = |split: usize, sharing| match sharing {
             Sharing::Whole => split % reading.processes != reading.process,
             Sharing::ByChunk => reading.process == reading.processes,
-            Sharing::Asker => place.process != 0,
+            Sharing::Coordinator => place.process != 0,
         };
         let (mut sources, mut splits, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for origin in origins {

@@ -301,7 +301,7 @@ impl Job {
             // Those who want to know why hear it over their control connections.
             return Ok(true);
         }
-        if net.is_asker() && shared.has_enough() {
+        if net.is_coordinator() && shared.has_enough() {
             // The others stop when they hear of it.
             net.pump()?;
             return Ok((1..net.place.processes).all(|process| net.is_told(process)));
@@ -311,7 +311,7 @@ impl Job {
         }
         let mut some = net.pump()?;
         some |= net
-            .receive(|process, head, body| shared.take_letter(process, head, &body).map(|_| ()))?;
+            .receive(|process, head, body| shared.take_message(process, head, &body).map(|_| ()))?;
         if some {
             shared.pace.has_done(shared.pace.last());
         }
@@ -338,7 +338,7 @@ impl Job {
     /// After the last worker: the sinks' ends.
     fn finish(&self) -> Result<()> {
         let shared = &self.shared;
-        if shared.net.as_ref().is_some_and(|net| !net.is_asker()) && shared.has_enough() {
+        if shared.net.as_ref().is_some_and(|net| !net.is_coordinator()) && shared.has_enough() {
             return Ok(());
         }
         let ended = shared.intake.ended_splits();

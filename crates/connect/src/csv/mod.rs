@@ -247,7 +247,7 @@ impl CsvTable {
             (None, Source::File(path)) if is_own(path) => None,
             (None, _) => found,
         };
-        if length.is_some() { Sharing::ByChunk } else { Sharing::Asker }
+        if length.is_some() { Sharing::ByChunk } else { Sharing::Coordinator }
     }
 
     fn open_split(
@@ -312,7 +312,7 @@ impl Table for CsvTable {
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         if options.process != 0 {
             let found = if self.told.is_none() { self.extent()?.length } else { None };
-            if self.sharing(found) == Sharing::Asker {
+            if self.sharing(found) == Sharing::Coordinator {
                 return Ok(vec![Box::new(Elsewhere(self.path.clone()))]);
             }
         }
@@ -360,7 +360,7 @@ impl Split for Elsewhere {
     }
 
     fn sharing(&self) -> Sharing {
-        Sharing::Asker
+        Sharing::Coordinator
     }
 
     fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {

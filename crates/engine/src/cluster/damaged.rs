@@ -332,10 +332,10 @@ fn damaged_slots_of_exchanged_rows_are_refused() {
     }
 }
 
-/// Letters, too: those with result rows are read by somebody who panics where they are damaged.
+/// Messages, too: those with result rows are read by somebody who panics where they are damaged.
 #[test]
-fn damaged_letters_are_refused() {
-    let letters = Way { to: 0, channel: 1 };
+fn damaged_row_messages_are_refused() {
+    let messages = Way { to: 0, channel: 1 };
     let rows: &[Damage] = &[
         ("a message that is of an unknown kind", |m| m[0] = 0),
         ("a message of kind Rows", |m| m[0] = Kind::Rows as u8),
@@ -356,7 +356,7 @@ fn damaged_letters_are_refused() {
         };
         // What the head of the last of its parts says is what holds.
         let last = |m: &[u8]| m[0] == Kind::WindowRows as u8 && m[1] & MORE == 0;
-        refused((Form::Eager, 1), says, nth(0, letters, last, change));
+        refused((Form::Eager, 1), says, nth(0, messages, last, change));
     }
     for seed in 0..400 {
         let mut random = Random::new(seed);

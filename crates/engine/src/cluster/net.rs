@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use millstream_state::{Heap, Segment};
 
 use super::delivery::{Delivery, lock, try_lock};
-use super::letters::{Failed, Letter, PostInlet};
 use super::mesh::{Ends, Mesh, Place};
+use super::messages::{Failed, Message, PostInlet};
 use super::outbox::{Shipped, Shipping};
 use super::port::{Outlet, peer_error, sent_by};
 use super::postbox::Postbox;
@@ -20,8 +20,8 @@ use super::sleepers::Sleepers;
 use super::wire::Head;
 use crate::error::{Error, Result};
 
-/// Letters taken from one peer before others have their turn.
-const LETTERS_AT_ONCE: usize = 8;
+/// Messages taken from one peer before others have their turn.
+const MESSAGES_AT_ONCE: usize = 8;
 
 /// A process's part of the job's network.
 pub(crate) struct Net {
@@ -35,7 +35,7 @@ pub(crate) struct Net {
     postboxes: Vec<Option<Mutex<Postbox>>>,
     inlets: Vec<Option<Mutex<PostInlet>>>,
     /// How many postboxes have something to send.
-    letters: AtomicUsize,
+    messages: AtomicUsize,
     /// Result rows that have been sent ahead of their turn.
     ahead_bytes: AtomicU64,
     sleepers: Arc<Sleepers>,
@@ -86,7 +86,7 @@ impl Net {
                 .map(|outlet| outlet.map(|outlet| Mutex::new(Postbox::new(outlet))))
                 .collect(),
             inlets: posts_in.into_iter().map(|i| i.map(inlet)).collect(),
-            letters: AtomicUsize::new(0),
+            messages: AtomicUsize::new(0),
             ahead_bytes: AtomicU64::new(0),
             sleepers,
         };
@@ -108,7 +108,7 @@ impl Net {
         self.place.process * self.workers
     }
 
-    pub(crate) fn is_asker(&self) -> bool {
+    pub(crate) fn is_coordinator(&self) -> bool {
         self.place.process == 0
     }
 
@@ -118,10 +118,10 @@ impl Net {
         self.deliveries.iter().try_for_each(|delivery| delivery.hurry(anyway))
     }
 
-    /// Puts a letter into the box of `process`.
+    /// Puts a message into the box of `process`.
     pub(crate) fn post(&self, process: usize, head: Head, body: Vec<u8>) -> Result<()> {
         let Some(postbox) = &self.postboxes[process] else {
-            return Err(Error::Internal("a letter to ourselves".into()));
+            return Err(Error::Internal("a message to ourselves".into()));
         };
         let mut postbox = lock(postbox);
         let was_empty = postbox.is_empty();
@@ -129,19 +129,19 @@ impl Net {
         if postbox.pump().map_err(|e| peer_error(process, e))? {
             self.sleepers.wake_parked();
         }
-        self.note_letters(was_empty, postbox.is_empty());
+        self.note_messages(was_empty, postbox.is_empty());
         Ok(())
     }
 
-    fn note_letters(&self, was_empty: bool, is_empty: bool) {
+    fn note_messages(&self, was_empty: bool, is_empty: bool) {
         match (was_empty, is_empty) {
             (true, false) => {
-                self.letters.fetch_add(1, Release);
+                self.messages.fetch_add(1, Release);
                 // The first worker is woken by credit.
                 self.sleepers.wake(0);
             }
             (false, true) => {
-                self.letters.fetch_sub(1, Release);
+                self.messages.fetch_sub(1, Release);
             }
             _ => {}
         }
@@ -155,19 +155,19 @@ impl Net {
 
     /// Whether result rows for the asking process have to wait, since the channel does not keep up.
     pub(crate) fn is_congested(&self) -> bool {
-        self.letters.load(Acquire) > 0
+        self.messages.load(Acquire) > 0
             && self.postboxes[0].as_ref().is_some_and(|postbox| lock(postbox).is_full())
     }
 
     /// Sends what waits, as far as there is credit. Returns whether anything was sent.
     pub(crate) fn pump(&self) -> Result<bool> {
         let mut some = false;
-        if self.letters.load(Acquire) > 0 {
+        if self.messages.load(Acquire) > 0 {
             for (process, postbox) in self.postboxes.iter().enumerate() {
                 let Some(mut postbox) = postbox.as_ref().and_then(try_lock) else { continue };
                 if !postbox.is_empty() {
                     some |= postbox.pump().map_err(|e| peer_error(process, e))?;
-                    self.note_letters(false, postbox.is_empty());
+                    self.note_messages(false, postbox.is_empty());
                 }
             }
         }
@@ -177,7 +177,7 @@ impl Net {
         Ok(some)
     }
 
-    /// Takes letters in; whatever worker has time. Returns whether there were any.
+    /// Takes messages in; whatever worker has time. Returns whether there were any.
     pub(crate) fn receive(
         &self,
         mut take: impl FnMut(usize, Head, Vec<u8>) -> Result<()>,
@@ -185,8 +185,8 @@ impl Net {
         let mut some = false;
         for (process, inlet) in self.inlets.iter().enumerate() {
             let Some(mut inlet) = inlet.as_ref().and_then(try_lock) else { continue };
-            for _ in 0..LETTERS_AT_ONCE {
-                let Some(letter) = inlet.next().map_err(|e| match e {
+            for _ in 0..MESSAGES_AT_ONCE {
+                let Some(message) = inlet.next().map_err(|e| match e {
                     Failed::Channel(error) => peer_error(process, error),
                     Failed::Message(error) => sent_by(process, error),
                 })?
@@ -194,7 +194,7 @@ impl Net {
                     break;
                 };
                 some = true;
-                if let Letter::Whole(head, body) = letter {
+                if let Message::Whole(head, body) = message {
                     take(process, head, body).map_err(|e| sent_by(process, e))?;
                 }
             }
@@ -272,7 +272,7 @@ impl Net {
             ended &= delivery.finish()?;
         }
         let others_ended = self.inlets.iter().flatten().all(|inlet| lock(inlet).ended);
-        if self.is_asker() && !others_ended {
+        if self.is_coordinator() && !others_ended {
             // What they still have to say may have to be told to others.
             return Ok(false);
         }

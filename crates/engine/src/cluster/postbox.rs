@@ -12,13 +12,13 @@ const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct Postbox {
     outlet: Box<dyn Outlet>,
-    queue: VecDeque<Letter>,
+    queue: VecDeque<Message>,
     queued_bytes: usize,
     /// Whoever has heard that there is enough of everything listens no longer.
     closed: bool,
 }
 
-struct Letter {
+struct Message {
     head: Head,
     body: Vec<u8>,
     sent: usize,
@@ -46,7 +46,7 @@ impl Postbox {
             return;
         }
         self.queued_bytes += body.len();
-        self.queue.push_back(Letter { head, body, sent: 0 });
+        self.queue.push_back(Message { head, body, sent: 0 });
     }
 
     /// Whether result rows have to wait.
@@ -62,16 +62,16 @@ impl Postbox {
     pub(crate) fn pump(&mut self) -> Result<bool> {
         let mut some = false;
         let max = self.outlet.body_bytes();
-        while let Some(letter) = self.queue.front_mut() {
-            let end = (letter.sent + max).min(letter.body.len());
-            let more = if end < letter.body.len() { MORE } else { 0 };
-            let head = Head { flags: letter.head.flags | more, ..letter.head };
-            if !self.outlet.try_send(&head, &letter.body[letter.sent..end])? {
+        while let Some(message) = self.queue.front_mut() {
+            let end = (message.sent + max).min(message.body.len());
+            let more = if end < message.body.len() { MORE } else { 0 };
+            let head = Head { flags: message.head.flags | more, ..message.head };
+            if !self.outlet.try_send(&head, &message.body[message.sent..end])? {
                 break;
             }
-            (some, letter.sent) = (true, end);
+            (some, message.sent) = (true, end);
             if more == 0 {
-                self.queued_bytes -= letter.body.len();
+                self.queued_bytes -= message.body.len();
                 self.queue.pop_front();
             }
         }

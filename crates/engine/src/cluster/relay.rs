@@ -26,7 +26,7 @@ use crate::support::{Collect, lines};
 use crate::worker::Step;
 
 /// Which channel a message goes over: to which process, and its place among those: of deltas for
-/// each leader, of letters, and lanes.
+/// each leader, of messages, and lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) to: usize,

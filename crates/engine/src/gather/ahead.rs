@@ -23,7 +23,7 @@ pub(crate) enum Role {
         elsewhere: bool,
     },
     /// Rows of all processes come here.
-    Asker(Arc<Net>),
+    Coordinator(Arc<Net>),
     /// Rows go to the asking process.
     Helper {
         net: Arc<Net>,

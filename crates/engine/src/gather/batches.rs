@@ -94,7 +94,7 @@ impl Gather {
             if rows.num_rows() > 0 || self.ordered {
                 if let Some(error) = then {
                     let head = self.head(place, cluster::Kind::BatchError);
-                    net.post(0, head, error.to_letter())?;
+                    net.post(0, head, error.to_message())?;
                 }
                 let flags = if last { LAST } else { 0 };
                 let head = Head { flags, ..self.head(place, cluster::Kind::BatchRows) };
@@ -159,7 +159,7 @@ impl Gather {
         }
         let before = state.batches.next.clone();
         let enough = self.write_next(state, worker, ended)?;
-        if let Role::Asker(net) = &self.outlet.role {
+        if let Role::Coordinator(net) = &self.outlet.role {
             let tell = |(number, split): ChunkAt| {
                 let place = BatchPlace { sequence: number, split, part: 0 };
                 net.broadcast(self.head(place, cluster::Kind::Written))

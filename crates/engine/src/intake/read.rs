@@ -160,7 +160,7 @@ impl Intake {
         Ok(())
     }
 
-    /// The split that a letter is about, if there is such a one.
+    /// The split that a message is about, if there is such a one.
     pub(crate) fn checked(&self, head: &Head) -> Result<usize> {
         let split = head.id as usize;
         let unknown = || Error::Internal(format!("word of split {split}, which is not there"));

@@ -98,14 +98,14 @@ impl Outputs<'_> {
             Some(_) if sink.is_local() && sink.order() == RowOrder::Any && !one_result => {
                 Role::Alone { elsewhere }
             }
-            Some(net) if net.is_asker() => Role::Asker(net.clone()),
+            Some(net) if net.is_coordinator() => Role::Coordinator(net.clone()),
             Some(net) => {
                 let ahead_bytes_max = self.settings.memory_bytes / 4 / place.processes as u64;
                 Role::Helper { net: net.clone(), ahead_bytes_max }
             }
         };
         // What comes together anyway is written as if by one.
-        let one_writer = one_result || matches!(role, Role::Asker(_));
+        let one_writer = one_result || matches!(role, Role::Coordinator(_));
         if !matches!(role, Role::Helper { .. }) {
             let workers = if one_writer { 1 } else { workers };
             let visible = sort.as_ref().map_or(stage.output.fields().len(), |sort| sort.visible);
@@ -123,7 +123,7 @@ impl Outputs<'_> {
             offset,
             limit,
             sort,
-            leaders: if matches!(role, Role::Asker(_)) { all } else { workers },
+            leaders: if matches!(role, Role::Coordinator(_)) { all } else { workers },
             role,
             one_writer,
         };

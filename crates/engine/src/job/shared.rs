@@ -110,11 +110,11 @@ impl Shared {
     /// more of them. Of rows that another process writes itself nobody can be told that: there it
     /// is an error.
     pub(crate) fn ends(&self, output: usize, came: Result<bool>) -> Result<()> {
-        let is_asker = self.net.as_ref().is_none_or(|net| net.is_asker());
+        let is_coordinator = self.net.as_ref().is_none_or(|net| net.is_coordinator());
         match came {
             Ok(false) => Ok(()),
             Ok(true) => self.end_output(output),
-            Err(Error::OutputClosed) if is_asker => self.end_output(output),
+            Err(Error::OutputClosed) if is_coordinator => self.end_output(output),
             Err(error) => Err(error),
         }
     }
@@ -125,7 +125,7 @@ impl Shared {
         if !self.gathers[output].end() {
             return Ok(());
         }
-        if let Some(net) = self.net.as_ref().filter(|net| net.is_asker()) {
+        if let Some(net) = self.net.as_ref().filter(|net| net.is_coordinator()) {
             let all = self.gathers.iter().all(Gather::has_ended);
             let (output, flags) = (output as u16, if all { LAST } else { 0 });
             net.broadcast(Head { output, flags, ..Head::new(cluster::Kind::Enough) })?;
@@ -180,7 +180,7 @@ impl Shared {
 
     /// Takes in what another process has sent to this one; returns what is free again. An internal
     /// error says what it has sent.
-    pub(crate) fn take_letter(
+    pub(crate) fn take_message(
         &self,
         process: usize,
         head: Head,
@@ -204,27 +204,27 @@ impl Shared {
                 self.write_waiting()?;
             }
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
-            cluster::Kind::WindowRows if net.is_asker() => {
+            cluster::Kind::WindowRows if net.is_coordinator() => {
                 let (rows, at) = (decode_rows(body)?, (head.count as usize, head.start));
                 let gather = self.gather(&head)?;
                 let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
                 self.ends(gather.output(), came.map(|()| false))?;
                 self.check_gathered()?;
             }
-            cluster::Kind::BatchRows if net.is_asker() => {
+            cluster::Kind::BatchRows if net.is_coordinator() => {
                 let (gather, place) = (self.gather(&head)?, self.place(&head)?);
                 let rows = BatchRows { rows: decode_rows(body)?, then: None, last: head.has(LAST) };
                 let came = gather.batch_rows(0, place, rows, &self.intake.ended_splits());
                 self.ends(gather.output(), came)?;
                 self.check_gathered()?;
             }
-            cluster::Kind::BatchError if net.is_asker() => {
+            cluster::Kind::BatchError if net.is_coordinator() => {
                 let place = self.place(&head)?;
                 let unknown = || Error::Internal("an error that does not say what it is".into());
-                let error = Error::of_letter(body).ok_or_else(unknown)?;
+                let error = Error::of_message(body).ok_or_else(unknown)?;
                 self.gather(&head)?.note_failed(place, error);
             }
-            cluster::Kind::Fired if net.is_asker() => {
+            cluster::Kind::Fired if net.is_coordinator() => {
                 let output = self.gather(&head)?.output();
                 self.advance(output, leader()?, head.count as usize, head.watermark)?;
             }
@@ -249,14 +249,14 @@ impl Shared {
         Ok(None)
     }
 
-    /// The output that a letter is about.
+    /// The output that a message is about.
     fn gather(&self, head: &Head) -> Result<&Gather> {
         let output = usize::from(head.output);
         let unknown = || Error::Internal(format!("rows for output {output}, which is not there"));
         self.gathers.get(output).ok_or_else(unknown)
     }
 
-    /// The batch that a letter is about.
+    /// The batch that a message is about.
     fn place(&self, head: &Head) -> Result<BatchPlace> {
         let split = self.intake.checked(head)?;
         Ok(BatchPlace { sequence: head.number, split, part: head.count })

@@ -155,7 +155,7 @@ impl Worker {
         let Some(net) = &shared.net else { return Ok(()) };
         let mut some = net.pump()?;
         some |= net.receive(|process, head, body| {
-            if let Some(freed) = shared.take_letter(process, head, &body)?
+            if let Some(freed) = shared.take_message(process, head, &body)?
                 && let Some(state) = stages.get_mut(freed.stage)
             {
                 freed.segments.into_iter().for_each(|(_, segment)| state.slices.reuse(segment));

@@ -155,7 +155,8 @@ fn run_seed(seed: u64) -> (Ran, u64) {
         };
         Script { batches: bursts.iter().map(batch).collect() }
     });
-    let sharing = [Sharing::Whole, Sharing::ByChunk, Sharing::Asker][random.below(3) as usize];
+    let sharing =
+        [Sharing::Whole, Sharing::ByChunk, Sharing::Coordinator][random.below(3) as usize];
     let table = Scripted::new(scripts.collect(), 0).shared(sharing);
     let settings = Settings {
         workers: 1 + random.below(3) as usize,

@@ -68,7 +68,8 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     let processes = 2 + random.below(3) as usize;
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let scripts = scripts(&mut random, batch_rows);
-    let sharing = [Sharing::Whole, Sharing::ByChunk, Sharing::Asker][random.below(3) as usize];
+    let sharing =
+        [Sharing::Whole, Sharing::ByChunk, Sharing::Coordinator][random.below(3) as usize];
     let all = in_order(&scripts);
     let some = |random: &mut Random| random.below(all.len() as u64 + 10);
     let limit = [None, None, Some(some(&mut random)), Some(3)][random.below(4) as usize];
@@ -138,7 +139,7 @@ fn stateless_jobs_agree_with_a_sequential_run() {
         26,  // what was to be written next was said to be of a split that is not there
         69,  // one process sent ever more rows of the split whose turn it was, ahead of the answer
         76,  // the asking process, full, did not look for the end of a split whose turn it was
-        183, // letters after the one that says "enough" were never taken in
+        183, // messages after the one that says "enough" were never taken in
     ];
     let seeds = seeds(150, REGRESSIONS);
     let sum = sum_of(&seeds, false);

@@ -121,7 +121,8 @@ impl Origin {
         let data = records(random, splits, per_split, keys);
         let batch_rows = [1, 20, 100][random.below(3) as usize];
         let delay_us = [0, 1, 100_000, 2_000_000][random.below(4) as usize];
-        let sharing = [Sharing::Whole, Sharing::ByChunk, Sharing::Asker][random.below(3) as usize];
+        let sharing =
+            [Sharing::Whole, Sharing::ByChunk, Sharing::Coordinator][random.below(3) as usize];
         Origin::of(&data, random, batch_rows, (delay_us, sharing))
     }
 

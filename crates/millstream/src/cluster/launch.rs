@@ -6,8 +6,8 @@ use millstream_contract::Settings;
 use millstream_engine::Stats;
 use serde_json::Value;
 
-use super::asker::{Cluster, Interrupt};
 use super::children::Program;
+use super::coordinator::{Cluster, Interrupt};
 use super::failure::{Cause, Failure};
 use super::limits::raise_open_files;
 use super::lobby::Log;

@@ -14,9 +14,9 @@
 //! because its peers notice the end of their standard input and of their connection. When a call of
 //! [`Cluster`] has returned an error, no process is left.
 
-mod asker;
 mod board;
 mod children;
+mod coordinator;
 mod crew;
 mod failure;
 pub mod frame;
@@ -34,8 +34,8 @@ mod parts;
 pub mod preamble;
 mod watch;
 
-pub use asker::{Cluster, Interrupt};
 pub use children::{Invitation, Program, STOPPED};
+pub use coordinator::{Cluster, Interrupt};
 pub use failure::{Cause, Failure, Fault, FaultKind};
 pub use guard::Guard;
 pub use host::{NoPart, take_part};

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::Token;
 
-use super::asker::{JOIN_MAX, pack, unpack};
 use super::board::Board;
 use super::children::Invitation;
+use super::coordinator::{JOIN_MAX, pack, unpack};
 use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
 use super::link::{Link, SILENCE_MAX, read_all};
 use super::member::{Member, Stops};

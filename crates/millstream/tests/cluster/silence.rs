@@ -36,7 +36,7 @@ fn silence_is_a_failure() {
 }
 
 #[test]
-fn a_process_whose_asker_is_silent_or_gone_stops() {
+fn a_process_whose_coordinator_is_silent_or_gone_stops() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let token = Token::new([3; 32]);
     let invitation = Invitation { address: listener.local_addr().unwrap(), process: 1, token };

@@ -243,7 +243,7 @@ fn what_does_not_tell_its_length_is_read_by_one_process() {
         let as_told = table.up_to(std::slice::from_ref(&alone)).unwrap();
         let other = OpenOptions { process: 1, ..several() };
         let mut split = open(&*as_told, &other).unwrap();
-        assert_eq!(split.sharing(), Sharing::Asker);
+        assert_eq!(split.sharing(), Sharing::Coordinator);
         assert!(rest(&mut *split).unwrap().is_empty());
     }
     // There, each line of it is a record.

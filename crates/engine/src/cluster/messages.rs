@@ -6,7 +6,7 @@ use super::port::{Inlet, Polled};
 use super::wire::{Head, Kind, MORE};
 use crate::error::Error;
 
-/// Where letters from one process come in.
+/// Where messages from one process come in.
 pub(super) struct PostInlet {
     pub(super) inlet: Box<dyn Inlet>,
     /// The body of a message of several slots, so far.
@@ -15,13 +15,13 @@ pub(super) struct PostInlet {
 }
 
 /// What an inlet had.
-pub(super) enum Letter {
-    /// Of a letter that takes several messages.
+pub(super) enum Message {
+    /// Of a message that takes several slots.
     Part,
     Whole(Head, Vec<u8>),
 }
 
-/// Why there is no letter.
+/// Why there is no message.
 pub(super) enum Failed {
     Channel(FlowError),
     /// It makes no sense.
@@ -33,24 +33,24 @@ impl PostInlet {
         PostInlet { inlet, body: Vec::new(), ended: false }
     }
 
-    /// The next letter or part of one.
-    pub(super) fn next(&mut self) -> std::result::Result<Option<Letter>, Failed> {
+    /// The next message or part of one.
+    pub(super) fn next(&mut self) -> std::result::Result<Option<Message>, Failed> {
         if self.ended {
             return Ok(None);
         }
         let PostInlet { inlet, body, .. } = self;
-        let mut letter = Ok(Letter::Part);
-        let polled = inlet.try_receive(&mut |message| {
-            letter = Head::decode(message).map(|(head, part)| {
+        let mut message = Ok(Message::Part);
+        let polled = inlet.try_receive(&mut |slot| {
+            message = Head::decode(slot).map(|(head, part)| {
                 body.extend_from_slice(part);
                 match head.has(MORE) {
-                    true => Letter::Part,
-                    false => Letter::Whole(head, std::mem::take(body)),
+                    true => Message::Part,
+                    false => Message::Whole(head, std::mem::take(body)),
                 }
             });
         });
         match polled.map_err(Failed::Channel)? {
-            Polled::Message => letter.map(Some).map_err(Failed::Message),
+            Polled::Message => message.map(Some).map_err(Failed::Message),
             Polled::Empty => Ok(None),
             Polled::End => {
                 self.ended = true;
@@ -60,7 +60,7 @@ impl PostInlet {
     }
 }
 
-/// The head of a letter that tells of a credit for a stage's delta.
+/// The head of a message that tells of a credit for a stage's delta.
 pub(crate) fn credit(stage: usize, leader: usize, flags: u8) -> Head {
     Head { stage: stage as u16, id: leader as u32, flags, ..Head::new(Kind::Credit) }
 }
