@@ -2,7 +2,6 @@
 
 mod compile;
 mod open;
-mod shared;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +18,7 @@ use millstream_state::RowLayout;
 
 use crate::budget::Budget;
 use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Place, Shipping, peer_error};
+use crate::delivery::Mailboxes;
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::exchange::{Format, Roles};
@@ -26,6 +26,7 @@ use crate::gather::Gather;
 use crate::intake::Intake;
 use crate::plan::Plan;
 use crate::settings::{Exchange, Settings};
+use crate::shared::Shared;
 use crate::simulation;
 use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
@@ -33,9 +34,6 @@ use crate::stats::Stats;
 use crate::worker::Worker;
 use compile::Compiled;
 use open::{Outputs, origins, remarks};
-use shared::Mailbox;
-
-pub(crate) use shared::Shared;
 
 /// A plan ready to run.
 pub struct Job {
@@ -199,7 +197,6 @@ impl Job {
             gathers,
             net,
             roles,
-            mailboxes: (0..workers).map(|_| Mailbox::default()).collect(),
             stopping: AtomicBool::new(false),
             pace: Pace::new(workers),
             closing: AtomicBool::new(false),
@@ -288,7 +285,8 @@ impl Job {
 
     pub(crate) fn workers(&mut self) -> Vec<Worker> {
         let mut ends = std::mem::take(&mut self.ends).into_iter();
-        let worker = |id| Worker::new(id, self.shared.clone(), ends.next());
+        let mailboxes = Arc::new(Mailboxes::new(self.shared.settings.workers));
+        let worker = |id| Worker::new(id, self.shared.clone(), mailboxes.clone(), ends.next());
         (0..self.shared.settings.workers).map(worker).collect()
     }
 
@@ -348,7 +346,7 @@ impl Job {
     fn stats(&self, workers: &[Worker]) -> Stats {
         let shared = &self.shared;
         let mut stats = Stats::default();
-        workers.iter().for_each(|w| stats.add(&w.stats));
+        workers.iter().for_each(|worker| stats.add(worker.stats()));
         if let Some(net) = &shared.net {
             stats.note_shipped(&net.counters());
         }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use millstream_state::{
     Arena, BLOCK_ROWS, ChunkPool, Costs, Fragment, Heap, Keys, Leaders, Load, Malformed, Mode,
-    RowLayout, Scratch, Segment, Table, VarKeys, hash_words,
+    RowLayout, Scratch, Segment, Table, VarKeys,
 };
 
 use crate::budget::Usage;
-use crate::cluster::Delivery;
+use crate::cluster::Outboxes;
 use crate::error::Result;
 use crate::event_time::BEGINNING;
 use crate::exchange::Format;
@@ -214,14 +214,14 @@ impl Slices {
     }
 
     /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
-    /// through goes to leaders in other processes by `delivery`, where there is room. Returns how
+    /// through goes to leaders in other processes by `outboxes`, where there is room. Returns how
     /// many rows went to other leaders, now or through fragments.
     pub(crate) fn update(
         &mut self,
         start: i64,
         grouping: &Grouping,
         input: &Selected<'_>,
-        delivery: Option<&Delivery>,
+        outboxes: Option<&Outboxes>,
     ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.ensure(start);
@@ -243,7 +243,7 @@ impl Slices {
             grouping,
             input,
             vars: VarColumn::of(input.keys),
-            passage: Passage::of(start, delivery, self.passing.as_mut(), input),
+            passage: Passage::of(start, outboxes, self.passing.as_mut(), input),
             positions: &mut self.positions,
             fragment_rows: 0,
         };
@@ -391,11 +391,6 @@ impl Slices {
         let hashes = &mut self.block.hashes;
         grouping.codec.hash(&words[..grouping.codec.words()], 1, hashes);
         self.leaders.of(hashes[0]) == self.me
-    }
-
-    /// Whether this worker leads the key of no columns.
-    pub(crate) fn leads_empty_key(&self) -> bool {
-        self.leaders.of(hash_words(&[])) == self.me
     }
 
     /// Takes the memory of a segment back that its leader, in another process, has merged.

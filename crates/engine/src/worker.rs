@@ -1,55 +1,35 @@
 //! A worker: the scheduler of one thread over its coroutines (paper, section 5.3).
 //!
 //! Each step runs one coroutine for a bounded time, the first of these that has something to do:
-//! receive and merge what others have sealed; end the epoch of a stage; fire complete windows;
-//! process a batch; merge what was put off. Of several stages the last has its turn first, since
+//! receive and merge what others have sent; send on what waits, and end the epoch of a stage; fire
+//! complete windows; take in a batch; merge what was put off. What sending and receiving mean is a
+//! matter of the job's [`crate::delivery`]. Of several stages the last has its turn first, since
 //! what it does makes room for the others. A step never waits for another worker, so a whole job
 //! also runs on one thread, a step at a time.
 
-mod epoch;
 mod firing;
 mod gates;
 mod input;
+mod network;
 mod open;
 mod pressure;
-mod remote;
-mod repartition;
-mod state;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cluster::Ends;
+use crate::delivery::{self, Delivery, Mailboxes, Ways};
 use crate::error::Result;
-use crate::event_time::END;
-use crate::flow::Root;
-use crate::job::Shared;
 use crate::meter;
 use crate::pipeline::Buffers;
+use crate::progress::{Context, State};
+use crate::shared::Shared;
 use crate::slices::Counters;
 use crate::stats::Stats;
-use epoch::Delta;
 use firing::Fired;
-use remote::Remote;
-use repartition::Repartition;
-use state::State;
+use network::Bed;
 
-pub(crate) use remote::AWAKE;
-
-/// What workers send each other.
-pub(crate) enum Message {
-    /// What changed in an epoch, with the watermark it covers.
-    Delta(Delta),
-    /// The leader has merged a delta of a stage, and has no more windows of it to fire than it can
-    /// cope with.
-    Credit {
-        /// The stage's number.
-        stage: usize,
-        /// Who has merged.
-        leader: usize,
-    },
-}
+pub(crate) use network::AWAKE;
 
 /// What a step came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,25 +46,17 @@ pub(crate) enum Step {
 }
 
 pub(crate) struct Worker {
-    /// Its number in this process.
-    id: usize,
-    /// Its number among all leaders of the job.
-    leader: usize,
-    shared: Arc<Shared>,
-    /// What comes from other processes, if there are any.
-    remote: Option<Remote>,
-    /// Its roles, if the job exchanges records. Taken out while they are played, as the state is.
-    repartition: Option<Box<Repartition>>,
-    inbox: VecDeque<Message>,
+    context: Context,
+    /// How what it holds for the leaders of keys gets to them, and what others hold to it.
+    delivery: Box<dyn Delivery>,
     /// Those with state, by number. Taken out while they are worked on.
     stages: Vec<State>,
-    /// By source: its low watermark, as of the last step.
-    lows: Vec<i64>,
     /// By stage: what stands in the way of what it has to fire.
     blocked: Vec<Fired>,
     buffers: Buffers,
     places: Places,
-    pub(crate) stats: Stats,
+    /// `None` if the job has no channels.
+    bed: Option<Bed>,
 }
 
 /// Where rows stand that are being fired, kept for its memory: each step fills it before reading.
@@ -95,38 +67,45 @@ struct Places(Vec<*const u64>);
 unsafe impl Send for Places {}
 
 impl Worker {
-    pub(crate) fn new(id: usize, shared: Arc<Shared>, mut ends: Option<Ends>) -> Worker {
-        let leader = shared.first_leader() + id;
-        let stages: Vec<State> =
-            shared.stages.iter().map(|stage| State::new(stage, leader, &shared)).collect();
-        let lanes = ends.as_mut().map(|ends| std::mem::take(&mut ends.lanes));
-        let exchanged = shared.stages.first().filter(|_| shared.roles.exchange());
-        let repartition = exchanged.zip(lanes).map(|(stage, lanes)| {
-            let workers = shared.settings.workers;
-            Box::new(Repartition::new(leader, &shared.roles, workers, &stage.grouping, lanes))
-        });
+    pub(crate) fn new(
+        id: usize,
+        shared: Arc<Shared>,
+        mailboxes: Arc<Mailboxes>,
+        ends: Option<Ends>,
+    ) -> Worker {
+        let context = Context::new(id, shared);
+        let shared = &context.shared;
+        let state = |stage| State::new(stage, context.leader, shared);
+        let stages: Vec<State> = shared.stages.iter().map(state).collect();
+        let (bed, ways) = match ends {
+            Some(Ends { deltas_in, lanes, sleeper }) => {
+                (Some(Bed::new(sleeper)), Ways { deltas_in, lanes })
+            }
+            None => (None, Ways::default()),
+        };
         Worker {
-            id,
-            leader,
-            remote: ends.map(|ends| Remote::new(ends, shared.net.as_deref())),
-            shared,
-            repartition,
-            inbox: VecDeque::new(),
+            delivery: delivery::new(&context, mailboxes, ways),
             blocked: vec![Fired::Nothing; stages.len()],
             stages,
-            lows: Vec::new(),
             buffers: Buffers::default(),
             places: Places::default(),
-            stats: Stats::default(),
+            bed,
+            context,
         }
+    }
+
+    /// What it has done so far.
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.context.stats
     }
 
     /// Runs on its own thread until there is nothing left to do.
     pub(crate) fn run(&mut self) -> Result<()> {
         loop {
-            self.shared.pace.begin(self.id);
+            let (id, shared) = (self.context.id, self.context.shared.clone());
+            shared.pace.begin(id);
             let step = self.step()?;
-            self.shared.pace.end(self.id, step == Step::Busy);
+            shared.pace.end(id, step == Step::Busy);
             match step {
                 Step::Busy => self.wait_anew(),
                 Step::Wait { until_us } => self.wait(until_us)?,
@@ -138,137 +117,81 @@ impl Worker {
     /// Resumes one coroutine.
     pub(crate) fn step(&mut self) -> Result<Step> {
         let _span = meter::span(meter::Kind::Step);
-        if self.shared.stopping.load(Relaxed) {
-            self.finish_counters();
-            return Ok(Step::Done);
-        }
         let mut stages = std::mem::take(&mut self.stages);
-        let step = match self.repartition.take() {
-            None => self.step_merging(&mut stages),
-            Some(mut roles) => {
-                let step = self.step_repartition(&mut stages, &mut roles);
-                self.repartition = Some(roles);
-                step
-            }
+        let step = match self.context.shared.stopping.load(Relaxed) {
+            true => Ok(Step::Done),
+            false => self.step_in_turn(&mut stages),
         };
-        self.stages = stages;
-        if step.is_err() {
-            self.finish_counters();
+        if matches!(step, Err(_) | Ok(Step::Done)) {
+            self.count(&stages);
         }
+        self.stages = stages;
         step
     }
 
-    fn step_merging(&mut self, stages: &mut [State]) -> Result<Step> {
-        let step = self.step_in_turn(stages)?;
-        if matches!(step, Step::Wait { .. }) {
-            for state in stages.iter_mut().rev() {
-                // What has been left for later is better than nothing.
-                if self.merge_received(state, END)? {
-                    return Ok(Step::Busy);
-                }
-            }
-        }
-        Ok(step)
-    }
-
-    /// Resumes the coroutine whose turn it is.
+    /// Resumes the coroutine whose turn it is: the ladder of what a worker does.
     fn step_in_turn(&mut self, stages: &mut [State]) -> Result<Step> {
-        let shared = self.shared.clone();
-        // In simulation, messages take their time.
-        let delivers = shared.env.choose(4) != Some(0);
-        if delivers {
-            self.inbox.extend(shared.mailboxes[self.id].take());
-        }
-        self.exchange(stages)?;
-        if self.merge_one(stages)? {
+        let Worker { context, delivery, .. } = self;
+        delivery.collect(context);
+        self.serve_network(stages)?;
+        if self.delivery.receive(&mut self.context, stages)? {
             return Ok(Step::Busy);
-        }
-        for state in stages.iter_mut().rev() {
-            if self.merge_received(state, takes_up_to(state))? {
-                return Ok(Step::Busy);
-            }
-        }
-        for state in stages.iter_mut() {
-            self.return_credit(state)?;
         }
         // Before firing, however much there is to fire: the others wait for this worker's
         // watermark.
-        if self.end_epochs(stages)? {
+        if self.delivery.announce(&mut self.context, stages)? {
             return Ok(Step::Busy);
         }
-        let tight = shared.budget.tight();
+        let tight = self.context.shared.budget.tight();
         if tight {
-            stages.iter_mut().for_each(|state| self.give_back(state));
+            stages.iter_mut().for_each(|state| self.context.give_back(state));
         }
         if self.fire_some(stages, tight)? {
             return Ok(Step::Busy);
         }
         let fires = self.blocked.iter().any(|fired| *fired != Fired::Nothing);
-        if !fires && stages.iter().all(State::is_over) && !shared.intake.has_more() {
-            debug_assert!(stages.iter().all(State::is_empty), "state is left");
-            self.finish_with(stages);
-            stages.iter_mut().for_each(|state| self.give_back(state));
-            let empty = self.inbox.is_empty() && shared.mailboxes[self.id].is_empty();
-            return Ok(if empty { Step::Done } else { Step::Busy });
+        if !fires && self.delivery.is_over(&self.context, stages) {
+            return Ok(self.end(stages));
         }
-        self.take_input(stages, tight)
+        let step = self.take_input(stages, tight)?;
+        if matches!(step, Step::Wait { .. })
+            && self.delivery.receive_put_off(&mut self.context, stages)?
+        {
+            // What has been left for later is better than nothing.
+            return Ok(Step::Busy);
+        }
+        Ok(step)
     }
 
-    /// Ends the epoch of the last stage for which it is time; false if there is none.
-    fn end_epochs(&mut self, stages: &mut [State]) -> Result<bool> {
-        self.shared.intake.finish(self.id, &mut self.lows)?;
-        for number in 0..stages.len() {
-            let low = |root: &Root| match root {
-                Root::Source(source) => self.lows[*source],
-                Root::Stage(before) => stages[*before].watermark_of_rows(),
-            };
-            let low = stages[number].stage.inputs.iter().map(low).min();
-            stages[number].low = low.unwrap_or(END);
+    /// Nothing is left to be done, but for the last credit that is on its way.
+    fn end(&mut self, stages: &mut [State]) -> Step {
+        debug_assert!(stages.iter().all(State::is_empty), "state is left");
+        stages.iter_mut().for_each(|state| self.context.give_back(state));
+        match self.delivery.is_empty(&self.context) {
+            true => Step::Done,
+            false => Step::Busy,
         }
-        for state in stages.iter_mut().rev() {
-            if let Some(seal) = self.epoch_is_over(state) {
-                self.end_epoch(state, state.low, seal)?;
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside.
     fn pause(&self, stages: &[State], until_us: Option<i64>) -> Step {
-        if !self.shared.mailboxes[self.id].is_empty() {
+        if self.delivery.has_mail(&self.context) {
             return Step::Busy;
         }
-        let idle_us = self.shared.settings.epoch_max_idle_us();
+        let idle_us = self.context.shared.settings.epoch_max_idle_us();
         let changed_at_us = stages.iter().filter_map(|state| state.changed_at_us).min();
         let epoch_end = changed_at_us.map(|at| at.saturating_add(idle_us));
         Step::Wait { until_us: [until_us, epoch_end].into_iter().flatten().min() }
     }
 
-    fn finish_with(&mut self, stages: &[State]) {
+    /// The counters that are not kept up to date: at the end.
+    fn count(&mut self, stages: &[State]) {
         let mut all = Counters::default();
         stages.iter().for_each(|state| all.add(&state.slices.counters()));
         let Counters { growths, switches, joint_rows } = all;
-        (self.stats.index_growths, self.stats.mode_switches) = (growths, switches);
-        self.stats.joint_rows_in = joint_rows;
-    }
-
-    fn finish_counters(&mut self) {
-        let stages = std::mem::take(&mut self.stages);
-        self.finish_with(&stages);
-        self.stages = stages;
-    }
-}
-
-/// Rows that processes ahead of this one pass through are left in their channels, with all that is
-/// behind them, while they are of windows that begin later than this: those that its own input has
-/// not reached, and all but the one that fires. Taken at once, they would fill a second large table
-/// beside the one that is full; left there, they keep who is ahead from getting farther.
-fn takes_up_to(state: &State) -> i64 {
-    match &state.firing {
-        _ if state.stage.windowing().is_whole() => END,
-        Some(fire) => fire.start,
-        None if state.clock.min() > state.frontier => state.frontier,
-        None => state.low.max(state.slices.latest()),
+        let stats = &mut self.context.stats;
+        (stats.index_growths, stats.mode_switches) = (growths, switches);
+        stats.joint_rows_in = joint_rows;
+        self.delivery.count(&mut self.context);
     }
 }

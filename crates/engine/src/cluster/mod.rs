@@ -18,12 +18,12 @@
 mod combine;
 #[cfg(test)]
 mod damaged;
-mod delivery;
 mod lanes;
 mod mesh;
 mod messages;
 mod net;
 mod outbox;
+mod outboxes;
 mod port;
 mod postbox;
 #[cfg(test)]
@@ -33,14 +33,14 @@ mod sleepers;
 mod wire;
 
 pub use crate::exchange::reader;
-pub(crate) use delivery::Delivery;
-pub use delivery::check_rows;
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
 pub use mesh::{Mesh, MeshOptions, MeshSetup, Place};
 pub(crate) use messages::credit;
 pub(crate) use net::{Freed, Net};
 pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Sealed, Shipped, Shipping, Stall};
+pub(crate) use outboxes::Outboxes;
+pub use outboxes::check_rows;
 pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};
 pub(crate) use rows::{decode_rows, encode_rows};
 pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};

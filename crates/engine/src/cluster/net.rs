@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use millstream_state::{Heap, Segment};
 
-use super::delivery::{Delivery, lock, try_lock};
 use super::mesh::{Ends, Mesh, Place};
 use super::messages::{Failed, Message, PostInlet};
 use super::outbox::{Shipped, Shipping};
+use super::outboxes::{Outboxes, lock, try_lock};
 use super::port::{Outlet, peer_error, sent_by};
 use super::postbox::Postbox;
 use super::sleepers::Sleepers;
@@ -30,7 +30,7 @@ pub(crate) struct Net {
     pub(crate) heap: Arc<Heap>,
     workers: usize,
     /// By stage.
-    deliveries: Vec<Delivery>,
+    stages: Vec<Outboxes>,
     /// By process; `None` for this one.
     postboxes: Vec<Option<Mutex<Postbox>>>,
     inlets: Vec<Option<Mutex<PostInlet>>>,
@@ -72,13 +72,13 @@ impl Net {
         }
         let workers = ends.len();
         let inlet = |inlet| Mutex::new(PostInlet::new(inlet));
-        let deliveries = by_stage(deltas_out, stages.len()).into_iter().zip(stages);
-        let deliveries = deliveries.map(|(outlets, shipping)| {
-            Delivery::new(outlets, (place, workers), &heap, shipping, &sleepers)
+        let all = by_stage(deltas_out, stages.len()).into_iter().zip(stages);
+        let all = all.map(|(outlets, shipping)| {
+            Outboxes::new(outlets, (place, workers), &heap, shipping, &sleepers)
         });
         let net = Net {
             place,
-            deliveries: deliveries.collect::<Result<_>>()?,
+            stages: all.collect::<Result<_>>()?,
             heap,
             workers,
             postboxes: posts_out
@@ -94,8 +94,8 @@ impl Net {
     }
 
     /// What a stage ships to leaders elsewhere.
-    pub(crate) fn delivery(&self, stage: usize) -> &Delivery {
-        &self.deliveries[stage]
+    pub(crate) fn outboxes(&self, stage: usize) -> &Outboxes {
+        &self.stages[stage]
     }
 
     /// Leaders of all processes.
@@ -115,7 +115,7 @@ impl Net {
     /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
     /// `anyway`: also if leaders let it wait.
     pub(crate) fn hurry(&self, anyway: bool) -> Result<()> {
-        self.deliveries.iter().try_for_each(|delivery| delivery.hurry(anyway))
+        self.stages.iter().try_for_each(|outboxes| outboxes.hurry(anyway))
     }
 
     /// Puts a message into the box of `process`.
@@ -171,8 +171,8 @@ impl Net {
                 }
             }
         }
-        for delivery in &self.deliveries {
-            some |= delivery.pump()?;
+        for outboxes in &self.stages {
+            some |= outboxes.pump()?;
         }
         Ok(some)
     }
@@ -206,8 +206,8 @@ impl Net {
     pub(crate) fn credit(&self, head: &Head) -> Result<Freed> {
         let stage = usize::from(head.stage);
         let unknown = || Error::Internal(format!("credit for stage {stage}, which is not there"));
-        let delivery = self.deliveries.get(stage).ok_or_else(unknown)?;
-        Ok(Freed { stage, segments: delivery.credit(head.id, head.flags)? })
+        let outboxes = self.stages.get(stage).ok_or_else(unknown)?;
+        Ok(Freed { stage, segments: outboxes.credit(head.id, head.flags)? })
     }
 
     pub(crate) fn ahead_bytes(&self) -> &AtomicU64 {
@@ -244,15 +244,15 @@ impl Net {
                 None => may_sleep = false,
             }
         }
-        for delivery in &self.deliveries {
-            may_sleep &= delivery.park()?;
+        for outboxes in &self.stages {
+            may_sleep &= outboxes.park()?;
         }
         Ok(may_sleep)
     }
 
     /// Whether nothing is left to be sent.
     pub(crate) fn is_drained(&self) -> bool {
-        self.deliveries.iter().all(Delivery::is_drained)
+        self.stages.iter().all(Outboxes::is_drained)
             && self.postboxes.iter().flatten().all(|postbox| lock(postbox).is_empty())
     }
 
@@ -268,8 +268,8 @@ impl Net {
             return Ok(false);
         }
         let mut ended = true;
-        for delivery in &self.deliveries {
-            ended &= delivery.finish()?;
+        for outboxes in &self.stages {
+            ended &= outboxes.finish()?;
         }
         let others_ended = self.inlets.iter().flatten().all(|inlet| lock(inlet).ended);
         if self.is_coordinator() && !others_ended {
@@ -286,7 +286,7 @@ impl Net {
     /// What has been shipped to leaders elsewhere.
     pub(crate) fn counters(&self) -> Shipped {
         let mut all = Shipped::default();
-        self.deliveries.iter().for_each(|delivery| delivery.count(&mut all));
+        self.stages.iter().for_each(|outboxes| outboxes.count(&mut all));
         all
     }
 }

@@ -142,13 +142,6 @@ impl Intake {
         Ok(())
     }
 
-    /// How many windows a watermark has passed, lateness included, in the only stage of a job whose
-    /// records are exchanged.
-    pub(crate) fn passed(&self, watermark: i64) -> i64 {
-        let windowing = self.sources.first().and_then(|of| of.windowings.first());
-        windowing.map_or(watermark, |windowing| windowing.passed(watermark))
-    }
-
     /// The clock when the watermark of what was read of a source reached `watermark_us`, if it is
     /// known.
     pub(crate) fn reached_at(&self, source: usize, watermark_us: i64) -> Option<i64> {

@@ -1,6 +1,6 @@
 //! What is kept for later windows, as the budget counts it.
 
-use millstream_state::{NoVarKeys, ValueKind};
+use millstream_state::{NoVarKeys, ValueKind, hash_words};
 
 use super::*;
 

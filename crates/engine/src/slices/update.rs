@@ -10,7 +10,7 @@ use millstream_state::{
 use super::passed::{Passed, Passing};
 use super::spare::Spare;
 use super::{Known, Slice};
-use crate::cluster::Delivery;
+use crate::cluster::Outboxes;
 use crate::error::Result;
 use crate::exchange::Outgoing;
 use crate::keys::{ColumnVars, Encoded, VarColumn};
@@ -78,11 +78,11 @@ impl Update<'_> {
             kept.resize_with(self.slice.fragments.len(), Passed::default);
         }
         let mut passed = 0;
-        if let Some(delivery) = passage.delivery {
+        if let Some(outboxes) = passage.outboxes {
             let mut before = kept[leader].take();
             let sent = |rows| pool.give(rows);
             let rows = (&**format, &outgoing);
-            passed = delivery.pass(leader, rows, &mut before, sent, self.picks)?;
+            passed = outboxes.pass(leader, rows, &mut before, sent, self.picks)?;
             kept[leader].put_back(before);
         }
         if passed < rows.len() {
@@ -195,7 +195,7 @@ pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
 
 /// The way of rows that are passed through as keys and arguments.
 pub(super) struct Passage<'a> {
-    delivery: Option<&'a Delivery>,
+    outboxes: Option<&'a Outboxes>,
     passing: &'a mut Passing,
     start: i64,
     /// What has variable length.
@@ -206,12 +206,12 @@ impl<'a> Passage<'a> {
     /// `None` where rows of this input cannot be told by themselves.
     pub(super) fn of(
         start: i64,
-        delivery: Option<&'a Delivery>,
+        outboxes: Option<&'a Outboxes>,
         passing: Option<&'a mut Passing>,
         input: &Selected<'a>,
     ) -> Option<Passage<'a>> {
         let passing = passing.filter(|passing| passing.format.is_for(input.arguments))?;
         let vars = passing.format.vars_of(input.keys, input.arguments);
-        Some(Passage { delivery, passing, start, vars })
+        Some(Passage { outboxes, passing, start, vars })
     }
 }

@@ -1,11 +1,11 @@
 //! Firing: a window that is complete yields its rows, to all stages and outputs that take them.
 
 use arrow::array::RecordBatch;
-use millstream_state::{Leaders, Load, hash_words};
+use millstream_state::Load;
 
-use super::epoch::Seal;
 use super::{State, Worker};
 use crate::budget::{Kind, batch_bytes};
+use crate::delivery::Seal;
 use crate::error::Result;
 use crate::event_time::END;
 use crate::fire::{Fire, empty_table};
@@ -46,7 +46,7 @@ impl Worker {
     /// nothing, or nothing that may be fired: that is noted. What comes before a stage that may not
     /// fire may not either.
     pub(super) fn fire_some(&mut self, stages: &mut [State], tight: bool) -> Result<bool> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         for number in (0..stages.len()).rev() {
             let later = shared.flow.stages[number].later.iter();
             let mut waits =
@@ -71,7 +71,7 @@ impl Worker {
         number: usize,
         tight: bool,
     ) -> Result<Fired> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         if stages[number].firing.is_none() {
             return self.fire_complete(&mut stages[number]);
         }
@@ -97,7 +97,7 @@ impl Worker {
 
     /// Gives the next rows of the window of a stage that is firing to all who take them.
     fn fire_rows(&mut self, stages: &mut [State], number: usize, feeds: &Feeds) -> Result<Fired> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         let stage = stages[number].stage.clone();
         let Some(fire) = &mut stages[number].firing else { return Ok(Fired::Nothing) };
         let mut span = meter::span(meter::Kind::Fire);
@@ -128,12 +128,12 @@ impl Worker {
     ) -> Result<()> {
         let FiredRows { rows, start, time, last } = fired;
         for Way { output, input, .. } in &takers.ways {
-            let gather = &self.shared.gathers[*output];
-            let came = gather.window_rows(self.id, (*input, *start), rows.clone(), *last);
-            self.shared.ends(*output, came.map(|()| false))?;
+            let gather = &self.context.shared.gathers[*output];
+            let came = gather.window_rows(self.context.id, (*input, *start), rows.clone(), *last);
+            self.context.shared.ends(*output, came.map(|()| false))?;
         }
         for edge in &takers.edges {
-            if self.shared.is_wanted(&self.shared.flow.stages[edge.stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
                 self.take_rows(&mut stages[edge.stage], edge, rows, *time)?;
             }
         }
@@ -147,7 +147,7 @@ impl Worker {
     /// Whether the next stage can take the next rows of the window that is firing, which takes
     /// credit and memory there; `Nothing` stands in the way then.
     fn may_feed(&mut self, state: &State, next: &mut State, tight: bool) -> Result<Fired> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         let Some(fire) = state.firing.as_ref().filter(|fire| !fire.is_over()) else {
             return Ok(Fired::Nothing);
         };
@@ -155,19 +155,16 @@ impl Worker {
         if !shared.is_wanted(&shared.flow.stages[number]) {
             return Ok(Fired::Nothing);
         }
-        let delivery = shared.net.as_ref().map(|net| net.delivery(number));
-        if !next.has_credit() || delivery.is_some_and(|delivery| delivery.stall().is_some()) {
+        if self.delivery.hold(&self.context, next)?.is_some() {
             return Ok(Fired::NoCredit);
         }
         if tight {
             if next.slices.has_fragment_rows() {
                 // What leaders have merged takes less room than what waits in fragments.
-                self.end_epoch(next, next.low, Seal::Everything)?;
+                self.delivery.end_epoch(&mut self.context, next, Seal::Everything)?;
                 return Ok(Fired::Some);
             }
-            if let Some(delivery) = delivery {
-                delivery.hurry(false)?;
-            }
+            self.delivery.hurry(&self.context, Some(number), false)?;
         }
         let stage = &state.stage;
         let times = edges_between(&shared.flow.stages[stage.number].takers, number);
@@ -179,7 +176,7 @@ impl Worker {
                 && fired >= frontier
                 && !shared.stages[number..].iter().any(|stage| stage.is_firing())
         };
-        match self.has_room(next, load, tight, settled)? {
+        match self.delivery.has_room(&self.context, next, load, tight, &settled)? {
             true => Ok(Fired::Nothing),
             false => Ok(Fired::NoMemory),
         }
@@ -192,9 +189,9 @@ impl Worker {
         let small = self.is_small(&fire);
         state.slices.recycle(fire.into_table());
         state.stage.note_end_of_firing();
-        if !small || self.shared.budget.tight() {
+        if !small || self.context.shared.budget.tight() {
             // Before others may believe that all has been freed.
-            self.note_usage(state);
+            self.context.note_usage(state);
         }
         self.fired_up_to(state)
     }
@@ -208,22 +205,22 @@ impl Worker {
         }
         let Some(start) = state.complete() else {
             let grouping = &state.stage.grouping;
-            if complete == END && grouping.has_empty_group && self.leads_empty_key(state) {
+            if complete == END && grouping.has_empty_group && state.leads_empty_key {
                 // A group of no rows is a row, too.
                 state.stage.note_firing();
                 state.firing = Some(Fire::new(WHOLE, empty_table(grouping), grouping));
                 return Ok(Fired::Some);
             }
             state.frontier = complete;
-            self.note_usage(state);
+            self.context.note_usage(state);
             self.fired_up_to(state)?;
             return Ok(Fired::Some);
         };
         if complete > state.rested {
             // Once for all windows that this lets go: now there is the most of it.
             state.rested = complete;
-            self.note_usage(state);
-            self.shared.budget.note_rest();
+            self.context.note_usage(state);
+            self.context.shared.budget.note_rest();
         }
         if let Some(table) = state.slices.remove(start) {
             state.stage.note_firing();
@@ -232,29 +229,20 @@ impl Worker {
         Ok(Fired::Some)
     }
 
-    /// Whether this worker leads the key of no columns.
-    fn leads_empty_key(&self, state: &State) -> bool {
-        let roles = &self.shared.roles;
-        match roles.receiver(self.leader) {
-            Some(receiver) => Leaders::even(roles.receivers.len()).of(hash_words(&[])) == receiver,
-            None => state.slices.leads_empty_key(),
-        }
-    }
-
     /// Tells how far this worker has fired a stage.
     pub(super) fn fired_up_to(&mut self, state: &State) -> Result<()> {
-        let shared = &self.shared;
+        let shared = &self.context.shared;
         let stage = &state.stage;
-        stage.note_fired(self.id, state.frontier);
+        stage.note_fired(self.context.id, state.frontier);
         let feeds = &shared.flow.stages[stage.number];
         if !feeds.stages.is_empty() && shared.budget.tight() {
             // Somebody may wait for that.
             shared.wake_all();
         }
         for output in &feeds.outputs {
-            let windows = shared.advance(*output, self.id, stage.number, state.frontier)?;
+            let windows = shared.advance(*output, self.context.id, stage.number, state.frontier)?;
             if windows > 0 && shared.intake.has_more() {
-                self.stats.windows_fired_early += windows;
+                self.context.stats.windows_fired_early += windows;
             }
         }
         Ok(())

@@ -1,11 +1,10 @@
 //! Which sources a worker may take of: those whose rows all who take them have credit, memory and
 //! room for.
 
-use super::epoch::Seal;
 use super::firing::Fired;
 use super::pressure::STALL_US;
 use super::{State, Step, Worker};
-use crate::cluster::Stall;
+use crate::delivery::{Hold, Seal};
 use crate::error::Result;
 use crate::flow::Feeds;
 use crate::intake::Only;
@@ -23,6 +22,8 @@ pub(super) struct Gates {
 enum Wait {
     /// Nobody wants its rows.
     Unwanted,
+    /// This worker takes none.
+    NoInput,
     /// Leaders have too much to merge.
     Credit,
     Memory,
@@ -37,10 +38,10 @@ impl Worker {
         stages: &mut [State],
         tight: bool,
     ) -> Result<std::result::Result<Gates, Step>> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         let sources = &shared.flow.sources;
-        let waits = |feeds: &Feeds| self.waits_for(stages, feeds, Stall::Leader);
-        let mut waits: Vec<Option<Wait>> = sources.iter().map(waits).collect();
+        let waits = |feeds: &Feeds| self.waits_for(stages, feeds, Hold::Leader);
+        let mut waits: Vec<Option<Wait>> = sources.iter().map(waits).collect::<Result<_>>()?;
         if let Some(step) = self.waits_for_all(stages, &waits) {
             return Ok(Err(step));
         }
@@ -48,13 +49,13 @@ impl Worker {
             if self.lightens(stages)? {
                 return Ok(Err(Step::Busy));
             }
-            let others_can_give = self.others_can_give(0);
+            let others_can_give = self.context.others_can_give(0);
             for (wait, feeds) in waits.iter_mut().zip(sources).filter(|(wait, _)| wait.is_none()) {
                 let of_group = |stage: usize| {
                     let group = sources.iter().filter(|other| other.group == feeds.group);
                     group.into_iter().any(|other| other.later.contains(&stage))
                 };
-                let waits = others_can_give || !shared.settled(&self.lows, of_group);
+                let waits = others_can_give || !shared.settled(&self.context.lows, of_group);
                 *wait = waits.then_some(Wait::Memory);
             }
             if let Some(step) = self.waits_for_all(stages, &waits) {
@@ -62,7 +63,7 @@ impl Worker {
             }
         }
         for (wait, feeds) in waits.iter_mut().zip(sources).filter(|(wait, _)| wait.is_none()) {
-            *wait = self.waits_for(stages, feeds, Stall::Slot);
+            *wait = self.waits_for(stages, feeds, Hold::Slot)?;
         }
         let usual = if tight { Only::Lowest } else { Only::Any };
         let mut only = vec![usual; sources.len()];
@@ -75,7 +76,7 @@ impl Worker {
         let soon = |wait: &Option<Wait>| matches!(wait, Some(Wait::Memory | Wait::Room));
         let blocked = self.blocked.contains(&Fired::NoMemory);
         let soon = blocked || waits.iter().any(soon);
-        self.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
+        self.context.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
         for (only, wait) in only.iter_mut().zip(&waits) {
             *only = if wait.is_some() { Only::Nothing } else { *only };
         }
@@ -83,24 +84,28 @@ impl Worker {
         Ok(Ok(Gates { only, look_again_us }))
     }
 
-    /// What a source has to wait for so that stages that it feeds, or later ones, get on.
-    fn waits_for(&self, stages: &[State], feeds: &Feeds, worst: Stall) -> Option<Wait> {
-        let shared = &self.shared;
-        if !shared.is_wanted(feeds) {
-            return Some(Wait::Unwanted);
+    /// What a source has to wait for so that stages that it feeds, or later ones, get on; of what
+    /// holds stages up for lack of credit, for so much of it.
+    fn waits_for(&self, stages: &[State], feeds: &Feeds, credit: Hold) -> Result<Option<Wait>> {
+        if !self.context.shared.is_wanted(feeds) {
+            return Ok(Some(Wait::Unwanted));
         }
-        let fired = || feeds.later.iter().map(|stage| self.blocked[*stage]);
-        if fired().any(|fired| fired == Fired::NoMemory) {
-            return Some(Wait::Memory);
+        let fired = |what| feeds.later.iter().any(|stage| self.blocked[*stage] == what);
+        if fired(Fired::NoMemory) {
+            return Ok(Some(Wait::Memory));
         }
-        let stalls = |stage: usize| {
-            let delivery = shared.net.as_ref().map(|net| net.delivery(stage));
-            delivery.and_then(|delivery| delivery.stall()) == Some(worst)
-        };
-        let waits = |stage: &usize| !stages[*stage].has_credit() || stalls(*stage);
-        let credit =
-            fired().any(|fired| fired == Fired::NoCredit) || feeds.stages.iter().any(waits);
-        credit.then_some(Wait::Credit)
+        if fired(Fired::NoCredit) {
+            return Ok(Some(Wait::Credit));
+        }
+        for stage in &feeds.stages {
+            match self.delivery.hold(&self.context, &stages[*stage])? {
+                Some(Hold::NoInput) => return Ok(Some(Wait::NoInput)),
+                Some(Hold::Memory) => return Ok(Some(Wait::Memory)),
+                Some(hold) if hold == credit => return Ok(Some(Wait::Credit)),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 
     /// What the step comes to if all sources have to wait.
@@ -112,10 +117,10 @@ impl Worker {
             return Some(self.stall(stages));
         }
         if waits.contains(&Some(Wait::Room)) {
-            let soon = self.shared.env.now_us() + STALL_US;
+            let soon = self.context.shared.env.now_us() + STALL_US;
             return Some(self.pause(stages, Some(soon)));
         }
-        self.stats.credit_stalls += 1;
+        self.context.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
         Some(self.pause(stages, None))
     }
 
@@ -124,26 +129,24 @@ impl Worker {
     fn lightens(&mut self, stages: &mut [State]) -> Result<bool> {
         let mut last_first = stages.iter_mut().rev();
         if let Some(state) = last_first.find(|state| state.slices.has_fragment_rows()) {
-            self.end_epoch(state, state.low, Seal::Everything)?;
+            self.delivery.end_epoch(&mut self.context, state, Seal::Everything)?;
             return Ok(true);
         }
-        if let Some(net) = &self.shared.net {
-            net.hurry(false)?;
-        }
+        self.delivery.hurry(&self.context, None, false)?;
         Ok(false)
     }
 
     /// Where outputs have no room for more rows of records, only those may come that the others
     /// wait for. False if something has been done towards that.
     fn find_room(&self, only: &mut [Only], waits: &mut [Option<Wait>]) -> Result<bool> {
-        let shared = &self.shared;
+        let shared = &self.context.shared;
         let takes = |gather: &&crate::gather::Gather| gather.takes_batches() && !gather.has_ended();
         for gather in shared.gathers.iter().filter(takes) {
             let congested = gather.is_congested();
             let mut awaited = Vec::new();
             if !congested && gather.is_full() {
                 let ended = shared.intake.ended_splits();
-                shared.ends(gather.output(), gather.write_batches(self.id, &ended))?;
+                shared.ends(gather.output(), gather.write_batches(self.context.id, &ended))?;
                 awaited = gather.awaited_chunks();
             }
             // Where there is no such split, all have to wait.

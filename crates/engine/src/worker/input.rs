@@ -76,17 +76,17 @@ impl Worker {
     /// Takes a batch of records, if all stages and outputs that take them have room for what comes
     /// of it.
     pub(super) fn take_input(&mut self, stages: &mut [State], tight: bool) -> Result<Step> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         let gates = match self.gates(stages, tight)? {
             Ok(gates) => gates,
             Err(step) => return Ok(step),
         };
-        match shared.intake.take(self.id, &gates.only)? {
+        match shared.intake.take(self.context.id, &gates.only)? {
             Taken::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
                 let feeds = &shared.flow.sources[source];
                 if !self.have_room(stages, (source, feeds), &batch, tight)? {
-                    shared.intake.put_back(self.id, batch);
+                    shared.intake.put_back(self.context.id, batch);
                     return Ok(self.stall(stages));
                 }
                 self.process(stages, feeds, &batch)?;
@@ -115,9 +115,9 @@ impl Worker {
         batch: &Stamped,
         tight: bool,
     ) -> Result<bool> {
-        let shared = self.shared.clone();
+        let shared = self.context.shared.clone();
         let settled = || {
-            let mut lows = self.lows.clone();
+            let mut lows = self.context.lows.clone();
             lows[source] = batch.stamp;
             shared.settled(&lows, |_| true)
         };
@@ -128,28 +128,30 @@ impl Worker {
                 load.rows += rows;
                 load.text_bytes += text_bytes;
             }
-            if !self.has_room(&mut stages[*stage], load, tight, settled)? {
+            let state = &mut stages[*stage];
+            if !self.delivery.has_room(&self.context, state, load, tight, &settled)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    pub(super) fn count(&mut self, batch: &Stamped) {
-        self.stats.records += batch.prepared.batch.num_rows() as u64;
-        self.stats.input_bytes += batch.prepared.input_bytes as u64;
-        self.stats.malformed_records += batch.prepared.malformed_records;
-        note_malformed(&mut self.stats.first_malformed, batch);
-        self.stats.batches_stolen += u64::from(!self.shared.intake.prefers(self.id, batch.split));
+    fn count_batch(&mut self, batch: &Stamped) {
+        self.context.stats.records += batch.prepared.batch.num_rows() as u64;
+        self.context.stats.input_bytes += batch.prepared.input_bytes as u64;
+        self.context.stats.malformed_records += batch.prepared.malformed_records;
+        note_malformed(&mut self.context.stats.first_malformed, batch);
+        self.context.stats.batches_stolen +=
+            u64::from(!self.context.shared.intake.prefers(self.context.id, batch.split));
         if let Some(times) = &batch.prepared.times {
-            self.stats.ahead_records += times.ahead_records;
+            self.context.stats.ahead_records += times.ahead_records;
         }
     }
 
     fn process(&mut self, stages: &mut [State], feeds: &Feeds, batch: &Stamped) -> Result<()> {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(batch.prepared.batch.num_rows());
-        self.count(batch);
+        self.count_batch(batch);
         let records = Records { stamped: batch, rows: &batch.prepared.batch, places: None };
         let mut passed = Vec::new();
         self.push(stages, &feeds.takers, &records, &mut passed)?;
@@ -166,7 +168,7 @@ impl Worker {
         passed: &mut Vec<Passed>,
     ) -> Result<()> {
         for edge in &takers.edges {
-            if self.shared.is_wanted(&self.shared.flow.stages[edge.stage]) {
+            if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
                 self.update(&mut stages[edge.stage], edge, records)?;
             }
         }
@@ -216,7 +218,10 @@ impl Worker {
         let (place, error) = failing.map_or((records.rows.num_rows(), error), named);
         let takers = &pass.takers;
         let limited = takers.all_edges().is_empty()
-            && takers.all_ways().iter().all(|way| self.shared.gathers[way.output].has_limit());
+            && takers
+                .all_ways()
+                .iter()
+                .all(|way| self.context.shared.gathers[way.output].has_limit());
         match limited {
             true => Ok((taken, Some((place, error)))),
             false => Err(error),
@@ -225,12 +230,12 @@ impl Worker {
 
     /// An error that is about a record, with its place.
     fn for_record(&self, error: Error, records: &Records<'_>, row: usize) -> Error {
-        let name = self.shared.intake.name(records.stamped.split);
+        let name = self.context.shared.intake.name(records.stamped.split);
         error.for_record(&place_of(records.stamped, records.place(row), name))
     }
 
     /// An error of updating a stage, with the place of the record that it is about.
-    pub(super) fn of_record(
+    fn of_record(
         &self,
         error: Error,
         grouping: &Grouping,
@@ -247,11 +252,7 @@ impl Worker {
     }
 
     /// What a stage sees of records, if it sees other columns than theirs.
-    pub(super) fn projected(
-        &self,
-        edge: &Edge,
-        records: &Records<'_>,
-    ) -> Result<Option<taking::Taken>> {
+    fn projected(&self, edge: &Edge, records: &Records<'_>) -> Result<Option<taking::Taken>> {
         if edge.taking.project.is_none() {
             return Ok(None);
         }
@@ -275,21 +276,23 @@ impl Worker {
             None => *records,
         };
         let batch = records.stamped;
-        state.slices.begin_batch();
-        let delivery = self.shared.net.as_ref().map(|net| net.delivery(state.stage.number));
-        let grouping = &state.stage.grouping;
-        let filter = edge.taking.plain_filter();
-        let (dropped, fragment_rows) = grouping
-            .run((&records, filter), &mut state.slices, delivery, &mut self.buffers)
-            .map_err(|error| self.of_record(error, grouping, &records, edge))?;
-        self.stats.late_records += dropped.late;
-        self.stats.null_time_records += dropped.null_time;
-        self.stats.unusable_time_records += dropped.unusable_time;
-        let name = self.shared.intake.name(batch.split);
-        note_row(&mut self.stats.first_null_time, batch, dropped.first_null_time, name);
-        note_row(&mut self.stats.first_unusable_time, batch, dropped.first_unusable_time, name);
-        self.stats.fragment_rows_in += fragment_rows;
-        self.note_update(state, batch.prepared.input_bytes);
+        let input = (&records, edge.taking.plain_filter());
+        let (dropped, fragment_rows) = self
+            .delivery
+            .update(&mut self.context, state, input, &mut self.buffers)
+            .map_err(|error| self.of_record(error, &state.stage.grouping, &records, edge))?;
+        self.context.stats.late_records += dropped.late;
+        self.context.stats.null_time_records += dropped.null_time;
+        self.context.stats.unusable_time_records += dropped.unusable_time;
+        let name = self.context.shared.intake.name(batch.split);
+        note_row(&mut self.context.stats.first_null_time, batch, dropped.first_null_time, name);
+        note_row(
+            &mut self.context.stats.first_unusable_time,
+            batch,
+            dropped.first_unusable_time,
+            name,
+        );
+        self.context.stats.fragment_rows_in += fragment_rows;
         Ok(())
     }
 
@@ -303,7 +306,7 @@ impl Worker {
         if feeds.outputs.is_empty() {
             return Ok(());
         }
-        let shared = &self.shared;
+        let shared = &self.context.shared;
         let ended = shared.intake.ended_splits();
         passed.sort_by_key(|passed| (passed.output, passed.input));
         let mut passed = passed.into_iter().peekable();
@@ -315,7 +318,7 @@ impl Worker {
             let (rows, then) = by_record(parts)?;
             let gather = &shared.gathers[*output];
             let rows = BatchRows { rows, then, last: batch.last };
-            let came = gather.batch_rows(self.id, batch.place(), rows, &ended);
+            let came = gather.batch_rows(self.context.id, batch.place(), rows, &ended);
             shared.ends(*output, came)?;
             if gather.sorts() {
                 // Nothing of it can be written before the end.
@@ -355,32 +358,12 @@ impl Worker {
                 &taken
             }
         };
-        state.slices.begin_batch();
-        let delivery = self.shared.net.as_ref().map(|net| net.delivery(state.stage.number));
-        let fragment_rows = state.stage.grouping.run_rows(
-            (seen, edge.taking.plain_filter(), slice),
-            &mut state.slices,
-            delivery,
-            &mut self.buffers,
-        )?;
-        self.stats.inner_rows += rows.num_rows() as u64;
-        self.stats.fragment_rows_in += fragment_rows;
-        self.note_update(state, batch_bytes(rows));
+        let input = (seen, edge.taking.plain_filter(), slice);
+        let fragment_rows =
+            self.delivery.update_rows(&mut self.context, state, input, &mut self.buffers)?;
+        self.context.stats.inner_rows += rows.num_rows() as u64;
+        self.context.stats.fragment_rows_in += fragment_rows;
+        self.context.note_update(state, batch_bytes(rows));
         Ok(())
-    }
-
-    /// A stage has taken in a batch of so many bytes.
-    fn note_update(&mut self, state: &mut State, bytes: usize) {
-        state.epoch_input_bytes += bytes as u64;
-        state.changed_at_us = Some(self.shared.env.now_us());
-        let before = state.usage.live_bytes;
-        self.note_usage(state);
-        if state.stage.grouping.computes_texts {
-            // How long those of the next batch are is not known before: as these, most likely.
-            let text_bytes = state.usage.live_bytes.saturating_sub(before) as usize;
-            if state.slices.expect(Load { rows: 0, text_bytes }) {
-                self.note_usage(state);
-            }
-        }
     }
 }

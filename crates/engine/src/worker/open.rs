@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Message, Worker};
+use super::Worker;
 
 impl Worker {
     /// Where windows of outputs begin for which this worker has rows, of their stages or of ones
@@ -13,18 +13,12 @@ impl Worker {
         for state in &self.stages {
             let firing = state.firing.as_ref().map(|fire| fire.start);
             for slice in state.slices.open().chain(firing) {
-                self.shared.windows_of(state.stage.number, slice, &mut starts);
+                self.context.shared.windows_of(state.stage.number, slice, &mut starts);
             }
         }
-        let mut note = |message: &Message| {
-            if let Message::Delta(delta) = message {
-                for slice in delta.starts() {
-                    self.shared.windows_of(delta.stage(), slice, &mut starts);
-                }
-            }
-        };
-        self.inbox.iter().for_each(&mut note);
-        self.shared.mailboxes[self.id].look(note);
+        self.delivery.on_the_way(&self.context, &mut |stage, slice| {
+            self.context.shared.windows_of(stage, slice, &mut starts);
+        });
         starts
     }
 }

@@ -1,5 +1,5 @@
-//! Delivery: what the workers of one process ship, for one stage, to leaders in other processes.
-//! There is an outbox for each of these leaders.
+//! The outboxes of a stage: what the workers of one process ship, for this stage, to leaders in
+//! other processes. There is an outbox for each of these leaders.
 //!
 //! Each stage has its own channels and its own credit, so no stage waits because of another.
 
@@ -22,7 +22,7 @@ use crate::plan::{Operator, Plan};
 use crate::slices::PassedRows;
 
 /// One stage's way to leaders in other processes.
-pub(crate) struct Delivery {
+pub(crate) struct Outboxes {
     /// How rows are passed through; `None` in a job without state.
     pub(crate) format: Option<Arc<Format>>,
     /// Bytes that a message of a delta has room for.
@@ -72,7 +72,7 @@ fn too_long(row_bytes: usize, body_bytes: usize) -> Error {
     }
 }
 
-impl Delivery {
+impl Outboxes {
     /// Over channels to each worker of each other process.
     pub(super) fn new(
         outlets: Vec<Vec<Box<dyn Outlet>>>,
@@ -80,7 +80,7 @@ impl Delivery {
         heap: &Arc<Heap>,
         shipping: &Shipping,
         sleepers: &Arc<Sleepers>,
-    ) -> Result<Delivery> {
+    ) -> Result<Outboxes> {
         let outbox = |outlet| Mutex::new(Outbox::new(outlet, (place, workers), heap, shipping));
         let mut outboxes = Vec::new();
         for outlets in outlets {
@@ -95,7 +95,7 @@ impl Delivery {
         if let Some(bytes) = bodies().find(|bytes| row_bytes > *bytes) {
             return Err(too_long(row_bytes, bytes));
         }
-        Ok(Delivery {
+        Ok(Outboxes {
             format: shipping.format.clone(),
             message_bytes: bodies().max().unwrap_or(0),
             workers,

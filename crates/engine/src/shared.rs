@@ -1,5 +1,5 @@
-//! What all workers of a job share: how they meet, how they stop, and who takes in messages from
-//! other processes.
+//! What all workers of a job share: its parts, how they stop, and who takes in messages from other
+//! processes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -21,26 +21,6 @@ use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
 use crate::standing::{Pace, Standing};
 use crate::stats::{OutputStats, Stats};
-use crate::worker::Message;
-
-/// Messages for one worker.
-#[derive(Default)]
-pub(crate) struct Mailbox(Mutex<VecDeque<Message>>);
-
-impl Mailbox {
-    pub(crate) fn take(&self) -> VecDeque<Message> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Shows what it holds.
-    pub(crate) fn look(&self, see: impl FnMut(&Message)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(see);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
 
 /// What all workers of a job share.
 pub(crate) struct Shared {
@@ -52,7 +32,6 @@ pub(crate) struct Shared {
     /// Those that have state, in topological order.
     pub(crate) stages: Vec<Arc<Stage>>,
     pub(crate) flow: Flow,
-    pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) stopping: AtomicBool,
     /// The job's other processes, if it has any.
     pub(crate) net: Option<Arc<Net>>,
@@ -61,9 +40,9 @@ pub(crate) struct Shared {
     pub(crate) budget: Arc<Budget>,
     pub(crate) pace: Pace,
     /// All workers have ended, and the job is being closed.
-    pub(super) closing: AtomicBool,
-    pub(super) error: Mutex<Option<Error>>,
-    pub(super) latencies: Mutex<VecDeque<u64>>,
+    pub(crate) closing: AtomicBool,
+    pub(crate) error: Mutex<Option<Error>>,
+    pub(crate) latencies: Mutex<VecDeque<u64>>,
 }
 
 /// Fire latencies that are kept, the latest: half a megabyte.
@@ -97,7 +76,7 @@ impl Shared {
         Standing { steps, waits_for: if waits { self.intake.waits_for() } else { None } }
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
@@ -121,7 +100,7 @@ impl Shared {
 
     /// An output takes no more rows. Sources that only it wanted are not read any further, and when
     /// all outputs have ended the job does. The asking process tells the others.
-    pub(super) fn end_output(&self, output: usize) -> Result<()> {
+    pub(crate) fn end_output(&self, output: usize) -> Result<()> {
         if !self.gathers[output].end() {
             return Ok(());
         }
@@ -135,12 +114,12 @@ impl Shared {
     }
 
     /// No output takes any more rows, so the job ends.
-    pub(super) fn end_outputs(&self) -> Result<()> {
+    pub(crate) fn end_outputs(&self) -> Result<()> {
         (0..self.gathers.len()).try_for_each(|output| self.end_output(output))
     }
 
     /// Closes sources of which no output wants any more; if none wants anything, the job ends.
-    pub(super) fn close_unwanted(&self) {
+    pub(crate) fn close_unwanted(&self) {
         if self.gathers.iter().all(Gather::has_ended) {
             return self.stop(None);
         }
@@ -157,7 +136,7 @@ impl Shared {
     }
 
     /// What has come out so far.
-    pub(super) fn counted(&self) -> Stats {
+    pub(crate) fn counted(&self) -> Stats {
         let of = |gather: &Gather| OutputStats { rows: gather.rows(), windows: gather.windows() };
         Stats::of_outputs(self.gathers.iter().map(of).collect())
     }
@@ -284,14 +263,8 @@ impl Shared {
         self.budget.check().map(|_| ())
     }
 
-    pub(super) fn take_error(&self) -> Option<Error> {
+    pub(crate) fn take_error(&self) -> Option<Error> {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    pub(crate) fn send(&self, to: usize, message: Message) {
-        let mailbox = &self.mailboxes[to].0;
-        mailbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
-        self.env.wake(to);
     }
 
     pub(crate) fn fragment_mode(&self) -> Option<Mode> {

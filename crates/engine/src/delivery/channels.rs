@@ -1,0 +1,318 @@
+//! Channels: deltas for leaders in other processes go into outboxes ([`crate::cluster`]); a leader
+//! takes them in from its channels, a message at a time, where it stands.
+
+use std::sync::Arc;
+
+use millstream_state::Arena;
+
+use crate::budget::{Budget, Held, Kind};
+use crate::cluster::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
+use crate::error::{Error, Result};
+use crate::event_time::{BEGINNING, END};
+use crate::exchange::{Format, Receiver};
+use crate::meter;
+use crate::progress::{Context, Owed, State};
+use crate::shared::Shared;
+
+/// A leader's ends of the channels for deltas, by stage.
+pub(super) struct Channels(Vec<Inlets>);
+
+/// Where deltas of one stage come in.
+struct Inlets {
+    /// By process.
+    inlets: Vec<Option<DeltaInlet>>,
+    /// Which of them has its turn.
+    turn: usize,
+}
+
+struct DeltaInlet {
+    inlet: Box<dyn Inlet>,
+    delta: Incoming,
+    ended: bool,
+}
+
+/// What of a process's delta has come so far, beside the rows that have been merged.
+struct Incoming {
+    /// What the next rows refer to.
+    arena: Arena,
+    words: Vec<u64>,
+    held: Option<Held>,
+    /// Messages since the last delta's end.
+    messages: u64,
+    /// Takes in what is passed through; `None` in a job without state.
+    receiver: Option<Receiver>,
+}
+
+/// A process has ended its stream, and has not said that nothing comes any more.
+pub(super) fn ended_early(process: usize) -> Error {
+    sent_by(process, Error::Internal("no more, without a last watermark".into()))
+}
+
+impl Incoming {
+    /// Start of the slice of the last rows that were passed through. The next are, most likely, of
+    /// the same.
+    fn last_slice(&self) -> i64 {
+        self.receiver.as_ref().map_or(BEGINNING, Receiver::last_slice)
+    }
+
+    /// Takes in a part of what the next rows refer to.
+    fn take_arena(
+        &mut self,
+        head: &cluster::Head,
+        part: &[u64],
+        budget: &Arc<Budget>,
+    ) -> Result<()> {
+        let words = &mut self.words;
+        let end = words.len() as u64 + part.len() as u64;
+        if head.number != words.len() as u64 || end > head.count {
+            return Err(Error::Internal("an arena that is not in order".into()));
+        }
+        if head.number == 0 {
+            let count = head.count as usize;
+            // It is not known yet whether as much will come.
+            if head.count > u64::from(u32::MAX) || words.try_reserve_exact(count).is_err() {
+                return Err(Error::Internal(format!("an arena of {} words", head.count)));
+            }
+            self.held = Some(budget.hold(Kind::Segments, words.capacity() * 8));
+        }
+        words.extend_from_slice(part);
+        if end == head.count {
+            self.arena = Arena::from_words(std::mem::take(words));
+        }
+        Ok(())
+    }
+
+    /// Merges a message; an internal error says what the process has sent.
+    fn merge(
+        &mut self,
+        context: &mut Context,
+        process: usize,
+        message: &[u8],
+        state: &mut State,
+    ) -> Result<()> {
+        let (head, body) = cluster::Head::decode(message)?;
+        if head.kind != cluster::Kind::Arena && !self.words.is_empty() {
+            return Err(Error::Internal("an arena without its end".into()));
+        }
+        self.messages += 1;
+        let announced = announced(context, process, state);
+        match head.kind {
+            cluster::Kind::Arena => {
+                self.take_arena(&head, cluster::words(body)?, &context.shared.budget)?;
+            }
+            cluster::Kind::Rows => {
+                state.stage.check_slice(head.start, announced)?;
+                let rows = cluster::words(body)?;
+                let row_words = state.stage.grouping.layout.row_words() as u64;
+                if head.count.checked_mul(row_words) != Some(rows.len() as u64) {
+                    let words = rows.len();
+                    return Err(Error::Internal(format!("{} rows in {words} words", head.count)));
+                }
+                let mut span = meter::span(meter::Kind::Merge);
+                span.add(head.count as usize);
+                let merged = state.slices.merge_words(head.start, rows, &self.arena);
+                drop(span);
+                merged.map_err(|malformed| Error::Internal(malformed.what.into()))?;
+                context.note_merge(body.len(), state)?;
+            }
+            cluster::Kind::Passed => {
+                let Some(receiver) = self.receiver.as_mut() else {
+                    return Err(Error::Internal("rows to a job without state".into()));
+                };
+                let stage = &state.stage;
+                let passed = cluster::words(body)?;
+                if passed.len() as u64 != head.count {
+                    let words = passed.len();
+                    return Err(Error::Internal(format!(
+                        "{words} words of rows, not {}",
+                        head.count
+                    )));
+                }
+                let mut span = meter::span(meter::Kind::Update);
+                let before = receiver.rows();
+                let may_add = |start| stage.check_slice(start, announced);
+                receiver.take_rows(passed, &stage.grouping, &mut state.slices, &may_add)?;
+                let rows = (receiver.rows() - before) as usize;
+                span.add(rows);
+                drop(span);
+                let row_bytes = stage.grouping.layout.row_bytes();
+                context.note_merge(body.len().max(rows * row_bytes), state)?;
+            }
+            cluster::Kind::Delta => self.end(context, process, &head, state)?,
+            kind => return Err(Error::Internal(format!("a message of kind {kind:?} to a leader"))),
+        }
+        Ok(())
+    }
+
+    /// Takes in the end of a delta: nothing of it has come twice, is missing, or out of turn.
+    fn end(
+        &mut self,
+        context: &Context,
+        process: usize,
+        head: &cluster::Head,
+        state: &mut State,
+    ) -> Result<()> {
+        let helper = context.shared.settings.workers + process;
+        let expected = state.expected[helper];
+        if head.id as usize != process {
+            return Err(Error::Internal(format!("a delta of process {}", head.id)));
+        }
+        if head.number != expected {
+            return Err(Error::Internal(format!("epoch {}, not {expected}", head.number)));
+        }
+        // The last one is this end.
+        let messages = std::mem::take(&mut self.messages) - 1;
+        let credited = head.has(CREDITED);
+        if messages != head.count || messages > 0 && !credited {
+            let (credit, count) = (if credited { "" } else { " without credit" }, head.count);
+            let what = format!("{messages} messages of epoch {expected}, not {count}{credit}");
+            return Err(Error::Internal(what));
+        }
+        state.expected[helper] += 1;
+        state.clock.advance(helper, head.watermark);
+        (self.arena, self.held) = (Arena::default(), None);
+        if credited {
+            state.owed.push(Owed { helper, told: false });
+            context.note_usage(state);
+            context.check_received(state)?;
+            // The next delta may open as many windows as this one, not as all since the last batch.
+            state.slices.begin_batch();
+        }
+        Ok(())
+    }
+}
+
+impl DeltaInlet {
+    fn receive(
+        &mut self,
+        context: &mut Context,
+        process: usize,
+        state: &mut State,
+    ) -> Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        let DeltaInlet { inlet, delta, ended } = self;
+        let mut merged = Ok(());
+        let polled = inlet.try_receive(&mut |message| {
+            merged = delta.merge(context, process, message, state);
+        });
+        let polled = polled.map_err(|e| peer_error(process, e))?;
+        merged.map_err(|e| sent_by(process, e))?;
+        *ended |= polled == Polled::End;
+        let announced = announced(context, process, state);
+        if polled == Polled::End && announced < END && !context.shared.has_enough() {
+            return Err(ended_early(process));
+        }
+        Ok(polled == Polled::Message)
+    }
+}
+
+impl Channels {
+    /// Those of the processes at the other ends; none if the job has just one process.
+    pub(super) fn new(deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>, net: Option<&Net>) -> Channels {
+        let inlet = |inlet, format: Option<Arc<Format>>| {
+            let receiver = format.map(Receiver::new);
+            let (arena, words, held, messages) = Default::default();
+            let delta = Incoming { arena, words, held, messages, receiver };
+            DeltaInlet { inlet, delta, ended: false }
+        };
+        let inlets = |(stage, inlets): (usize, Vec<Option<_>>)| {
+            let format = || net.and_then(|net| net.outboxes(stage).format.clone());
+            let inlets = inlets.into_iter().map(|i| i.map(|i| inlet(i, format()))).collect();
+            Inlets { inlets, turn: 0 }
+        };
+        Channels(deltas_in.into_iter().enumerate().map(inlets).collect())
+    }
+
+    /// Merges one message of a stage's delta that has come from another process, where it stands;
+    /// true if there was any. The channels of processes that are ahead wait as they are: those
+    /// whose last rows that were passed through are of a window that begins later than `up_to`.
+    pub(super) fn receive(
+        &mut self,
+        context: &mut Context,
+        state: &mut State,
+        up_to: i64,
+    ) -> Result<bool> {
+        let Some(Inlets { inlets, turn }) = self.0.get_mut(state.stage.number) else {
+            return Ok(false);
+        };
+        let processes = inlets.len();
+        for i in 0..processes {
+            let process = (*turn + i) % processes;
+            let Some(inlet) = &mut inlets[process] else { continue };
+            if inlet.delta.last_slice() > up_to && is_ahead(context, process, state) {
+                continue;
+            }
+            let received = inlet.receive(context, process, state);
+            if !matches!(received, Ok(false)) {
+                // A delta is merged to its end before the next process has its turn.
+                *turn = process;
+                return received;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Inlets that have not ended, with the number of the process they come from.
+    fn open_inlets(&mut self) -> impl Iterator<Item = (usize, &mut DeltaInlet)> {
+        let inlets = self.0.iter_mut().flat_map(|stage| stage.inlets.iter_mut().enumerate());
+        let inlets = inlets.filter_map(|(process, inlet)| Some((process, inlet.as_mut()?)));
+        inlets.filter(|(_, inlet)| !inlet.ended)
+    }
+
+    /// One step of ending: takes the ends of streams. Returns whether all have ended.
+    pub(super) fn finish(&mut self) -> Result<bool> {
+        let mut ended = true;
+        for (process, inlet) in self.open_inlets() {
+            let mut surplus = false;
+            let polled = inlet.inlet.try_receive(&mut |_| surplus = true);
+            if surplus {
+                let message = format!("process {process} sent a delta after its last");
+                return Err(Error::Internal(message));
+            }
+            inlet.ended = polled.map_err(|e| peer_error(process, e))? == Polled::End;
+            ended &= inlet.ended;
+        }
+        Ok(ended)
+    }
+
+    /// One step towards sleep. Returns whether all channels will ring.
+    pub(super) fn park(&mut self) -> Result<bool> {
+        let mut may_sleep = true;
+        for (process, inlet) in self.open_inlets() {
+            may_sleep &= inlet.inlet.park().map_err(|e| peer_error(process, e))?;
+        }
+        Ok(may_sleep)
+    }
+}
+
+/// What a process has announced of a stage.
+fn announced(context: &Context, process: usize, state: &State) -> i64 {
+    state.clock.of(context.shared.settings.workers + process)
+}
+
+/// Whether a process has announced all windows that this one has passed. If it has not, this
+/// leader waits for its watermark, whatever record far ahead it has met.
+fn is_ahead(context: &Context, process: usize, state: &State) -> bool {
+    state.passed(announced(context, process, state)) >= state.passed(state.low)
+}
+
+/// Hands what was sealed for a leader in another process over to be sent.
+pub(super) fn ship(shared: &Shared, state: &State, leader: usize, sealed: Sealed) -> Result<()> {
+    match state.outboxes(shared) {
+        Some(outboxes) => outboxes.ship(leader, sealed),
+        None => Err(Error::Internal(format!("there is no leader {leader}"))),
+    }
+}
+
+/// Tells `process` of a stage's delta that has been merged, or that another one may come.
+pub(super) fn return_credit(
+    context: &Context,
+    process: usize,
+    stage: usize,
+    flags: u8,
+) -> Result<()> {
+    let Some(net) = &context.shared.net else { return Ok(()) };
+    net.post(process, cluster::credit(stage, context.leader, flags), Vec::new())
+}

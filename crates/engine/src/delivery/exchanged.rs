@@ -1,0 +1,466 @@
+//! The exchanged baseline: records are partitioned by key and sent to the workers that own the keys
+//! ([`crate::exchange`]).
+//!
+//! A sender writes its batch into the slots of the receivers as far as there is credit. It takes no
+//! other batch before that is done. A receiver updates its tables from one slot at a time. The
+//! sender's watermark comes behind its rows, in the same slots.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use millstream_state::{Leaders, Load};
+
+use super::channels::{Channels, ended_early};
+use super::{Delivery, Hold, Seal};
+use crate::assign::Dropped;
+use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
+use crate::error::{Error, Result};
+use crate::event_time::{BEGINNING, END};
+use crate::exchange::{Format, Outlet, Receiver, Sender};
+use crate::expr::Expr;
+use crate::gather::Gather;
+use crate::meter;
+use crate::pipeline::{Buffers, Grouping, Records};
+use crate::progress::{Context, State};
+use crate::slices::Slices;
+
+/// A worker's roles.
+pub(super) struct Exchanged {
+    sending: Option<Sending>,
+    receiving: Option<Receiving>,
+    /// What was taken last, or a watermark, has not been written for lack of credit.
+    blocked: bool,
+    /// Channels between processes that carry nothing here.
+    channels: Channels,
+}
+
+struct Sending {
+    sender: Sender,
+    /// To each receiver.
+    ways: Vec<Way>,
+    /// The watermark that receivers are being told.
+    marking: i64,
+}
+
+/// The way to one receiver.
+struct Way {
+    /// The process that it leads to.
+    process: usize,
+    /// `None` to the worker itself.
+    lane: Option<Box<dyn Lane>>,
+    /// What the worker sends to itself, and how many words of it wait to be taken in.
+    own: Vec<u64>,
+    waiting: usize,
+    ended: bool,
+    messages: u64,
+    bytes: u64,
+}
+
+struct Receiving {
+    from: Vec<FromSender>,
+    /// Whose turn it is.
+    turn: usize,
+    /// What has come stays in its channels for now.
+    leaves: bool,
+}
+
+/// The way from one sender.
+struct FromSender {
+    /// Its process.
+    process: usize,
+    /// `None` is the worker itself.
+    inlet: Option<Box<dyn Inlet>>,
+    receiver: Receiver,
+    ended: bool,
+}
+
+/// Words of a slot that a worker fills for itself.
+const OWN_WORDS: usize = 8 << 10;
+
+impl Outlet for Way {
+    fn slot(&mut self) -> Result<Option<&mut [u64]>> {
+        let Some(lane) = &mut self.lane else {
+            return Ok((self.waiting == 0).then_some(&mut self.own[..]));
+        };
+        let Some(payload) = lane.slot().map_err(|e| peer_error(self.process, e))? else {
+            return Ok(None);
+        };
+        let misaligned = || Error::Internal("a slot that is not aligned".into());
+        cluster::words_mut(payload).map(Some).ok_or_else(misaligned)
+    }
+
+    fn send(&mut self, words: usize) -> Result<()> {
+        let Some(lane) = &mut self.lane else {
+            self.waiting = words;
+            return Ok(());
+        };
+        self.messages += 1;
+        self.bytes += 8 * words as u64;
+        lane.send(8 * words).map_err(|e| peer_error(self.process, e))
+    }
+}
+
+impl Sending {
+    /// Goes on with the batch; see [`Sender::advance`].
+    fn advance(&mut self, grouping: &Grouping) -> Result<bool> {
+        let mut span = meter::span(meter::Kind::Partition);
+        let before = self.sender.rows_sent();
+        let all = self.sender.advance(&grouping.codec, &mut self.ways)?;
+        span.add((self.sender.rows_sent() - before) as usize);
+        Ok(all)
+    }
+
+    /// Tells receivers how far this sender is, if it may let a window fire, and sends what has
+    /// waited for too long. False if credit is missing.
+    fn mark(&mut self, context: &mut Context, state: &mut State) -> Result<bool> {
+        let shared = &context.shared;
+        if self.marking == state.announced {
+            let passed = state.passed(state.low) > state.passed(state.announced);
+            if passed || state.low == END && state.announced < END {
+                self.marking = state.low;
+                context.stats.epochs += 1;
+            }
+        }
+        if self.marking > state.announced {
+            if !self.sender.mark(self.marking, &mut self.ways)? {
+                return Ok(false);
+            }
+            (state.announced, state.changed_at_us) = (self.marking, None);
+        }
+        let idle_us = shared.settings.epoch_max_idle_us();
+        if state.changed_at_us.is_some_and(|at| shared.env.now_us() >= at + idle_us) {
+            self.sender.flush(&mut self.ways)?;
+            state.changed_at_us = None;
+        }
+        Ok(true)
+    }
+
+    /// What the worker has sent to itself, and has not taken in yet.
+    fn take_own(&mut self) -> Option<&[u64]> {
+        let way = self.ways.iter_mut().find(|way| way.waiting > 0)?;
+        let words = std::mem::take(&mut way.waiting);
+        Some(&way.own[..words])
+    }
+}
+
+impl FromSender {
+    /// Takes in a slot, if one has come; `own` is what the worker has sent to itself. Returns the
+    /// last watermark in it.
+    fn receive(
+        &mut self,
+        own: Option<&mut Sending>,
+        state: &mut State,
+        (announced, may_end): (i64, bool),
+    ) -> Result<Option<Option<i64>>> {
+        let State { slices, stage, .. } = state;
+        let may_add = |start| stage.check_slice(start, announced);
+        let receiver = &mut self.receiver;
+        let mut marked = Ok(None);
+        match &mut self.inlet {
+            None => {
+                let Some(words) = own.and_then(Sending::take_own) else { return Ok(None) };
+                marked = take(receiver, words, &stage.grouping, slices, &may_add);
+            }
+            Some(_) if self.ended => return Ok(None),
+            Some(inlet) => {
+                let polled = inlet.try_receive(&mut |message| {
+                    let words = cluster::words(message);
+                    let taken = |words| take(receiver, words, &stage.grouping, slices, &may_add);
+                    marked = words.and_then(taken);
+                });
+                match polled.map_err(|e| peer_error(self.process, e))? {
+                    Polled::Empty => return Ok(None),
+                    Polled::End => {
+                        self.ended = true;
+                        return match announced < END && !may_end {
+                            true => Err(ended_early(self.process)),
+                            false => Ok(None),
+                        };
+                    }
+                    Polled::Message => {}
+                }
+            }
+        }
+        marked.map(Some).map_err(|e| sent_by(self.process, e))
+    }
+
+    /// One step of ending. Returns whether the stream has ended.
+    fn finish(&mut self) -> Result<bool> {
+        let Some(inlet) = self.inlet.as_mut().filter(|_| !self.ended) else { return Ok(true) };
+        let mut surplus = false;
+        let polled = inlet.try_receive(&mut |_| surplus = true);
+        self.ended = polled.map_err(|e| peer_error(self.process, e))? == Polled::End;
+        if surplus {
+            let message = format!("process {} sent rows after its last watermark", self.process);
+            return Err(Error::Internal(message));
+        }
+        Ok(self.ended)
+    }
+}
+
+/// Takes in what a slot holds; see [`Receiver::take`].
+fn take(
+    receiver: &mut Receiver,
+    words: &[u64],
+    grouping: &Grouping,
+    slices: &mut Slices,
+    may_add: &dyn Fn(i64) -> Result<()>,
+) -> Result<Option<i64>> {
+    let mut span = meter::span(meter::Kind::Update);
+    let before = receiver.rows();
+    let marked = receiver.take(words, grouping, slices, may_add);
+    let rows = (receiver.rows() - before) as usize;
+    // The next slot may bring as much.
+    slices.expect(Load { rows, text_bytes: size_of_val(words) });
+    span.add(rows);
+    marked
+}
+
+/// The only stage of the job.
+fn only(stages: &mut [State]) -> Result<&mut State> {
+    match stages {
+        [state] => Ok(state),
+        _ => Err(Error::Internal("an exchange of several stages".into())),
+    }
+}
+
+/// Whether another leader has not fired what this one has.
+fn others_behind(context: &Context, state: &State) -> bool {
+    let behind = |gather: &Gather| gather.others_behind(state.stage.number, state.frontier);
+    context.shared.gathers.iter().any(behind)
+}
+
+impl Exchanged {
+    /// The roles of a worker.
+    pub(super) fn new(
+        context: &Context,
+        grouping: &Grouping,
+        lanes: Lanes,
+        channels: Channels,
+    ) -> Exchanged {
+        let (roles, workers) = (&context.shared.roles, context.shared.settings.workers);
+        let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+        let own = |lane: &Option<_>| vec![0; if lane.is_none() { OWN_WORDS } else { 0 }];
+        let ways = roles.receivers.iter().zip(lanes.out).map(|(receiver, lane)| Way {
+            process: receiver / workers,
+            own: own(&lane),
+            lane,
+            waiting: 0,
+            ended: false,
+            messages: 0,
+            bytes: 0,
+        });
+        let sending = roles.sender(context.leader).map(|_| Sending {
+            sender: Sender::new(format.clone(), Leaders::even(roles.receivers.len())),
+            ways: ways.collect(),
+            marking: BEGINNING,
+        });
+        let from = roles.senders.iter().zip(lanes.from).map(|(sender, inlet)| FromSender {
+            process: sender / workers,
+            ended: inlet.is_none(),
+            inlet,
+            receiver: Receiver::new(format.clone()),
+        });
+        let receiving = roles.receiver(context.leader).map(|_| Receiving {
+            from: from.collect(),
+            turn: 0,
+            leaves: false,
+        });
+        Exchanged { sending, receiving, blocked: false, channels }
+    }
+
+    /// Whether the worker has sent something to itself that it may take in.
+    fn has_own(&self) -> bool {
+        let leaves = self.receiving.as_ref().is_none_or(|receiving| receiving.leaves);
+        let ways = self.sending.iter().flat_map(|sending| &sending.ways);
+        !leaves && ways.into_iter().any(|way| way.waiting > 0)
+    }
+}
+
+impl Delivery for Exchanged {
+    /// All goes over lanes.
+    fn collect(&mut self, _: &Context) {}
+
+    /// Takes in a slot, if one has come. It stays in its channel if it does not fit, and windows
+    /// fire, here or elsewhere, which have all that they need: after that there may be room.
+    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+        let state = only(stages)?;
+        let Some(receiving) = &mut self.receiving else { return Ok(false) };
+        receiving.leaves = !matches!(context.shared.budget.check(), Ok(true))
+            && (context.fires_here(state) || others_behind(context, state));
+        if receiving.leaves {
+            return Ok(false);
+        }
+        let senders = receiving.from.len();
+        for i in 0..senders {
+            let sender = (receiving.turn + i) % senders;
+            let known = (state.clock.of(sender), context.shared.has_enough());
+            let received = receiving.from[sender].receive(self.sending.as_mut(), state, known)?;
+            let Some(marked) = received else { continue };
+            if let Some(watermark) = marked {
+                state.clock.advance(sender, watermark);
+            }
+            receiving.turn = sender + 1;
+            context.stats.merges += 1;
+            context.note_usage(state);
+            if context.shared.budget.is_exceeded() && !others_behind(context, state) {
+                context.check_received(state)?;
+            }
+            // Windows that it has opened are not to be expected again.
+            state.slices.begin_batch();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn receive_put_off(&mut self, _: &mut Context, _: &mut [State]) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+        let Some(sending) = &mut self.sending else { return Ok(false) };
+        let before = sending.sender.rows_sent();
+        self.blocked = !sending.advance(&only(stages)?.stage.grouping)?;
+        if self.blocked {
+            return Ok(sending.sender.rows_sent() > before);
+        }
+        context.note_lows(stages)?;
+        self.blocked = !sending.mark(context, only(stages)?)?;
+        Ok(false)
+    }
+
+    /// Nothing is kept for others.
+    fn end_epoch(&mut self, _: &mut Context, _: &mut State, _: Seal) -> Result<()> {
+        Ok(())
+    }
+
+    fn hurry(&self, _: &Context, _: Option<usize>, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
+        let shared = &context.shared;
+        if self.receiving.as_ref().is_some_and(|receiving| receiving.leaves) {
+            return Ok(Some(Hold::Memory));
+        }
+        if self.blocked {
+            return Ok(Some(Hold::Leader));
+        }
+        if self.sending.is_some() && state.announced < END {
+            return Ok(None);
+        }
+        if shared.budget.tight() && shared.intake.reads_nothing() {
+            // Nobody here can be slowed down.
+            shared.budget.check()?;
+        }
+        Ok(Some(Hold::NoInput))
+    }
+
+    /// What comes of a batch is in slots, for the most part of others. Its growth is foreseen as
+    /// slots are taken in.
+    fn has_room(
+        &self,
+        context: &Context,
+        _: &mut State,
+        _: Load,
+        tight: bool,
+        settled: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        match tight.then(|| context.shared.budget.check()) {
+            Some(Err(error)) if settled() => Err(error),
+            Some(Err(_)) => Ok(false),
+            _ => Ok(true),
+        }
+    }
+
+    /// Runs a batch through the pipeline up to the exchange.
+    fn update(
+        &mut self,
+        context: &mut Context,
+        state: &mut State,
+        input: (&Records<'_>, Option<&Expr>),
+        buffers: &mut Buffers,
+    ) -> Result<(Dropped, u64)> {
+        let Some(sending) = &mut self.sending else {
+            return Err(Error::Internal("records for a worker that sends none".into()));
+        };
+        let grouping = &state.stage.grouping;
+        let mut by_slice = Vec::new();
+        let dropped = grouping.assign(input, buffers, &mut by_slice)?;
+        if let Some((keys, arguments)) = grouping.evaluate(input.0.rows, &mut by_slice)? {
+            sending.sender.begin(keys, arguments, by_slice)?;
+            sending.advance(grouping)?;
+            state.changed_at_us = Some(context.shared.env.now_us());
+        }
+        Ok((dropped, 0))
+    }
+
+    fn update_rows(
+        &mut self,
+        _: &mut Context,
+        _: &mut State,
+        _: (&RecordBatch, Option<&Expr>, i64),
+        _: &mut Buffers,
+    ) -> Result<u64> {
+        Err(Error::Internal("an exchange of several stages".into()))
+    }
+
+    fn has_mail(&self, _: &Context) -> bool {
+        self.has_own()
+    }
+
+    /// All senders have said how far they are. Who only receives reads nothing that could be left.
+    fn is_over(&self, _: &Context, stages: &[State]) -> bool {
+        stages.iter().all(State::is_over)
+    }
+
+    fn is_empty(&self, _: &Context) -> bool {
+        true
+    }
+
+    /// What is in channels is not known.
+    fn on_the_way(&self, _: &Context, _: &mut dyn FnMut(usize, i64)) {}
+
+    fn count(&self, context: &mut Context) {
+        let Some(Sending { sender, ways, .. }) = &self.sending else { return };
+        let place = context.shared.net.as_ref().map_or(0, |net| net.place.process);
+        let stats = &mut context.stats;
+        stats.rows_shipped = sender.rows_sent();
+        let others = ways.iter().enumerate().filter(|(_, way)| way.process != place);
+        (stats.rows_sent, stats.messages_sent, stats.bytes_sent) = (0, 0, 0);
+        for (receiver, way) in others {
+            stats.rows_sent += sender.rows_sent_to(receiver);
+            stats.messages_sent += way.messages;
+            stats.bytes_sent += way.bytes;
+        }
+    }
+
+    fn park(&mut self) -> Result<bool> {
+        let mut may_sleep = self.channels.park()?;
+        for from in self.receiving.iter_mut().flat_map(|receiving| &mut receiving.from) {
+            if let Some(inlet) = from.inlet.as_mut().filter(|_| !from.ended) {
+                may_sleep &= inlet.park().map_err(|e| peer_error(from.process, e))?;
+            }
+        }
+        for way in self.sending.iter_mut().flat_map(|sending| &mut sending.ways) {
+            if let Some(lane) = way.lane.as_mut().filter(|_| !way.ended) {
+                may_sleep &= lane.park().map_err(|e| peer_error(way.process, e))?;
+            }
+        }
+        Ok(may_sleep)
+    }
+
+    fn finish(&mut self) -> Result<bool> {
+        let mut all = self.channels.finish()?;
+        for way in self.sending.iter_mut().flat_map(|sending| &mut sending.ways) {
+            if let Some(lane) = way.lane.as_mut().filter(|_| !way.ended) {
+                way.ended = lane.try_finish().map_err(|e| peer_error(way.process, e))?;
+                all &= way.ended;
+            }
+        }
+        for from in self.receiving.iter_mut().flat_map(|receiving| &mut receiving.from) {
+            all &= from.finish()?;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,192 @@
+//! Hand-over: deltas for leaders in the same process change hands through mailboxes, as they are.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream_state::Segment;
+
+use crate::budget::{Held, Kind};
+use crate::error::{Error, Result};
+use crate::meter;
+use crate::progress::{Context, Owed, State};
+use crate::slices::{Parcel, PassedRows};
+
+/// What workers of a process send each other.
+enum Message {
+    /// What changed in an epoch, with the watermark it covers.
+    Delta(Delta),
+    /// The leader has merged a delta of a stage, and has no more windows of it to fire than it can
+    /// cope with.
+    Credit {
+        /// The stage's number.
+        stage: usize,
+        /// Who has merged.
+        leader: usize,
+    },
+}
+
+/// The changes of one epoch of a stage for one leader.
+struct Delta {
+    stage: usize,
+    from: usize,
+    /// Deltas of a helper are merged in order, each once.
+    epoch: u64,
+    watermark: i64,
+    segments: VecDeque<(i64, Segment)>,
+    passed: VecDeque<PassedRows>,
+    /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
+    held: Option<Held>,
+}
+
+impl Delta {
+    /// Where the windows begin that it has rows of.
+    fn starts(&self) -> impl Iterator<Item = i64> {
+        let passed = self.passed.iter().map(|rows| rows.start);
+        self.segments.iter().map(|(start, _)| *start).chain(passed)
+    }
+}
+
+/// Messages for each worker of a process.
+pub(crate) struct Mailboxes(Vec<Mutex<VecDeque<Message>>>);
+
+impl Mailboxes {
+    /// For so many workers.
+    pub(crate) fn new(workers: usize) -> Mailboxes {
+        Mailboxes((0..workers).map(|_| Mutex::default()).collect())
+    }
+
+    fn of(&self, worker: usize) -> MutexGuard<'_, VecDeque<Message>> {
+        self.0[worker].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A worker's part in the hand-over.
+pub(super) struct HandOver {
+    mailboxes: Arc<Mailboxes>,
+    inbox: VecDeque<Message>,
+}
+
+impl HandOver {
+    pub(super) fn new(mailboxes: Arc<Mailboxes>) -> HandOver {
+        HandOver { mailboxes, inbox: VecDeque::new() }
+    }
+
+    /// Collects what has come.
+    pub(super) fn collect(&mut self, context: &Context) {
+        self.inbox.extend(std::mem::take(&mut *self.mailboxes.of(context.id)));
+    }
+
+    /// Whether something has come since.
+    pub(super) fn has_mail(&self, context: &Context) -> bool {
+        !self.mailboxes.of(context.id).is_empty()
+    }
+
+    /// Whether nothing is left of what has been collected.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
+    /// Tells of all that has come, and is not merged, its stage and where its slice begins.
+    pub(super) fn look(&self, context: &Context, see: &mut dyn FnMut(usize, i64)) {
+        let mut note = |message: &Message| {
+            if let Message::Delta(delta) = message {
+                delta.starts().for_each(|start| see(delta.stage, start));
+            }
+        };
+        self.inbox.iter().for_each(&mut note);
+        self.mailboxes.of(context.id).iter().for_each(note);
+    }
+
+    fn send(&self, context: &Context, to: usize, message: Message) {
+        self.mailboxes.of(to).push_back(message);
+        context.shared.env.wake(to);
+    }
+
+    /// Hands what has been sealed of a stage to the worker `to`, with the watermark that this
+    /// brings it up to.
+    pub(super) fn ship(
+        &self,
+        context: &Context,
+        state: &mut State,
+        (to, watermark): (usize, i64),
+        (parcel, held): (Parcel, Option<Held>),
+    ) {
+        state.in_flight[to] += usize::from(held.is_some());
+        let (from, epoch, stage) = (context.id, state.epoch, state.stage.number);
+        let (segments, passed) = (parcel.segments.into(), parcel.passed.into());
+        let delta = Delta { stage, from, epoch, watermark, segments, passed, held };
+        self.send(context, to, Message::Delta(delta));
+    }
+
+    /// Lets another delta come from a worker.
+    pub(super) fn return_credit(&self, context: &Context, to: usize, stage: usize) {
+        self.send(context, to, Message::Credit { stage, leader: context.id });
+    }
+
+    /// Merges one received segment; true if there was anything to do.
+    pub(super) fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+        let Some(message) = self.inbox.front_mut() else { return Ok(false) };
+        let delta = match message {
+            Message::Credit { stage, leader } => {
+                stages[*stage].in_flight[*leader] -= 1;
+                self.inbox.pop_front();
+                return Ok(true);
+            }
+            Message::Delta(delta) => delta,
+        };
+        let state = &mut stages[delta.stage];
+        if delta.epoch != state.expected[delta.from] {
+            let (from, expected) = (delta.from, state.expected[delta.from]);
+            let message = format!("epoch {} of worker {from}, not {expected}", delta.epoch);
+            return Err(Error::Internal(message));
+        }
+        if let Some((start, segment)) = delta.segments.pop_front() {
+            merge(context, state, start, segment)?;
+            return Ok(true);
+        }
+        if let Some(rows) = delta.passed.pop_front() {
+            let announced = state.clock.of(delta.from);
+            let bytes = rows.bytes();
+            state.take_passed(rows, announced)?;
+            context.note_merge(bytes, state)?;
+            return Ok(true);
+        }
+        state.expected[delta.from] += 1;
+        state.clock.advance(delta.from, delta.watermark);
+        let changed = delta.held.take().is_some();
+        if changed {
+            state.owed.push(Owed { helper: delta.from, told: false });
+        }
+        self.inbox.pop_front();
+        if changed {
+            context.note_usage(state);
+            // The next delta may open as many windows as this one, not as all since the last batch.
+            state.slices.begin_batch();
+        }
+        Ok(true)
+    }
+}
+
+/// Merges a segment of the slice that begins at `start`.
+fn merge(context: &mut Context, state: &mut State, start: i64, segment: Segment) -> Result<()> {
+    if state.stage.windowing().drops_at(start) <= state.frontier {
+        return Err(Error::Internal(format!("state for the fired window {start}")));
+    }
+    let mut span = meter::span(meter::Kind::Merge);
+    span.add(segment.rows());
+    match state.slices.merge(start, segment) {
+        true => context.stats.adoptions += 1,
+        false => context.stats.merges += 1,
+    }
+    state.uncounted += 1;
+    if state.uncounted >= state.stage.limits.tables_max {
+        context.note_usage(state);
+    }
+    Ok(())
+}
+
+/// The part of the budget that a parcel on its way takes, if it holds anything.
+pub(super) fn held(context: &Context, parcel: &Parcel) -> Option<Held> {
+    let credited = !parcel.is_empty();
+    credited.then(|| context.shared.budget.hold(Kind::Segments, parcel.bytes()))
+}

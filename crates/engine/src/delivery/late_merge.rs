@@ -1,0 +1,210 @@
+//! Late merge: batches update the worker's own state, whatever keys they bring; rows of state are
+//! merged by the keys' leaders at the end of an epoch.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use millstream_state::Load;
+
+use super::channels::{self, Channels};
+use super::epoch::epoch_is_over;
+use super::handover::HandOver;
+use super::{Delivery, Hold, Mailboxes, Seal};
+use crate::assign::Dropped;
+use crate::cluster::{GO_ON, MERGED, Stall};
+use crate::error::Result;
+use crate::event_time::END;
+use crate::expr::Expr;
+use crate::pipeline::{Buffers, Records};
+use crate::progress::{Context, State};
+
+/// Within the process and between processes: whoever leads a key decides which.
+pub(super) struct LateMerge {
+    pub(super) handover: HandOver,
+    channels: Channels,
+}
+
+impl LateMerge {
+    pub(super) fn new(mailboxes: Arc<Mailboxes>, channels: Channels) -> LateMerge {
+        LateMerge { handover: HandOver::new(mailboxes), channels }
+    }
+
+    /// Returns credit for what has been merged, unless windows wait to be fired: their state would
+    /// pile up if the others went on. So it would, under scarce memory, if processes did that are
+    /// windows ahead of the slowest one, which alone lets windows fire; that one always gets its
+    /// credit. Other processes are told at once that the memory is free: they may need it to fire.
+    fn return_credit(&self, context: &Context, state: &mut State) -> Result<()> {
+        if state.owed.is_empty() {
+            return Ok(());
+        }
+        let low = state.clock.min();
+        let fires = state.complete().is_some();
+        let (workers, tight) = (context.shared.settings.workers, context.shared.budget.tight());
+        let (mut result, clock, stage) = (Ok(()), &state.clock, &state.stage);
+        let passed = |watermark| stage.windowing().passed(watermark);
+        state.owed.retain_mut(|owed| {
+            let process = owed.helper.checked_sub(workers);
+            let is_ahead = || passed(clock.of(owed.helper)) > passed(low);
+            let waits = fires || process.is_some() && tight && is_ahead();
+            let flags = if owed.told { 0 } else { MERGED } | if waits { 0 } else { GO_ON };
+            match process {
+                Some(process) if flags != 0 && result.is_ok() => {
+                    result = channels::return_credit(context, process, stage.number, flags);
+                }
+                None if !waits => {
+                    self.handover.return_credit(context, owed.helper, stage.number);
+                }
+                _ => {}
+            }
+            owed.told = true;
+            waits
+        });
+        result
+    }
+}
+
+impl Delivery for LateMerge {
+    fn collect(&mut self, context: &Context) {
+        // In simulation, messages take their time.
+        if context.shared.env.choose(4) != Some(0) {
+            self.handover.collect(context);
+        }
+    }
+
+    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+        if self.handover.receive(context, stages)? {
+            return Ok(true);
+        }
+        for state in stages.iter_mut().rev() {
+            let up_to = takes_up_to(state);
+            if self.channels.receive(context, state, up_to)? {
+                return Ok(true);
+            }
+        }
+        for state in stages {
+            self.return_credit(context, state)?;
+        }
+        Ok(false)
+    }
+
+    fn receive_put_off(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+        for state in stages.iter_mut().rev() {
+            if self.channels.receive(context, state, END)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
+        context.note_lows(stages)?;
+        for state in stages.iter_mut().rev() {
+            if let Some(seal) = epoch_is_over(context, state) {
+                self.end_epoch(context, state, seal)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn end_epoch(&mut self, context: &mut Context, state: &mut State, seal: Seal) -> Result<()> {
+        self.end(context, state, seal)
+    }
+
+    fn hurry(&self, context: &Context, stage: Option<usize>, anyway: bool) -> Result<()> {
+        match (&context.shared.net, stage) {
+            (None, _) => Ok(()),
+            (Some(net), None) => net.hurry(anyway),
+            (Some(net), Some(stage)) => net.outboxes(stage).hurry(anyway),
+        }
+    }
+
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
+        if !state.has_credit() {
+            return Ok(Some(Hold::Leader));
+        }
+        let stall = state.outboxes(&context.shared).and_then(|outboxes| outboxes.stall());
+        Ok(stall.map(|stall| match stall {
+            Stall::Leader => Hold::Leader,
+            Stall::Slot => Hold::Slot,
+        }))
+    }
+
+    fn has_room(
+        &self,
+        context: &Context,
+        state: &mut State,
+        load: Load,
+        tight: bool,
+        settled: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        context.has_room(state, load, tight, settled)
+    }
+
+    fn update(
+        &mut self,
+        context: &mut Context,
+        state: &mut State,
+        (records, filter): (&Records<'_>, Option<&Expr>),
+        buffers: &mut Buffers,
+    ) -> Result<(Dropped, u64)> {
+        state.slices.begin_batch();
+        let outboxes = state.outboxes(&context.shared);
+        let grouping = &state.stage.grouping;
+        let updated = grouping.run((records, filter), &mut state.slices, outboxes, buffers)?;
+        context.note_update(state, records.stamped.prepared.input_bytes);
+        Ok(updated)
+    }
+
+    fn update_rows(
+        &mut self,
+        context: &mut Context,
+        state: &mut State,
+        input: (&RecordBatch, Option<&Expr>, i64),
+        buffers: &mut Buffers,
+    ) -> Result<u64> {
+        state.slices.begin_batch();
+        let outboxes = state.outboxes(&context.shared);
+        state.stage.grouping.run_rows(input, &mut state.slices, outboxes, buffers)
+    }
+
+    fn has_mail(&self, context: &Context) -> bool {
+        self.handover.has_mail(context)
+    }
+
+    fn is_over(&self, context: &Context, stages: &[State]) -> bool {
+        stages.iter().all(State::is_over) && !context.shared.intake.has_more()
+    }
+
+    fn is_empty(&self, context: &Context) -> bool {
+        self.handover.is_empty() && !self.handover.has_mail(context)
+    }
+
+    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, i64)) {
+        self.handover.look(context, see);
+    }
+
+    /// What is sent to other processes is counted by the outboxes.
+    fn count(&self, _: &mut Context) {}
+
+    fn park(&mut self) -> Result<bool> {
+        self.channels.park()
+    }
+
+    fn finish(&mut self) -> Result<bool> {
+        self.channels.finish()
+    }
+}
+
+/// Rows that processes ahead of this one pass through are left in their channels, with all that is
+/// behind them, while they are of windows that begin later than this: those that its own input has
+/// not reached, and all but the one that fires. Taken at once, they would fill a second large table
+/// beside the one that is full; left there, they keep who is ahead from getting farther.
+fn takes_up_to(state: &State) -> i64 {
+    match &state.firing {
+        _ if state.stage.windowing().is_whole() => END,
+        Some(fire) => fire.start,
+        None if state.clock.min() > state.frontier => state.frontier,
+        None => state.low.max(state.slices.latest()),
+    }
+}

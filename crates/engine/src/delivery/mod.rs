@@ -1,0 +1,152 @@
+//! Delivery: how what belongs to a key gets to the worker that leads the key.
+//!
+//! A [`Delivery`] stands between the state of a worker and the others. The worker asks it, once in
+//! a step or once for a batch, and never for a record. There are two strategies:
+//!
+//! - [`LateMerge`]: batches update the worker's own state, and rows of state are shipped at the end
+//!   of an epoch (`epoch`). Within the process they are handed over (`handover`), to other
+//!   processes they go over channels (`channels`).
+//! - [`Exchanged`], the baseline: the records of a batch are partitioned and sent at once
+//!   ([`crate::exchange`]). There a worker may have both roles, or be only a sender or only a
+//!   receiver.
+//!
+//! What all of them keep: what has come from one worker is merged in the order in which it was
+//! sent, and each part once; a watermark comes after all that it covers.
+
+mod channels;
+mod epoch;
+mod exchanged;
+mod handover;
+mod late_merge;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use millstream_state::Load;
+
+use crate::assign::Dropped;
+use crate::cluster::{Inlet, Lanes};
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::pipeline::{Buffers, Records};
+use crate::progress::{Context, State};
+use channels::Channels;
+use exchanged::Exchanged;
+use late_merge::LateMerge;
+
+pub(crate) use epoch::Seal;
+pub(crate) use handover::Mailboxes;
+
+/// Why a stage takes no more input for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// This worker takes none at all, or no more.
+    NoInput,
+    /// Leaders have too much to merge, or there is no credit for what was taken last.
+    Leader,
+    /// There is no slot for rows that are to be passed through.
+    Slot,
+    /// What has come already does not fit.
+    Memory,
+}
+
+/// The way between a worker's state and those who lead the keys. Nothing here waits.
+pub(crate) trait Delivery: Send {
+    /// Collects what workers of this process have handed over.
+    fn collect(&mut self, context: &Context);
+
+    /// Merges one thing that has come, or sees to its credit. True if there was any that took time.
+    fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
+
+    /// As [`Delivery::receive`], of what that has put off: there is nothing better to do.
+    fn receive_put_off(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
+
+    /// Sends on what waits, and tells the others how far this worker is, where it is time; of
+    /// several stages the last first. True if that was a step's work.
+    fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
+
+    /// Ends an epoch of a stage at once, as far as it keeps anything for others.
+    fn end_epoch(&mut self, context: &mut Context, state: &mut State, seal: Seal) -> Result<()>;
+
+    /// Memory is scarce: what could wait is sent, of one stage or of all. `anyway`: also if leaders
+    /// would let it wait.
+    fn hurry(&self, context: &Context, stage: Option<usize>, anyway: bool) -> Result<()>;
+
+    /// Why a stage takes no more input for now, if it does not.
+    fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>>;
+
+    /// Whether there is room for a batch that brings so much. If not, it has to wait, unless all is
+    /// `settled`: then nothing makes room any more, and it is an error.
+    fn has_room(
+        &self,
+        context: &Context,
+        state: &mut State,
+        load: Load,
+        tight: bool,
+        settled: &dyn Fn() -> bool,
+    ) -> Result<bool>;
+
+    /// Takes those records of a batch in that pass a filter. Returns what was dropped, and how many
+    /// rows were kept for other leaders or passed through to them.
+    fn update(
+        &mut self,
+        context: &mut Context,
+        state: &mut State,
+        input: (&Records<'_>, Option<&Expr>),
+        buffers: &mut Buffers,
+    ) -> Result<(Dropped, u64)>;
+
+    /// The same for rows that a stage before has fired, all of one slice.
+    fn update_rows(
+        &mut self,
+        context: &mut Context,
+        state: &mut State,
+        input: (&RecordBatch, Option<&Expr>, i64),
+        buffers: &mut Buffers,
+    ) -> Result<u64>;
+
+    /// Whether something has come that [`Delivery::receive`] has not seen.
+    fn has_mail(&self, context: &Context) -> bool;
+
+    /// Whether nothing will come any more of which rows come, nor is any input left.
+    fn is_over(&self, context: &Context, stages: &[State]) -> bool;
+
+    /// Whether nothing is left to be received: the last credit comes after all else.
+    fn is_empty(&self, context: &Context) -> bool;
+
+    /// Tells of all that has been handed over to this worker, and is not merged, its stage and
+    /// where its slice begins.
+    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, i64));
+
+    /// Adds up what has been sent.
+    fn count(&self, context: &mut Context);
+
+    /// One step towards sleep: asks all channels to ring. Returns whether the worker may sleep.
+    fn park(&mut self) -> Result<bool>;
+
+    /// One step of ending all streams in order, when the worker is done. Returns whether all have
+    /// ended.
+    fn finish(&mut self) -> Result<bool>;
+}
+
+/// What a worker has of the channels between processes.
+#[derive(Default)]
+pub(crate) struct Ways {
+    /// By stage and process: where deltas come in.
+    pub(crate) deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>,
+    pub(crate) lanes: Lanes,
+}
+
+/// The strategy of a worker's job.
+pub(crate) fn new(
+    context: &Context,
+    mailboxes: Arc<Mailboxes>,
+    Ways { deltas_in, lanes }: Ways,
+) -> Box<dyn Delivery> {
+    let shared = &context.shared;
+    let channels = Channels::new(deltas_in, shared.net.as_deref());
+    match shared.stages.first().filter(|_| shared.roles.exchange()) {
+        Some(stage) => Box::new(Exchanged::new(context, &stage.grouping, lanes, channels)),
+        None => Box::new(LateMerge::new(mailboxes, channels)),
+    }
+}

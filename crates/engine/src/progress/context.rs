@@ -1,0 +1,45 @@
+//! A worker's context: what its steps need beside the state that they work on.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::error::Result;
+use crate::event_time::END;
+use crate::flow::Root;
+use crate::shared::Shared;
+use crate::stats::Stats;
+
+/// Who a worker is, and what it has in common with others.
+pub(crate) struct Context {
+    /// Its number in this process.
+    pub(crate) id: usize,
+    /// Its number among all leaders of the job.
+    pub(crate) leader: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stats: Stats,
+    /// By source: its low watermark, as of the last step.
+    pub(crate) lows: Vec<i64>,
+}
+
+impl Context {
+    /// Of worker `id` of this process.
+    pub(crate) fn new(id: usize, shared: Arc<Shared>) -> Context {
+        let leader = shared.first_leader() + id;
+        Context { id, leader, shared, stats: Stats::default(), lows: Vec::new() }
+    }
+
+    /// What the worker took last has been taken in by all stages: finds out what the low watermarks
+    /// of their inputs are now.
+    pub(crate) fn note_lows(&mut self, stages: &mut [State]) -> Result<()> {
+        self.shared.intake.finish(self.id, &mut self.lows)?;
+        for number in 0..stages.len() {
+            let low = |root: &Root| match root {
+                Root::Source(source) => self.lows[*source],
+                Root::Stage(before) => stages[*before].watermark_of_rows(),
+            };
+            let low = stages[number].stage.inputs.iter().map(low).min();
+            stages[number].low = low.unwrap_or(END);
+        }
+        Ok(())
+    }
+}
