@@ -14,7 +14,7 @@ use millstream_contract::plan::{
 use crate::catalog::{INPUT, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
-use crate::graph::{Graph, Grouping, Part};
+use crate::graph::{Graph, Grouping, Part, Pass};
 use crate::lower::{Call, FIRED, Grouped, Places};
 use crate::nest::written;
 use crate::scan::{Needs, finish_grouping, finish_output};
@@ -62,9 +62,14 @@ impl Assembler<'_> {
             let query = graph.outputs[number].query;
             of(query, finish_output(&self.compiler, &mut graph, number, &mut needs))?;
         }
+        of(0, graph.share_work())?;
         let mut plan = Plan { sources: vec![], stages: vec![], outputs: vec![] };
         for (scan, needs) in graph.scans.iter().zip(needs) {
             plan.sources.push(of(scan.query, needs.read(&self.compiler, scan))?);
+        }
+        for pass in &graph.passes {
+            let stage = of(pass.query, self.pass(pass, &plan))?;
+            plan.stages.push(stage);
         }
         for grouping in &graph.groupings {
             let stage = of(grouping.query, self.grouping(&graph, grouping, &plan))?;
@@ -78,6 +83,17 @@ impl Assembler<'_> {
             plan.outputs.push(plan::Output { stage, sort: output.sort.clone() });
         }
         Ok(plan)
+    }
+
+    /// The stage of what several readers of a table have in common.
+    fn pass(&self, pass: &Pass, plan: &Plan) -> Result<Stage> {
+        let from = taken_from(pass.scan, pass.below);
+        let schema = qualified(INPUT, schema_of(plan, from)?)?;
+        let (filter, columns) = (conjunction(&pass.filters), Some(pass.columns.clone()));
+        let (inputs, schema) =
+            self.inputs(vec![Taking { from, schema, filter, columns }], &pass.names)?;
+        let operator = Operator::Stateless { limit: None, offset: 0 };
+        Ok(Stage { inputs, operator, output: Arc::new(schema.as_arrow().clone()) })
     }
 
     /// A grouping's stage.
@@ -116,7 +132,7 @@ impl Assembler<'_> {
         if let [Part::View { grouping, .. }] = output.parts[..]
             && !graph.groupings[grouping].is_shared()
         {
-            return Ok(grouping);
+            return Ok(graph.passes.len() + grouping);
         }
         let same = like.iter().find(|before| output.is_like(&graph.outputs[**before]));
         if let Some(same) = same.copied() {
@@ -150,14 +166,16 @@ impl Assembler<'_> {
         filters: &[Expr],
     ) -> Result<Taking> {
         let (grouping, view) = match part {
-            Part::Scan { scan, filters, columns } => {
-                let schema = qualified(INPUT, plan.sources[*scan].schema.as_ref().clone())?;
-                let (from, filter) = (Node::Source(*scan), conjunction(filters));
+            Part::Scan { scan, pass, filters, columns } => {
+                let from = taken_from(*scan, *pass);
+                let schema = qualified(INPUT, schema_of(plan, from)?)?;
+                let filter = conjunction(filters);
                 return Ok(Taking { from, schema, filter, columns: columns.clone() });
             }
             Part::View { grouping, view } => (*grouping, *view),
         };
-        let (from, rows) = (Node::Stage(grouping), plan.stages[grouping].output.as_ref().clone());
+        let from = Node::Stage(graph.passes.len() + grouping);
+        let rows = schema_of(plan, from)?;
         let grouping = &graph.groupings[grouping];
         if !grouping.is_shared() {
             let schema = Arc::new(qualified(INPUT, rows)?);
@@ -313,6 +331,16 @@ impl Assembler<'_> {
     fn simplify_grouped(&self, grouped: &mut Grouped, schema: &Arc<DFSchema>) -> Result<()> {
         each_input(grouped, &|expr| self.compiler.simple(&expr, schema))
     }
+}
+
+fn schema_of(plan: &Plan, node: Node) -> Result<Schema> {
+    let schema = plan.schema_of(node).map_err(SqlError::internal)?;
+    Ok(schema.as_ref().clone())
+}
+
+/// Whose rows are taken that are records of a table, or what a pass makes of them.
+fn taken_from(scan: usize, pass: Option<usize>) -> Node {
+    pass.map_or(Node::Source(scan), Node::Stage)
 }
 
 /// A call's argument and filter. Where the argument is computed, it is computed only of what passes

@@ -3,7 +3,8 @@
 //! needs.
 //!
 //! What a query makes of a grouping's result (HAVING, columns) is a [`View`] of it. A single view
-//! is part of the grouping's stage. If there are several, each is a stage above it.
+//! is part of the grouping's stage. If there are several, each is a stage above it. What several
+//! readers of a table compute alike is a [`Pass`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,6 +27,8 @@ use crate::tumble::WINDOW_COLUMNS;
 pub(crate) struct Graph {
     pub(crate) scans: Vec<Scan>,
     /// Each takes rows of those before it.
+    pub(crate) passes: Vec<Pass>,
+    /// Each takes rows of those before it.
     pub(crate) groupings: Vec<Grouping>,
     pub(crate) outputs: Vec<Output>,
 }
@@ -38,12 +41,28 @@ pub(crate) struct Scan {
     pub(crate) query: usize,
 }
 
+/// A stage without state, whose rows several take ([`crate::passes`]).
+pub(crate) struct Pass {
+    pub(crate) scan: usize,
+    /// The pass before it; `None`: it takes records of the table.
+    pub(crate) below: Option<usize>,
+    /// Over the columns of what it takes.
+    pub(crate) filters: Vec<Expr>,
+    pub(crate) names: Vec<String>,
+    /// Over the same, with these names.
+    pub(crate) columns: Vec<Expr>,
+    /// The first query that takes its rows.
+    pub(crate) query: usize,
+}
+
 /// Rows that a grouping or an output takes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
     /// Records of a table.
     Scan {
         scan: usize,
+        /// What has been made of them; the rest is over its columns.
+        pass: Option<usize>,
         /// Over its columns.
         filters: Vec<Expr>,
         /// Over its columns; `None`: as they are.
@@ -166,7 +185,8 @@ impl Graph {
                 return Err(SqlError::internal("a query without state over another"));
             };
             let (filters, columns) = (stage.filters.clone(), Some(stage.columns.clone()));
-            return Ok(Part::Scan { scan: self.scan(entry, reader)?, filters, columns });
+            let scan = self.scan(entry, reader)?;
+            return Ok(Part::Scan { scan, pass: None, filters, columns });
         };
         let (grouping, renamed) = self.grouping(stage, grouped, reader)?;
         let having = grouped.having.iter().map(|e| rename(e, &renamed)).collect::<Result<_>>()?;
@@ -206,7 +226,7 @@ impl Graph {
         let (parts, names, filters) = match &stage.input {
             Rows::Table(entry) => {
                 let (scan, filters) = (self.scan(entry, reader)?, stage.filters.clone());
-                (vec![Part::Scan { scan, filters, columns: None }], vec![], vec![])
+                (vec![Part::Scan { scan, pass: None, filters, columns: None }], vec![], vec![])
             }
             Rows::Stages(parts) => {
                 let names = parts.first().map_or(vec![], |part| part.names.clone());
@@ -354,8 +374,8 @@ impl Output {
 
     /// Whether another one is the same rows in the same columns.
     pub(crate) fn is_like(&self, other: &Output) -> bool {
-        let whole = |output: &Output| output.limit.is_none() && output.offset == 0;
-        whole(self) && whole(other) && self.names == other.names && {
+        let rows = |output: &Output| (output.limit, output.offset);
+        rows(self) == rows(other) && self.names == other.names && {
             self.parts.len() == other.parts.len()
                 && self.parts.iter().zip(&other.parts).all(|(a, b)| a.is_like(b))
         }
@@ -390,8 +410,8 @@ impl View {
 impl Part {
     fn hash_into(&self, state: &mut DefaultHasher) {
         match self {
-            Part::Scan { scan, filters, columns } => {
-                scan.hash(state);
+            Part::Scan { scan, pass, filters, columns } => {
+                (scan, pass).hash(state);
                 hash_all(filters, state);
                 hash_all(columns.as_deref().unwrap_or_default(), state);
             }
@@ -402,15 +422,20 @@ impl Part {
     fn is_like(&self, other: &Part) -> bool {
         match (self, other) {
             (
-                Part::Scan { scan, filters, columns },
-                Part::Scan { scan: other, filters: their_filters, columns: theirs },
+                Part::Scan { scan, pass, filters, columns },
+                Part::Scan {
+                    scan: other,
+                    pass: their_pass,
+                    filters: their_filters,
+                    columns: theirs,
+                },
             ) => {
                 let columns = match (columns, theirs) {
                     (Some(columns), Some(theirs)) => all_alike(columns, theirs),
                     (None, None) => true,
                     _ => false,
                 };
-                scan == other && columns && all_alike(filters, their_filters)
+                (scan, pass) == (other, their_pass) && columns && all_alike(filters, their_filters)
             }
             _ => self == other,
         }
@@ -437,7 +462,7 @@ fn hash_all(exprs: &[Expr], state: &mut DefaultHasher) {
 }
 
 /// Whether expressions are the same, wherever they stand in the text.
-fn alike(one: Option<&Expr>, other: Option<&Expr>) -> bool {
+pub(crate) fn alike(one: Option<&Expr>, other: Option<&Expr>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one == other || without_marks(one) == without_marks(other),
         (one, other) => one.is_none() && other.is_none(),

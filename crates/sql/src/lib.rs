@@ -55,6 +55,7 @@ mod lazy;
 mod located;
 mod lower;
 mod nest;
+mod passes;
 mod pattern;
 mod pieces;
 mod planner;
@@ -64,6 +65,7 @@ mod readings;
 mod references;
 mod refusals;
 mod rewrite;
+mod safe;
 #[cfg(test)]
 mod scalar_tests;
 mod scalars;

@@ -112,7 +112,7 @@ pub(crate) fn finish_grouping(
     let Graph { scans, groupings, .. } = graph;
     let Grouping { parts, names, used, filters, grouped, .. } = &mut groupings[number];
     for part in parts {
-        let Part::Scan { scan, filters: own, columns } = part else { continue };
+        let Part::Scan { scan, filters: own, columns, .. } = part else { continue };
         let entry = &scans[*scan].entry;
         let over = OverTable::new(compiler, entry, grouped.windowed)?;
         needs[*scan].event_time |= grouped.windowed;
@@ -146,7 +146,7 @@ pub(crate) fn finish_output(
     needs: &mut [Needs],
 ) -> Result<()> {
     for part in &mut graph.outputs[number].parts {
-        let Part::Scan { scan, filters, columns: Some(columns) } = part else { continue };
+        let Part::Scan { scan, filters, columns: Some(columns), .. } = part else { continue };
         let over = OverTable::new(compiler, &graph.scans[*scan].entry, false)?;
         *filters = over.finish_all(std::mem::take(filters))?;
         *columns = over.finish_all(std::mem::take(columns))?;

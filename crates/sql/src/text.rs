@@ -86,7 +86,7 @@ fn list_text(list: &[Expr]) -> String {
 }
 
 /// In brackets unless it is one thing.
-fn nested(expr: &Expr) -> String {
+pub(crate) fn nested(expr: &Expr) -> String {
     if let Some(inner) = within_mark(expr) {
         return nested(inner);
     }

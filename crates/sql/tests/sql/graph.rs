@@ -337,3 +337,127 @@ fn types_become_common_ones() {
     assert_eq!(of("b", "NULL"), Boolean);
     assert_eq!(of("t0", "t6"), DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None));
 }
+
+const CHEAP: &str = "
+    CREATE TABLE offers (
+        ts TIMESTAMP(3), auction BIGINT, price BIGINT, url STRING, WATERMARK FOR ts AS ts
+    ) WITH ('connector' = 'endless');
+    CREATE VIEW cheap AS
+    SELECT ts, auction AS item, price, CHAR_LENGTH(url) AS len, 10 / auction AS share
+    FROM offers WHERE price < 100 AND MOD(price, 2) = 0;";
+
+/// What stages without state that others take have: the condition and the columns.
+fn shared(plan: &Plan) -> Vec<(Node, String, Option<Vec<String>>)> {
+    let taken = |stage: &usize| {
+        let node = Node::Stage(*stage);
+        plan.stages.iter().any(|other| other.inputs.iter().any(|input| input.from == node))
+    };
+    let passes = (0..plan.stages.len()).filter(|s| is_stateless(&plan.stages[*s]) && taken(s));
+    passes.map(|stage| inputs(plan, stage).remove(0)).collect()
+}
+
+#[test]
+fn a_view_without_state_that_several_read_is_one_stage() {
+    let plan = set_over(
+        CHEAP,
+        "INSERT INTO kept SELECT item, price FROM cheap WHERE len > 3;
+         INSERT INTO kept_too SELECT item, price FROM cheap WHERE len > 5;
+         INSERT INTO summed
+             SELECT item, SUM(len)
+             FROM TABLE(TUMBLE(TABLE cheap, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+             GROUP BY window_start, window_end, item;",
+    );
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 4));
+    let columns = some(&["auction", "price", "CHARACTER_LENGTH(url)"]);
+    let filter = "price < 100 AND price % 2 = 0".to_string();
+    assert_eq!(shared(&plan), [(Node::Source(0), filter, columns)]);
+    let node = Node::Stage(0);
+    assert_eq!(inputs(&plan, 1), [(node, String::new(), None)]);
+    let above = |n| format!("CHARACTER_LENGTH(url) > {n}");
+    assert_eq!(inputs(&plan, 2), [(node, above(3), some(&["auction", "price"]))]);
+    assert_eq!(inputs(&plan, 3), [(node, above(5), some(&["auction", "price"]))]);
+    let stages: Vec<usize> = plan.outputs.iter().map(|output| output.stage).collect();
+    assert_eq!(stages, [2, 3, 1]);
+}
+
+#[test]
+fn a_query_that_reads_a_view_without_state_twice_computes_it_once() {
+    let plan = query(&format!(
+        "{CHEAP} SELECT item FROM cheap WHERE len = 1 UNION ALL SELECT price FROM cheap"
+    ));
+    assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
+    assert_eq!(shared(&plan).len(), 1);
+    assert_eq!(inputs(&plan, 1)[1], (Node::Stage(0), String::new(), some(&["price"])));
+    // Also what is computed alone.
+    let plan = query(
+        "CREATE VIEW upper AS SELECT item + 1 AS next FROM asks;
+         SELECT next FROM upper WHERE next > 3 UNION ALL SELECT next * 2 FROM upper",
+    );
+    assert_eq!(shared(&plan), [(Node::Source(0), String::new(), some(&["item + 1"]))]);
+    assert_eq!(inputs(&plan, 1)[0].1, "(item + 1) > 3");
+    assert_eq!(inputs(&plan, 1)[1].2, some(&["(item + 1) * 2"]));
+}
+
+#[test]
+fn a_view_of_a_view_is_a_stage_over_a_stage() {
+    let plan = set_over(
+        &format!(
+            "{CHEAP} CREATE VIEW long AS SELECT item, price, len * 2 AS twice FROM cheap
+                  WHERE len > 9;"
+        ),
+        "INSERT INTO kept SELECT item, twice FROM long;
+         INSERT INTO kept_too SELECT price, twice + 1 FROM long;
+         INSERT INTO summed SELECT item, price FROM cheap;",
+    );
+    assert_eq!(plan.stages.len(), 5);
+    assert_eq!(plan.stages[1].inputs[0].from, Node::Stage(0));
+    assert_eq!(inputs(&plan, 1)[0].1, "CHARACTER_LENGTH(url) > 9");
+    let next = some(&["auction", "price", "CAST(CHARACTER_LENGTH(url) AS BIGINT) * 2"]);
+    assert_eq!(shared(&plan)[1].2, next);
+    assert_eq!(shared(&plan).len(), 2);
+}
+
+#[test]
+fn what_may_fail_is_computed_where_it_is_needed() {
+    // Nobody divides by an item that is zero.
+    let inserts = "INSERT INTO kept SELECT share, price FROM cheap WHERE item <> 0;
+         INSERT INTO kept_too SELECT share, price FROM cheap WHERE item > 0;";
+    let plan = set_over(CHEAP, inserts);
+    assert_eq!(shared(&plan)[0].2, some(&["auction", "price"]));
+    assert_eq!(inputs(&plan, 1)[0].2, some(&["10 / auction", "price"]));
+    // One does so of all rows.
+    let plan = set_over(CHEAP, &inserts.replace("WHERE item > 0", ""));
+    assert_eq!(shared(&plan)[0].2, some(&["auction", "price", "10 / auction"]));
+    // But only of the first ones, or of those that are not late.
+    let plan = set_over(CHEAP, &inserts.replace("WHERE item > 0", "LIMIT 3"));
+    assert_eq!(shared(&plan)[0].2, some(&["auction", "price"]));
+    let grouped = "GROUP BY window_start, window_end, item";
+    let windows = "TABLE(TUMBLE(TABLE cheap, DESCRIPTOR(ts), INTERVAL '1' MINUTE))";
+    let windowed = format!("SELECT item, SUM(share) FROM {windows} {grouped}");
+    let plan = set_over(
+        CHEAP,
+        &format!(
+            "INSERT INTO kept {windowed}; INSERT INTO kept_too {windowed} HAVING COUNT(*) > 3;
+             INSERT INTO summed SELECT item, share FROM cheap WHERE item > 0;"
+        ),
+    );
+    assert_eq!(shared(&plan)[0].2, some(&["auction"]));
+}
+
+#[test]
+fn equal_queries_with_a_limit_are_one_stage() {
+    let plan = set_over(
+        "CREATE VIEW few AS SELECT auction, price + 1 AS next FROM bids WHERE price > 3 LIMIT 5;",
+        "INSERT INTO kept SELECT auction, next FROM few;
+         INSERT INTO kept_too SELECT auction, next FROM few;",
+    );
+    assert_eq!((plan.stages.len(), plan.outputs.len()), (1, 2));
+    // Others have their own limit, and the rest in common.
+    let plan = set_over(
+        "CREATE VIEW few AS SELECT auction, price + 1 AS next FROM bids WHERE price > 3 LIMIT 5;",
+        "INSERT INTO kept SELECT auction, next FROM few;
+         INSERT INTO kept_too SELECT next, auction FROM few;",
+    );
+    assert_eq!((plan.stages.len(), plan.outputs.len()), (3, 2));
+    assert_eq!(shared(&plan)[0].1, "price > 3");
+}
