@@ -6,8 +6,8 @@
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::operator::stateless::Taking;
 use crate::plan::{Input, Node, Operator, Plan, Project};
-use crate::taking::Taking;
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -20,16 +20,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 use crate::budget::Budget;
-use crate::cluster::{Net, Place};
+use crate::cluster::Net;
 use crate::env::Env;
 use crate::error::Result;
+use crate::roles::{Place, Reading};
+use crate::stamped::Stamped;
 use crate::table::{Sharing, Split};
 use read::Read;
 use source::{SourceIn, SourceState};
 use split::SplitState;
 
 pub(crate) use source::Origin;
-pub(crate) use split::{BatchPlace, Stamped};
 
 /// What there is for a worker to do.
 pub(crate) enum Taken {
@@ -68,17 +69,6 @@ struct SplitIn {
     by_chunk: bool,
     source: usize,
     reader: Mutex<Reader>,
-}
-
-/// Who reads: in a repartitioned job not all workers do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reading {
-    /// Processes that read.
-    pub(crate) processes: usize,
-    /// The number of this one among them; as many as there are if it does not.
-    pub(crate) process: usize,
-    /// Workers of a process that read: the first ones.
-    pub(crate) workers: usize,
 }
 
 /// Which splits of a source may go on.

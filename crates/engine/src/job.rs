@@ -17,14 +17,16 @@ use millstream_flow::Settings as Channels;
 use millstream_state::RowLayout;
 
 use crate::budget::Budget;
-use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Place, Shipping, peer_error};
+use crate::cluster::{Ends, Mesh, MeshOptions, MeshSetup, Net, Shipping, peer_error};
 use crate::delivery::Mailboxes;
 use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
-use crate::exchange::{Format, Roles};
 use crate::gather::Gather;
 use crate::intake::Intake;
+use crate::passed::Format;
 use crate::plan::Plan;
+use crate::roles::Place;
+use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
 use crate::shared::Shared;
 use crate::simulation;

@@ -17,44 +17,39 @@
 #[cfg(test)]
 extern crate self as millstream_engine;
 
-mod aggregates;
-mod assign;
 mod budget;
 pub mod cluster;
-mod decimal;
+mod columns;
+#[cfg(test)]
+mod damaged;
 mod delivery;
 mod env;
 mod event_time;
 pub mod exchange;
 mod explain;
 mod failing;
-mod fire;
 mod flow;
 mod gather;
-mod inputs;
 mod intake;
 mod job;
-mod joint;
-mod keys;
 mod meter;
+mod operator;
 mod order;
-mod pipeline;
+mod passed;
 mod prepare;
 mod progress;
 pub mod projection;
-mod routed;
-mod select;
+mod roles;
 mod shared;
 pub mod simulation;
 mod skipped;
-mod slices;
 mod stage;
+mod stamped;
 mod standing;
 pub mod stats;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-mod taking;
 mod windowing;
 mod worker;
 

@@ -13,12 +13,13 @@ use crate::cluster::{self, Freed, Head, LAST, Net, decode_rows};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::event_time::END;
-use crate::exchange::Roles;
 use crate::flow::{Feeds, Flow, Root};
 use crate::gather::{BatchRows, Gather, Window};
-use crate::intake::{BatchPlace, Intake};
+use crate::intake::Intake;
+use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
+use crate::stamped::BatchPlace;
 use crate::standing::{Pace, Standing};
 use crate::stats::{OutputStats, Stats};
 

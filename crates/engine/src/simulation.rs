@@ -13,12 +13,13 @@ use std::time::Duration;
 use millstream_fabric::sim::{Model, Sim, SimDevice};
 use millstream_flow::Settings as Channels;
 
-use crate::cluster::{Mesh, MeshOptions, MeshSetup, Place, peer_error};
+use crate::cluster::{Mesh, MeshOptions, MeshSetup, peer_error};
 use crate::env::{Env, Simulated};
 use crate::error::{Error, Result};
 use crate::job::{Job, run_guarded};
 use crate::meter;
 use crate::plan::Plan;
+use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::Sink;
 use crate::stats::Stats;

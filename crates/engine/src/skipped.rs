@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::intake::Stamped;
+use crate::stamped::Stamped;
 
 /// A record that did not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
-use crate::exchange::Format;
-use crate::fire::Finisher;
 use crate::flow::Root;
-use crate::pipeline::Grouping;
+use crate::operator::aggregate::fire::Finisher;
+use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::slices::small_table_bytes;
+use crate::passed::Format;
 use crate::settings::Settings;
-use crate::slices::small_table_bytes;
 use crate::windowing::Windowing;
 
 /// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains

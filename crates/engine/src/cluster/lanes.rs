@@ -7,10 +7,9 @@ use millstream_fabric::Fabric;
 use millstream_fabric::setup::Hello;
 use millstream_flow::{Error, Receiver, ReceiverSetup, Result, Sender, SenderSetup, Settings};
 
-use super::mesh::Place;
 use super::port::Inlet;
-use crate::exchange::Roles;
 use crate::meter;
+use crate::roles::{Place, Roles};
 
 /// The sending end of a lane.
 pub(crate) trait Lane: Send {

@@ -16,17 +16,8 @@ use millstream_state::Heap;
 
 use super::lanes::{LaneSetups, Lanes};
 use super::port::{Arena, Inlet, OutPort, Outlet, Sleeper};
-use crate::exchange::Roles;
+use crate::roles::{Place, Roles};
 use crate::settings::{Exchange, Settings as JobSettings};
-
-/// Which process of a job this is. Process 0 is the one that was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Its number.
-    pub process: usize,
-    /// How many there are.
-    pub processes: usize,
-}
 
 /// What channels are made for.
 #[derive(Debug, Clone, Copy)]

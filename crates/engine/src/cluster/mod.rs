@@ -16,8 +16,6 @@
 //! connections, and a lost process is not replaced.
 
 mod combine;
-#[cfg(test)]
-mod damaged;
 mod lanes;
 mod mesh;
 mod messages;
@@ -26,16 +24,14 @@ mod outbox;
 mod outboxes;
 mod port;
 mod postbox;
-#[cfg(test)]
-mod relay;
 mod rows;
 mod sleepers;
 mod wire;
 
-pub use crate::exchange::reader;
+pub use crate::roles::{Place, reader};
 pub(crate) use lanes::{Lane, Lanes};
 pub(crate) use mesh::Ends;
-pub use mesh::{Mesh, MeshOptions, MeshSetup, Place};
+pub use mesh::{Mesh, MeshOptions, MeshSetup};
 pub(crate) use messages::credit;
 pub(crate) use net::{Freed, Net};
 pub(crate) use outbox::{DELTAS_IN_FLIGHT_MAX, Sealed, Shipped, Shipping, Stall};
@@ -44,3 +40,5 @@ pub use outboxes::check_rows;
 pub(crate) use port::{Inlet, Polled, Sleeper, peer_error, sent_by};
 pub(crate) use rows::{decode_rows, encode_rows};
 pub(crate) use wire::{CREDITED, GO_ON, Head, IDLE, Kind, LAST, MERGED, words, words_mut};
+#[cfg(test)]
+pub(crate) use wire::{HEAD_BYTES, MORE};

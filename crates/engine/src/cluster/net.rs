@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use millstream_state::{Heap, Segment};
 
-use super::mesh::{Ends, Mesh, Place};
+use super::mesh::{Ends, Mesh};
 use super::messages::{Failed, Message, PostInlet};
 use super::outbox::{Shipped, Shipping};
 use super::outboxes::{Outboxes, lock, try_lock};
@@ -19,6 +19,7 @@ use super::postbox::Postbox;
 use super::sleepers::Sleepers;
 use super::wire::Head;
 use crate::error::{Error, Result};
+use crate::roles::Place;
 
 /// Messages taken from one peer before others have their turn.
 const MESSAGES_AT_ONCE: usize = 8;

@@ -19,14 +19,13 @@ use millstream_flow::Result;
 use millstream_state::{Heap, RowLayout, Segment};
 
 use super::combine::Combiner;
-use super::mesh::Place;
 use super::port::{Outlet, peer_error};
 use super::wire::{self, CREDITED, GO_ON, Head, Kind, MERGED};
 use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
-use crate::exchange::{self, Format, Outgoing, fill};
-use crate::slices::{Parcel, PassedRows};
+use crate::passed::{self, Format, Outgoing, Parcel, PassedRows, fill};
+use crate::roles::Place;
 
 /// Deltas with rows of one worker that may wait for one leader; then their sender takes no further
 /// batch.
@@ -186,7 +185,7 @@ fn send_open(outlet: &mut dyn Outlet, counters: &mut Shipped, words: usize) -> R
     Ok(true)
 }
 
-impl exchange::Outlet for OpenSlot<'_> {
+impl passed::Outlet for OpenSlot<'_> {
     fn slot(&mut self) -> error::Result<Option<&mut [u64]>> {
         self.outlet.slot().map_err(|e| peer_error(self.process, e))
     }
@@ -269,13 +268,13 @@ impl Outbox {
         while let Some(rows) = kept.last().filter(|_| self.may_pass()) {
             let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
             let mut open = OpenSlot { outlet, counters, process };
-            let Some(slot) = exchange::Outlet::slot(&mut open)? else {
+            let Some(slot) = passed::Outlet::slot(&mut open)? else {
                 self.lacks_slot = true;
                 return Ok(());
             };
             let words = rows.words();
             let Some(place) = slot[self.open_words..].get_mut(..words.len()) else {
-                exchange::Outlet::send(&mut open, std::mem::take(&mut self.open_words))?;
+                passed::Outlet::send(&mut open, std::mem::take(&mut self.open_words))?;
                 continue;
             };
             place.copy_from_slice(words);
@@ -306,7 +305,7 @@ impl Outbox {
         let mut slot = OpenSlot { outlet, counters, process };
         let (count, _) = fill(format, rows, &mut self.open_words, &mut slot, scratch)?;
         // Otherwise a row is longer than a slot.
-        self.lacks_slot = count < rows.rows.len() && exchange::Outlet::slot(&mut slot)?.is_none();
+        self.lacks_slot = count < rows.rows.len() && passed::Outlet::slot(&mut slot)?.is_none();
         let bytes = self.counters.bytes + 8 * self.open_words as u64 - bytes_before;
         self.passed_bytes += (count * self.layout.row_bytes()).max(bytes as usize);
         self.counters.rows += count as u64;

@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use millstream_flow::Settings as Channels;
 use millstream_state::{Heap, Segment};
 
-use super::mesh::Place;
 use super::outbox::{Outbox, Sealed, Shipped, Shipping, Stall};
 use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
 use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
-use crate::exchange::{Format, Outgoing};
-use crate::pipeline::Grouping;
+use crate::operator::aggregate::pipeline::Grouping;
+use crate::passed::PassedRows;
+use crate::passed::{Format, Outgoing};
 use crate::plan::{Operator, Plan};
-use crate::slices::PassedRows;
+use crate::roles::Place;
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Outboxes {

@@ -9,8 +9,9 @@ use crate::budget::{Budget, Held, Kind};
 use crate::cluster::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
-use crate::exchange::{Format, Receiver};
 use crate::meter;
+use crate::operator::aggregate::Receiver;
+use crate::passed::Format;
 use crate::progress::{Context, Owed, State};
 use crate::shared::Shared;
 

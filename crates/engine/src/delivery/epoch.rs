@@ -7,8 +7,9 @@ use crate::cluster::Sealed;
 use crate::error::Result;
 use crate::event_time::END;
 use crate::meter;
+use crate::operator::aggregate::slices::SealSlice;
+use crate::passed::Parcel;
 use crate::progress::{Context, State};
-use crate::slices::{Parcel, SealSlice};
 
 /// What is sealed at the end of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,17 +12,19 @@ use millstream_state::{Leaders, Load};
 
 use super::channels::{Channels, ended_early};
 use super::{Delivery, Hold, Seal};
-use crate::assign::Dropped;
 use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
-use crate::exchange::{Format, Outlet, Receiver, Sender};
+use crate::exchange::Sender;
 use crate::expr::Expr;
 use crate::gather::Gather;
 use crate::meter;
-use crate::pipeline::{Buffers, Grouping, Records};
+use crate::operator::aggregate::Receiver;
+use crate::operator::aggregate::assign::Dropped;
+use crate::operator::aggregate::pipeline::{Buffers, Grouping, Records};
+use crate::operator::aggregate::slices::Slices;
+use crate::passed::{Format, Outlet};
 use crate::progress::{Context, State};
-use crate::slices::Slices;
 
 /// A worker's roles.
 pub(super) struct Exchanged {

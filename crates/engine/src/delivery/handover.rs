@@ -8,8 +8,8 @@ use millstream_state::Segment;
 use crate::budget::{Held, Kind};
 use crate::error::{Error, Result};
 use crate::meter;
+use crate::passed::{Parcel, PassedRows};
 use crate::progress::{Context, Owed, State};
-use crate::slices::{Parcel, PassedRows};
 
 /// What workers of a process send each other.
 enum Message {

@@ -10,12 +10,12 @@ use super::channels::{self, Channels};
 use super::epoch::epoch_is_over;
 use super::handover::HandOver;
 use super::{Delivery, Hold, Mailboxes, Seal};
-use crate::assign::Dropped;
 use crate::cluster::{GO_ON, MERGED, Stall};
 use crate::error::Result;
 use crate::event_time::END;
 use crate::expr::Expr;
-use crate::pipeline::{Buffers, Records};
+use crate::operator::aggregate::assign::Dropped;
+use crate::operator::aggregate::pipeline::{Buffers, Records};
 use crate::progress::{Context, State};
 
 /// Within the process and between processes: whoever leads a key decides which.

@@ -24,11 +24,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use millstream_state::Load;
 
-use crate::assign::Dropped;
 use crate::cluster::{Inlet, Lanes};
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::pipeline::{Buffers, Records};
+use crate::operator::aggregate::assign::Dropped;
+use crate::operator::aggregate::pipeline::{Buffers, Records};
 use crate::progress::{Context, State};
 use channels::Channels;
 use exchanged::Exchanged;

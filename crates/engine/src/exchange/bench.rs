@@ -10,14 +10,14 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::pipeline::Grouping;
+use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::slices::{Room, Slices};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
-use crate::slices::{Room, Slices};
 use crate::windowing::WHOLE;
 
-use super::format::Format;
-use super::receiver::Receiver;
-use super::sender::{Outlet, Sender};
+use super::sender::Sender;
+use crate::operator::aggregate::Receiver;
+use crate::passed::{Format, Outlet};
 
 /// What is exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,17 +20,10 @@
 //! single receiver needs no hash.
 
 pub mod bench;
-mod format;
-mod gather;
-mod receiver;
-mod roles;
 mod route;
 mod sender;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::{Format, Outgoing};
-pub(crate) use receiver::Receiver;
-pub(crate) use roles::Roles;
-pub use roles::reader;
-pub(crate) use sender::{Outlet, Sender, fill};
+pub use crate::roles::reader;
+pub(crate) use sender::Sender;

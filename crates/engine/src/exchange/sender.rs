@@ -6,33 +6,21 @@ use arrow::array::ArrayRef;
 
 use millstream_state::Leaders;
 
-use crate::assign::BySlice;
+use crate::columns::inputs::Input;
+use crate::columns::keys::{KeyBlock, KeyCodec};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
-use crate::inputs::Input;
-use crate::keys::{KeyBlock, KeyCodec};
+use crate::operator::aggregate::assign::BySlice;
+use crate::passed::format::SECTION_ROWS_MAX;
+use crate::passed::{self, Filled, Format, HEAD_WORDS, Outgoing, Outlet, fill, gather};
 
-use super::format::{self, Format, HEAD_WORDS, Outgoing, SECTION_ROWS_MAX};
-use super::gather::gather;
 use super::route::Routes;
-
-/// The way to one receiver: a channel's open slot.
-pub(crate) trait Outlet {
-    /// The words of the slot that is being filled; what was written stays until it is sent. `None`
-    /// while there is no credit.
-    fn slot(&mut self) -> Result<Option<&mut [u64]>>;
-    /// Sends the first `words` words of it.
-    fn send(&mut self, words: usize) -> Result<()>;
-}
 
 /// Rows encoded at a time, for each receiver: so many that sections have a few blocks, so few that
 /// a near cache holds them.
 const GROUP_ROWS: usize = 1024;
 const GROUP_ROWS_MAX: usize = 1 << 14;
 const _: () = assert!(GROUP_ROWS_MAX <= SECTION_ROWS_MAX);
-
-/// Few rows do not begin a section in what is left of a slot.
-const SLIVER_ROWS: usize = 16;
 
 /// One worker's sending role.
 pub(crate) struct Sender {
@@ -198,45 +186,6 @@ impl Sender {
     }
 }
 
-/// How far rows have been written into slots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Filled {
-    All,
-    /// Up to the next slot, for which there is no credit.
-    NoCredit,
-    /// Up to a row that is longer than a slot.
-    TooLong,
-}
-
-/// Writes rows behind the first `used` words of the open slot, and into further ones; sends those
-/// that are full. Returns how many rows have been written.
-pub(crate) fn fill<O: Outlet>(
-    format: &Format,
-    rows: &Outgoing<'_>,
-    used: &mut usize,
-    outlet: &mut O,
-    scratch: &mut Vec<u32>,
-) -> Result<(usize, Filled)> {
-    let mut written = 0;
-    while written < rows.picked.len() {
-        let rows = Outgoing { picked: &rows.picked[written..], ..*rows };
-        let Some(slot) = outlet.slot()? else { return Ok((written, Filled::NoCredit)) };
-        let (count, words) = format.fit(&rows, slot.len() - *used);
-        if count < rows.picked.len().min(SLIVER_ROWS) && *used > 0 {
-            outlet.send(std::mem::take(used))?;
-            continue;
-        }
-        if count == 0 {
-            return Ok((written, Filled::TooLong));
-        }
-        let rows = Outgoing { picked: &rows.picked[..count], ..rows };
-        format.write(&rows, &mut slot[*used..*used + words], scratch)?;
-        *used += words;
-        written += count;
-    }
-    Ok((written, Filled::All))
-}
-
 impl Lane {
     /// Writes what is left of a group's rows for this receiver; false if credit ran out before.
     fn write<O: Outlet>(
@@ -280,7 +229,7 @@ impl Lane {
                 continue;
             }
             let slot = &mut slot[self.used..];
-            slot[..HEAD_WORDS].copy_from_slice(&format::part(self.long.len(), here as u32));
+            slot[..HEAD_WORDS].copy_from_slice(&passed::part(self.long.len(), here as u32));
             slot[HEAD_WORDS..HEAD_WORDS + here].copy_from_slice(&rest[..here]);
             self.used += HEAD_WORDS + here;
             self.long_written += here;
@@ -294,7 +243,7 @@ impl Lane {
         loop {
             let Some(slot) = outlet.slot()? else { return Ok(false) };
             if let Some(place) = slot.get_mut(self.used..self.used + HEAD_WORDS) {
-                place.copy_from_slice(&format::mark(watermark, self.rows));
+                place.copy_from_slice(&passed::mark(watermark, self.rows));
                 outlet.send(std::mem::take(&mut self.used) + HEAD_WORDS)?;
                 self.marked = watermark;
                 return Ok(true);

@@ -9,14 +9,14 @@ use arrow::util::display::array_value_to_string;
 
 use millstream_state::Leaders;
 
-use super::format::{Format, Section};
-use super::receiver::Receiver;
-use super::sender::{Outlet, Sender};
+use super::sender::Sender;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::pipeline::{Grouping, Selected};
+use crate::operator::aggregate::Receiver;
+use crate::operator::aggregate::pipeline::{Grouping, Selected};
+use crate::operator::aggregate::slices::{Room, Slices};
+use crate::passed::{Format, Outlet, Section};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
-use crate::slices::{Room, Slices};
 use crate::support::Random;
 
 const DECIMAL: DataType = DataType::Decimal128(30, 3);

@@ -13,7 +13,7 @@ use crate::budget::batch_bytes;
 use crate::cluster::{Head, Net, encode_rows};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
-use crate::intake::BatchPlace;
+use crate::stamped::BatchPlace;
 
 /// Where rows go when a job has several processes.
 pub(crate) enum Role {

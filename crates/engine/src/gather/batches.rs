@@ -10,8 +10,8 @@ use super::turns::{ChunkAt, Next, Turns};
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST, encode_rows};
 use crate::error::{Error, Result};
-use crate::intake::BatchPlace;
 use crate::order::Run;
+use crate::stamped::BatchPlace;
 
 /// What a batch of records comes to.
 pub(crate) struct BatchRows {

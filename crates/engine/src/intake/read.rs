@@ -4,12 +4,13 @@
 use std::sync::{Arc, PoisonError};
 
 use super::split::Chunk;
-use super::{Intake, Reading, SplitIn, State};
+use super::{Intake, SplitIn, State};
 use crate::budget::Kind;
 use crate::cluster::{self, Head, Net};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::meter;
+use crate::roles::Reading;
 use crate::table::{self, SplitPoll};
 
 /// Watermarks of which it is known when they were reached, the latest.

@@ -10,6 +10,8 @@ use super::*;
 use crate::event_time::BEGINNING;
 use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::prepare::Preparer;
+use crate::roles::Reading;
+use crate::stamped::Stamped;
 use crate::table::{Chunk, OpenOptions, SplitPoll, Table};
 use crate::windowing::Windowing;
 

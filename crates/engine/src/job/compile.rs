@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::fire::Finisher;
 use crate::flow::{Flow, Root, Takers};
-use crate::pipeline::Grouping;
+use crate::operator::aggregate::fire::Finisher;
+use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Operator, Plan};
 use crate::prepare::Spread;
 use crate::settings::{Exchange, Settings};
 use crate::stage::{Limits, Stage};
-use crate::taking::Taking;
 use crate::windowing::Windowing;
 
 /// What the stages of a plan do, in executable form.

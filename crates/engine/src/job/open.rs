@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::compile::Compiled;
 use crate::budget::Budget;
-use crate::cluster::{Net, Place};
+use crate::cluster::Net;
 use crate::error::{Error, Result};
 use crate::flow::{Feeds, Root};
 use crate::gather::{Gather, Outlet, Role, Turns};
 use crate::intake::{Intake, Origin};
 use crate::plan::{Operator, Plan};
 use crate::prepare::Preparer;
+use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
 use crate::table::OpenOptions;

@@ -11,11 +11,12 @@ use crate::budget::Usage;
 use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Outboxes};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
-use crate::exchange::Receiver;
-use crate::fire::Fire;
 use crate::meter;
+use crate::operator::aggregate::Receiver;
+use crate::operator::aggregate::fire::Fire;
+use crate::operator::aggregate::slices::{Room, Slices};
+use crate::passed::PassedRows;
 use crate::shared::Shared;
-use crate::slices::{PassedRows, Room, Slices};
 use crate::stage::Stage;
 
 pub(crate) use context::Context;

@@ -8,9 +8,9 @@ use crate::budget::{Kind, batch_bytes};
 use crate::delivery::Seal;
 use crate::error::Result;
 use crate::event_time::END;
-use crate::fire::{Fire, empty_table};
 use crate::flow::{Feeds, Takers, Way};
 use crate::meter;
+use crate::operator::aggregate::fire::{Fire, empty_table};
 use crate::windowing::WHOLE;
 
 /// Rows of a window that take so much more than twice what was foreseen, since texts are computed

@@ -9,11 +9,12 @@ use crate::budget::batch_bytes;
 use crate::error::{Error, Result};
 use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
-use crate::intake::{Stamped, Taken};
+use crate::intake::Taken;
 use crate::meter;
-use crate::pipeline::{Grouping, Records};
+use crate::operator::aggregate::pipeline::{Grouping, Records};
+use crate::operator::stateless;
 use crate::skipped::{note_malformed, note_row, place_of};
-use crate::taking;
+use crate::stamped::Stamped;
 use crate::windowing::WHOLE;
 use millstream_state::Load;
 
@@ -124,7 +125,7 @@ impl Worker {
         for stage in &feeds.stages {
             let mut load = Load { rows: 0, text_bytes: 0 };
             for edge in feeds.takers.all_edges().iter().filter(|edge| edge.stage == *stage) {
-                let Load { rows, text_bytes } = taking::load(&batch.prepared.batch, &edge.texts);
+                let Load { rows, text_bytes } = stateless::load(&batch.prepared.batch, &edge.texts);
                 load.rows += rows;
                 load.text_bytes += text_bytes;
             }
@@ -181,7 +182,7 @@ impl Worker {
             let Takers { edges, passes, ways } = &pass.takers;
             let has_siblings = ways.iter().any(|way| way.has_siblings);
             let taken = match edges.is_empty() && passes.is_empty() && !has_siblings {
-                true => pass.taking.rows(records.rows).map(taking::Taken::from),
+                true => pass.taking.rows(records.rows).map(stateless::Taken::from),
                 false => pass.taking.take(records.rows),
             };
             let (taken, failing) = match taken {
@@ -189,8 +190,8 @@ impl Worker {
                 Err(error) => self.up_to_failing(error, pass, records)?,
             };
             let before = passed.len();
-            let taking::Taken { rows, places } = taken;
-            let taken = taking::Taken { rows, places: behind(records, places) };
+            let stateless::Taken { rows, places } = taken;
+            let taken = stateless::Taken { rows, places: behind(records, places) };
             let taken = Records::taken(&taken, records.stamped);
             self.push(stages, &pass.takers, &taken, passed)?;
             if let Some(error) = failing {
@@ -209,7 +210,7 @@ impl Worker {
         error: Error,
         pass: &Pass,
         records: &Records<'_>,
-    ) -> Result<(taking::Taken, Option<(usize, Error)>)> {
+    ) -> Result<(stateless::Taken, Option<(usize, Error)>)> {
         if !error.is_of_records() {
             return Err(error);
         }
@@ -252,7 +253,7 @@ impl Worker {
     }
 
     /// What a stage sees of records, if it sees other columns than theirs.
-    fn projected(&self, edge: &Edge, records: &Records<'_>) -> Result<Option<taking::Taken>> {
+    fn projected(&self, edge: &Edge, records: &Records<'_>) -> Result<Option<stateless::Taken>> {
         if edge.taking.project.is_none() {
             return Ok(None);
         }
@@ -264,8 +265,8 @@ impl Worker {
             failing.map_or(error, |(row, error)| self.for_record(error, records, row))
         };
         let taken = edge.taking.take(records.rows).map_err(named)?;
-        let taking::Taken { rows, places } = taken;
-        Ok(Some(taking::Taken { rows, places: behind(records, places) }))
+        let stateless::Taken { rows, places } = taken;
+        Ok(Some(stateless::Taken { rows, places: behind(records, places) }))
     }
 
     /// Updates a stage with records.

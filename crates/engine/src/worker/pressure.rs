@@ -4,7 +4,7 @@
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
-use crate::fire::Fire;
+use crate::operator::aggregate::fire::Fire;
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;

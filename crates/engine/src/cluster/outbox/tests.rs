@@ -8,9 +8,9 @@ use millstream_state::{Idle, ValueKind};
 
 use super::super::combine::tests::segment;
 use super::*;
-use crate::aggregates::Aggregates;
+use crate::columns::aggregates::Aggregates;
+use crate::columns::keys::KeyCodec;
 use crate::expr::Expr;
-use crate::keys::KeyCodec;
 use crate::plan::Key;
 
 /// Takes messages as long as there is credit, and keeps their heads and lengths in words.

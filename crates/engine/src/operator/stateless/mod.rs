@@ -6,13 +6,13 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use millstream_state::Load;
 
+use crate::columns::inputs::true_mask;
+use crate::columns::keys::text_bytes;
+use crate::columns::select::positions;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::rows_before_failing;
-use crate::inputs::true_mask;
-use crate::keys::text_bytes;
 use crate::plan::Project;
-use crate::select::positions;
 use crate::texts;
 
 /// A filter, and what is computed of the rows that pass it.

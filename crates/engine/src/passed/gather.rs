@@ -1,6 +1,6 @@
 //! Gathering values from given positions of a column, a vector at a time.
 
-use crate::keys::range_of;
+use crate::columns::keys::range_of;
 
 /// Writes the words that stand at `picked` (ascending positions), one behind the other.
 ///

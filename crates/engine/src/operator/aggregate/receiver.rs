@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
-use crate::pipeline::Grouping;
-use crate::slices::Slices;
+use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::slices::Slices;
 
-use super::format::{Format, Incoming, ReceivedVars, Section};
+use crate::passed::{Format, Incoming, ReceivedVars, Section};
 
 /// What one sender's slots are taken in by.
 pub(crate) struct Receiver {

@@ -14,7 +14,7 @@ use millstream_flow::{
     Settings as Channels,
 };
 
-use super::{Mesh, MeshOptions, MeshSetup, Place};
+use crate::cluster::{Mesh, MeshOptions, MeshSetup, Place};
 use crate::env::{Env, Simulated};
 use crate::error::Result;
 use crate::job::Job;

@@ -2,7 +2,7 @@
 
 use millstream_state::{Leaders, PARTITIONS};
 
-use crate::keys::Encoded;
+use crate::columns::keys::Encoded;
 
 /// Eight rows are written where fewer may count.
 const SLACK: usize = 8;
@@ -218,7 +218,7 @@ mod tests {
     use millstream_state::hash_each_word;
 
     use super::*;
-    use crate::keys::KeyBlock;
+    use crate::columns::keys::KeyBlock;
 
     /// Every leader gets its own rows, in their order, with their keys; however wide those are.
     #[test]

@@ -7,14 +7,13 @@ use millstream_state::{
     BLOCK_ROWS, ChunkPool, Costs, Fragment, Keys, Mode, Own, RowLayout, Scratch, Table,
 };
 
-use super::passed::{Passed, Passing};
 use super::spare::Spare;
 use super::{Known, Slice};
 use crate::cluster::Outboxes;
+use crate::columns::keys::{ColumnVars, Encoded, VarColumn};
 use crate::error::Result;
-use crate::exchange::Outgoing;
-use crate::keys::{ColumnVars, Encoded, VarColumn};
-use crate::pipeline::{Grouping, Selected};
+use crate::operator::aggregate::pipeline::{Grouping, Selected};
+use crate::passed::{Outgoing, Passed, Passing};
 
 /// One slice being updated from one batch.
 pub(super) struct Update<'a> {

@@ -19,11 +19,11 @@ use millstream_state::{
     read_decimal_sum, read_i128,
 };
 
-use crate::decimal;
+use crate::columns::decimal;
+use crate::columns::inputs::{Columns, Feed, Input, View};
+use crate::columns::keys::{VarColumn, range_of};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::inputs::{Columns, Feed, Input, View};
-use crate::keys::{VarColumn, range_of};
 use crate::plan::{AggregateCall, AggregateFunction};
 
 /// One mergeable value with what feeds it.
@@ -491,7 +491,7 @@ fn from_ordered(
         DataType::Null => arrow::array::new_null_array(data_type, values.len()),
         _ => {
             let words = values.iter().map(|v| *v as u64);
-            return crate::keys::primitive_from_words(data_type, words, nulls);
+            return crate::columns::keys::primitive_from_words(data_type, words, nulls);
         }
     })
 }

@@ -9,19 +9,19 @@ use arrow::compute::take_arrays;
 
 use millstream_state::RowLayout;
 
-use crate::aggregates::Aggregates;
-use crate::assign::{BySlice, Dropped, assign};
 use crate::cluster::Outboxes;
+use crate::columns::aggregates::Aggregates;
+use crate::columns::inputs::{Input, true_mask};
+use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::inputs::{Input, true_mask};
-use crate::intake::Stamped;
-use crate::keys::{KeyCodec, is_variable};
+use crate::operator::aggregate::assign::{BySlice, Dropped, assign};
+use crate::operator::aggregate::slices::Slices;
+use crate::operator::stateless::Taken;
 use crate::plan::Aggregate;
-use crate::select::select;
-use crate::slices::Slices;
-use crate::taking::Taken;
+use crate::stamped::Stamped;
 use crate::texts;
 use crate::windowing::{WHOLE, Windowing};
 

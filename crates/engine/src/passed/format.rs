@@ -5,7 +5,8 @@
 //! sorts of sections. The first contains the rows of one window slice. Its subject is the start of
 //! the slice, and its count is the number of rows:
 //!
-//! 1. the keys as [`KeyBlock`](crate::keys::KeyBlock) has them, row after row: rows × key words;
+//! 1. the keys as [`KeyBlock`](crate::columns::keys::KeyBlock) has them, row after row: rows × key
+//!    words;
 //! 2. only in the masked kind, for each row a bit for each value that not every row feeds, 64 to a
 //!    word, word after word: rows × words of bits;
 //! 3. one argument after the other, for byte strings their lengths: as many words as rows, or twice
@@ -25,10 +26,10 @@ use arrow::datatypes::DataType;
 
 use millstream_state::{ValueKind, VarKeys};
 
-use crate::aggregates::{Aggregates, Value};
+use crate::columns::aggregates::{Aggregates, Value};
+use crate::columns::inputs::{Feed, Input, Packed, View};
+use crate::columns::keys::{KeyCodec, VarColumn, range_of};
 use crate::error::{Error, Result};
-use crate::inputs::{Feed, Input, Packed, View};
-use crate::keys::{KeyCodec, VarColumn, range_of};
 
 use super::gather::{gather, gather_positions};
 

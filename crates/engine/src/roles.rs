@@ -1,8 +1,27 @@
-//! Roles in an exchange: which workers send and which receive.
+//! Roles: which process of a job this is, who reads, and which workers send and receive if records
+//! are exchanged.
 
-use crate::cluster::Place;
-use crate::intake::Reading;
 use crate::settings::Exchange;
+
+/// Which process of a job this is. Process 0 is the one that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Its number.
+    pub process: usize,
+    /// How many there are.
+    pub processes: usize,
+}
+
+/// Who reads: in a repartitioned job not all workers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Processes that read.
+    pub(crate) processes: usize,
+    /// The number of this one among them; as many as there are if it does not.
+    pub(crate) process: usize,
+    /// Workers of a process that read: the first ones.
+    pub(crate) workers: usize,
+}
 
 /// The senders and receivers of a job, by their numbers among all workers. Both are empty in late
 /// merge.

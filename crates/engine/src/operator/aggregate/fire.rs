@@ -13,9 +13,9 @@ use millstream_state::{
 };
 
 use crate::error::{Error, Result};
-use crate::pipeline::Grouping;
+use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
-use crate::taking::Taking;
 
 /// HAVING and the output columns.
 #[derive(Debug)]

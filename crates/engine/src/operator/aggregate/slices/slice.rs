@@ -4,10 +4,10 @@
 use millstream_state::{ChunkPool, Costs, Fragment, Leaders, Load, Mode, Scratch, Segment, Table};
 
 use super::Known;
-use super::passed::{Passed, PassedRows, Passing};
 use super::spare::Spare;
 use crate::budget::Usage;
-use crate::joint::Joining;
+use crate::operator::aggregate::joint::Joining;
+use crate::passed::{Passed, PassedRows, Passing};
 
 /// State of one window slice.
 pub(super) struct Slice {

@@ -2,7 +2,6 @@
 //! every other leader.
 
 mod known;
-mod passed;
 mod slice;
 mod spare;
 mod update;
@@ -17,18 +16,16 @@ use millstream_state::{
 
 use crate::budget::Usage;
 use crate::cluster::Outboxes;
+use crate::columns::inputs::Feed;
+use crate::columns::keys::{KeyBlock, VarColumn};
 use crate::error::Result;
 use crate::event_time::BEGINNING;
-use crate::exchange::Format;
-use crate::inputs::Feed;
-use crate::joint::Joining;
-use crate::keys::{KeyBlock, VarColumn};
-use crate::pipeline::{Grouping, Selected};
-use crate::routed::Routed;
+use crate::operator::aggregate::joint::Joining;
+use crate::operator::aggregate::pipeline::{Grouping, Selected};
+use crate::operator::aggregate::routed::Routed;
+use crate::passed::{Format, Parcel, PassedRows, Passing, Pool};
 use crate::windowing::Windowing;
 use known::Known;
-pub(crate) use passed::{Parcel, PassedRows};
-use passed::{Passing, Pool};
 pub(crate) use slice::SealSlice;
 use slice::{Sealed, Slice, slice_bytes};
 pub(crate) use spare::Counters;

@@ -1,13 +1,13 @@
 //! Rows that a worker passes through and keeps until they are shipped: as keys and arguments, like
-//! exchanged rows ([`crate::exchange`]), which take less room than rows of state and are written
+//! exchanged rows, which take less room than rows of state and are written
 //! and taken in at the price of an exchange.
 //!
 //! Rows for leaders in other processes are kept only while they find no slot.
 
 use std::sync::Arc;
 
+use super::{Format, Outgoing};
 use crate::error::Result;
-use crate::exchange::{Format, Outgoing};
 
 use millstream_state::{Load, Segment};
 
@@ -74,7 +74,7 @@ impl Parcel {
 
 /// Rows of one slice for one leader; the last buffer is being filled.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(crate) struct Passed {
     buffers: Vec<PassedRows>,
     rows: usize,
     /// Bytes allocated, and those in use.
@@ -84,7 +84,7 @@ pub(super) struct Passed {
 
 impl Passed {
     /// Keeps rows, from the first on; returns how many. The others are longer than a buffer.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         format: &Format,
         rows: &Outgoing<'_>,
@@ -130,12 +130,12 @@ impl Passed {
     }
 
     /// Hands out what there is.
-    pub(super) fn take(&mut self) -> Vec<PassedRows> {
+    pub(crate) fn take(&mut self) -> Vec<PassedRows> {
         std::mem::take(self).buffers
     }
 
     /// Takes back what is left of that.
-    pub(super) fn put_back(&mut self, buffers: Vec<PassedRows>) {
+    pub(crate) fn put_back(&mut self, buffers: Vec<PassedRows>) {
         let rows = buffers.iter().map(PassedRows::rows).sum();
         let bytes = buffers.iter().map(PassedRows::bytes).sum();
         let live_bytes = buffers.iter().map(|rows| size_of_val(rows.words())).sum();
@@ -143,31 +143,31 @@ impl Passed {
     }
 
     /// Rows that are kept.
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Bytes allocated.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Of these, those in use.
-    pub(super) fn live_bytes(&self) -> usize {
+    pub(crate) fn live_bytes(&self) -> usize {
         self.live_bytes
     }
 }
 
 /// How rows are passed through, and the buffers in which they are kept.
 #[derive(Debug)]
-pub(super) struct Passing {
-    pub(super) format: Arc<Format>,
-    pub(super) pool: Pool,
+pub(crate) struct Passing {
+    pub(crate) format: Arc<Format>,
+    pub(crate) pool: Pool,
 }
 
 impl Passing {
     /// Bytes that keeping so much more for so many leaders may allocate.
-    pub(super) fn growth_bytes(&self, load: Load, leaders: usize) -> usize {
+    pub(crate) fn growth_bytes(&self, load: Load, leaders: usize) -> usize {
         let rows_bytes = load.rows * self.format.row_bytes() + load.text_bytes;
         // What is left of an open buffer may be too little for the first of them.
         rows_bytes + 8 * self.pool.words * load.rows.min(leaders)
@@ -176,7 +176,7 @@ impl Passing {
 
 /// Buffers that are used again.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     free: Vec<Vec<u64>>,
     /// Words of a buffer that is not one of a window's first.
     words: usize,
@@ -186,7 +186,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// Of buffers of at most so many bytes, of which so many are kept.
-    pub(super) fn new(buffer_bytes: usize, bytes_max: usize) -> Pool {
+    pub(crate) fn new(buffer_bytes: usize, bytes_max: usize) -> Pool {
         let words = (buffer_bytes / 8).clamp(1, BUFFER_WORDS_MAX);
         Pool { free: Vec::new(), words, max: bytes_max / (8 * words) }
     }
@@ -196,19 +196,19 @@ impl Pool {
     }
 
     /// Takes the buffer of rows back that have been taken in.
-    pub(super) fn give(&mut self, PassedRows { buffer, .. }: PassedRows) {
+    pub(crate) fn give(&mut self, PassedRows { buffer, .. }: PassedRows) {
         if buffer.len() == self.words && self.free.len() < self.max {
             self.free.push(buffer);
         }
     }
 
     /// Gives all back.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.free = Vec::new();
     }
 
     /// Bytes held.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         8 * self.words * self.free.len()
     }
 }

@@ -1,16 +1,18 @@
 //! Tests of what a leader does with messages that break the protocol.
 
+mod relay;
+
 use std::cmp::Ordering;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 
-use super::relay::{Came, Way, run};
-use super::wire::{CREDITED, HEAD_BYTES, Head, Kind, MORE};
+use crate::cluster::{CREDITED, HEAD_BYTES, Head, Kind, MORE, decode_rows, encode_rows};
 use crate::plan::Plan;
 use crate::settings::{Exchange, FragmentMode, Settings};
 use crate::support::{self, Random, query, records, table};
+use relay::{Came, Way, run};
 
 /// How what a process has for the leader of another goes there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -364,12 +366,12 @@ fn damaged_row_messages_are_refused() {
             ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])) as ArrayRef),
             ("t", Arc::new(StringArray::from(vec!["a", "b", "c"])) as ArrayRef),
         ]);
-        let mut bytes = super::encode_rows(&batch.unwrap()).unwrap();
+        let mut bytes = encode_rows(&batch.unwrap()).unwrap();
         for _ in 0..1 + random.below(3) {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] ^= 1 << random.below(8);
         }
-        let read = catch_unwind(|| super::decode_rows(&bytes).map(|rows| rows.num_rows()));
+        let read = catch_unwind(|| decode_rows(&bytes).map(|rows| rows.num_rows()));
         assert!(read.is_ok(), "seed {seed}");
     }
 }

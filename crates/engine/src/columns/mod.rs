@@ -1,0 +1,7 @@
+//! Columns: how those of a batch become the keys and the values of rows of state, and back.
+
+pub(crate) mod aggregates;
+mod decimal;
+pub(crate) mod inputs;
+pub(crate) mod keys;
+pub(crate) mod select;

@@ -1,0 +1,18 @@
+//! The form of rows that are sent as keys and arguments: exchanged records, and those that late
+//! merge passes through since their keys rarely repeat.
+//!
+//! [`Format`] writes them into a slot of a channel, or into a buffer, and reads them where they
+//! stand. [`fill`] goes on from one slot to the next. Rows that find no slot are kept in buffers
+//! ([`PassedRows`]).
+
+mod buffers;
+mod fill;
+pub(crate) mod format;
+mod gather;
+
+pub(crate) use buffers::{Parcel, Passed, PassedRows, Passing, Pool};
+pub(crate) use fill::{Filled, Outlet, fill};
+pub(crate) use format::{
+    Format, HEAD_WORDS, Incoming, Outgoing, ReceivedVars, Section, mark, part,
+};
+pub(crate) use gather::gather;
