@@ -26,6 +26,11 @@ def test_what_was_decided_of_a_first_line_is_said_where_it_is_in_doubt(script, c
                         workers=1)
     assert (result.code, result.stdout) == (0, b"n\n2\n"), result.stderr
     assert result.stderr.count(REMARK) == said, result.stderr
+    # Once, however many queries read the file.
+    count = "SELECT COUNT(k) AS n FROM t;"
+    again = count + TABLE.format(columns, more).replace("TABLE t", "TABLE again") + count + count.replace("t;", "again;")
+    result = script.run(TABLE.format(columns, more) + again, "--processes", processes, workers=1)
+    assert (result.code, result.stderr.count(REMARK)) == (0, said), result.stderr
 
 
 @pytest.mark.parametrize("processes", [1, 2])

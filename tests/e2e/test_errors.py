@@ -367,6 +367,20 @@ def test_a_failing_expression_names_the_record(script, query, watermark, layout)
     assert "report it" not in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize("query", [
+    "SELECT 1 AS x FROM events WHERE 1 / 0 > 1;",
+    "SELECT a FROM events WHERE a > 1 / 0;",
+    "SELECT COUNT(*) AS n FROM events WHERE 1 / 0 > 1;",
+    "CREATE VIEW v AS SELECT a FROM events WHERE 1 / 0 > 1; SELECT a FROM v;",
+    "SELECT a FROM events WHERE 1 / 0 > 1 UNION ALL SELECT b FROM events WHERE 1 / 0 > 1;",
+])
+def test_a_constant_that_fails_names_the_first_record(script, query):
+    script.data("divisors.csv", DIVISORS)
+    result = script.run(DIVIDED.format("") + query, workers=1)
+    assert result.code == 1, result.stderr
+    assert re.search(r"1 / 0: division by zero, for the record at \S*divisors\.csv:2\n", result.stderr), result.stderr
+
+
 @pytest.mark.parametrize("layout", [{"workers": 1}, {"workers": 2, "batch_rows": 1}, {"workers": 1, "processes": 2, "batch_rows": 1}])
 def test_rows_beyond_a_limit_are_not_evaluated(script, layout):
     script.data("divisors.csv", DIVISORS)

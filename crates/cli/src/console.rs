@@ -1,6 +1,7 @@
 //! The terminal: what the program prints there, and the exit code that an error means.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, Write, stderr, stdout};
 
@@ -14,6 +15,21 @@ pub(crate) fn note(line: &dyn Display) {
     // In one piece: the processes of a job share stderr.
     let line = harmless(&line.to_string()) + "\n";
     let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Remarks about a script's queries. Several may read the same file; what is to be said of it is
+/// said once.
+#[derive(Default)]
+pub(crate) struct Remarks(HashSet<String>);
+
+impl Remarks {
+    pub(crate) fn say(&mut self, remarks: &[String]) {
+        for remark in remarks {
+            if self.0.insert(remark.clone()) {
+                note(remark);
+            }
+        }
+    }
 }
 
 /// Writes a text to stdout, as lines. A reader who has gone away (`| head`) has read enough.

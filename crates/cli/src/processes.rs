@@ -15,7 +15,7 @@ use millstream_lab::processes::WorkloadTask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::console::{fail, failed, note, print, tell, usage};
+use crate::console::{Remarks, fail, failed, note, print, tell, usage};
 use crate::run::{Text, check_stats_path, read_script, setting_pairs, text_sink, write_stats};
 use crate::watch::{guard, stop_on_signals};
 use crate::{Failure, Output, ProcessArguments, SettingArguments, report};
@@ -53,7 +53,7 @@ pub(crate) fn run(
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = told(&task)?;
     let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
-    let mut telling = Telling { stats_json, all: Vec::new() };
+    let mut telling = Telling { stats_json, all: Vec::new(), remarks: Remarks::default() };
     let mut own = None;
     let lead = |cluster: &Cluster| {
         let show: Show = Box::new(move |_| text_sink(output));
@@ -106,6 +106,7 @@ fn told(task: &ScriptTask) -> Result<Value, Failure> {
 struct Telling<'a> {
     stats_json: Option<&'a Path>,
     all: Vec<Stats>,
+    remarks: Remarks,
 }
 
 impl Progress for Telling<'_> {
@@ -117,7 +118,7 @@ impl Progress for Telling<'_> {
 
     fn runs(&mut self, _: usize, own: &ScriptMember) {
         // All processes read the same.
-        own.remarks().iter().for_each(|remark| note(remark));
+        self.remarks.say(own.remarks());
     }
 
     fn ended(&mut self, _: usize, stats: Stats) -> Result<(), Failure> {

@@ -32,7 +32,7 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
             stats.ahead_records,
             "record",
             "so far ahead of the clock that the watermark does not follow ('watermark.max_ahead')",
-            &None,
+            &stats.first_ahead,
         ),
     ] {
         if count > 0 {

@@ -13,7 +13,7 @@ use millstream::{
 };
 use serde_json::Value;
 
-use crate::console::{fail, failed, note, print, usage};
+use crate::console::{Remarks, fail, failed, note, print, usage};
 use crate::watch::Alone;
 use crate::{Failure, Format, Output, Script, SettingArguments, report};
 
@@ -150,7 +150,7 @@ pub(crate) fn run(
     session.print_to(move || text_sink(output));
     session.rehearse(&statements, 1).map_err(failed)?;
     alone.stop_on_signals().map_err(|e| fail(&e))?;
-    let mut all = Vec::new();
+    let (mut all, mut remarks) = (Vec::new(), Remarks::default());
     for (at, statement) in statements.iter().enumerate() {
         match session.execute(statement).map_err(failed)? {
             Executed::Done => {}
@@ -164,7 +164,7 @@ pub(crate) fn run(
                 }
                 let job = Job::new(&planned.plan, session.settings(), sinks.clone())
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
-                job.remarks().iter().for_each(|remark| note(remark));
+                remarks.say(job.remarks());
                 alone.runs(job.stopper());
                 let (stats, result, remains) = job.run_and_keep();
                 drop(remains);

@@ -64,8 +64,9 @@ pub(crate) struct BatchTimes {
     limit: i64,
     /// The greatest watermark of the batch's records that is believed.
     pub(crate) greatest: i64,
-    /// Records whose watermark is not believed.
+    /// Records whose watermark is not believed, and the first of them.
     pub(crate) ahead_records: u64,
+    pub(crate) first_ahead: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -154,8 +155,15 @@ impl Spread {
 impl BatchTimes {
     fn new(times: Times, watermark: RecordWatermark, limit: i64) -> BatchTimes {
         let (rows, bounds) = (times.len(), times.bounds());
-        let mut result =
-            BatchTimes { times, bounds, watermark, limit, greatest: BEGINNING, ahead_records: 0 };
+        let mut result = BatchTimes {
+            times,
+            bounds,
+            watermark,
+            limit,
+            greatest: BEGINNING,
+            ahead_records: 0,
+            first_ahead: None,
+        };
         match (&result.watermark, bounds) {
             (RecordWatermark::Delay(delay), Some((_, max)))
                 if max.saturating_sub(*delay) <= limit =>
@@ -164,11 +172,14 @@ impl BatchTimes {
             }
             _ => {
                 let mut running = result.running(BEGINNING);
-                let mut ahead_records = 0;
-                for watermark in (0..rows).filter_map(|row| result.watermark(row)) {
-                    ahead_records += u64::from(!running.advance(watermark));
+                for row in 0..rows {
+                    let Some(watermark) = result.watermark(row) else { continue };
+                    if !running.advance(watermark) {
+                        result.ahead_records += 1;
+                        result.first_ahead.get_or_insert(row);
+                    }
                 }
-                (result.greatest, result.ahead_records) = (running.watermark, ahead_records);
+                result.greatest = running.watermark;
             }
         }
         result

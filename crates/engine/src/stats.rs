@@ -44,6 +44,8 @@ pub struct Stats {
     pub first_unusable_time: Option<Skipped>,
     /// Records too far ahead of the clock to advance the watermark (they still count).
     pub ahead_records: u64,
+    /// The first of them.
+    pub first_ahead: Option<Skipped>,
     /// Epochs ended, over all workers.
     pub epochs: u64,
     /// Epochs that ended without changes (their header still shipped).
@@ -178,6 +180,7 @@ impl Stats {
         self.unusable_time_records += other.unusable_time_records;
         self.ahead_records += other.ahead_records;
         keep_first(&mut self.first_malformed, &other.first_malformed);
+        keep_first(&mut self.first_ahead, &other.first_ahead);
         keep_first(&mut self.first_null_time, &other.first_null_time);
         keep_first(&mut self.first_unusable_time, &other.first_unusable_time);
         self.epochs += other.epochs;

@@ -258,6 +258,8 @@ fn a_record_far_ahead_does_not_move_the_watermark() {
     let doubt = Settings { workers: 2, max_ahead: day, ..Settings::default() };
     let (stats, seen) = run(scripts, 1000, 0, None, &doubt);
     assert_eq!((stats.late_records, stats.ahead_records), (0, 1));
+    let first = stats.first_ahead.expect("the first is known").place;
+    assert!(first.ends_with(", record 11"), "{first}");
     let last = seen.iter().map(|(start, _)| *start).max();
     assert_eq!(last, Some(year_9999_ms), "the record itself is not lost");
 }

@@ -147,6 +147,10 @@ impl Feed for Input {
 
 /// For which of a batch's records a condition holds: NULL is false.
 pub(crate) fn true_mask(condition: &Expr, records: &RecordBatch) -> Result<BooleanBuffer> {
+    if records.num_rows() == 0 {
+        // Constants may fail, too, and nobody asks for them.
+        return Ok(BooleanBuffer::new_unset(0));
+    }
     let array = condition.evaluate(records)?;
     let Some(booleans) = array.as_boolean_opt() else {
         if *array.data_type() == DataType::Null {

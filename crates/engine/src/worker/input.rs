@@ -146,6 +146,8 @@ impl Worker {
             u64::from(!self.context.shared.intake.prefers(self.context.id, batch.split));
         if let Some(times) = &batch.prepared.times {
             self.context.stats.ahead_records += times.ahead_records;
+            let name = self.context.shared.intake.name(batch.split);
+            note_row(&mut self.context.stats.first_ahead, batch, times.first_ahead, name);
         }
     }
 
