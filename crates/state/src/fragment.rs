@@ -31,24 +31,27 @@ const DECIDE_ROWS: usize = 4096;
 /// A share of distinct rows so many times that at which both modes cost the same is clear.
 const CLEARLY: f64 = 2.0;
 
-/// A sample that is full, or whose verdict is clear, is good for so many times the rows that it
+/// A sample that is full, or that has led to a verdict, is good for so many times the rows that it
 /// took.
 const UNSAMPLED: usize = 4;
 
 // What it costs to pass a row through, and so much for each of its words; to merge one of state,
-// in a near cache and far away, and so much for each of its words: about nanoseconds, as measured
-// with both modes over 12,500 to a million keys.
+// in a near cache and far away, and so much for each of its words: about nanoseconds. They are
+// chosen so that the break-even is where it was measured, with 2 and 4 workers on two cores and
+// 400 to 36,000 keys. Merging is dear: rows come at the end of a window, all at once, from the
+// cache of another core. A worker that aggregates has as many rows as there are keys, its leader
+// only its share of them, which adds to the price where they do not lie in a near cache.
 const PASS: f64 = 1.5;
 const PASS_WORD: f64 = 1.0;
-const MERGE_NEAR: f64 = 5.0;
-const MERGE_FAR: f64 = 15.0;
-const MERGE_WORD: f64 = 3.0;
+const MERGE_NEAR: f64 = 9.0;
+const MERGE_FAR: f64 = 27.0;
+const MERGE_WORD: f64 = 4.0;
 /// Both take so many times as long where there are texts.
 const TEXTS: f64 = 2.0;
 /// Up to this cost rows are cheap to pass through: four words.
 const CHEAP: f64 = PASS + 4.0 * PASS_WORD;
-/// So many keys, with their index, are taken to fit a near cache.
-const NEAR_KEYS: usize = 1 << 16;
+/// So many keys of a worker, with their index, are taken to fit a near cache.
+const NEAR_KEYS: usize = 1 << 12;
 
 /// How a fragment takes updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +68,8 @@ pub struct Costs {
     pass: f64,
     /// But for looking it up.
     merge: f64,
+    /// Among whom the keys are divided.
+    leaders: usize,
 }
 
 impl Costs {
@@ -74,10 +79,17 @@ impl Costs {
         Costs {
             pass: texts * (PASS + PASS_WORD * passed_words as f64),
             merge: texts * MERGE_WORD * layout.row_words() as f64,
+            leaders: 1,
         }
     }
 
-    /// The share of distinct rows at which both modes cost the same, for so many distinct keys.
+    /// For a fragment that has the keys of one of so many leaders.
+    pub fn among(self, leaders: usize) -> Costs {
+        Costs { leaders, ..self }
+    }
+
+    /// The share of distinct rows at which both modes cost the same, for so many distinct keys that
+    /// a worker has.
     fn break_even(&self, keys: usize) -> f64 {
         let look_up = if keys <= NEAR_KEYS { MERGE_NEAR } else { MERGE_FAR };
         self.pass / (self.merge + look_up)
@@ -195,7 +207,7 @@ impl Fragment {
             _ => {}
         }
         self.forget();
-        if self.mode == Mode::PassThrough && share > CLEARLY * break_even {
+        if self.mode == Mode::PassThrough {
             self.unsampled = UNSAMPLED * seen;
         }
         self.fresh = false;
@@ -209,7 +221,7 @@ impl Fragment {
 
     /// The share of distinct rows at which both modes cost the same, for as many keys as were seen.
     fn break_even(&self) -> f64 {
-        self.costs.break_even(self.distinct)
+        self.costs.break_even(self.distinct * self.costs.leaders)
     }
 
     fn switch(&mut self, mode: Mode) {
@@ -337,6 +349,11 @@ impl Fragment {
         self.verdicts
     }
 
+    /// Whether this window has shown what mode is right, or an earlier verdict is still good.
+    pub fn knows(&self) -> bool {
+        self.verdicts > 0 || self.unsampled > 0
+    }
+
     /// Times the mode has changed.
     pub fn switches(&self) -> u64 {
         self.switches
@@ -357,7 +374,9 @@ impl Fragment {
     pub fn clear(&mut self, pool: &mut ChunkPool) {
         self.table.clear(pool);
         (self.changed, self.verdicts) = (false, 0);
+        let unsampled = self.unsampled;
         self.forget();
+        self.unsampled = unsampled;
     }
 }
 

@@ -123,14 +123,14 @@ fn what_rows_and_look_ups_cost_decides_the_mode() {
         fragment.mode()
     };
     assert_eq!(mode_of(&narrow(), 2, 4_000, 2), Mode::PassThrough);
-    assert_eq!(mode_of(&narrow(), 2, 4_000, 4), Mode::Aggregate);
+    assert_eq!(mode_of(&narrow(), 2, 4_000, 5), Mode::Aggregate);
     assert_eq!(mode_of(&narrow(), 2, 100_000, 4), Mode::PassThrough);
     assert_eq!(mode_of(&narrow(), 2, 100_000, 40), Mode::Aggregate);
     // A key and a number against a row of five words; and rows of ten words that are no shorter
     // when they are passed through.
     assert_eq!(mode_of(&mean, 2, 4_000, 4), Mode::PassThrough);
     assert_eq!(mode_of(&mean, 2, 4_000, 10), Mode::Aggregate);
-    assert_eq!(mode_of(&mean, 10, 4_000, 2), Mode::Aggregate);
+    assert_eq!(mode_of(&mean, 10, 4_000, 3), Mode::Aggregate);
 }
 
 /// What is passed through goes in parts; whether its keys repeat is a question about the epoch.
@@ -144,7 +144,7 @@ fn a_flush_does_not_end_the_epoch() {
     assert_eq!((fragment.mode(), fragment.passed_bytes()), (Mode::PassThrough, 0));
     // Distinct within each part, and the same ones again.
     let mut leader = Table::new(layout.clone());
-    for part in 0..6 {
+    for part in 0..15 {
         feed(fragment, 0..20_000, pool);
         if fragment.mode() == Mode::PassThrough {
             assert_eq!(fragment.passed_bytes(), 20_000 * 16, "part {part}");

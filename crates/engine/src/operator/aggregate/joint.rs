@@ -199,7 +199,7 @@ mod tests {
     fn keys_that_repeat_stay_joint() {
         let mut worker = Worker::new();
         for _ in 0..3 {
-            assert!(worker.take((0..20_000).map(|i| i % 5_000)));
+            assert!(worker.take((0..20_000).map(|i| i % 1_500)));
             worker.end_window();
         }
         assert!(worker.take(0..1) && !worker.passes, "and go on");

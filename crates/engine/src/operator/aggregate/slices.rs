@@ -120,7 +120,7 @@ impl Slices {
         let pool_of = |bytes| Pool::new(bytes, pool_bytes / 2);
         let passing = passing.map(|(format, bytes)| Passing { format, pool: pool_of(bytes) });
         let words = passing.as_ref().map_or(layout.row_words(), |p| p.format.row_bytes() / 8);
-        let costs = Costs::new(&layout, words);
+        let costs = Costs::new(&layout, words).among(leaders.count());
         let joining = Joining::new(mode.is_none(), leaders.count());
         let known = vec![Known::default(); leaders.count()];
         let small_bytes = leaders.count() * small_table_bytes(&layout, leaders.count());
@@ -423,7 +423,7 @@ impl Slices {
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");
-            if fragment.verdicts() == 0 {
+            if !fragment.knows() {
                 self.known[leader].nothing_from_a_window();
             }
             fragment.clear(&mut self.pool);
