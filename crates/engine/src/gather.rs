@@ -8,6 +8,7 @@
 //! comes from, and written at the end of the input.
 
 mod ahead;
+mod asked;
 mod batches;
 mod part;
 mod turns;
@@ -30,12 +31,13 @@ use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
 use crate::windowing::Windowing;
 use ahead::{Ahead, Turn};
+use asked::Asked;
 use batches::Batches;
 use part::Part;
 
 pub(crate) use ahead::Role;
 pub(crate) use batches::BatchRows;
-pub(crate) use turns::Turns;
+pub(crate) use turns::{ChunkAt, Turns};
 
 /// What a gather has to know of its output.
 pub(crate) struct Outlet {
@@ -93,6 +95,8 @@ struct State {
     part: Part,
     /// Rows sent to the asking process that have, as far as is known, not been written yet.
     ahead: Ahead,
+    /// Chunks that processes have no room without.
+    asked: Asked,
     /// Per stage: the frontier of all that other processes were told.
     told: Vec<i64>,
 }
@@ -127,6 +131,7 @@ impl Gather {
                 batches: Batches::new(&outlet.turns),
                 part,
                 ahead: Ahead::new(stages, &outlet.turns),
+                asked: Asked::new(&outlet.turns),
                 told: vec![BEGINNING; stages],
             }),
             rows: AtomicU64::new(0),

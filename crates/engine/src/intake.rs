@@ -72,14 +72,14 @@ struct SplitIn {
 }
 
 /// Which splits of a source may go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Only {
     /// All.
     Any,
     /// Those that keep the low watermark of their group where it is: state is at its budget.
     Lowest,
-    /// One: rows of the others wait for its rows, and have all the room they may take.
-    Split(usize),
+    /// These: rows of the others wait for their rows, and have all the room they may take.
+    Awaited(Vec<usize>),
     /// None: who takes its rows cannot.
     Nothing,
 }
@@ -241,12 +241,14 @@ impl Intake {
             return Ok(Taken::Ended);
         }
         let held_ready = |(split, s): (&SplitIn, &SplitState)| {
-            !s.ready.is_empty() && matches!(only[split.source], Only::Lowest | Only::Split(_))
+            !s.ready.is_empty() && matches!(only[split.source], Only::Lowest | Only::Awaited(_))
         };
         if held || self.splits.iter().zip(&state.splits).any(held_ready) {
             return Ok(Taken::Held);
         }
-        Ok(Taken::Wait { until_us: [until, self.idle_at(&state)].into_iter().flatten().min() })
+        Ok(Taken::Wait {
+            until_us: [until, self.idle_at(&state, only)].into_iter().flatten().min(),
+        })
     }
 
     /// Chunks of a split that may be read ahead.
@@ -268,10 +270,10 @@ impl Intake {
 
     fn may_go_on(&self, state: &State, split: usize, only: &[Only]) -> bool {
         let source = self.splits[split].source;
-        match only[source] {
+        match &only[source] {
             Only::Any => true,
             Only::Lowest => state.splits[split].low() <= self.low_of_group(state, source),
-            Only::Split(one) => split == one,
+            Only::Awaited(ones) => ones.contains(&split),
             Only::Nothing => false,
         }
     }
@@ -282,8 +284,9 @@ impl Intake {
         let source = self.splits[split].source;
         let s = &mut state.splits[split];
         let pick = match only[source] {
-            // The batch that holds the low watermark, or windows could not fire.
-            Only::Lowest => Some(0),
+            // The batch that holds the low watermark, or windows could not fire; that with the rows
+            // that others wait for.
+            Only::Lowest | Only::Awaited(_) => Some(0),
             _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
         };
         let batch = s.ready.remove(pick.unwrap_or(0))?;

@@ -212,11 +212,7 @@ impl Shared {
                 self.gather(&head)?.note_fired(head.count as usize, head.watermark)?;
                 self.wake_all();
             }
-            cluster::Kind::Written => {
-                let chunk = (head.number, self.intake.checked(&head)?);
-                self.gather(&head)?.note_written(chunk)?;
-                self.wake_all();
-            }
+            cluster::Kind::Written | cluster::Kind::Awaited => self.note_chunk(&head)?,
             cluster::Kind::Enough if process == 0 => {
                 let output = self.gather(&head)?.output();
                 self.end_output(output)?;
@@ -227,6 +223,18 @@ impl Shared {
             kind => return Err(Error::Internal(format!("a message of kind {kind:?}"))),
         }
         Ok(None)
+    }
+
+    /// Another process tells that a chunk's rows come next, or that it waits for them.
+    fn note_chunk(&self, head: &Head) -> Result<()> {
+        let chunk = (head.number, self.intake.checked(head)?);
+        let gather = self.gather(head)?;
+        match head.kind {
+            cluster::Kind::Written => gather.note_written(chunk)?,
+            _ => gather.note_asked(chunk)?,
+        }
+        self.wake_all();
+        Ok(())
     }
 
     /// The output that a message is about.
@@ -341,30 +349,28 @@ impl Shared {
         Ok(windows.len() as u64)
     }
 
-    /// By stage: its watermark when all has been fired that the low watermarks of sources let go.
-    fn lows(&self, lows: &[i64]) -> Vec<i64> {
-        let mut of_stages: Vec<i64> = Vec::with_capacity(self.stages.len());
-        for stage in &self.stages {
-            let low = |root: &Root| match root {
-                Root::Source(source) => lows[*source],
-                Root::Stage(before) => {
-                    self.stages[*before].windowing().watermark_after(of_stages[*before])
-                }
-            };
-            of_stages.push(stage.inputs.iter().map(low).min().unwrap_or(END));
-        }
-        of_stages
-    }
-
-    /// Whether everything that the low watermarks of sources let go has been merged, fired and
-    /// freed, of all stages for which `of` is true: if state is still at its budget then, waiting
-    /// does not help.
-    pub(crate) fn settled(&self, lows: &[i64], of: impl Fn(usize) -> bool) -> bool {
+    /// Whether everything has been merged, fired and freed that is complete when all sources of a
+    /// group have got to a watermark, in this process and in the others: if state is still at its
+    /// budget then, waiting does not help. What holds a stage back is, of all sources of its group
+    /// and of all processes, the one that is least far; so of those that ask for their own low
+    /// watermark, one is told yes.
+    pub(crate) fn settled(&self, group: usize, watermark: i64) -> bool {
         if self.budget.held(Kind::Segments) > 0 {
             return false;
         }
-        let lows = self.lows(lows);
-        let stages = self.stages.iter().zip(lows).filter(|(stage, _)| of(stage.number));
+        let sources = || self.flow.sources.iter().filter(|feeds| feeds.group == group);
+        let mut lows: Vec<i64> = Vec::with_capacity(self.stages.len());
+        for stage in &self.stages {
+            let low = |root: &Root| match root {
+                Root::Source(_) => watermark,
+                Root::Stage(before) => {
+                    self.stages[*before].windowing().watermark_after(lows[*before])
+                }
+            };
+            lows.push(stage.inputs.iter().map(low).min().unwrap_or(END));
+        }
+        let of_group = |stage: usize| sources().any(|feeds| feeds.later.contains(&stage));
+        let stages = self.stages.iter().zip(lows).filter(|(stage, _)| of_group(stage.number));
         stages.into_iter().all(|(stage, low)| {
             let outputs = self.flow.stages[stage.number].outputs.iter();
             let gathers = outputs.map(|output| &self.gathers[*output]);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use millstream_contract::settings::FragmentMode;
 use millstream_contract::sink::{RowOrder, Sink};
-use millstream_contract::{Result, Settings};
+use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Job, Stats};
 use support::graph::Graph;
 use support::{Collect, Random, lines};
@@ -78,6 +78,37 @@ fn simulated_graphs_agree_with_a_sequential_run() {
     (0..seeds).for_each(|seed| sum.add_process(&simulate(seed)));
     assert!(sum.inner_rows > 0 && sum.late_records > 0 && sum.null_time_records > 0, "{sum:?}");
     assert!(sum.windows_fired_early > 0 && sum.rows > 0, "{sum:?}");
+}
+
+/// A job that has enough memory for its largest window yields all its rows; any other ends with the
+/// budget's error, and never waits for ever.
+#[test]
+fn scarce_memory_ends_a_graph_or_changes_nothing() {
+    let (mut through, mut stalls, mut refused) = (0, 0, 0);
+    for seed in 0..200 {
+        let mut random = Random::new(seed ^ 0x3e6d_0000);
+        let graph = Graph::any(&mut random);
+        let settings = Settings {
+            workers: 1 + random.below(4) as usize,
+            simulate: Some(seed),
+            epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
+            allowed_lateness_us: graph.lateness_ms * 1000,
+            memory_bytes: [10_000, 30_000, 100_000, 300_000][(seed % 4) as usize],
+            ..Settings::default()
+        };
+        let what = format!("seed {seed}: {graph:?} {settings:?}");
+        let (stats, rows) = run(&graph, &settings, RowOrder::Deterministic);
+        match rows {
+            Ok(rows) => {
+                assert_eq!(rows, graph.expected().rows, "{what}");
+                through += 1;
+                stalls += stats.memory_stalls;
+            }
+            Err(Error::Memory { .. }) => refused += 1,
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+    assert!(through > 100 && refused > 0 && stalls > 0, "{through} {refused} {stalls}");
 }
 
 /// The same on threads.

@@ -35,7 +35,7 @@ impl Postbox {
         }
         self.closed = head.kind == Kind::Enough && head.has(LAST);
         // Only the latest frontier counts.
-        let tells = |kind| matches!(kind, Kind::Fired | Kind::Written);
+        let tells = |kind| matches!(kind, Kind::Fired | Kind::Written | Kind::Awaited);
         let about = |head: &Head| (head.kind, head.id, head.output, head.count);
         if let Some(last) = self.queue.back_mut()
             && tells(head.kind)

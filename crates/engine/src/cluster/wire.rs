@@ -51,6 +51,9 @@ pub(crate) enum Kind {
     /// From the asking process: all rows for an `output` before chunk `number` of split `id` have
     /// been written.
     Written,
+    /// The process has no room for more rows of records of an `output` until chunk `number` of
+    /// split `id` has been written, which is another's.
+    Awaited,
     /// From the asking process: it has all the rows that it wants for an `output`; [`LAST`]: for
     /// all of them.
     Enough,
@@ -61,7 +64,7 @@ impl Kind {
         use Kind::*;
         let all = [
             Arena, Rows, Passed, Delta, Credit, Stamp, Ended, Progress, WindowRows, BatchRows,
-            BatchError, Fired, Written, Enough,
+            BatchError, Fired, Written, Awaited, Enough,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -198,6 +201,6 @@ mod tests {
             message[0] = 0;
             assert!(Head::decode(&message).is_err());
         }
-        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 14);
+        assert_eq!((1..=255).filter(|byte| Kind::from_byte(*byte).is_some()).count(), 15);
     }
 }

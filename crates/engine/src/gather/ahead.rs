@@ -59,6 +59,11 @@ impl Ahead {
         Ahead { sent: VecDeque::new(), fired: vec![BEGINNING; stages], next, turn: 0 }
     }
 
+    /// The chunk whose rows come next of a turn.
+    pub(super) fn next(&self, turn: usize) -> ChunkAt {
+        self.next[turn]
+    }
+
     /// The chunks that sent rows wait for, one of a turn at the most.
     pub(super) fn awaited(&self, turns: &Turns) -> Vec<ChunkAt> {
         let sent = |(turn, _): &(Turn, u64)| match turn {
@@ -73,12 +78,18 @@ impl Ahead {
         }
     }
 
-    /// Whether all rows of a chunk have been sent and not been written yet.
-    pub(super) fn is_sent(&self, chunk: (u64, usize)) -> bool {
-        self.sent.iter().any(|(turn, _)| match turn {
-            Turn::Batch(place, last) => *last && (place.sequence, place.split) == chunk,
-            Turn::Fires(_) => false,
-        })
+    /// Whether all rows of a chunk have been sent and not been written yet. Its parts may have been
+    /// sent in any order, the last one first.
+    pub(super) fn is_sent(&self, chunk: ChunkAt) -> bool {
+        let part = |(turn, _): &(Turn, u64)| match turn {
+            Turn::Batch(place, last) if (place.sequence, place.split) == chunk => {
+                Some((place.part, *last))
+            }
+            _ => None,
+        };
+        let parts = || self.sent.iter().filter_map(part);
+        let last = parts().find(|(_, last)| *last);
+        last.is_some_and(|(last, _)| parts().count() as u64 == last + 1)
     }
 }
 
@@ -149,7 +160,7 @@ impl Gather {
 
     /// Whether rows of this chunk, all of them, have been sent and not been written yet, as far as
     /// is known.
-    pub(crate) fn is_sent(&self, chunk: (u64, usize)) -> bool {
+    pub(crate) fn is_sent(&self, chunk: ChunkAt) -> bool {
         self.lock().ahead.is_sent(chunk)
     }
 }

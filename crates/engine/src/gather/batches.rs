@@ -38,6 +38,11 @@ impl Batches {
         Batches { waiting: BTreeMap::new(), failed: BTreeMap::new(), next }
     }
 
+    /// The chunk whose rows come next of a turn.
+    pub(super) fn next_chunk(&self, turns: &Turns, turn: usize) -> ChunkAt {
+        turns.chunk(turn, &self.next[turn])
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -64,7 +69,7 @@ impl Gather {
         self.add_run(&mut self.lock().sorted, run)
     }
 
-    fn head(&self, place: BatchPlace, kind: cluster::Kind) -> Head {
+    pub(super) fn head(&self, place: BatchPlace, kind: cluster::Kind) -> Head {
         Head {
             output: self.outlet.output as u16,
             id: place.split as u32,
@@ -131,20 +136,24 @@ impl Gather {
         self.write_waiting(&mut self.lock(), worker, ended)
     }
 
-    /// The chunks that rows wait for, one of a turn at the most.
+    /// The chunks that rows wait for, here or in other processes.
     pub(crate) fn awaited_chunks(&self) -> Vec<ChunkAt> {
         let (state, turns) = (self.lock(), &self.outlet.turns);
-        if matches!(self.outlet.role, Role::Helper { .. }) {
-            return state.ahead.awaited(turns);
-        }
+        let mut awaited = self.asked_chunks(&state);
         let Batches { waiting, next, .. } = &state.batches;
-        let chunk = |turn: usize| turns.chunk(turn, &next[turn]);
-        if turns.in_order() {
+        let chunk = |turn: usize| self.next_chunk(&state, turn);
+        if matches!(self.outlet.role, Role::Helper { .. }) {
+            awaited.extend(state.ahead.awaited(turns));
+        } else if turns.in_order() {
             let current = next.iter().position(|next| !next.is_over);
-            return current.filter(|_| !waiting.is_empty()).map(chunk).into_iter().collect();
+            awaited.extend(current.filter(|_| !waiting.is_empty()).map(chunk));
+        } else {
+            let waits = |turn: &usize| waiting.keys().any(|at| turns.of(at.split) == Some(*turn));
+            awaited.extend((0..turns.len()).filter(waits).map(chunk));
         }
-        let waits = |turn: &usize| waiting.keys().any(|at| turns.of(at.split) == Some(*turn));
-        (0..turns.len()).filter(waits).map(chunk).collect()
+        awaited.sort_unstable();
+        awaited.dedup();
+        awaited
     }
 
     pub(super) fn write_waiting(

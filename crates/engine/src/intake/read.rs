@@ -86,7 +86,7 @@ impl Intake {
             }
             SplitPoll::Pending { retry_at_us } => {
                 s.retry_at_us = retry_at_us.unwrap_or(i64::MIN);
-                s.pending = true;
+                (s.pending, s.nothing_until_us) = (true, retry_at_us.map_or(now, |at| at.max(now)));
                 Ok(Read::Pending(retry_at_us))
             }
             SplitPoll::Ended => {

@@ -24,8 +24,9 @@ pub(super) struct SplitState {
     pub(super) ended_elsewhere: Option<u64>,
     pub(super) retry_at_us: i64,
     pub(super) last_data_us: i64,
-    /// Whether the last look found nothing.
+    /// Whether the last look found nothing, and until when there is nothing, as far as is known.
     pub(super) pending: bool,
+    pub(super) nothing_until_us: i64,
     /// Whether it has been without data for so long that the others no longer wait for it.
     pub(super) idle: bool,
     /// Nobody wants any more of it.
@@ -59,6 +60,7 @@ impl SplitState {
             retry_at_us: i64::MIN,
             last_data_us: now_us,
             pending: false,
+            nothing_until_us: i64::MIN,
             idle: false,
             closed: false,
         }
@@ -80,10 +82,17 @@ impl SplitState {
         self.elsewhere || self.closed || self.ended && self.outstanding() == 0
     }
 
-    /// When it will count as idle if nothing comes.
+    /// When it will count as idle if a look finds nothing then.
     pub(super) fn idle_at(&self, timeout_us: i64) -> Option<i64> {
         let waiting = self.pending && !self.ended && !self.idle && self.outstanding() == 0;
         waiting.then(|| self.last_data_us.saturating_add(timeout_us))
+    }
+
+    /// Whether nothing has come for its idle time. A split that nobody has looked at since, as all
+    /// were busy or had to wait, is not idle: it may have much.
+    pub(super) fn has_been_idle(&self, timeout_us: i64, now_us: i64) -> bool {
+        let looked_us = self.nothing_until_us.min(now_us);
+        self.idle_at(timeout_us).is_some_and(|at| at <= looked_us)
     }
 
     /// The least stamp of anything of this split that nobody has taken yet.

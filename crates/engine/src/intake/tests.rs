@@ -116,6 +116,37 @@ fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
     }
 }
 
+/// Looks at the splits, of which none has anything.
+fn nothing(intake: &Intake, worker: usize) {
+    let taken = intake.take(worker, &[Only::Any]).expect("nothing fails");
+    assert!(matches!(taken, Taken::Wait { .. }));
+}
+
+/// Who has to wait, for memory or a slow sink, does not look at its splits meanwhile. They are not
+/// idle for that: what comes of them would be late.
+#[test]
+fn a_split_that_nobody_looks_at_is_not_idle() {
+    let clock = Arc::new(Clock::default());
+    let slow = VecDeque::from([(0, 10), (50, 20)]);
+    let intake = intake(Timed(vec![slow, VecDeque::from([(0, 500)])]), &clock);
+    for worker in [0, 1] {
+        assert_eq!(take(&intake, worker).split, worker);
+        finish(&intake, worker);
+    }
+    nothing(&intake, 0);
+    clock.pass_time(10 * IDLE_US);
+    assert_eq!(finish(&intake, 0), 10);
+    assert!(matches!(intake.take(0, &[Only::Nothing]), Ok(Taken::Wait { until_us: None })));
+    let late = take(&intake, 0);
+    assert_eq!((late.split, late.stamp), (0, 10));
+    assert_eq!(finish(&intake, 0), 20);
+    nothing(&intake, 0);
+    // The other one has been without records all the time; this one has just had some.
+    clock.pass_time(10 * IDLE_US + 1);
+    assert_eq!(finish(&intake, 0), 20);
+    assert!(!intake.lock().splits[0].idle && intake.lock().splits[1].idle);
+}
+
 /// A split may count as idle while its last batch is away with a worker. If that puts it back, it
 /// holds the low watermark again: else windows would fire without the batch.
 #[test]
@@ -131,9 +162,11 @@ fn a_batch_that_is_put_back_holds_the_low_watermark() {
     assert_eq!(take(&intake, 1).split, 1);
     assert_eq!(finish(&intake, 1), 10);
     // Neither split has anything, and only the other one gets something in time.
-    assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Wait { .. })));
+    nothing(&intake, 1);
     clock.pass_time(IDLE_US + 50);
     assert_eq!(take(&intake, 1).split, 1);
+    assert_eq!(finish(&intake, 1), 10);
+    nothing(&intake, 1);
     assert_eq!(finish(&intake, 1), 10);
     assert!(intake.lock().splits[0].idle, "the case that this is about");
 
@@ -160,8 +193,8 @@ fn a_process_that_puts_a_batch_back_is_not_idle() {
     }
     let away = take(&intake, 0);
     assert_eq!((away.stamp, away.after), (150, 160));
-    assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Wait { .. })));
     clock.pass_time(IDLE_US);
+    nothing(&intake, 1);
     assert_eq!(finish(&intake, 1), 150);
     assert!(intake.is_idle(&intake.lock(), 0), "the case that this is about");
     intake.put_back(0, away);

@@ -2,7 +2,7 @@
 
 use super::read::REACHED_MAX;
 use super::split::SplitState;
-use super::{Intake, State};
+use super::{Intake, Only, SplitIn, State};
 use crate::cluster::{self, Head, IDLE};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
@@ -44,18 +44,19 @@ impl Intake {
         let now = self.env.now_us();
         for (split, s) in self.splits.iter().zip(&mut state.splits) {
             if let Some(timeout) = self.sources[split.source].idle_timeout_us {
-                s.idle |= s.idle_at(timeout).is_some_and(|at| at <= now);
+                s.idle |= s.has_been_idle(timeout, now);
             }
         }
     }
 
-    /// When the next split will count as idle if nothing comes.
-    pub(super) fn idle_at(&self, state: &State) -> Option<i64> {
-        let splits = self.splits.iter().zip(&state.splits);
-        let idle_at = |(split, s): (&super::SplitIn, &SplitState)| {
-            s.idle_at(self.sources[split.source].idle_timeout_us?)
+    /// When the next of the splits that may go on will count as idle if nothing comes.
+    pub(super) fn idle_at(&self, state: &State, only: &[Only]) -> Option<i64> {
+        let idle_at = |(number, split): (usize, &SplitIn)| {
+            let timeout_us = self.sources[split.source].idle_timeout_us?;
+            let at = state.splits[number].idle_at(timeout_us);
+            at.filter(|_| self.may_go_on(state, number, only))
         };
-        splits.filter_map(idle_at).min()
+        self.splits.iter().enumerate().filter_map(idle_at).min()
     }
 
     fn splits_in<'s>(

@@ -6,7 +6,9 @@ use super::pressure::STALL_US;
 use super::{State, Step, Worker};
 use crate::delivery::{Hold, Seal};
 use crate::error::Result;
+use crate::event_time::END;
 use crate::flow::Feeds;
+use crate::gather::{ChunkAt, Gather};
 use crate::intake::Only;
 
 /// What a worker may take.
@@ -40,8 +42,14 @@ impl Worker {
     ) -> Result<std::result::Result<Gates, Step>> {
         let shared = self.context.shared.clone();
         let sources = &shared.flow.sources;
-        let waits = |feeds: &Feeds| self.waits_for(stages, feeds, Hold::Leader);
-        let mut waits: Vec<Option<Wait>> = sources.iter().map(waits).collect::<Result<_>>()?;
+        let unwanted = |feeds: &Feeds| (!shared.is_wanted(feeds)).then_some(Wait::Unwanted);
+        let mut waits: Vec<Option<Wait>> = sources.iter().map(unwanted).collect();
+        let usual = if tight { Only::Lowest } else { Only::Any };
+        let mut only = vec![usual; sources.len()];
+        if !self.find_room(&mut only, &mut waits)? {
+            return Ok(Err(Step::Busy));
+        }
+        self.note_waits(stages, &only, &mut waits, Hold::Leader)?;
         if let Some(step) = self.waits_for_all(stages, &waits) {
             return Ok(Err(step));
         }
@@ -49,27 +57,12 @@ impl Worker {
             if self.lightens(stages)? {
                 return Ok(Err(Step::Busy));
             }
-            let others_can_give = self.context.others_can_give(0);
-            for (wait, feeds) in waits.iter_mut().zip(sources).filter(|(wait, _)| wait.is_none()) {
-                let of_group = |stage: usize| {
-                    let group = sources.iter().filter(|other| other.group == feeds.group);
-                    group.into_iter().any(|other| other.later.contains(&stage))
-                };
-                let waits = others_can_give || !shared.settled(&self.context.lows, of_group);
-                *wait = waits.then_some(Wait::Memory);
-            }
+            self.note_unsettled(&only, &mut waits);
             if let Some(step) = self.waits_for_all(stages, &waits) {
                 return Ok(Err(step));
             }
         }
-        for (wait, feeds) in waits.iter_mut().zip(sources).filter(|(wait, _)| wait.is_none()) {
-            *wait = self.waits_for(stages, feeds, Hold::Slot)?;
-        }
-        let usual = if tight { Only::Lowest } else { Only::Any };
-        let mut only = vec![usual; sources.len()];
-        if !self.find_room(&mut only, &mut waits)? {
-            return Ok(Err(Step::Busy));
-        }
+        self.note_waits(stages, &only, &mut waits, Hold::Slot)?;
         if let Some(step) = self.waits_for_all(stages, &waits) {
             return Ok(Err(step));
         }
@@ -78,18 +71,35 @@ impl Worker {
         let soon = blocked || waits.iter().any(soon);
         self.context.stats.credit_stalls += u64::from(waits.contains(&Some(Wait::Credit)));
         for (only, wait) in only.iter_mut().zip(&waits) {
-            *only = if wait.is_some() { Only::Nothing } else { *only };
+            if wait.is_some() {
+                *only = Only::Nothing;
+            }
         }
         let look_again_us = soon.then(|| shared.env.now_us() + STALL_US);
         Ok(Ok(Gates { only, look_again_us }))
     }
 
-    /// What a source has to wait for so that stages that it feeds, or later ones, get on; of what
-    /// holds stages up for lack of credit, for so much of it.
-    fn waits_for(&self, stages: &[State], feeds: &Feeds, credit: Hold) -> Result<Option<Wait>> {
-        if !self.context.shared.is_wanted(feeds) {
-            return Ok(Some(Wait::Unwanted));
+    /// Notes what sources have to wait for so that stages that they feed, or later ones, get on; of
+    /// what holds stages up for lack of credit, for so much of it. Chunks that outputs await do not
+    /// wait for others, who may wait for the outputs.
+    fn note_waits(
+        &self,
+        stages: &[State],
+        only: &[Only],
+        waits: &mut [Option<Wait>],
+        credit: Hold,
+    ) -> Result<()> {
+        let sources = self.context.shared.flow.sources.iter().zip(only).zip(waits);
+        for ((feeds, only), wait) in sources.filter(|(_, wait)| wait.is_none()) {
+            let waits = self.waits_for(stages, feeds, credit)?;
+            let awaited = matches!(only, Only::Awaited(_));
+            *wait = waits.filter(|wait| *wait == Wait::NoInput || !awaited);
         }
+        Ok(())
+    }
+
+    /// What the rows of a source have to wait for.
+    fn waits_for(&self, stages: &[State], feeds: &Feeds, credit: Hold) -> Result<Option<Wait>> {
         let fired = |what| feeds.later.iter().any(|stage| self.blocked[*stage] == what);
         if fired(Fired::NoMemory) {
             return Ok(Some(Wait::Memory));
@@ -106,6 +116,24 @@ impl Worker {
             }
         }
         Ok(None)
+    }
+
+    /// Memory is tight: notes which sources have to wait until what is complete has been fired, or
+    /// until others have given back what they keep.
+    fn note_unsettled(&self, only: &[Only], waits: &mut [Option<Wait>]) {
+        let shared = &self.context.shared;
+        let sources = &shared.flow.sources;
+        let others_can_give = self.context.others_can_give(0);
+        for ((feeds, only), wait) in sources.iter().zip(only).zip(waits) {
+            if wait.is_some() || matches!(only, Only::Awaited(_)) {
+                continue;
+            }
+            let of_group = sources.iter().zip(&self.context.lows);
+            let of_group = of_group.filter(|(other, _)| other.group == feeds.group);
+            let low = of_group.map(|(_, low)| *low).min().unwrap_or(END);
+            let waits = others_can_give || !shared.settled(feeds.group, low);
+            *wait = waits.then_some(Wait::Memory);
+        }
     }
 
     /// What the step comes to if all sources have to wait.
@@ -137,46 +165,54 @@ impl Worker {
     }
 
     /// Where outputs have no room for more rows of records, only those may come that the others
-    /// wait for. False if something has been done towards that.
+    /// wait for: also to other outputs that have no room, or two of them would wait for each other.
+    /// False if something has been done towards that.
     fn find_room(&self, only: &mut [Only], waits: &mut [Option<Wait>]) -> Result<bool> {
         let shared = &self.context.shared;
-        let takes = |gather: &&crate::gather::Gather| gather.takes_batches() && !gather.has_ended();
+        let takes = |gather: &&Gather| gather.takes_batches() && !gather.has_ended();
+        let mut awaited = Vec::new();
+        // By source: whether there is no room for what comes of it.
+        let (mut congested, mut full) = (vec![false; waits.len()], vec![false; waits.len()]);
         for gather in shared.gathers.iter().filter(takes) {
-            let congested = gather.is_congested();
-            let mut awaited = Vec::new();
-            if !congested && gather.is_full() {
-                let ended = shared.intake.ended_splits();
-                shared.ends(gather.output(), gather.write_batches(self.context.id, &ended))?;
-                awaited = gather.awaited_chunks();
-            }
-            // Where there is no such split, all have to wait.
-            let mut ones = Vec::new();
-            for &(sequence, split) in &awaited {
-                let sent = gather.is_sent((sequence, split));
-                if !sent && shared.intake.has_chunk(split, sequence) {
-                    ones.push(split);
-                } else if shared.intake.look_for_end(split, sequence)? {
-                    return Ok(false);
-                }
-            }
-            if !congested && awaited.is_empty() {
-                continue;
-            }
-            let feeds = shared.flow.sources.iter().enumerate();
-            let of_output = feeds.filter(|(_, feeds)| feeds.outputs.contains(&gather.output()));
-            for (source, _) in of_output {
-                if waits[source].is_some() {
+            let sources = shared.flow.sources.iter().enumerate();
+            let sources = sources.filter(|(_, feeds)| feeds.outputs.contains(&gather.output()));
+            if gather.is_congested() {
+                sources.for_each(|(source, _)| congested[source] = true);
+            } else if gather.is_full() || gather.is_asked() {
+                let chunks = self.awaited_by(gather)?;
+                if chunks.is_empty() {
                     continue;
                 }
-                let of_source = |split: &usize| shared.intake.source_of(*split) == source;
-                let split = ones.iter().copied().find(of_source);
-                let other = |split| matches!(only[source], Only::Split(one) if one != split);
-                match split {
-                    Some(split) if !other(split) => only[source] = Only::Split(split),
-                    _ => waits[source] = Some(Wait::Room),
+                sources.for_each(|(source, _)| full[source] = true);
+                for (sequence, split) in chunks {
+                    let sent = gather.is_sent((sequence, split));
+                    if !sent && shared.intake.has_chunk(split, sequence) {
+                        awaited.push(split);
+                    } else if shared.intake.look_for_end(split, sequence)? {
+                        return Ok(false);
+                    } else if !sent {
+                        gather.ask_for((sequence, split))?;
+                    }
                 }
             }
         }
+        for (source, wait) in waits.iter_mut().enumerate().filter(|(_, wait)| wait.is_none()) {
+            let of_source = |split: &&usize| shared.intake.source_of(**split) == source;
+            let ones: Vec<usize> = awaited.iter().filter(of_source).copied().collect();
+            if congested[source] || full[source] && ones.is_empty() {
+                // Where there is no such split, all have to wait.
+                *wait = Some(Wait::Room);
+            } else if full[source] {
+                only[source] = Only::Awaited(ones);
+            }
+        }
         Ok(true)
+    }
+
+    /// The chunks that rows of an output wait for, when those have been written that need not.
+    fn awaited_by(&self, gather: &Gather) -> Result<Vec<ChunkAt>> {
+        let ended = self.context.shared.intake.ended_splits();
+        self.context.shared.ends(gather.output(), gather.write_batches(self.context.id, &ended))?;
+        Ok(gather.awaited_chunks())
     }
 }

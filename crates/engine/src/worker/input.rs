@@ -5,11 +5,12 @@ use arrow::array::RecordBatch;
 use arrow::compute::interleave_record_batch;
 
 use super::{State, Step, Worker};
-use crate::budget::batch_bytes;
+use crate::budget::{Kind, batch_bytes};
+use crate::delivery::Hold;
 use crate::error::{Error, Result};
 use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
-use crate::intake::Taken;
+use crate::intake::{Only, Taken};
 use crate::meter;
 use crate::operator::aggregate::pipeline::{Grouping, Records};
 use crate::operator::stateless;
@@ -86,7 +87,8 @@ impl Worker {
             Taken::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
                 let feeds = &shared.flow.sources[source];
-                if !self.have_room(stages, (source, feeds), &batch, tight)? {
+                let awaited = matches!(gates.only[source], Only::Awaited(_));
+                if !self.have_room(stages, (feeds, awaited), &batch, tight)? {
                     shared.intake.put_back(self.context.id, batch);
                     return Ok(self.stall(stages));
                 }
@@ -108,19 +110,26 @@ impl Worker {
         }
     }
 
-    /// Whether all stages that a source feeds have room for a batch.
+    /// Whether all stages that a source feeds have room for a batch. If all others wait for its
+    /// rows, there is nobody to wait for but leaders that merge.
     fn have_room(
         &mut self,
         stages: &mut [State],
-        (source, feeds): (usize, &Feeds),
+        (feeds, awaited): (&Feeds, bool),
         batch: &Stamped,
         tight: bool,
     ) -> Result<bool> {
         let shared = self.context.shared.clone();
-        let settled = || {
-            let mut lows = self.context.lows.clone();
-            lows[source] = batch.stamp;
-            shared.settled(&lows, |_| true)
+        let is_held = |stage: &usize| -> Result<bool> {
+            Ok(self.delivery.hold(&self.context, &stages[*stage])? == Some(Hold::Leader))
+        };
+        let mut lacks_credit = false;
+        for stage in feeds.later.iter().filter(|_| awaited) {
+            lacks_credit |= is_held(stage)?;
+        }
+        let settled = || match awaited {
+            true => lacks_credit || shared.budget.held(Kind::Segments) == 0,
+            false => shared.settled(feeds.group, batch.stamp),
         };
         for stage in &feeds.stages {
             let mut load = Load { rows: 0, text_bytes: 0 };

@@ -6,6 +6,7 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
+use crate::memory::refused;
 use crate::support::Random;
 use crate::support::graph::Graph;
 use crate::{described, faults, happened, run_all, run_outputs, seeds};
@@ -18,10 +19,15 @@ struct Came {
     unions: u64,
     outputs: u64,
     limited: u64,
+    through: u64,
+    refused: u64,
 }
 
+/// Budgets of jobs with scarce memory.
+const SCARCE_BYTES: [u64; 4] = [30_000, 100_000, 300_000, 1_000_000];
+
 /// One seed's job: everything about it follows from the seed.
-fn run_seed(seed: u64, with_faults: bool) -> Came {
+fn run_seed(seed: u64, with_faults: bool, scarce: bool) -> Came {
     let mut random = Random::new(seed ^ 0x6a49_0000);
     let processes = 2 + random.below(3) as usize;
     let graph = Graph::any(&mut random);
@@ -32,26 +38,39 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
         fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
         fragment_mode: modes[random.below(3) as usize],
         allowed_lateness_us: graph.lateness_ms * 1000,
+        memory_bytes: match scarce {
+            true => SCARCE_BYTES[(seed % 4) as usize],
+            false => Settings::default().memory_bytes,
+        },
         ..Settings::default()
     };
     let mut scenario = Scenario::from_seed(seed, processes);
     if with_faults {
         scenario.faults = faults(&mut random, processes);
     }
-    let test = if with_faults { "faults_end_a_graph" } else { "graphs_agree" };
+    let test = match (with_faults, scarce) {
+        (true, _) => "faults_end_a_graph",
+        (false, true) => "scarce_memory_ends_a_graph",
+        (false, false) => "graphs_agree",
+    };
     let what = format!("{graph:?}\n{}", described(seed, test, &settings, &scenario));
     let any = random.below(4) == 0 && !graph.has_limit();
     let order = if any { RowOrder::Any } else { RowOrder::Deterministic };
     let expected = graph.expected();
     let rows = run_outputs(&graph.plan(), &settings, &scenario, order);
     let mut came = Came::default();
+    if scarce && !rows[0].well() {
+        refused(&rows[0], settings.memory_bytes, &what);
+        came.refused = 1;
+    }
     for (output, (ran, expected_rows)) in rows.iter().zip(&expected.rows).enumerate() {
         let mut expected_rows = expected_rows.clone();
         if order == RowOrder::Any {
             expected_rows.sort();
         }
         let what = format!("{what}\n  output {output}");
-        match with_faults && !ran.well() {
+        match (with_faults || scarce) && !ran.well() {
+            true if scarce => ran.rows_begin(&expected_rows, &what),
             true => came.failed += ran.ends_with_a_fault(None, &expected_rows, &what),
             false => ran.is_all(&expected_rows, &what),
         }
@@ -65,6 +84,7 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     }
     Came {
         survived: u64::from(ran.survived()),
+        through: 1,
         unions: graph.stops.iter().map(|stop| stop.takes.len() as u64 - 1).sum(),
         outputs: graph.outputs.len() as u64 - 1,
         limited: u64::from(graph.has_limit()),
@@ -82,6 +102,8 @@ fn sum(all: &[Came]) -> Came {
         sum.unions += one.unions;
         sum.outputs += one.outputs;
         sum.limited += one.limited;
+        sum.through += one.through;
+        sum.refused += one.refused;
     }
     sum
 }
@@ -91,7 +113,7 @@ fn graphs_agree_with_a_sequential_run() {
     const REGRESSIONS: &[u64] = &[];
     let seeds = seeds(200, REGRESSIONS);
     let Came { stats, unions, outputs, limited, .. } =
-        sum(&run_all(&seeds, |seed| run_seed(seed, false)));
+        sum(&run_all(&seeds, |seed| run_seed(seed, false, false)));
     happened(
         &seeds,
         &[
@@ -112,6 +134,24 @@ fn graphs_agree_with_a_sequential_run() {
 fn faults_end_a_graph_or_change_nothing() {
     const REGRESSIONS: &[u64] = &[];
     let seeds = seeds(150, REGRESSIONS);
-    let Came { failed, survived, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, true)));
+    let Came { failed, survived, .. } = sum(&run_all(&seeds, |seed| run_seed(seed, true, false)));
     happened(&seeds, &[("failed", failed), ("survived", survived)]);
+}
+
+/// Nobody waits for ever: who has no memory gets some, or the job ends with the budget's error.
+#[test]
+fn scarce_memory_ends_a_graph_or_changes_nothing() {
+    const REGRESSIONS: &[u64] = &[86, 229, 357, 441];
+    let seeds = seeds(100, REGRESSIONS);
+    let Came { through, refused, stats, .. } =
+        sum(&run_all(&seeds, |seed| run_seed(seed, false, true)));
+    happened(
+        &seeds,
+        &[("got through", through), ("refused", refused), ("memory stalls", stats.memory_stalls)],
+    );
+    assert!(
+        through >= seeds.len() as u64 / 2 || seeds.len() == 1,
+        "{through} of {} get through",
+        seeds.len()
+    );
 }

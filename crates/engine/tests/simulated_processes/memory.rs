@@ -61,7 +61,7 @@ fn source(random: &mut Random, data: &[Vec<Record>], batch_rows: u64) -> Arc<dyn
 }
 
 /// What may end a job: the budget of one process, of which the others are told.
-fn refused(ran: &Ran, budget: u64, what: &str) {
+pub(crate) fn refused(ran: &Ran, budget: u64, what: &str) {
     let errors = ran.errors();
     for (process, error) in &errors {
         let told = named(error).is_some_and(|other| other != *process);

@@ -158,9 +158,9 @@ impl Origin {
                 let mut scripts: Vec<Script> = splits.into_iter().map(script).collect();
                 if kind == 2 {
                     let silent = RecordBatch::new_empty(nothing);
-                    scripts.push(Script { batches: vec![(3_600_000_000, silent)] });
+                    scripts.push(Script { batches: vec![(1_500_000, silent)] });
                     chunks.push(vec![vec![]]);
-                    idle_timeout_us = Some(60_000_000);
+                    idle_timeout_us = Some(500_000);
                 }
                 Arc::new(Scripted::new(scripts, 0).shared(sharing))
             }
