@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::Column;
@@ -237,14 +238,23 @@ impl TableSource for TableHandle {
 
 /// A view, which is planned in place of its name.
 pub(crate) struct ViewHandle {
-    view: Arc<ViewEntry>,
+    /// `None`: only its columns count.
+    view: Option<Arc<ViewEntry>>,
     schema: SchemaRef,
 }
 
 impl ViewHandle {
-    pub(crate) fn new(view: Arc<ViewEntry>) -> ViewHandle {
-        let schema = Arc::new(view.plan.schema().as_arrow().clone());
-        ViewHandle { view, schema }
+    /// `columns` are the names of those that are shown, if not all are. What they are computed of
+    /// is not.
+    pub(crate) fn new(view: Arc<ViewEntry>, columns: Option<&HashSet<String>>) -> ViewHandle {
+        let all = view.plan.schema().as_arrow();
+        let Some(columns) = columns else {
+            let schema = Arc::new(all.clone());
+            return ViewHandle { view: Some(view), schema };
+        };
+        let fields = all.fields().iter().filter(|field| columns.contains(field.name()));
+        let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        ViewHandle { view: None, schema }
     }
 }
 
@@ -254,7 +264,7 @@ impl TableSource for ViewHandle {
     }
 
     fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
-        Some(Cow::Borrowed(&self.view.plan))
+        self.view.as_ref().map(|view| Cow::Borrowed(&view.plan))
     }
 }
 
@@ -284,6 +294,14 @@ pub(crate) enum Entry {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     entries: BTreeMap<String, Entry>,
+    /// The number of its state: another one for each change, of whatever catalog.
+    pub(crate) version: u64,
+}
+
+/// The number of a catalog's new state.
+fn next_version() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 impl Catalog {
@@ -293,10 +311,12 @@ impl Catalog {
 
     pub(crate) fn insert(&mut self, name: String, entry: Entry) {
         self.entries.insert(name, entry);
+        self.version = next_version();
     }
 
     pub(crate) fn remove(&mut self, name: &str) {
         self.entries.remove(name);
+        self.version = next_version();
     }
 
     /// The views that a query names: the levels of views in them, and their texts.

@@ -209,7 +209,7 @@ impl ContextProvider for Context<'_> {
             Some(Entry::Table(entry)) => {
                 Ok(Arc::new(TableHandle::new(entry.clone(), self.columns)))
             }
-            Some(Entry::View(view)) => Ok(Arc::new(ViewHandle::new(view.clone()))),
+            Some(Entry::View(view)) => Ok(Arc::new(ViewHandle::new(view.clone(), self.columns))),
             None => external(self.catalog.unknown(table)),
         }
     }

@@ -15,7 +15,7 @@ use datafusion_sql::sqlparser::ast::{
 /// Items of a piece.
 const PIECE: usize = 64;
 /// Items of a list that is planned whole.
-const WHOLE_MAX: usize = 2 * PIECE;
+pub(crate) const WHOLE_MAX: usize = 2 * PIECE;
 
 /// A part of a query: some of its items.
 pub(crate) struct Piece {

@@ -1,16 +1,18 @@
 //! The planner: it executes the statements of a session one by one, and knows what the earlier ones
 //! have declared.
 
+mod declare;
 mod logical;
+mod rehearsed;
+mod wide;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use chrono::{DateTime, Utc};
-use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
@@ -18,16 +20,14 @@ use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
-use millstream_contract::wording::counted;
 
 use crate::assemble::Assembler;
 use crate::blame::blame;
 use crate::catalog::{
-    Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, ViewEntry, WatermarkDecl,
+    Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, WatermarkDecl,
 };
-use crate::check::{check_query, places, refuse_inner_order};
+use crate::check::{check_query, places};
 use crate::compiler::Compiler;
-use crate::create::table_entry;
 use crate::ends::Ends;
 use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
@@ -47,6 +47,7 @@ use crate::texts::Texts;
 use crate::types::sql_type_name;
 use crate::written::{Written, twice, written_by};
 use logical::Planned;
+use rehearsed::{Found, Rehearsed};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
 ///
@@ -82,6 +83,10 @@ pub struct Planner {
     readings: Readings,
     /// In a rehearsal: which statement before has no end.
     ends: Ends,
+    /// Shared with its rehearsals.
+    rehearsed: Rehearsed,
+    /// Of the statement that is executed: what its rehearsal gave, or what its run has given.
+    found: Option<Found>,
 }
 
 /// What executing a statement gave.
@@ -158,12 +163,15 @@ impl Planner {
             written: None,
             readings: Readings::default(),
             ends: Ends::default(),
+            rehearsed: Rehearsed::default(),
+            found: None,
         }
     }
 
     /// A planner that knows what this one does, to plan statements before any of them runs: a file
     /// that one of them writes need not be there for those behind it.
     pub fn rehearsal(&self) -> Planner {
+        self.rehearsed.clear();
         Planner { written: Some(Vec::new()), ..self.clone() }
     }
 
@@ -249,34 +257,37 @@ impl Planner {
     /// Executes one statement: declares what it declares, plans what it queries.
     pub fn execute(&mut self, statement: &Statement) -> Result<Outcome> {
         let source = &statement.source;
-        on_large_stack(|| self.run(statement))
-            .map_err(|e| if e.source.is_some() { e } else { e.at(statement.span) })
+        let (before, is_rehearsal) = (self.catalog.version, self.written.is_some());
+        let known = (!is_rehearsal).then(|| self.rehearsed.take(statement, before)).flatten();
+        let (after, found) = known.map(|known| (known.after, known.found)).unzip();
+        self.found = found.flatten();
+        let done = on_large_stack(|| self.run(statement));
+        let found = self.found.take();
+        match after {
+            _ if done.is_err() => {}
+            Some(after) => self.catalog.version = after,
+            None if is_rehearsal => {
+                self.rehearsed.note(statement, (before, self.catalog.version), found);
+            }
+            None => {}
+        }
+        done.map_err(|e| if e.source.is_some() { e } else { e.at(statement.span) })
             .map_err(|e| e.in_source(source))
     }
 
     fn run(&mut self, statement: &Statement) -> Result<Outcome> {
         match &statement.kind {
-            StatementKind::CreateTable(create) => {
-                if !self.may_create(&create.name, create.if_not_exists)? {
-                    return Ok(Outcome::Done);
-                }
-                let context = self.context();
-                let entry = table_entry(create, &context, &self.base_dir, &statement.source)?;
-                entry.check(&*self.connectors)?;
-                self.catalog.insert(create.name.value.clone(), Entry::Table(Arc::new(entry)));
-                Ok(Outcome::Done)
-            }
+            StatementKind::CreateTable(create) => self.create_table(create, statement),
             StatementKind::CreateView { name, or_replace, if_not_exists, columns, query } => {
-                if !*or_replace && !self.may_create(name, *if_not_exists)? {
-                    return Ok(Outcome::Done);
+                let exists = if *or_replace {
+                    self.may_replace(name)?;
+                    false
+                } else {
+                    !self.may_create(name, *if_not_exists)?
+                };
+                if !exists {
+                    self.create_view(name, query, columns, statement)?;
                 }
-                if let (true, Some(Entry::Table(_))) = (or_replace, self.catalog.get(&name.value)) {
-                    return Err(SqlError::name(format!("'{}' is a table, not a view", name.value))
-                        .at(Span::new(name.span))
-                        .help("DROP TABLE it first, or use another name"));
-                }
-                let view = self.view(query, columns, statement)?;
-                self.catalog.insert(name.value.clone(), Entry::View(Arc::new(view)));
                 Ok(Outcome::Done)
             }
             StatementKind::Drop { view, name, if_exists } => self.drop(*view, name, *if_exists),
@@ -330,36 +341,6 @@ impl Planner {
         Context { catalog: &self.catalog, functions: &self.functions, columns: None }
     }
 
-    fn may_create(&self, name: &Ident, if_not_exists: bool) -> Result<bool> {
-        match self.catalog.get(&name.value) {
-            None => Ok(true),
-            Some(_) if if_not_exists => Ok(false),
-            Some(entry) => {
-                let what = if matches!(entry, Entry::View(_)) { "VIEW" } else { "TABLE" };
-                Err(SqlError::name(format!("'{}' exists already", name.value))
-                    .at(Span::new(name.span))
-                    .help(format!("write DROP {what} {}; first, or use another name", name.value)))
-            }
-        }
-    }
-
-    fn drop(&mut self, view: bool, name: &Ident, if_exists: bool) -> Result<Outcome> {
-        let (what, other) = if view { ("VIEW", "TABLE") } else { ("TABLE", "VIEW") };
-        match self.catalog.get(&name.value) {
-            Some(entry) if matches!(entry, Entry::View(_)) == view => {
-                self.catalog.remove(&name.value);
-                Ok(Outcome::Done)
-            }
-            Some(_) => {
-                Err(SqlError::name(format!("'{}' is no {}", name.value, what.to_lowercase()))
-                    .at(Span::new(name.span))
-                    .help(format!("write DROP {other} {}", name.value)))
-            }
-            None if if_exists => Ok(Outcome::Done),
-            None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
-        }
-    }
-
     fn table_named(&self, name: &Ident) -> Result<Arc<TableEntry>> {
         match self.catalog.get(&name.value) {
             Some(Entry::Table(entry)) => Ok(entry.clone()),
@@ -395,39 +376,6 @@ impl Planner {
         Ok(Logical { plan, analyzed, places, query, syntax, levels, tables })
     }
 
-    fn view(
-        &self,
-        query: &SqlQuery,
-        columns: &[Ident],
-        statement: &Statement,
-    ) -> Result<ViewEntry> {
-        if let ControlFlow::Break(error) = refuse_inner_order(query) {
-            return Err(error);
-        }
-        let Logical { plan, analyzed, places, levels, tables, .. } =
-            self.logical(query, &statement.source, statement.span)?;
-        // What cannot run is refused here, not where the view is used.
-        Stage::new(&analyzed, &places)?;
-        if columns.is_empty() {
-            let (texts, levels) = (places.texts.all(), levels + 1);
-            return Ok(ViewEntry { plan, texts, levels, tables });
-        }
-        let fields: Vec<_> = plan.schema().columns();
-        if fields.len() != columns.len() {
-            return Err(SqlError::types(format!(
-                "the view names {}, its query has {}",
-                counted(columns.len() as u64, "column"),
-                fields.len()
-            ))
-            .at(columns.first().and_then(|c| Span::new(c.span)))
-            .help("name each of them once"));
-        }
-        let named = fields.into_iter().zip(columns);
-        let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
-        let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
-        Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1, tables })
-    }
-
     /// Makes types agree.
     fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let analyzer =
@@ -436,26 +384,51 @@ impl Planner {
     }
 
     /// Plans a query, an INSERT or those of a statement set, as one plan.
-    fn plan(&self, kind: &StatementKind, statement: &Statement) -> Result<PlannedQuery> {
-        let source = &statement.source;
-        let (queries, targets) = match kind {
-            StatementKind::Query(query) => {
-                (vec![self.logical(query, source, statement.span)?], vec![])
-            }
-            _ => {
-                let inserts = inserts(kind);
-                let targets = self.targets(inserts)?;
-                let query = |insert: &Insert| self.logical(&insert.query, source, insert.span);
-                (inserts.iter().map(query).collect::<Result<Vec<_>>>()?, targets)
-            }
+    fn plan(&mut self, kind: &StatementKind, statement: &Statement) -> Result<PlannedQuery> {
+        let known = match self.found.take() {
+            Some(Found::Queries(queries)) => Some(queries),
+            _ => None,
         };
+        let inserts = match kind {
+            StatementKind::Query(_) => &[],
+            _ => inserts(kind),
+        };
+        let targets = self.targets(inserts)?;
+        let queries = match known {
+            Some(queries) => {
+                queries.iter().for_each(|query| query.places.texts.renew());
+                queries
+            }
+            None => Arc::new(self.logicals(kind, statement)?),
+        };
+        let planned = self.planned_together(&queries, &targets);
+        self.found = Some(Found::Queries(queries));
+        planned
+    }
+
+    /// The logical plans of a query, an INSERT or those of a statement set.
+    fn logicals(&self, kind: &StatementKind, statement: &Statement) -> Result<Vec<Logical>> {
+        let source = &statement.source;
+        if let StatementKind::Query(query) = kind {
+            return Ok(vec![self.logical(query, source, statement.span)?]);
+        }
+        let query = |insert: &Insert| self.logical(&insert.query, source, insert.span);
+        inserts(kind).iter().map(query).collect()
+    }
+
+    /// The plan of queries that go to `targets`, or are shown if there are none.
+    fn planned_together(
+        &self,
+        queries: &[Logical],
+        targets: &[Target<'_>],
+    ) -> Result<PlannedQuery> {
         let blamed = |query: usize, error| {
             let Logical { query, syntax, .. } = &queries[query];
             blame(error, query, &self.context(), syntax)
         };
         let mut graph = Graph::default();
         for (number, logical) in queries.iter().enumerate() {
-            self.lower(&mut graph, number, logical, &targets).map_err(|e| blamed(number, e))?;
+            self.lower(&mut graph, number, logical, targets).map_err(|e| blamed(number, e))?;
         }
         let names: Vec<_> = graph.scans.iter().map(|scan| scan.entry.name.clone()).collect();
         let start_time = self.start_time.unwrap_or_else(Utc::now);

@@ -3,8 +3,8 @@
 //! DataFusion keeps the places of columns only. All others are found by comparing the expression
 //! with the expressions of the syntax tree, part by part.
 
-use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -25,17 +25,22 @@ const COMPARISONS_MAX: u32 = 3_000_000;
 pub(crate) struct Texts {
     syntax: Vec<Arc<Syntax>>,
     /// Comparisons that may still be made.
-    left: Cell<u32>,
+    left: AtomicU32,
 }
 
 impl Texts {
     pub(crate) fn new(syntax: Vec<Arc<Syntax>>) -> Texts {
-        Texts { syntax, left: Cell::new(COMPARISONS_MAX) }
+        Texts { syntax, left: AtomicU32::new(COMPARISONS_MAX) }
     }
 
     /// The statement, and the views.
     pub(crate) fn all(self) -> Vec<Arc<Syntax>> {
         self.syntax
+    }
+
+    /// Begins to count comparisons anew.
+    pub(crate) fn renew(&self) {
+        self.left.store(COMPARISONS_MAX, Ordering::Relaxed);
     }
 
     /// Where an expression stands, if it is found.
@@ -70,7 +75,7 @@ impl Texts {
         syntax: &Syntax,
         best: &mut Option<Found<'a>>,
     ) {
-        if self.left.get() == 0 {
+        if self.left.load(Ordering::Relaxed) == 0 {
             return;
         }
         // What is within brackets is found there.
@@ -105,7 +110,7 @@ impl Texts {
 
     /// How much speaks for `sql` being the text of `expr`; `None` if it is not.
     fn compare(&self, expr: &Expr, sql: &SqlExpr) -> Option<u32> {
-        self.left.set(self.left.get().checked_sub(1)?);
+        self.left.store(self.left.load(Ordering::Relaxed).checked_sub(1)?, Ordering::Relaxed);
         if let SqlExpr::Nested(inner) = sql {
             return self.compare(expr, inner);
         }

@@ -27,6 +27,9 @@ pub(super) struct Planned {
 impl Planner {
     /// Plans a query, a long one in pieces.
     pub(super) fn planned(&self, query: &SqlQuery, texts: &Texts) -> Result<Planned> {
+        if let Some(planned) = self.planned_by_parts(query, texts) {
+            return Ok(planned);
+        }
         let Some(pieces) = pieces(query) else {
             return self.planned_whole(query, &self.context(), texts);
         };

@@ -3,7 +3,7 @@
 //! nested calls would become a million parts.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
@@ -11,9 +11,11 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion_common::cse::HashNode;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result as DfResult, internal_err, plan_err};
 use datafusion_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
@@ -40,6 +42,24 @@ pub(super) fn choices() -> [ScalarUDF; 3] {
     ]
 }
 
+/// A number in place of the names of arguments that have so many parts that writing these costs
+/// something.
+fn mark_of_large(args: &[Expr]) -> Option<u64> {
+    const LARGE_NODES: usize = 64;
+    const NODES_MAX: usize = 256;
+    let (mut nodes, mut state) = (0, DefaultHasher::new());
+    for arg in args {
+        let counted = arg.apply(|node| {
+            nodes += 1;
+            node.hash_node(&mut state);
+            let enough = nodes > NODES_MAX;
+            Ok(if enough { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        });
+        counted.ok()?;
+    }
+    (nodes > LARGE_NODES).then(|| state.finish())
+}
+
 impl Choice {
     /// Whether the first argument is tested alone: `NVL2(tested, if not null, if null)`.
     fn tests_only(&self) -> bool {
@@ -54,6 +74,15 @@ impl ScalarUDFImpl for Choice {
 
     fn aliases(&self) -> &[String] {
         &self.aliases
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
+        if let Some(mark) = mark_of_large(args) {
+            // It would be written anew at every level within it.
+            return Ok(format!("{}(…{mark:x})", self.name));
+        }
+        let args: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
+        Ok(format!("{}({})", self.name, args.join(",")))
     }
 
     fn signature(&self) -> &Signature {

@@ -7,4 +7,6 @@ mod fuzz;
 mod graph;
 mod growth;
 mod plan;
+mod rehearsal;
 mod suite;
+mod wide;

@@ -1,0 +1,132 @@
+//! Statements that declare tables and views, or take them away.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion_expr::{Expr, LogicalPlanBuilder};
+use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use millstream_contract::wording::counted;
+
+use super::rehearsed::Found;
+use super::{Logical, Outcome, Planner};
+use crate::catalog::{Entry, ViewEntry};
+use crate::check::refuse_inner_order;
+use crate::create::table_entry;
+use crate::create_table::CreateTable;
+use crate::error::{Result, Span, SqlError};
+use crate::lower::Stage;
+use crate::script::Statement;
+
+impl Planner {
+    pub(super) fn create_table(
+        &mut self,
+        create: &CreateTable,
+        statement: &Statement,
+    ) -> Result<Outcome> {
+        if !self.may_create(&create.name, create.if_not_exists)? {
+            return Ok(Outcome::Done);
+        }
+        let entry = match self.found.take() {
+            Some(Found::Table(entry)) => entry,
+            _ => {
+                let context = self.context();
+                Arc::new(table_entry(create, &context, &self.base_dir, &statement.source)?)
+            }
+        };
+        entry.check(&*self.connectors)?;
+        self.found = Some(Found::Table(entry.clone()));
+        self.catalog.insert(create.name.value.clone(), Entry::Table(entry));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn create_view(
+        &mut self,
+        name: &Ident,
+        query: &SqlQuery,
+        columns: &[Ident],
+        statement: &Statement,
+    ) -> Result<()> {
+        let view = match self.found.take() {
+            Some(Found::View(view)) => view,
+            _ => Arc::new(self.view(query, columns, statement)?),
+        };
+        self.found = Some(Found::View(view.clone()));
+        self.catalog.insert(name.value.clone(), Entry::View(view));
+        Ok(())
+    }
+
+    /// Whether there is nothing yet of that name, or a view.
+    pub(super) fn may_replace(&self, name: &Ident) -> Result<()> {
+        match self.catalog.get(&name.value) {
+            Some(Entry::Table(_)) => {
+                Err(SqlError::name(format!("'{}' is a table, not a view", name.value))
+                    .at(Span::new(name.span))
+                    .help("DROP TABLE it first, or use another name"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn may_create(&self, name: &Ident, if_not_exists: bool) -> Result<bool> {
+        match self.catalog.get(&name.value) {
+            None => Ok(true),
+            Some(_) if if_not_exists => Ok(false),
+            Some(entry) => {
+                let what = if matches!(entry, Entry::View(_)) { "VIEW" } else { "TABLE" };
+                Err(SqlError::name(format!("'{}' exists already", name.value))
+                    .at(Span::new(name.span))
+                    .help(format!("write DROP {what} {}; first, or use another name", name.value)))
+            }
+        }
+    }
+
+    pub(super) fn drop(&mut self, view: bool, name: &Ident, if_exists: bool) -> Result<Outcome> {
+        let (what, other) = if view { ("VIEW", "TABLE") } else { ("TABLE", "VIEW") };
+        match self.catalog.get(&name.value) {
+            Some(entry) if matches!(entry, Entry::View(_)) == view => {
+                self.catalog.remove(&name.value);
+                Ok(Outcome::Done)
+            }
+            Some(_) => {
+                Err(SqlError::name(format!("'{}' is no {}", name.value, what.to_lowercase()))
+                    .at(Span::new(name.span))
+                    .help(format!("write DROP {other} {}", name.value)))
+            }
+            None if if_exists => Ok(Outcome::Done),
+            None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
+        }
+    }
+
+    fn view(
+        &self,
+        query: &SqlQuery,
+        columns: &[Ident],
+        statement: &Statement,
+    ) -> Result<ViewEntry> {
+        if let ControlFlow::Break(error) = refuse_inner_order(query) {
+            return Err(error);
+        }
+        let Logical { plan, analyzed, places, levels, tables, .. } =
+            self.logical(query, &statement.source, statement.span)?;
+        // What cannot run is refused here, not where the view is used.
+        Stage::new(&analyzed, &places)?;
+        if columns.is_empty() {
+            let (texts, levels) = (places.texts.all(), levels + 1);
+            return Ok(ViewEntry { plan, texts, levels, tables });
+        }
+        let fields: Vec<_> = plan.schema().columns();
+        if fields.len() != columns.len() {
+            return Err(SqlError::types(format!(
+                "the view names {}, its query has {}",
+                counted(columns.len() as u64, "column"),
+                fields.len()
+            ))
+            .at(columns.first().and_then(|c| Span::new(c.span)))
+            .help("name each of them once"));
+        }
+        let named = fields.into_iter().zip(columns);
+        let named = named.map(|(column, name)| Expr::Column(column).alias(&name.value));
+        let plan = LogicalPlanBuilder::from(plan).project(named)?.build()?;
+        Ok(ViewEntry { plan, texts: places.texts.all(), levels: levels + 1, tables })
+    }
+}
