@@ -68,7 +68,7 @@ struct SplitIn {
     /// Whether all processes read it, each of them for some of its chunks.
     by_chunk: bool,
     source: usize,
-    reader: Mutex<Reader>,
+    reader: Mutex<Box<dyn Split>>,
 }
 
 /// Which splits of a source may go on.
@@ -82,11 +82,6 @@ pub(crate) enum Only {
     Awaited(Vec<usize>),
     /// None: who takes its rows cannot.
     Nothing,
-}
-
-struct Reader {
-    split: Box<dyn Split>,
-    ended: bool,
 }
 
 #[derive(Debug)]
@@ -136,7 +131,7 @@ impl Intake {
                     extent: split.extent(),
                     by_chunk: split.sharing() == Sharing::ByChunk,
                     source,
-                    reader: Mutex::new(Reader { split, ended: false }),
+                    reader: Mutex::new(split),
                 });
             }
             sources.push(SourceIn { preparer, idle_timeout_us, windowings, group });
@@ -230,6 +225,7 @@ impl Intake {
                     });
                 }
                 Read::Ended | Read::Skipped => return Ok(Taken::Again),
+                Read::Busy => {}
                 Read::Pending(retry) => until = [until, retry].into_iter().flatten().min(),
             }
         }

@@ -17,6 +17,8 @@ use crate::table::{self, SplitPoll};
 pub(super) const REACHED_MAX: usize = 4096;
 
 pub(super) enum Read {
+    /// Another worker reads from the split just now; it wakes the others when it has done.
+    Busy,
     Prepared,
     /// A chunk of another process.
     Skipped,
@@ -50,20 +52,42 @@ impl Intake {
                 return Ok(false);
             }
         }
-        Ok(!matches!(self.read(split, now)?, Read::Pending(_)))
+        Ok(!matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy))
+    }
+
+    /// Notes that this worker reads from a split, unless there is nothing to be read or another
+    /// worker does so: nobody waits for a source that takes its time.
+    fn begin_to_read(&self, split: usize) -> Option<Read> {
+        let mut state = self.lock();
+        let s = &mut state.splits[split];
+        if s.ended {
+            return Some(Read::Ended);
+        }
+        s.has_waiting |= s.reading;
+        if s.reading {
+            return Some(Read::Busy);
+        }
+        s.reading = true;
+        None
     }
 
     pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
         let SplitIn { reader, by_chunk, source, .. } = &self.splits[split];
-        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-        if reader.ended {
-            return Ok(Read::Ended);
+        if let Some(nothing) = self.begin_to_read(split) {
+            return Ok(nothing);
         }
-        let poll = reader.split.poll_next(now, &self.waker)?;
-        // The chunk's number must be fixed before anybody else reads from the split.
+        // Nobody else does meanwhile.
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let poll = reader.poll_next(now, &self.waker)?;
+        drop(reader);
         let mut state = self.lock();
         let low = state.sources[*source].low;
         let s = &mut state.splits[split];
+        // The chunk's number is fixed before anybody else reads from the split.
+        s.reading = false;
+        if std::mem::take(&mut s.has_waiting) {
+            self.wake_all();
+        }
         match poll {
             SplitPoll::Chunk(chunk) => {
                 let sequence = s.read;
@@ -80,7 +104,6 @@ impl Intake {
                     return Ok(Read::Skipped);
                 }
                 drop(state);
-                drop(reader);
                 self.prepare(split, sequence, chunk, now)?;
                 Ok(Read::Prepared)
             }
@@ -93,7 +116,6 @@ impl Intake {
                 s.ended = true;
                 let chunks = s.read;
                 drop(state);
-                reader.ended = true;
                 if let Some(net) = self.net.as_ref().filter(|_| !by_chunk) {
                     net.broadcast(Head {
                         id: split as u32,

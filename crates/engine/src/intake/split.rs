@@ -24,6 +24,9 @@ pub(super) struct SplitState {
     pub(super) ended_elsewhere: Option<u64>,
     pub(super) retry_at_us: i64,
     pub(super) last_data_us: i64,
+    /// Whether a worker reads from it, and whether others wanted to meanwhile.
+    pub(super) reading: bool,
+    pub(super) has_waiting: bool,
     /// Whether the last look found nothing, and until when there is nothing, as far as is known.
     pub(super) pending: bool,
     pub(super) nothing_until_us: i64,
@@ -59,6 +62,8 @@ impl SplitState {
             ended: false,
             retry_at_us: i64::MIN,
             last_data_us: now_us,
+            reading: false,
+            has_waiting: false,
             pending: false,
             nothing_until_us: i64::MIN,
             idle: false,
@@ -84,8 +89,8 @@ impl SplitState {
 
     /// When it will count as idle if a look finds nothing then.
     pub(super) fn idle_at(&self, timeout_us: i64) -> Option<i64> {
-        let waiting = self.pending && !self.ended && !self.idle && self.outstanding() == 0;
-        waiting.then(|| self.last_data_us.saturating_add(timeout_us))
+        let waiting = self.pending && !self.reading && !self.ended && !self.idle;
+        (waiting && self.outstanding() == 0).then(|| self.last_data_us.saturating_add(timeout_us))
     }
 
     /// Whether nothing has come for its idle time. A split that nobody has looked at since, as all

@@ -1,7 +1,9 @@
 //! Tests of what holds the low watermark back, seen from outside.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::SchemaRef;
@@ -19,19 +21,24 @@ const IDLE_US: i64 = 100;
 
 /// A clock that is set by hand; no chance.
 #[derive(Debug, Default)]
-struct Clock(AtomicI64);
+struct Clock {
+    now_us: AtomicI64,
+    wakes: AtomicUsize,
+}
 
 impl Env for Clock {
     fn now_us(&self) -> i64 {
-        self.0.load(Relaxed)
+        self.now_us.load(Relaxed)
     }
     fn wait(&self, _: usize, _: Option<i64>) {}
-    fn wake(&self, _: usize) {}
+    fn wake(&self, _: usize) {
+        self.wakes.fetch_add(1, Relaxed);
+    }
     fn choose(&self, _: u64) -> Option<u64> {
         None
     }
     fn pass_time(&self, until_us: i64) {
-        self.0.store(until_us, Relaxed);
+        self.now_us.store(until_us, Relaxed);
     }
 }
 
@@ -71,6 +78,22 @@ impl Split for TimedSplit {
     }
 }
 
+/// A split whose only chunk comes when a gate opens: whoever reads from it waits that long, and
+/// says before that it does.
+struct Gated(Sender<()>, Receiver<()>);
+
+impl Split for Gated {
+    fn name(&self) -> &str {
+        "gated"
+    }
+    fn poll_next(&mut self, _: i64, _: &Waker) -> Result<SplitPoll> {
+        self.0.send(()).expect("the test is there");
+        // Where others wait for this one, the test would never end.
+        self.1.recv_timeout(Duration::from_secs(60)).expect("the others go on meanwhile");
+        Ok(SplitPoll::Chunk(Box::new(batch(30))))
+    }
+}
+
 fn batch(time: i64) -> RecordBatch {
     let column: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![time]));
     RecordBatch::try_from_iter([("ts", column)]).expect("one column")
@@ -82,6 +105,11 @@ fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
     let options =
         OpenOptions { batch_rows: 1, start_time_us: 0, workers, process: 0, processes: 1 };
     let splits = table.open(&[0], &options).expect("it opens");
+    intake_of(splits, table, clock)
+}
+
+fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> Intake {
+    let workers = splits.len();
     let (watermark, idle_timeout_us) = (Watermark::Delay(0), Some(IDLE_US));
     let schema = table.schema();
     let source = Source {
@@ -120,6 +148,32 @@ fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
 fn nothing(intake: &Intake, worker: usize) {
     let taken = intake.take(worker, &[Only::Any]).expect("nothing fails");
     assert!(matches!(taken, Taken::Wait { .. }));
+}
+
+/// While a worker reads from a split that takes its time, others take what there is of other
+/// splits. Who has nothing else to do is woken when the split can be read from again.
+#[test]
+fn nobody_waits_for_a_split_that_another_reads_from() {
+    let clock = Arc::new(Clock::default());
+    let (reads, says) = channel();
+    let (opens, gate) = channel();
+    let table = Timed(vec![VecDeque::from([(0, 10), (0, 20)])]);
+    let splits: Vec<Box<dyn Split>> =
+        vec![Box::new(Gated(reads, gate)), Box::new(TimedSplit(table.0[0].clone()))];
+    let intake = intake_of(splits, table, &clock);
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| take(&intake, 0).after);
+        says.recv().expect("worker 0 reads");
+        for after in [10, 20] {
+            assert_eq!(take(&intake, 1).after, after);
+            assert_eq!(finish(&intake, 1), BEGINNING);
+        }
+        nothing(&intake, 1);
+        let wakes = clock.wakes.load(Relaxed);
+        opens.send(()).expect("worker 0 waits");
+        assert_eq!(slow.join().expect("it ends well"), 30);
+        assert!(clock.wakes.load(Relaxed) >= wakes + 2, "both workers are woken");
+    });
 }
 
 /// Who has to wait, for memory or a slow sink, does not look at its splits meanwhile. They are not
