@@ -168,7 +168,7 @@ pub(crate) fn run(
                 alone.runs(job.stopper());
                 let (stats, result, remains) = job.run_and_keep();
                 drop(remains);
-                let (result, interrupted) = alone.commits(result, &sinks);
+                let (result, interrupted) = alone.commits(result, &sinks, &planned.targets);
                 let stopped = matches!(result, Err(Error::Interrupted));
                 let simulated = session.settings().simulate.is_some();
                 note(&report::closing_line(&stats, simulated, stopped));

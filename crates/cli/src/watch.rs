@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream::cluster::{Guard, Interrupt};
-use millstream::{Error, Sink, Stopper};
+use millstream::{Error, Sink, Stopper, commit_all};
 
 use crate::console::{note, tell};
 use crate::signals::on_stop;
@@ -110,9 +110,10 @@ impl Alone {
         &self,
         result: Result<(), Error>,
         sinks: &[Arc<dyn Sink>],
+        targets: &[String],
     ) -> (Result<(), Error>, bool) {
         let result = self.may_commit(result);
-        let result = result.and_then(|()| sinks.iter().try_for_each(|sink| sink.commit()));
+        let result = result.and_then(|()| commit_all(sinks, targets));
         let doing = std::mem::take(&mut *lock(&self.0));
         (result, matches!(doing, Doing::Commit { interrupted: true }))
     }

@@ -1,11 +1,13 @@
 //! Sinks: where result rows go.
 
 use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// In which order a sink wants its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,4 +55,35 @@ pub trait Sink: Send + Sync + Debug {
     fn commit(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Commits the sinks of a job, one after the other. If one of several fails, the error says which
+/// results have been published before it: `names` are those of the tables that they go to.
+pub fn commit_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
+    for (number, sink) in sinks.iter().enumerate() {
+        let Err(error) = sink.commit() else { continue };
+        if sinks.len() == 1 {
+            return Err(error);
+        }
+        let name = |number: usize| match names.get(number) {
+            Some(name) => format!("'{name}'"),
+            None => format!("number {}", number + 1),
+        };
+        let named = |numbers: Range<usize>| match numbers.is_empty() {
+            true => "none".to_string(),
+            false => numbers.map(name).collect::<Vec<_>>().join(", "),
+        };
+        let (before, from) = (named(0..number), named(number..sinks.len()));
+        let which = format!("of the job's results, published: {before}; not yet: {from}");
+        return Err(match error {
+            Error::Io { place, message, help } => {
+                Error::Io { place, message: format!("{message} ({which})"), help }
+            }
+            error => {
+                let (place, help) = (format!("result {}", name(number)), String::new());
+                Error::Io { place, message: format!("{error} ({which})"), help }
+            }
+        });
+    }
+    Ok(())
 }

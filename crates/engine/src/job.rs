@@ -30,7 +30,7 @@ use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
 use crate::shared::Shared;
 use crate::simulation;
-use crate::sink::Sink;
+use crate::sink::{Sink, commit_all};
 use crate::standing::{Pace, Standing};
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -235,8 +235,8 @@ impl Job {
     pub fn run(self) -> (Stats, Result<()>) {
         let shared = self.shared.clone();
         let (stats, result, _) = self.run_and_keep();
-        let commit = || shared.gathers.iter().try_for_each(|gather| gather.sink().commit());
-        (stats, result.and_then(|()| commit()))
+        let sinks: Vec<_> = shared.gathers.iter().map(|gather| gather.sink().clone()).collect();
+        (stats, result.and_then(|()| commit_all(&sinks, &[])))
     }
 
     /// As [`Job::run`], for a job of several processes: keep what remains until all of them have

@@ -54,7 +54,7 @@ pub use millstream_connect::{
 };
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
-pub use millstream_contract::sink::{RowOrder, Sink, Writers};
+pub use millstream_contract::sink::{RowOrder, Sink, Writers, commit_all};
 pub use millstream_contract::table::{
     Chunk, Decoded, Extent, FileId, OpenOptions, Places, ReadOnce, Sharing, Split, SplitPoll,
     Table, TableOptions,

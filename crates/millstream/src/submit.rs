@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_connect::CollectSink;
 use millstream_contract::plan::Plan;
-use millstream_contract::sink::{RowOrder, Sink, Writers};
+use millstream_contract::sink::{RowOrder, Sink, Writers, commit_all};
 use millstream_contract::wording::counted;
 use millstream_engine::{Job, Stats};
 use millstream_sql::{Statement, parse_script};
@@ -257,9 +257,11 @@ fn run_one(
         Err(failure) => Err(failure),
     };
     match job {
-        Ok(job) => {
+        Ok((job, sinks, targets)) => {
             shared.runs(number, Arc::new(job.stopper()), job.remarks());
-            let (stats, result) = job.run();
+            let (stats, result, remains) = job.run_and_keep();
+            drop(remains);
+            let result = result.and_then(|()| commit_all(&sinks, &targets));
             (stats, result.map_err(Failure::Run))
         }
         Err(failure) => (Stats::default(), Err(failure)),
@@ -270,13 +272,14 @@ fn prepare(
     session: &Session,
     planned: Planned,
     sink: Option<Arc<dyn Sink>>,
-) -> Result<Job, Failure> {
+) -> Result<(Job, Vec<Arc<dyn Sink>>, Vec<String>), Failure> {
     check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
     let sinks = match planned.sinks.is_empty() {
         true => sink.into_iter().collect(),
         false => planned.sinks,
     };
-    Ok(Job::new(&planned.plan, session.settings(), sinks)?)
+    let job = Job::new(&planned.plan, session.settings(), sinks.clone())?;
+    Ok((job, sinks, planned.targets))
 }
 
 /// Writes a text into a sink, a row for each line; returns how many.

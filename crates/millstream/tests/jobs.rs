@@ -256,6 +256,73 @@ fn a_job_that_fails_says_so_and_ends_the_script() {
     assert!(matches!(jobs.next().unwrap().collect(), Err(Failure::NotRun)));
 }
 
+/// Takes all rows, and cannot show them.
+#[derive(Debug)]
+struct Locked;
+
+impl Sink for Locked {
+    fn open(&self, _: &SchemaRef, _: Writers) -> millstream::Result<()> {
+        Ok(())
+    }
+    fn order(&self) -> RowOrder {
+        RowOrder::Any
+    }
+    fn write(&self, _: usize, _: &RecordBatch, _: bool) -> millstream::Result<()> {
+        Ok(())
+    }
+    fn finish(&self) -> millstream::Result<()> {
+        Ok(())
+    }
+    fn commit(&self) -> millstream::Result<()> {
+        let (place, help) = ("the window".into(), String::new());
+        Err(Error::Io { place, message: "it is locked".into(), help })
+    }
+}
+
+/// A session with the tables `low` and `high`, and what they take.
+fn with_two_sinks() -> (Session, Arc<BlackholeSink>, Arc<BlackholeSink>) {
+    let mut session = Session::new(".");
+    let (low, high) = (Arc::new(BlackholeSink::new()), Arc::new(BlackholeSink::new()));
+    session.register_sink_table("low", &schema(), low.clone());
+    session.register_sink_table("high", &schema(), high.clone());
+    (session, low, high)
+}
+
+#[test]
+fn a_statement_set_is_one_job() {
+    let (mut session, low, high) = with_two_sinks();
+    let script = format!(
+        "{NUMBERS} EXECUTE STATEMENT SET BEGIN INSERT INTO low SELECT n FROM numbers WHERE n <= 3;
+         INSERT INTO high SELECT n FROM numbers WHERE n > 990; END; SELECT 1 AS n;"
+    );
+    let mut jobs = session.submit(&script).unwrap().into_iter();
+    assert_eq!(jobs.len(), 2);
+    let stats = jobs.next().unwrap().wait().unwrap();
+    // The table is read once.
+    assert_eq!((stats.records, stats.rows), (1000, 13));
+    let rows: Vec<u64> = stats.outputs.iter().map(|output| output.rows).collect();
+    assert_eq!((rows, low.rows(), high.rows()), (vec![3, 10], 3, 10));
+    assert_eq!(numbers(&jobs.next().unwrap().collect().unwrap().0), [1]);
+}
+
+#[test]
+fn a_job_whose_results_are_published_in_part_says_which() {
+    let (mut session, ..) = with_two_sinks();
+    session.register_sink_table("shelf", &schema(), Arc::new(Locked));
+    let insert = |table: &str| format!("INSERT INTO {table} SELECT n FROM numbers;");
+    let [low, shelf, high] = ["low", "shelf", "high"].map(insert);
+    let set = format!("EXECUTE STATEMENT SET BEGIN {low} {shelf} {high} END;");
+    let jobs = session.submit(&format!("{NUMBERS} {set}")).unwrap();
+    assert_eq!(
+        jobs.wait().unwrap_err().to_string(),
+        "the window: it is locked (of the job's results, published: 'low'; not yet: 'shelf', \
+         'high')"
+    );
+    // Of one result there is nothing to tell apart.
+    let error = session.submit(&shelf).unwrap().wait().unwrap_err().to_string();
+    assert_eq!(error, "the window: it is locked");
+}
+
 #[test]
 fn a_sink_of_the_programs_own_is_not_read() {
     let mut session = Session::new(".");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::datatypes::Schema;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
-use millstream_contract::sink::Sink;
+use millstream_contract::sink::{Sink, commit_all};
 use millstream_contract::table::Extent;
 use millstream_contract::{Error, Settings};
 use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
@@ -137,6 +137,8 @@ pub struct QueryPart {
     /// Where the rows of the last query have gone.
     sinks: Vec<Arc<dyn Sink>>,
     /// Of the last query, which other processes may not have ended yet.
+    /// The names of the tables that the sinks are of.
+    targets: Vec<String>,
     remains: Option<Remains>,
 }
 
@@ -165,6 +167,7 @@ impl QueryPart {
             channels: None,
             job: None,
             sinks: Vec::new(),
+            targets: Vec::new(),
             remains: None,
         })
     }
@@ -254,7 +257,7 @@ impl QueryPart {
         let job = Job::distributed(&planned.plan, &settings, sinks.clone(), mesh, start_us);
         let job = job.map_err(fault)?;
         let parts = Parts::new().with("splits", job.splits().join("\n"));
-        (self.job, self.sinks) = (Some(job), sinks);
+        (self.job, self.sinks, self.targets) = (Some(job), sinks, planned.targets);
         Ok(parts)
     }
 
@@ -293,7 +296,7 @@ impl QueryPart {
     /// Commits the query's sinks.
     pub fn commit(&mut self) -> Result<(), Fault> {
         let sinks = std::mem::take(&mut self.sinks);
-        sinks.iter().try_for_each(|sink| sink.commit()).map_err(fault)
+        commit_all(&sinks, &self.targets).map_err(fault)
     }
 
     fn channels_failed(&self, error: &flow::Error) -> Fault {
