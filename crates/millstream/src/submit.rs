@@ -257,7 +257,7 @@ fn run_one(
         Err(failure) => Err(failure),
     };
     match job {
-        Ok((job, sinks, targets)) => {
+        Ok(Ready { job, sinks, targets }) => {
             shared.runs(number, Arc::new(job.stopper()), job.remarks());
             let (stats, result, remains) = job.run_and_keep();
             drop(remains);
@@ -268,18 +268,26 @@ fn run_one(
     }
 }
 
+/// A job that is about to run, and where its rows go.
+struct Ready {
+    job: Job,
+    sinks: Vec<Arc<dyn Sink>>,
+    /// The names of the tables that the sinks are of.
+    targets: Vec<String>,
+}
+
 fn prepare(
     session: &Session,
     planned: Planned,
     sink: Option<Arc<dyn Sink>>,
-) -> Result<(Job, Vec<Arc<dyn Sink>>, Vec<String>), Failure> {
+) -> Result<Ready, Failure> {
     check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
     let sinks = match planned.sinks.is_empty() {
         true => sink.into_iter().collect(),
         false => planned.sinks,
     };
     let job = Job::new(&planned.plan, session.settings(), sinks.clone())?;
-    Ok((job, sinks, planned.targets))
+    Ok(Ready { job, sinks, targets: planned.targets })
 }
 
 /// Writes a text into a sink, a row for each line; returns how many.
