@@ -8,8 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use millstream_fabric::setup::Token;
 use millstream_fabric::shm::ShmDevice;
@@ -29,8 +27,7 @@ use crate::roles::Place;
 use crate::roles::Roles;
 use crate::settings::{Exchange, Settings};
 use crate::shared::Shared;
-use crate::simulation;
-use crate::sink::{Sink, commit_all};
+use crate::sink::Sink;
 use crate::standing::{Pace, Standing};
 use crate::stats::Stats;
 use crate::worker::Worker;
@@ -44,17 +41,6 @@ pub struct Job {
     /// Per worker, if the job has other processes.
     ends: Vec<Ends>,
     remarks: Vec<String>,
-}
-
-/// What is left of a job that has ended: its ends of channels, and state.
-pub struct Remains(#[expect(dead_code, reason = "it is there to be dropped")] Option<Kept>);
-
-type Kept = (Vec<Worker>, Arc<Shared>);
-
-impl fmt::Debug for Remains {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remains")
-    }
 }
 
 /// Stops a running job from another thread (or a signal handler's thread).
@@ -230,54 +216,7 @@ impl Job {
         Stopper(self.shared.clone())
     }
 
-    /// Runs to the end of the input, an error, or [`Stopper::stop`]. The counters are returned in
-    /// any case: they say how far the job got.
-    pub fn run(self) -> (Stats, Result<()>) {
-        let shared = self.shared.clone();
-        let (stats, result, _) = self.run_and_keep();
-        let sinks: Vec<_> = shared.gathers.iter().map(|gather| gather.sink().clone()).collect();
-        (stats, result.and_then(|()| commit_all(&sinks, &[])))
-    }
-
-    /// As [`Job::run`], for a job of several processes: keep what remains until all of them have
-    /// ended, since one that has not would take the end of a channel for a failure. Whoever knows
-    /// that all have ended well commits the sinks.
-    pub fn run_and_keep(mut self) -> (Stats, Result<()>, Remains) {
-        if self.shared.settings.simulate.is_some() {
-            let (stats, result) = simulation::alone(self);
-            return (stats, result, Remains(None));
-        }
-        let mut workers = self.workers();
-        let shared = &self.shared;
-        thread::scope(|scope| {
-            for (id, worker) in workers.iter_mut().enumerate() {
-                let thread = thread::Builder::new().name(format!("worker-{id}"));
-                let run = || run_guarded(shared, || worker.run());
-                if let Err(error) = thread.spawn_scoped(scope, run) {
-                    shared.stop(Some(Error::Io {
-                        place: format!("worker {id}"),
-                        message: format!("cannot start a thread: {error}"),
-                        help: "use fewer workers".into(),
-                    }));
-                }
-            }
-        });
-        loop {
-            shared.pace.begin(shared.pace.last());
-            let ended = run_guarded(shared, || self.end_streams(&mut workers));
-            shared.pace.end(shared.pace.last(), false);
-            match ended {
-                Some(true) => break,
-                None if shared.has_failed() => break,
-                _ => thread::sleep(Duration::from_micros(50)),
-            }
-        }
-        self.shared.closing.store(true, Relaxed);
-        let (stats, result) = self.close(&workers);
-        (stats, result, Remains(Some((workers, self.shared))))
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 

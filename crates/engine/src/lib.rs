@@ -40,6 +40,7 @@ mod prepare;
 mod progress;
 pub mod projection;
 mod roles;
+mod run;
 mod shared;
 pub mod simulation;
 mod skipped;
@@ -56,8 +57,9 @@ mod worker;
 use millstream_contract::{error, expr, plan, settings, sink, table, texts};
 
 pub use explain::state_layout;
-pub use job::{Job, Remains, Stopper};
+pub use job::{Job, Stopper};
 pub use millstream_state::on_refused_memory;
+pub use run::Remains;
 pub use skipped::Skipped;
 pub use standing::Standing;
 pub use stats::Stats;

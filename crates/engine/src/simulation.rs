@@ -272,12 +272,8 @@ const STEPS_MAX: u64 = 100_000_000;
 
 /// Runs processes to their ends.
 fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) {
-    // Who waits, by process and worker, and until when.
-    let mut waiting: BTreeMap<(usize, usize), Option<i64>> = BTreeMap::new();
-    let (mut steps, mut taken, mut waits) = (0u64, 0u64, 0u32);
-    // All have waited once with nothing to come. Something may have come since the first of them
-    // looked, so they look once more.
-    let mut quiet = false;
+    let mut rounds = Rounds::default();
+    let mut steps = 0u64;
     loop {
         steps += 1;
         if let Some(network) = network {
@@ -295,23 +291,48 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
             at += 1;
         }
         let skips = processes[at].slowness;
-        if skips > 1 && env.choose(u64::from(skips)) != Some(0) {
-            pass(env, network, 1);
-            continue;
+        if skips <= 1 || env.choose(u64::from(skips)) == Some(0) {
+            rounds.step(env, processes, network, (at, choice));
         }
-        taken += 1;
-        if network.is_some() && taken == STEPS_MAX {
+        pass(env, network, 1);
+    }
+}
+
+/// How it goes on.
+#[derive(Default)]
+struct Rounds {
+    /// Who waits, by process and worker, and until when.
+    waiting: BTreeMap<(usize, usize), Option<i64>>,
+    /// Steps taken, and times in a row that everybody waited for time to pass.
+    taken: u64,
+    waits: u32,
+    /// All have waited once with nothing to come. Something may have come since the first of them
+    /// looked, so they look once more.
+    quiet: bool,
+}
+
+impl Rounds {
+    /// Runs a step of a process, of the worker that is chosen there.
+    fn step(
+        &mut self,
+        env: &dyn Env,
+        processes: &mut [Process],
+        network: &mut Option<Network>,
+        (at, choice): (usize, usize),
+    ) {
+        self.taken += 1;
+        if network.is_some() && self.taken == STEPS_MAX {
             give_up(network, processes);
         }
         let process = &mut processes[at];
         let id = process.running.get(choice).copied().unwrap_or(usize::MAX);
         match process.step(choice) {
             Step::Wait { until_us } => {
-                waiting.insert((at, id), until_us);
+                self.waiting.insert((at, id), until_us);
             }
             Step::Busy | Step::Done => {
-                waiting.clear();
-                (waits, quiet) = (0, false);
+                self.waiting.clear();
+                (self.waits, self.quiet) = (0, false);
             }
         }
         if let (Some(network), Some((_, Err(error)))) = (&mut *network, &processes[at].result)
@@ -319,28 +340,31 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
         {
             network.tell_others(env, at, &error.to_string(), processes);
         }
-        if waiting.len() >= processes.iter().map(Process::choices).sum() {
-            // Everybody waits: let time pass until the first has something to do.
-            let until = waiting.values().flatten().min().copied();
-            let notice = network.as_ref().and_then(|n| n.notices.iter().map(|n| n.0).min());
-            waiting.clear();
-            let happens = network.as_ref().is_some_and(|network| network.sim.step());
-            match [until, notice].into_iter().flatten().min() {
-                _ if happens => quiet = false,
-                Some(_) if waits > WAITS_MAX => give_up(network, processes),
-                Some(next) => {
-                    (waits, quiet) = (waits + 1, false);
-                    let us = (next - env.now_us()).max(0);
-                    env.pass_time(next);
-                    if let Some(network) = &network {
-                        network.sim.advance(Duration::from_micros(us as u64));
-                    }
-                }
-                None if quiet => give_up(network, processes),
-                None => quiet = true,
-            }
+        if self.waiting.len() >= processes.iter().map(Process::choices).sum() {
+            self.wait(env, processes, network);
         }
-        pass(env, network, 1);
+    }
+
+    /// Everybody waits: lets time pass until the first has something to do.
+    fn wait(&mut self, env: &dyn Env, processes: &[Process], network: &mut Option<Network>) {
+        let until = self.waiting.values().flatten().min().copied();
+        let notice = network.as_ref().and_then(|n| n.notices.iter().map(|n| n.0).min());
+        self.waiting.clear();
+        let happens = network.as_ref().is_some_and(|network| network.sim.step());
+        match [until, notice].into_iter().flatten().min() {
+            _ if happens => self.quiet = false,
+            Some(_) if self.waits > WAITS_MAX => give_up(network, processes),
+            Some(next) => {
+                (self.waits, self.quiet) = (self.waits + 1, false);
+                let us = (next - env.now_us()).max(0);
+                env.pass_time(next);
+                if let Some(network) = &network {
+                    network.sim.advance(Duration::from_micros(us as u64));
+                }
+            }
+            None if self.quiet => give_up(network, processes),
+            None => self.quiet = true,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use super::wire::{self, CREDITED, GO_ON, Head, Kind, MERGED};
 use crate::budget::Held;
 use crate::error;
 use crate::event_time::BEGINNING;
-use crate::passed::{self, Format, Outgoing, Parcel, PassedRows, fill};
+use crate::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
 use crate::roles::Place;
 
 /// Deltas with rows of one worker that may wait for one leader; then their sender takes no further
@@ -258,12 +258,12 @@ impl Outbox {
     }
 
     /// Passes rows for this leader, in `process`, that found no slot when they came and have been
-    /// kept, as far as there is room now; they go to `sent`.
+    /// kept, as far as there is room now; their buffers go to `pool`.
     pub(crate) fn pass_kept(
         &mut self,
         kept: &mut Vec<PassedRows>,
         process: usize,
-        mut sent: impl FnMut(PassedRows),
+        pool: &mut Pool,
     ) -> error::Result<()> {
         while let Some(rows) = kept.last().filter(|_| self.may_pass()) {
             let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
@@ -282,7 +282,7 @@ impl Outbox {
             self.passed_bytes += (rows.rows() * self.layout.row_bytes()).max(8 * words.len());
             self.counters.rows += rows.rows() as u64;
             self.counters.passed += rows.rows() as u64;
-            kept.pop().into_iter().for_each(&mut sent);
+            kept.pop().into_iter().for_each(|rows| pool.give(rows));
         }
         Ok(())
     }

@@ -16,8 +16,7 @@ use super::sleepers::Sleepers;
 use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
 use crate::operator::aggregate::pipeline::Grouping;
-use crate::passed::PassedRows;
-use crate::passed::{Format, Outgoing};
+use crate::passed::{Format, Onward, Outgoing, PassedRows, Passing};
 use crate::plan::{Operator, Plan};
 use crate::roles::Place;
 
@@ -119,42 +118,6 @@ impl Outboxes {
             self.sleepers.wake(0);
         }
         Ok(())
-    }
-
-    /// Passes rows for `leader` straight into its channel, from the first on, as far as there is
-    /// room and nothing waits there; returns how many. Those that have been `kept` go before them,
-    /// and then to `sent`.
-    pub(crate) fn pass(
-        &self,
-        leader: usize,
-        (format, rows): (&Format, &Outgoing<'_>),
-        kept: &mut Vec<PassedRows>,
-        sent: impl FnMut(PassedRows),
-        scratch: &mut Vec<u32>,
-    ) -> Result<usize> {
-        let Some(mut outbox) = self.outboxes[leader].as_ref().and_then(try_lock) else {
-            return Ok(0);
-        };
-        if outbox.has_more() {
-            self.pump_outbox(leader, &mut outbox)?;
-        }
-        let was_stalled = outbox.stall().is_some();
-        outbox.pass_kept(kept, leader / self.workers, sent)?;
-        let passed = match kept.is_empty() {
-            true => outbox.pass(format, rows, leader / self.workers, scratch)?,
-            false => 0,
-        };
-        if outbox.has_more() && (passed > 0 || !was_stalled) {
-            self.pump_outbox(leader, &mut outbox)?;
-            if outbox.has_more() {
-                // The first worker is woken by credit.
-                self.sleepers.wake(0);
-            }
-        }
-        if was_stalled && outbox.stall().is_none() {
-            self.sleepers.wake_all();
-        }
-        Ok(passed)
     }
 
     /// Memory is scarce: what waits to be merged with what other workers hold is sent as it is.
@@ -275,5 +238,41 @@ impl Outboxes {
     /// Adds what has been shipped.
     pub(super) fn count(&self, all: &mut Shipped) {
         self.outboxes.iter().flatten().for_each(|outbox| all.add(&lock(outbox).counters()));
+    }
+}
+
+impl Onward for Outboxes {
+    /// Straight into the leader's channel, as far as there is room and nothing waits there.
+    fn pass(
+        &self,
+        leader: usize,
+        rows: &Outgoing<'_>,
+        passing: &mut Passing,
+        kept: &mut Vec<PassedRows>,
+        scratch: &mut Vec<u32>,
+    ) -> Result<usize> {
+        let Some(mut outbox) = self.outboxes[leader].as_ref().and_then(try_lock) else {
+            return Ok(0);
+        };
+        if outbox.has_more() {
+            self.pump_outbox(leader, &mut outbox)?;
+        }
+        let was_stalled = outbox.stall().is_some();
+        outbox.pass_kept(kept, leader / self.workers, &mut passing.pool)?;
+        let passed = match kept.is_empty() {
+            true => outbox.pass(&passing.format, rows, leader / self.workers, scratch)?,
+            false => 0,
+        };
+        if outbox.has_more() && (passed > 0 || !was_stalled) {
+            self.pump_outbox(leader, &mut outbox)?;
+            if outbox.has_more() {
+                // The first worker is woken by credit.
+                self.sleepers.wake(0);
+            }
+        }
+        if was_stalled && outbox.stall().is_none() {
+            self.sleepers.wake_all();
+        }
+        Ok(passed)
     }
 }

@@ -9,7 +9,7 @@ use arrow::datatypes::*;
 
 use millstream_state::{ValueKind, float_to_ordered};
 
-use crate::columns::aggregates::Value;
+use crate::columns::value::Value;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 

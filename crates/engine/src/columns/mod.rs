@@ -5,3 +5,4 @@ mod decimal;
 pub(crate) mod inputs;
 pub(crate) mod keys;
 pub(crate) mod select;
+pub(crate) mod value;

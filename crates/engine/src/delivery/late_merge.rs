@@ -149,9 +149,9 @@ impl Delivery for LateMerge {
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
         state.slices.begin_batch();
-        let outboxes = state.outboxes(&context.shared);
+        let onward = state.onward(&context.shared);
         let grouping = &state.stage.grouping;
-        let updated = grouping.run((records, filter), &mut state.slices, outboxes, buffers)?;
+        let updated = grouping.run((records, filter), &mut state.slices, onward, buffers)?;
         context.note_update(state, records.stamped.prepared.input_bytes);
         Ok(updated)
     }
@@ -164,8 +164,8 @@ impl Delivery for LateMerge {
         buffers: &mut Buffers,
     ) -> Result<u64> {
         state.slices.begin_batch();
-        let outboxes = state.outboxes(&context.shared);
-        state.stage.grouping.run_rows(input, &mut state.slices, outboxes, buffers)
+        let onward = state.onward(&context.shared);
+        state.stage.grouping.run_rows(input, &mut state.slices, onward, buffers)
     }
 
     fn has_mail(&self, context: &Context) -> bool {

@@ -11,8 +11,9 @@ use crate::columns::keys::{KeyBlock, KeyCodec};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::operator::aggregate::assign::BySlice;
-use crate::passed::format::SECTION_ROWS_MAX;
-use crate::passed::{self, Filled, Format, HEAD_WORDS, Outgoing, Outlet, fill, gather};
+use crate::passed::{
+    self, Filled, Format, HEAD_WORDS, Outgoing, Outlet, SECTION_ROWS_MAX, fill, gather,
+};
 
 use super::route::Routes;
 

@@ -7,12 +7,16 @@
 
 mod buffers;
 mod fill;
-pub(crate) mod format;
+mod format;
 mod gather;
+mod onward;
+mod read;
+mod write;
 
 pub(crate) use buffers::{Parcel, Passed, PassedRows, Passing, Pool};
 pub(crate) use fill::{Filled, Outlet, fill};
-pub(crate) use format::{
-    Format, HEAD_WORDS, Incoming, Outgoing, ReceivedVars, Section, mark, part,
-};
+pub(crate) use format::{Format, HEAD_WORDS, SECTION_ROWS_MAX};
 pub(crate) use gather::gather;
+pub(crate) use onward::Onward;
+pub(crate) use read::{Incoming, ReceivedVars, Section};
+pub(crate) use write::{Outgoing, mark, part};

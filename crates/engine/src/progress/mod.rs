@@ -15,7 +15,7 @@ use crate::meter;
 use crate::operator::aggregate::Receiver;
 use crate::operator::aggregate::fire::Fire;
 use crate::operator::aggregate::slices::{Room, Slices};
-use crate::passed::PassedRows;
+use crate::passed::{Onward, PassedRows};
 use crate::shared::Shared;
 use crate::stage::Stage;
 
@@ -177,6 +177,11 @@ impl State {
     /// The way of its deltas to leaders in other processes, if there are any.
     pub(crate) fn outboxes<'s>(&self, shared: &'s Shared) -> Option<&'s Outboxes> {
         shared.net.as_ref().map(|net| net.outboxes(self.stage.number))
+    }
+
+    /// The way of rows that are passed through at once.
+    pub(crate) fn onward<'s>(&self, shared: &'s Shared) -> Option<&'s dyn Onward> {
+        self.outboxes(shared).map(|outboxes| outboxes as &dyn Onward)
     }
 
     /// Whether nothing of it is left, nor will anything come.

@@ -9,7 +9,6 @@ use arrow::compute::take_arrays;
 
 use millstream_state::RowLayout;
 
-use crate::cluster::Outboxes;
 use crate::columns::aggregates::Aggregates;
 use crate::columns::inputs::{Input, true_mask};
 use crate::columns::keys::{KeyCodec, is_variable};
@@ -20,6 +19,7 @@ use crate::failing::first_failing;
 use crate::operator::aggregate::assign::{BySlice, Dropped, assign};
 use crate::operator::aggregate::slices::Slices;
 use crate::operator::stateless::Taken;
+use crate::passed::Onward;
 use crate::plan::Aggregate;
 use crate::stamped::Stamped;
 use crate::texts;
@@ -122,23 +122,23 @@ impl Grouping {
     }
 
     /// Runs those records that pass a filter through the pipeline into `slices`, or through
-    /// `outboxes` to leaders in other processes; returns what was dropped and how many rows were
+    /// `onward` to leaders in other processes; returns what was dropped and how many rows were
     /// not the worker's own.
     pub(crate) fn run(
         &self,
         (records, filter): (&Records<'_>, Option<&Expr>),
         slices: &mut Slices,
-        outboxes: Option<&Outboxes>,
+        onward: Option<&dyn Onward>,
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
         let dropped = self.assign((records, filter), buffers, &mut by_slice)?;
         let rows = records.rows;
-        let fragment_rows = match self.update(rows, &mut by_slice, slices, outboxes) {
+        let fragment_rows = match self.update(rows, &mut by_slice, slices, onward) {
             Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // Nothing has been changed yet. Positions may have been, which are found again.
                 self.assign((records, filter), buffers, &mut by_slice)?;
-                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, outboxes)
+                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, onward)
             }
             updated => updated,
         }?;
@@ -154,7 +154,7 @@ impl Grouping {
         &self,
         (rows, filter, slice): (&RecordBatch, Option<&Expr>, i64),
         slices: &mut Slices,
-        outboxes: Option<&Outboxes>,
+        onward: Option<&dyn Onward>,
         buffers: &mut Buffers,
     ) -> Result<u64> {
         let select = |buffers: &mut Buffers| {
@@ -162,11 +162,11 @@ impl Grouping {
             Ok::<BySlice, Error>(vec![(slice, std::mem::take(&mut buffers.rows))])
         };
         let mut by_slice = select(buffers)?;
-        let fragment_rows = match self.update(rows, &mut by_slice, slices, outboxes) {
+        let fragment_rows = match self.update(rows, &mut by_slice, slices, onward) {
             Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // As above.
                 let by_slice = select(buffers)?;
-                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, outboxes)
+                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, onward)
             }
             updated => updated,
         }?;
@@ -183,13 +183,13 @@ impl Grouping {
         records: &RecordBatch,
         by_slice: &mut BySlice,
         slices: &mut Slices,
-        outboxes: Option<&Outboxes>,
+        onward: Option<&dyn Onward>,
     ) -> Result<u64> {
         let mut fragment_rows = 0;
         let Some((keys, arguments)) = self.evaluate(records, by_slice)? else { return Ok(0) };
         for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let selected = Selected { keys: &keys, arguments: &arguments, rows };
-            fragment_rows += slices.update(*start, self, &selected, outboxes)?;
+            fragment_rows += slices.update(*start, self, &selected, onward)?;
         }
         Ok(fragment_rows)
     }
@@ -203,15 +203,15 @@ impl Grouping {
         by_slice: &BySlice,
         range: Range<usize>,
         slices: &mut Slices,
-        outboxes: Option<&Outboxes>,
+        onward: Option<&dyn Onward>,
     ) -> Result<u64> {
-        match self.update(records, &mut within(by_slice, &range), slices, outboxes) {
+        match self.update(records, &mut within(by_slice, &range), slices, onward) {
             Err(Error::TooMuchText { .. }) if range.len() > 1 => {
                 let middle = range.start + range.len() / 2;
                 let first =
-                    self.update_in_parts(records, by_slice, range.start..middle, slices, outboxes)?;
+                    self.update_in_parts(records, by_slice, range.start..middle, slices, onward)?;
                 let rest =
-                    self.update_in_parts(records, by_slice, middle..range.end, slices, outboxes)?;
+                    self.update_in_parts(records, by_slice, middle..range.end, slices, onward)?;
                 Ok(first + rest)
             }
             updated => updated,

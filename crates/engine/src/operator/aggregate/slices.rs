@@ -15,7 +15,6 @@ use millstream_state::{
 };
 
 use crate::budget::Usage;
-use crate::cluster::Outboxes;
 use crate::columns::inputs::Feed;
 use crate::columns::keys::{KeyBlock, VarColumn};
 use crate::error::Result;
@@ -23,7 +22,7 @@ use crate::event_time::BEGINNING;
 use crate::operator::aggregate::joint::Joining;
 use crate::operator::aggregate::pipeline::{Grouping, Selected};
 use crate::operator::aggregate::routed::Routed;
-use crate::passed::{Format, Parcel, PassedRows, Passing, Pool};
+use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool};
 use crate::windowing::Windowing;
 use known::Known;
 pub(crate) use slice::SealSlice;
@@ -211,14 +210,14 @@ impl Slices {
     }
 
     /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
-    /// through goes to leaders in other processes by `outboxes`, where there is room. Returns how
+    /// through goes `onward` to leaders in other processes, where there is room. Returns how
     /// many rows went to other leaders, now or through fragments.
     pub(crate) fn update(
         &mut self,
         start: i64,
         grouping: &Grouping,
         input: &Selected<'_>,
-        outboxes: Option<&Outboxes>,
+        onward: Option<&dyn Onward>,
     ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.ensure(start);
@@ -240,7 +239,7 @@ impl Slices {
             grouping,
             input,
             vars: VarColumn::of(input.keys),
-            passage: Passage::of(start, outboxes, self.passing.as_mut(), input),
+            passage: Passage::of(start, onward, self.passing.as_mut(), input),
             positions: &mut self.positions,
             fragment_rows: 0,
         };

@@ -9,11 +9,10 @@ use millstream_state::{
 
 use super::spare::Spare;
 use super::{Known, Slice};
-use crate::cluster::Outboxes;
 use crate::columns::keys::{ColumnVars, Encoded, VarColumn};
 use crate::error::Result;
 use crate::operator::aggregate::pipeline::{Grouping, Selected};
-use crate::passed::{Outgoing, Passed, Passing};
+use crate::passed::{Onward, Outgoing, Passed, Passing};
 
 /// One slice being updated from one batch.
 pub(super) struct Update<'a> {
@@ -71,21 +70,20 @@ impl Update<'_> {
             vars: &passage.vars,
             arguments: self.input.arguments,
         };
-        let Passing { format, pool } = &mut *passage.passing;
+        let passing = &mut *passage.passing;
         let kept = &mut self.slice.passed;
         if kept.is_empty() {
             kept.resize_with(self.slice.fragments.len(), Passed::default);
         }
         let mut passed = 0;
-        if let Some(outboxes) = passage.outboxes {
+        if let Some(onward) = passage.onward {
             let mut before = kept[leader].take();
-            let sent = |rows| pool.give(rows);
-            let rows = (&**format, &outgoing);
-            passed = outboxes.pass(leader, rows, &mut before, sent, self.picks)?;
+            passed = onward.pass(leader, &outgoing, passing, &mut before, self.picks)?;
             kept[leader].put_back(before);
         }
         if passed < rows.len() {
             let rest = Outgoing { picked: &outgoing.picked[passed..], ..outgoing };
+            let Passing { format, pool } = passing;
             passed += kept[leader].keep(format, &rest, pool, self.picks)?;
         }
         if let Some(fragment) = &mut self.slice.fragments[leader] {
@@ -194,7 +192,7 @@ pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
 
 /// The way of rows that are passed through as keys and arguments.
 pub(super) struct Passage<'a> {
-    outboxes: Option<&'a Outboxes>,
+    onward: Option<&'a dyn Onward>,
     passing: &'a mut Passing,
     start: i64,
     /// What has variable length.
@@ -205,12 +203,12 @@ impl<'a> Passage<'a> {
     /// `None` where rows of this input cannot be told by themselves.
     pub(super) fn of(
         start: i64,
-        outboxes: Option<&'a Outboxes>,
+        onward: Option<&'a dyn Onward>,
         passing: Option<&'a mut Passing>,
         input: &Selected<'a>,
     ) -> Option<Passage<'a>> {
         let passing = passing.filter(|passing| passing.format.is_for(input.arguments))?;
         let vars = passing.format.vars_of(input.keys, input.arguments);
-        Some(Passage { outboxes, passing, start, vars })
+        Some(Passage { onward, passing, start, vars })
     }
 }

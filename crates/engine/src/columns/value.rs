@@ -1,0 +1,66 @@
+//! Values of a row of state, each with what feeds it.
+
+use arrow::datatypes::DataType;
+use millstream_state::ValueKind;
+
+use crate::expr::Expr;
+use crate::plan::AggregateCall;
+
+/// One mergeable value with what feeds it.
+#[derive(Debug, Clone)]
+pub(crate) struct Value {
+    pub(crate) kind: ValueKind,
+    pub(crate) argument: Option<Expr>,
+    pub(crate) argument_type: DataType,
+    pub(crate) filter: Option<Expr>,
+    /// Whether a row may exist without this value having met input.
+    pub(super) optional: bool,
+    /// Whether a record may not take part: its argument is NULL or it does not pass the filter.
+    pub(crate) masked: bool,
+}
+
+/// What values of one kind, argument and filter have in common.
+pub(super) type Likeness = (ValueKind, Like, Like);
+
+/// Equal for expressions that yield the same.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) enum Like {
+    Nothing,
+    Column(usize),
+    Computed(DataType, String),
+}
+
+impl Like {
+    fn of(expr: &Option<Expr>) -> Like {
+        match expr {
+            None => Like::Nothing,
+            Some(Expr::Column(column)) => Like::Column(*column),
+            Some(Expr::Computed(e)) => Like::Computed(e.data_type().clone(), e.to_string()),
+        }
+    }
+}
+
+impl Value {
+    pub(super) fn new(kind: ValueKind, call: &AggregateCall, empty_group: bool) -> Value {
+        // COUNT(x) of what cannot be NULL is COUNT(*).
+        let counts_all = kind == ValueKind::Count && !call.argument_nullable;
+        let masked = call.argument_nullable || call.filter.is_some();
+        Value {
+            kind,
+            argument: call.argument.clone().filter(|_| !counts_all),
+            argument_type: if counts_all { DataType::Null } else { call.argument_type.clone() },
+            filter: call.filter.clone(),
+            optional: masked || empty_group,
+            masked,
+        }
+    }
+
+    pub(super) fn likeness(&self) -> Likeness {
+        (self.kind, Like::of(&self.argument), Like::of(&self.filter))
+    }
+
+    /// Equal for values that take the same argument.
+    pub(crate) fn argument_likeness(&self) -> Like {
+        Like::of(&self.argument)
+    }
+}
