@@ -6,7 +6,7 @@ use std::fmt::Write;
 use arrow::datatypes::DataType;
 
 use crate::error::Result;
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::grouping::Grouping;
 use crate::plan::{Aggregate, Operator, Plan};
 
 /// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between

@@ -21,7 +21,6 @@ use crate::env::{Env, Simulated, Threads};
 use crate::error::{Error, Result};
 use crate::gather::Gather;
 use crate::intake::Intake;
-use crate::passed::Format;
 use crate::plan::Plan;
 use crate::roles::Place;
 use crate::roles::Roles;
@@ -319,12 +318,12 @@ fn network(
     }
     let stages = compiled.operators.len().max(1);
     let shipping = |number: usize| {
-        let grouping = compiled.operators.get(number).map(|(grouping, _)| grouping);
+        let program = compiled.operators.get(number);
         let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
         let limits = compiled.limits(settings, leaders, number);
         Shipping {
-            layout: grouping.map_or_else(none, |grouping| grouping.layout.clone()),
-            format: grouping.map(|g| Arc::new(Format::new(&g.codec, &g.aggregates))),
+            layout: program.map_or_else(none, |program| program.grouping.layout.clone()),
+            format: program.map(|program| program.format.clone()),
             fragment_bytes: limits.fragment_bytes as usize,
             passed_bytes: limits.passed_bytes() as usize,
         }

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::flow::Root;
-use crate::operator::aggregate::fire::Finisher;
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::Program;
 use crate::operator::aggregate::slices::small_table_bytes;
-use crate::passed::Format;
 use crate::settings::Settings;
 use crate::windowing::Windowing;
 
@@ -31,10 +29,8 @@ pub(crate) struct Stage {
     pub(crate) number: usize,
     /// Whose rows it takes.
     pub(crate) inputs: Vec<Root>,
-    pub(crate) grouping: Grouping,
-    pub(crate) finisher: Finisher,
-    /// How rows are passed through.
-    pub(crate) format: Arc<Format>,
+    /// What its operator does.
+    pub(crate) program: Arc<Program>,
     /// Its part of the budget.
     pub(crate) limits: Limits,
     /// Per worker of this process: up to where it has fired.
@@ -61,13 +57,13 @@ impl Limits {
         settings: &Settings,
         stages: usize,
         leaders: usize,
-        grouping: Option<&Grouping>,
+        program: Option<&Program>,
     ) -> Limits {
         let (memory, workers) = (settings.memory_bytes / stages as u64, settings.workers as u64);
         // Tables that all workers open before state is counted take a 32nd of the budget at the
         // most.
         let tables = memory / 32 / workers;
-        let table_bytes = grouping.map_or(1, |g| small_table_bytes(&g.layout, leaders));
+        let table_bytes = program.map_or(1, |p| small_table_bytes(&p.grouping.layout, leaders));
         // All fragments and the deltas on their way, at most two per worker and leader, take a
         // quarter.
         let fragment_bytes = memory / 12 / (workers * leaders as u64);
@@ -92,19 +88,17 @@ impl Limits {
 
 impl Stage {
     pub(crate) fn new(
-        (number, inputs): (usize, Vec<Root>),
-        (grouping, finisher): (Grouping, Finisher),
+        number: usize,
+        inputs: Vec<Root>,
+        program: Program,
         limits: Limits,
         workers: usize,
     ) -> Stage {
         let fired = (0..workers).map(|_| AtomicI64::new(BEGINNING)).collect();
-        let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
         Stage {
             number,
             inputs,
-            grouping,
-            finisher,
-            format,
+            program: Arc::new(program),
             limits,
             fired,
             firing: AtomicUsize::new(0),
@@ -113,7 +107,7 @@ impl Stage {
 
     /// How it divides event time.
     pub(crate) fn windowing(&self) -> &Windowing {
-        &self.grouping.windowing
+        &self.program.grouping.windowing
     }
 
     /// That whoever has announced `watermark` may have state for the slice that begins at `start`:

@@ -21,8 +21,7 @@ use crate::cluster::Ends;
 use crate::delivery::{self, Delivery, Mailboxes, Ways};
 use crate::error::Result;
 use crate::meter;
-use crate::operator::aggregate::pipeline::Buffers;
-use crate::operator::aggregate::slices::Counters;
+use crate::operator::Counters;
 use crate::progress::{Context, State};
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -53,18 +52,9 @@ pub(crate) struct Worker {
     stages: Vec<State>,
     /// By stage: what stands in the way of what it has to fire.
     blocked: Vec<Fired>,
-    buffers: Buffers,
-    places: Places,
     /// `None` if the job has no channels.
     bed: Option<Bed>,
 }
-
-/// Where rows stand that are being fired, kept for its memory: each step fills it before reading.
-#[derive(Default)]
-struct Places(Vec<*const u64>);
-
-// SAFETY: what a step has left here is not read any more.
-unsafe impl Send for Places {}
 
 impl Worker {
     pub(crate) fn new(
@@ -87,8 +77,6 @@ impl Worker {
             delivery: delivery::new(&context, mailboxes, ways),
             blocked: vec![Fired::Nothing; stages.len()],
             stages,
-            buffers: Buffers::default(),
-            places: Places::default(),
             bed,
             context,
         }
@@ -187,7 +175,7 @@ impl Worker {
     /// The counters that are not kept up to date: at the end.
     fn count(&mut self, stages: &[State]) {
         let mut all = Counters::default();
-        stages.iter().for_each(|state| all.add(&state.slices.counters()));
+        stages.iter().for_each(|state| all.add(&state.operator.counters()));
         let Counters { growths, switches, joint_rows } = all;
         let stats = &mut self.context.stats;
         (stats.index_growths, stats.mode_switches) = (growths, switches);

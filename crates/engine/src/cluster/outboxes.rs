@@ -15,7 +15,7 @@ use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
 use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::grouping::Grouping;
 use crate::passed::{Format, Onward, Outgoing, PassedRows, Passing};
 use crate::plan::{Operator, Plan};
 use crate::roles::Place;

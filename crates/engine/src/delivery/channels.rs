@@ -103,24 +103,17 @@ impl Incoming {
             }
             cluster::Kind::Rows => {
                 state.stage.check_slice(head.start, announced)?;
-                let rows = cluster::words(body)?;
-                let row_words = state.stage.grouping.layout.row_words() as u64;
-                if head.count.checked_mul(row_words) != Some(rows.len() as u64) {
-                    let words = rows.len();
-                    return Err(Error::Internal(format!("{} rows in {words} words", head.count)));
-                }
                 let mut span = meter::span(meter::Kind::Merge);
                 span.add(head.count as usize);
-                let merged = state.slices.merge_words(head.start, rows, &self.arena);
+                let rows = cluster::words(body)?;
+                state.operator.merge_rows(head.start, head.count, rows, &self.arena)?;
                 drop(span);
-                merged.map_err(|malformed| Error::Internal(malformed.what.into()))?;
                 context.note_merge(body.len(), state)?;
             }
             cluster::Kind::Passed => {
                 let Some(receiver) = self.receiver.as_mut() else {
                     return Err(Error::Internal("rows to a job without state".into()));
                 };
-                let stage = &state.stage;
                 let passed = cluster::words(body)?;
                 if passed.len() as u64 != head.count {
                     let words = passed.len();
@@ -130,13 +123,12 @@ impl Incoming {
                     )));
                 }
                 let mut span = meter::span(meter::Kind::Update);
-                let before = receiver.rows();
+                let State { operator, stage, .. } = &mut *state;
                 let may_add = |start| stage.check_slice(start, announced);
-                receiver.take_rows(passed, &stage.grouping, &mut state.slices, &may_add)?;
-                let rows = (receiver.rows() - before) as usize;
+                let rows = operator.merge_passed(receiver, passed, &may_add)?;
                 span.add(rows);
                 drop(span);
-                let row_bytes = stage.grouping.layout.row_bytes();
+                let row_bytes = stage.program.grouping.layout.row_bytes();
                 context.note_merge(body.len().max(rows * row_bytes), state)?;
             }
             cluster::Kind::Delta => self.end(context, process, &head, state)?,
@@ -177,7 +169,7 @@ impl Incoming {
             context.note_usage(state);
             context.check_received(state)?;
             // The next delta may open as many windows as this one, not as all since the last batch.
-            state.slices.begin_batch();
+            state.operator.begin_batch();
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::cluster::Sealed;
 use crate::error::Result;
 use crate::event_time::END;
 use crate::meter;
-use crate::operator::aggregate::slices::SealSlice;
+use crate::operator::SealSlice;
 use crate::passed::Parcel;
 use crate::progress::{Context, State};
 
@@ -66,12 +66,12 @@ impl LateMerge {
         };
         let _span = meter::span(meter::Kind::Seal);
         let mut shipped = 0;
-        if state.slices.may_join()
+        if state.operator.has_choice()
             && let Some(choice) = shared.env.choose(8)
         {
-            state.slices.join(choice);
+            state.operator.choose(choice);
         }
-        let parcels = state.slices.seal(how, shared.budget.tight());
+        let parcels = state.operator.seal(&how, shared.budget.tight());
         // What has been sealed counts as segments from now on, all of it before any is sent.
         context.note_usage(state);
         let held = |parcel: Parcel| (held(context, &parcel), parcel);
@@ -98,7 +98,7 @@ impl LateMerge {
         state.clock.advance(context.id, watermark);
         state.epoch += 1;
         state.announced = state.announced.max(watermark);
-        let nothing_left = seal == Seal::Everything || !state.slices.has_fragment_rows();
+        let nothing_left = seal == Seal::Everything || !state.operator.holds_for_others();
         if nothing_left {
             state.changed_at_us = None;
         }

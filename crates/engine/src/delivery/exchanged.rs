@@ -5,8 +5,6 @@
 //! other batch before that is done. A receiver updates its tables from one slot at a time. The
 //! sender's watermark comes behind its rows, in the same slots.
 
-use std::sync::Arc;
-
 use arrow::array::RecordBatch;
 use millstream_state::{Leaders, Load};
 
@@ -19,11 +17,10 @@ use crate::exchange::Sender;
 use crate::expr::Expr;
 use crate::gather::Gather;
 use crate::meter;
-use crate::operator::aggregate::Receiver;
-use crate::operator::aggregate::assign::Dropped;
-use crate::operator::aggregate::pipeline::{Buffers, Grouping, Records};
-use crate::operator::aggregate::slices::Slices;
-use crate::passed::{Format, Outlet};
+use crate::operator::aggregate::grouping::{Buffers, Grouping};
+use crate::operator::aggregate::{Program, Receiver};
+use crate::operator::{Dropped, MayAdd, Operator, Records};
+use crate::passed::Outlet;
 use crate::progress::{Context, State};
 
 /// A worker's roles.
@@ -38,6 +35,7 @@ pub(super) struct Exchanged {
 
 struct Sending {
     sender: Sender,
+    buffers: Buffers,
     /// To each receiver.
     ways: Vec<Way>,
     /// The watermark that receivers are being told.
@@ -154,20 +152,20 @@ impl FromSender {
         state: &mut State,
         (announced, may_end): (i64, bool),
     ) -> Result<Option<Option<i64>>> {
-        let State { slices, stage, .. } = state;
+        let State { operator, stage, .. } = state;
         let may_add = |start| stage.check_slice(start, announced);
         let receiver = &mut self.receiver;
         let mut marked = Ok(None);
         match &mut self.inlet {
             None => {
                 let Some(words) = own.and_then(Sending::take_own) else { return Ok(None) };
-                marked = take(receiver, words, &stage.grouping, slices, &may_add);
+                marked = take(&mut **operator, receiver, words, &may_add);
             }
             Some(_) if self.ended => return Ok(None),
             Some(inlet) => {
                 let polled = inlet.try_receive(&mut |message| {
                     let words = cluster::words(message);
-                    let taken = |words| take(receiver, words, &stage.grouping, slices, &may_add);
+                    let taken = |words| take(&mut **operator, receiver, words, &may_add);
                     marked = words.and_then(taken);
                 });
                 match polled.map_err(|e| peer_error(self.process, e))? {
@@ -200,22 +198,17 @@ impl FromSender {
     }
 }
 
-/// Takes in what a slot holds; see [`Receiver::take`].
+/// Takes in what a slot holds; returns the last watermark in it.
 fn take(
+    operator: &mut dyn Operator,
     receiver: &mut Receiver,
     words: &[u64],
-    grouping: &Grouping,
-    slices: &mut Slices,
-    may_add: &dyn Fn(i64) -> Result<()>,
+    may_add: MayAdd<'_>,
 ) -> Result<Option<i64>> {
     let mut span = meter::span(meter::Kind::Update);
-    let before = receiver.rows();
-    let marked = receiver.take(words, grouping, slices, may_add);
-    let rows = (receiver.rows() - before) as usize;
-    // The next slot may bring as much.
-    slices.expect(Load { rows, text_bytes: size_of_val(words) });
+    let (rows, marked) = operator.merge_exchanged(receiver, words, may_add)?;
     span.add(rows);
-    marked
+    Ok(marked)
 }
 
 /// The only stage of the job.
@@ -236,12 +229,12 @@ impl Exchanged {
     /// The roles of a worker.
     pub(super) fn new(
         context: &Context,
-        grouping: &Grouping,
+        program: &Program,
         lanes: Lanes,
         channels: Channels,
     ) -> Exchanged {
         let (roles, workers) = (&context.shared.roles, context.shared.settings.workers);
-        let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+        let format = &program.format;
         let own = |lane: &Option<_>| vec![0; if lane.is_none() { OWN_WORDS } else { 0 }];
         let ways = roles.receivers.iter().zip(lanes.out).map(|(receiver, lane)| Way {
             process: receiver / workers,
@@ -254,6 +247,7 @@ impl Exchanged {
         });
         let sending = roles.sender(context.leader).map(|_| Sending {
             sender: Sender::new(format.clone(), Leaders::even(roles.receivers.len())),
+            buffers: Buffers::default(),
             ways: ways.collect(),
             marking: BEGINNING,
         });
@@ -309,7 +303,7 @@ impl Delivery for Exchanged {
                 context.check_received(state)?;
             }
             // Windows that it has opened are not to be expected again.
-            state.slices.begin_batch();
+            state.operator.begin_batch();
             return Ok(true);
         }
         Ok(false)
@@ -322,7 +316,7 @@ impl Delivery for Exchanged {
     fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
         let Some(sending) = &mut self.sending else { return Ok(false) };
         let before = sending.sender.rows_sent();
-        self.blocked = !sending.advance(&only(stages)?.stage.grouping)?;
+        self.blocked = !sending.advance(&only(stages)?.stage.program.grouping)?;
         if self.blocked {
             return Ok(sending.sender.rows_sent() > before);
         }
@@ -381,14 +375,13 @@ impl Delivery for Exchanged {
         context: &mut Context,
         state: &mut State,
         input: (&Records<'_>, Option<&Expr>),
-        buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
         let Some(sending) = &mut self.sending else {
             return Err(Error::Internal("records for a worker that sends none".into()));
         };
-        let grouping = &state.stage.grouping;
+        let grouping = &state.stage.program.grouping;
         let mut by_slice = Vec::new();
-        let dropped = grouping.assign(input, buffers, &mut by_slice)?;
+        let dropped = grouping.assign(input, &mut sending.buffers, &mut by_slice)?;
         if let Some((keys, arguments)) = grouping.evaluate(input.0.rows, &mut by_slice)? {
             sending.sender.begin(keys, arguments, by_slice)?;
             sending.advance(grouping)?;
@@ -402,7 +395,6 @@ impl Delivery for Exchanged {
         _: &mut Context,
         _: &mut State,
         _: (&RecordBatch, Option<&Expr>, i64),
-        _: &mut Buffers,
     ) -> Result<u64> {
         Err(Error::Internal("an exchange of several stages".into()))
     }

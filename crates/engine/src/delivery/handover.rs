@@ -161,7 +161,7 @@ impl HandOver {
         if changed {
             context.note_usage(state);
             // The next delta may open as many windows as this one, not as all since the last batch.
-            state.slices.begin_batch();
+            state.operator.begin_batch();
         }
         Ok(true)
     }
@@ -174,7 +174,7 @@ fn merge(context: &mut Context, state: &mut State, start: i64, segment: Segment)
     }
     let mut span = meter::span(meter::Kind::Merge);
     span.add(segment.rows());
-    match state.slices.merge(start, segment) {
+    match state.operator.merge(start, segment) {
         true => context.stats.adoptions += 1,
         false => context.stats.merges += 1,
     }

@@ -14,8 +14,7 @@ use crate::cluster::{GO_ON, MERGED, Stall};
 use crate::error::Result;
 use crate::event_time::END;
 use crate::expr::Expr;
-use crate::operator::aggregate::assign::Dropped;
-use crate::operator::aggregate::pipeline::{Buffers, Records};
+use crate::operator::{Dropped, Records};
 use crate::progress::{Context, State};
 
 /// Within the process and between processes: whoever leads a key decides which.
@@ -145,14 +144,11 @@ impl Delivery for LateMerge {
         &mut self,
         context: &mut Context,
         state: &mut State,
-        (records, filter): (&Records<'_>, Option<&Expr>),
-        buffers: &mut Buffers,
+        input: (&Records<'_>, Option<&Expr>),
     ) -> Result<(Dropped, u64)> {
-        state.slices.begin_batch();
         let onward = state.onward(&context.shared);
-        let grouping = &state.stage.grouping;
-        let updated = grouping.run((records, filter), &mut state.slices, onward, buffers)?;
-        context.note_update(state, records.stamped.prepared.input_bytes);
+        let updated = state.operator.update(input, onward)?;
+        context.note_update(state, input.0.stamped.prepared.input_bytes);
         Ok(updated)
     }
 
@@ -161,11 +157,9 @@ impl Delivery for LateMerge {
         context: &mut Context,
         state: &mut State,
         input: (&RecordBatch, Option<&Expr>, i64),
-        buffers: &mut Buffers,
     ) -> Result<u64> {
-        state.slices.begin_batch();
         let onward = state.onward(&context.shared);
-        state.stage.grouping.run_rows(input, &mut state.slices, onward, buffers)
+        state.operator.update_rows(input, onward)
     }
 
     fn has_mail(&self, context: &Context) -> bool {
@@ -201,10 +195,10 @@ impl Delivery for LateMerge {
 /// not reached, and all but the one that fires. Taken at once, they would fill a second large table
 /// beside the one that is full; left there, they keep who is ahead from getting farther.
 fn takes_up_to(state: &State) -> i64 {
-    match &state.firing {
+    match state.operator.firing() {
         _ if state.stage.windowing().is_whole() => END,
-        Some(fire) => fire.start,
+        Some(window) => window,
         None if state.clock.min() > state.frontier => state.frontier,
-        None => state.low.max(state.slices.latest()),
+        None => state.low.max(state.operator.latest()),
     }
 }

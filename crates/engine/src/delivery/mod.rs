@@ -27,8 +27,7 @@ use millstream_state::Load;
 use crate::cluster::{Inlet, Lanes};
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::operator::aggregate::assign::Dropped;
-use crate::operator::aggregate::pipeline::{Buffers, Records};
+use crate::operator::{Dropped, Records};
 use crate::progress::{Context, State};
 use channels::Channels;
 use exchanged::Exchanged;
@@ -93,7 +92,6 @@ pub(crate) trait Delivery: Send {
         context: &mut Context,
         state: &mut State,
         input: (&Records<'_>, Option<&Expr>),
-        buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)>;
 
     /// The same for rows that a stage before has fired, all of one slice.
@@ -102,7 +100,6 @@ pub(crate) trait Delivery: Send {
         context: &mut Context,
         state: &mut State,
         input: (&RecordBatch, Option<&Expr>, i64),
-        buffers: &mut Buffers,
     ) -> Result<u64>;
 
     /// Whether something has come that [`Delivery::receive`] has not seen.
@@ -146,7 +143,7 @@ pub(crate) fn new(
     let shared = &context.shared;
     let channels = Channels::new(deltas_in, shared.net.as_deref());
     match shared.stages.first().filter(|_| shared.roles.exchange()) {
-        Some(stage) => Box::new(Exchanged::new(context, &stage.grouping, lanes, channels)),
+        Some(stage) => Box::new(Exchanged::new(context, &stage.program, lanes, channels)),
         None => Box::new(LateMerge::new(mailboxes, channels)),
     }
 }

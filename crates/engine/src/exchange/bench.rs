@@ -10,7 +10,7 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::aggregate::slices::{Room, Slices};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::windowing::WHOLE;

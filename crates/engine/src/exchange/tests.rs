@@ -13,7 +13,7 @@ use super::sender::Sender;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::aggregate::Receiver;
-use crate::operator::aggregate::pipeline::{Grouping, Selected};
+use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::slices::{Room, Slices};
 use crate::passed::{Format, Outlet, Section};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::flow::{Flow, Root, Takers};
-use crate::operator::aggregate::fire::Finisher;
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::Program;
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Operator, Plan};
 use crate::prepare::Spread;
@@ -17,7 +16,7 @@ use crate::windowing::Windowing;
 /// What the stages of a plan do, in executable form.
 pub(super) struct Compiled {
     /// Of stages that have state.
-    pub(super) operators: Vec<(Grouping, Finisher)>,
+    pub(super) operators: Vec<Program>,
     pub(super) flow: Flow,
     /// The operators' names in messages.
     pub(super) names: Vec<String>,
@@ -35,8 +34,7 @@ impl Compiled {
             let inputs = &flow.inputs[operators.len()];
             let takes_records = inputs.iter().any(|input| matches!(input, Root::Source(_)));
             let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
-            let grouping = Grouping::new(aggregate, lateness_us)?;
-            operators.push((grouping, Finisher::new(aggregate, &stage.output)));
+            operators.push(Program::new(aggregate, lateness_us, &stage.output)?);
             names.push(name_of(aggregate));
         }
         if names.is_empty() {
@@ -50,8 +48,8 @@ impl Compiled {
 
     /// How much of the budget one of the stages may take; `leaders` of all processes.
     pub(super) fn limits(&self, settings: &Settings, leaders: usize, number: usize) -> Limits {
-        let grouping = self.operators.get(number).map(|(grouping, _)| grouping);
-        Limits::new(settings, self.operators.len().max(1), leaders, grouping)
+        let stages = self.operators.len().max(1);
+        Limits::new(settings, stages, leaders, self.operators.get(number))
     }
 
     /// The stages that have state, and all edges.
@@ -65,8 +63,8 @@ impl Compiled {
             numbers.map(|number| self.limits(settings, leaders, number)).collect();
         let stages = self.operators.into_iter().zip(limits).enumerate();
         let (workers, flow) = (settings.workers, self.flow);
-        let stage = |(number, (operator, limits))| {
-            Stage::new((number, flow.inputs[number].clone()), operator, limits, workers)
+        let stage = |(number, (program, limits))| {
+            Stage::new(number, flow.inputs[number].clone(), program, limits, workers)
         };
         (stages.map(stage).map(Arc::new).collect(), flow)
     }
@@ -92,7 +90,7 @@ impl Compiled {
     }
 
     pub(super) fn windowing(&self, stage: usize) -> Windowing {
-        self.operators[stage].0.windowing
+        self.operators[stage].grouping.windowing
     }
 
     /// Stages with state whose rows come to an output, each once.
@@ -109,20 +107,16 @@ impl Compiled {
 
     /// Whether a result has a row even if there is nothing.
     pub(super) fn has_empty_group(&self, output: usize) -> bool {
-        self.stages_of(output).iter().any(|stage| self.operators[*stage].0.has_empty_group)
+        self.stages_of(output).iter().any(|stage| self.operators[*stage].grouping.has_empty_group)
     }
 }
 
 /// Finds which columns of a source or of a stage have the texts that stages keep, also behind
 /// passes; where they are computed on the way, the stage is told so. `of` says which of these
 /// columns one is that `takers` see.
-fn find_texts(
-    takers: &mut Takers,
-    of: &dyn Fn(usize) -> Option<usize>,
-    operators: &mut [(Grouping, Finisher)],
-) {
+fn find_texts(takers: &mut Takers, of: &dyn Fn(usize) -> Option<usize>, operators: &mut [Program]) {
     for edge in &mut takers.edges {
-        let (grouping, _) = &mut operators[edge.stage];
+        let grouping = &mut operators[edge.stage].grouping;
         for column in &grouping.texts {
             match before(&edge.taking, *column).and_then(of) {
                 Some(column) => edge.texts.push(column),

@@ -13,12 +13,7 @@ const COUNTED_SHARE: u64 = 128;
 impl Context {
     /// Counts the worker's state and reports it to the budget.
     pub(crate) fn note_usage(&self, state: &mut State) {
-        state.usage = state.slices.usage(self.shared.settings.batch_rows);
-        if let Some(fire) = &state.firing {
-            state.usage.bytes += fire.table().bytes() as u64;
-            state.usage.live_bytes += fire.table().live_bytes() as u64;
-            state.usage.keys += fire.table().rows() as u64;
-        }
+        state.usage = state.operator.usage(self.shared.settings.batch_rows);
         (state.uncounted, state.uncounted_bytes) = (0, 0);
         self.shared.budget.note_usage(state.stage.number, self.id, &state.usage);
     }
@@ -34,7 +29,7 @@ impl Context {
         tight: bool,
         settled: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let more = state.slices.expect(load);
+        let more = state.operator.expect(load);
         if more {
             self.note_usage(state);
         }
@@ -47,7 +42,7 @@ impl Context {
             Err(_) => {}
         }
         // Batches before may have brought more than this one does.
-        state.slices.expect_just(load);
+        state.operator.expect_just(load);
         self.note_usage(state);
         match self.shared.budget.check() {
             Err(error) if settled() => Err(error),
@@ -58,7 +53,7 @@ impl Context {
 
     /// Gives back what is kept for later windows.
     pub(crate) fn give_back(&self, state: &mut State) {
-        state.slices.release_spare();
+        state.operator.give_back();
         if state.usage.spare_bytes > 0 {
             self.note_usage(state);
         }
@@ -70,10 +65,10 @@ impl Context {
         state.changed_at_us = Some(self.shared.env.now_us());
         let before = state.usage.live_bytes;
         self.note_usage(state);
-        if state.stage.grouping.computes_texts {
+        if state.stage.program.grouping.computes_texts {
             // How long those of the next batch are is not known before: as these, most likely.
             let text_bytes = state.usage.live_bytes.saturating_sub(before) as usize;
-            if state.slices.expect(Load { rows: 0, text_bytes }) {
+            if state.operator.expect(Load { rows: 0, text_bytes }) {
                 self.note_usage(state);
             }
         }
@@ -100,7 +95,7 @@ impl Context {
     /// which makes room.
     pub(crate) fn fires_here(&self, state: &State) -> bool {
         let later = &self.shared.stages[state.stage.number + 1..];
-        state.firing.is_some()
+        state.operator.firing().is_some()
             || state.complete().is_some()
             || state.stage.fired() < state.frontier
             || later.iter().any(|stage| stage.is_firing())

@@ -12,9 +12,9 @@ use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Outboxes};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
 use crate::meter;
-use crate::operator::aggregate::Receiver;
-use crate::operator::aggregate::fire::Fire;
-use crate::operator::aggregate::slices::{Room, Slices};
+use crate::operator::Operator;
+use crate::operator::aggregate::slices::Room;
+use crate::operator::aggregate::{Aggregate, Leadership};
 use crate::passed::{Onward, PassedRows};
 use crate::shared::Shared;
 use crate::stage::Stage;
@@ -24,13 +24,8 @@ pub(crate) use context::Context;
 /// A worker's state of a stage, and how far the stage has got for it.
 pub(crate) struct State {
     pub(crate) stage: Arc<Stage>,
-    pub(crate) slices: Slices,
-    /// Whether this worker leads the key of no columns.
-    pub(crate) leads_empty_key: bool,
-    /// Takes in what workers of this process pass through.
-    receiver: Receiver,
+    pub(crate) operator: Box<dyn Operator>,
     pub(crate) clock: VectorClock,
-    pub(crate) firing: Option<Fire>,
     pub(crate) epoch: u64,
     pub(crate) epoch_input_bytes: u64,
     /// The watermark of the last epoch's end.
@@ -85,12 +80,36 @@ fn clock(shared: &Shared, leader: usize, helpers: usize) -> VectorClock {
     clock
 }
 
-/// Whether the worker that is `leader` among all leads the keys of a hash.
-fn leads(shared: &Shared, leader: usize, hash: u64) -> bool {
+/// Which keys the worker that is `leader` among all leads.
+fn leadership(shared: &Shared, leader: usize) -> Leadership {
     let roles = &shared.roles;
+    let leader_of = |leaders| Leaders::even(leaders).of(hash_words(&[]));
     match roles.exchange() {
-        true => roles.receiver(leader) == Some(Leaders::even(roles.receivers.len()).of(hash)),
-        false => Leaders::even(shared.leaders()).of(hash) == leader,
+        // A receiver of exchanged records meets no keys but its own.
+        true => Leadership {
+            me: 0,
+            leaders: 1,
+            of_empty_key: roles.receiver(leader) == Some(leader_of(roles.receivers.len())),
+        },
+        false => Leadership {
+            me: leader,
+            leaders: shared.leaders(),
+            of_empty_key: leader_of(shared.leaders()) == leader,
+        },
+    }
+}
+
+/// What a worker's state of a stage may keep, and must have room for.
+fn room(stage: &Stage, shared: &Shared) -> Room {
+    let outboxes = shared.net.as_ref().map(|net| net.outboxes(stage.number));
+    // Half of what is shipped together, and no more than fits a message.
+    let message_bytes = outboxes.map_or(u64::MAX, |outboxes| outboxes.message_bytes as u64);
+    let buffer_bytes = (stage.limits.kept_bytes() / 2).min(message_bytes);
+    Room {
+        pool_bytes: stage.limits.pool_bytes,
+        heap: shared.net.as_ref().map(|net| net.heap.clone()),
+        message_bytes: outboxes.map_or(0, |outboxes| outboxes.message_bytes),
+        passing: Some((stage.program.format.clone(), buffer_bytes as usize)),
     }
 }
 
@@ -104,31 +123,16 @@ impl State {
     pub(crate) fn new(stage: &Arc<Stage>, leader: usize, shared: &Shared) -> State {
         let workers = shared.settings.workers;
         let helpers = workers + shared.net.as_ref().map_or(0, |net| net.place.processes);
-        let clock = clock(shared, leader, helpers);
-        let leads_empty_key = leads(shared, leader, hash_words(&[]));
-        // A receiver of exchanged records meets no keys but its own.
-        let (leaders, me) = match shared.roles.exchange() {
-            true => (1, 0),
-            false => (shared.leaders(), leader),
-        };
-        let outboxes = shared.net.as_ref().map(|net| net.outboxes(stage.number));
-        // Half of what is shipped together, and no more than fits a message.
-        let message_bytes = outboxes.map_or(u64::MAX, |outboxes| outboxes.message_bytes as u64);
-        let buffer_bytes = (stage.limits.kept_bytes() / 2).min(message_bytes);
-        let room = Room {
-            pool_bytes: stage.limits.pool_bytes,
-            heap: shared.net.as_ref().map(|net| net.heap.clone()),
-            message_bytes: outboxes.map_or(0, |outboxes| outboxes.message_bytes),
-            passing: Some((stage.format.clone(), buffer_bytes as usize)),
-        };
-        let layout = stage.grouping.layout.clone();
+        let operator = Aggregate::new(
+            stage.program.clone(),
+            leadership(shared, leader),
+            shared.fragment_mode(),
+            room(stage, shared),
+        );
         State {
             stage: stage.clone(),
-            slices: Slices::new(layout, Leaders::even(leaders), me, shared.fragment_mode(), room),
-            leads_empty_key,
-            receiver: Receiver::new(stage.format.clone()),
-            clock,
-            firing: None,
+            operator: Box::new(operator),
+            clock: clock(shared, leader, helpers),
             epoch: 0,
             epoch_input_bytes: 0,
             // Who only receives exchanged records has nothing to announce.
@@ -151,11 +155,8 @@ impl State {
     pub(crate) fn take_passed(&mut self, rows: PassedRows, announced: i64) -> Result<()> {
         let mut span = meter::span(meter::Kind::Update);
         span.add(rows.rows());
-        let State { receiver, slices, stage, .. } = self;
-        let may_add = |start| stage.check_slice(start, announced);
-        receiver.take_rows(rows.words(), &stage.grouping, slices, &may_add)?;
-        slices.reuse_passed(rows);
-        Ok(())
+        let State { operator, stage, .. } = self;
+        operator.take_passed(rows, &|start| stage.check_slice(start, announced))
     }
 
     /// How many windows have fired when the watermark has got so far; only differences mean
@@ -166,7 +167,7 @@ impl State {
 
     /// The window that fires next, if the vector clock says that it is complete.
     pub(crate) fn complete(&self) -> Option<i64> {
-        self.slices.complete(self.stage.windowing(), self.clock.min())
+        self.operator.complete(self.clock.min())
     }
 
     /// The watermark of the rows that it fires: none that is still to come has an earlier time.
@@ -191,7 +192,7 @@ impl State {
 
     /// Whether it holds nothing any more.
     pub(crate) fn is_empty(&self) -> bool {
-        self.slices.is_empty() && self.firing.is_none() && self.owed.is_empty()
+        self.operator.is_empty() && self.owed.is_empty()
     }
 
     /// Whether no leader of this process has to merge before it gets more.

@@ -10,8 +10,6 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::{Feeds, Takers, Way};
 use crate::meter;
-use crate::operator::aggregate::fire::{Fire, empty_table};
-use crate::windowing::WHOLE;
 
 /// Rows of a window that take so much more than twice what was foreseen, since texts are computed
 /// of them, are held against the budget when they are there.
@@ -72,7 +70,7 @@ impl Worker {
         tight: bool,
     ) -> Result<Fired> {
         let shared = self.context.shared.clone();
-        if stages[number].firing.is_none() {
+        if stages[number].operator.firing().is_none() {
             return self.fire_complete(&mut stages[number]);
         }
         let feeds = &shared.flow.stages[number];
@@ -99,13 +97,13 @@ impl Worker {
     fn fire_rows(&mut self, stages: &mut [State], number: usize, feeds: &Feeds) -> Result<Fired> {
         let shared = self.context.shared.clone();
         let stage = stages[number].stage.clone();
-        let Some(fire) = &mut stages[number].firing else { return Ok(Fired::Nothing) };
+        let operator = &mut stages[number].operator;
+        let Some(start) = operator.firing() else { return Ok(Fired::Nothing) };
         let mut span = meter::span(meter::Kind::Fire);
-        let foreseen_bytes =
-            2 * fire.next_bytes(&stage.grouping, &stage.finisher) + UNFORESEEN_BYTES;
-        let (start, time) = (fire.start, stage.windowing().row_time(fire.start));
-        let Some((rows, last)) = fire.step(&stage.grouping, &stage.finisher, &mut self.places.0)?
-        else {
+        let next_bytes = operator.next_load().map_or(0, |next| next.text_bytes as u64);
+        let foreseen_bytes = 2 * next_bytes + UNFORESEEN_BYTES;
+        let time = stage.windowing().row_time(start);
+        let Some((rows, last)) = operator.step()? else {
             self.end_of_firing(&mut stages[number])?;
             return Ok(Fired::Some);
         };
@@ -148,9 +146,7 @@ impl Worker {
     /// credit and memory there; `Nothing` stands in the way then.
     fn may_feed(&mut self, state: &State, next: &mut State, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
-        let Some(fire) = state.firing.as_ref().filter(|fire| !fire.is_over()) else {
-            return Ok(Fired::Nothing);
-        };
+        let Some(next_load) = state.operator.next_load() else { return Ok(Fired::Nothing) };
         let number = next.stage.number;
         if !shared.is_wanted(&shared.flow.stages[number]) {
             return Ok(Fired::Nothing);
@@ -159,7 +155,7 @@ impl Worker {
             return Ok(Fired::NoCredit);
         }
         if tight {
-            if next.slices.has_fragment_rows() {
+            if next.operator.holds_for_others() {
                 // What leaders have merged takes less room than what waits in fragments.
                 self.delivery.end_epoch(&mut self.context, next, Seal::Everything)?;
                 return Ok(Fired::Some);
@@ -168,8 +164,8 @@ impl Worker {
         }
         let stage = &state.stage;
         let times = edges_between(&shared.flow.stages[stage.number].takers, number);
-        let text_bytes = times * fire.next_bytes(&stage.grouping, &stage.finisher) as usize;
-        let load = Load { rows: times * fire.next_rows(), text_bytes };
+        let Load { rows, text_bytes } = next_load;
+        let load = Load { rows: times * rows, text_bytes: times * text_bytes };
         let (fired, frontier) = (next.stage.fired(), next.frontier);
         let settled = || {
             shared.budget.held(Kind::Segments) == 0
@@ -184,10 +180,10 @@ impl Worker {
 
     /// All rows of the window have been taken.
     fn end_of_firing(&mut self, state: &mut State) -> Result<()> {
-        let Some(fire) = state.firing.take() else { return Ok(()) };
-        state.frontier = state.stage.windowing().fires_at(fire.start);
-        let small = self.is_small(&fire);
-        state.slices.recycle(fire.into_table());
+        let Some(window) = state.operator.firing() else { return Ok(()) };
+        state.frontier = state.stage.windowing().fires_at(window);
+        let small = self.is_small(state);
+        state.operator.end_firing();
         state.stage.note_end_of_firing();
         if !small || self.context.shared.budget.tight() {
             // Before others may believe that all has been freed.
@@ -204,11 +200,8 @@ impl Worker {
             return Ok(Fired::Nothing);
         }
         let Some(start) = state.complete() else {
-            let grouping = &state.stage.grouping;
-            if complete == END && grouping.has_empty_group && state.leads_empty_key {
-                // A group of no rows is a row, too.
+            if complete == END && state.operator.fire_nothing() {
                 state.stage.note_firing();
-                state.firing = Some(Fire::new(WHOLE, empty_table(grouping), grouping));
                 return Ok(Fired::Some);
             }
             state.frontier = complete;
@@ -222,9 +215,8 @@ impl Worker {
             self.context.note_usage(state);
             self.context.shared.budget.note_rest();
         }
-        if let Some(table) = state.slices.remove(start) {
+        if state.operator.fire(start) {
             state.stage.note_firing();
-            state.firing = Some(Fire::new(start, table, &state.stage.grouping));
         }
         Ok(Fired::Some)
     }

@@ -156,7 +156,7 @@ impl Worker {
     /// leaders have merged takes less room than what waits in fragments. False if none does.
     fn lightens(&mut self, stages: &mut [State]) -> Result<bool> {
         let mut last_first = stages.iter_mut().rev();
-        if let Some(state) = last_first.find(|state| state.slices.has_fragment_rows()) {
+        if let Some(state) = last_first.find(|state| state.operator.holds_for_others()) {
             self.delivery.end_epoch(&mut self.context, state, Seal::Everything)?;
             return Ok(true);
         }

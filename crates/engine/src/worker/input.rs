@@ -12,7 +12,8 @@ use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
-use crate::operator::aggregate::pipeline::{Grouping, Records};
+use crate::operator::Records;
+use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
@@ -289,10 +290,10 @@ impl Worker {
         };
         let batch = records.stamped;
         let input = (&records, edge.taking.plain_filter());
-        let (dropped, fragment_rows) = self
-            .delivery
-            .update(&mut self.context, state, input, &mut self.buffers)
-            .map_err(|error| self.of_record(error, &state.stage.grouping, &records, edge))?;
+        let (dropped, fragment_rows) =
+            self.delivery.update(&mut self.context, state, input).map_err(|error| {
+                self.of_record(error, &state.stage.program.grouping, &records, edge)
+            })?;
         self.context.stats.late_records += dropped.late;
         self.context.stats.null_time_records += dropped.null_time;
         self.context.stats.unusable_time_records += dropped.unusable_time;
@@ -371,8 +372,7 @@ impl Worker {
             }
         };
         let input = (seen, edge.taking.plain_filter(), slice);
-        let fragment_rows =
-            self.delivery.update_rows(&mut self.context, state, input, &mut self.buffers)?;
+        let fragment_rows = self.delivery.update_rows(&mut self.context, state, input)?;
         self.context.stats.inner_rows += rows.num_rows() as u64;
         self.context.stats.fragment_rows_in += fragment_rows;
         self.context.note_update(state, batch_bytes(rows));

@@ -41,7 +41,7 @@ impl Worker {
             if let Some(freed) = shared.take_message(process, head, &body)?
                 && let Some(state) = stages.get_mut(freed.stage)
             {
-                freed.segments.into_iter().for_each(|(_, segment)| state.slices.reuse(segment));
+                freed.segments.into_iter().for_each(|(_, segment)| state.operator.reuse(segment));
             }
             Ok(())
         })?;

@@ -11,8 +11,7 @@ impl Worker {
     pub(crate) fn open_windows(&self) -> BTreeSet<i64> {
         let mut starts = BTreeSet::new();
         for state in &self.stages {
-            let firing = state.firing.as_ref().map(|fire| fire.start);
-            for slice in state.slices.open().chain(firing) {
+            for slice in state.operator.open() {
                 self.context.shared.windows_of(state.stage.number, slice, &mut starts);
             }
         }

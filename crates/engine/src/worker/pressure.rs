@@ -4,15 +4,15 @@
 use super::{State, Step, Worker};
 use crate::budget::Kind;
 use crate::error::Result;
-use crate::operator::aggregate::fire::Fire;
 
 /// A worker that waits for others to free memory looks again after this time, microseconds.
 pub(super) const STALL_US: i64 = 1_000;
 
 impl Worker {
-    /// Whether a window is small: firing it takes next to nothing, and then its state is free.
-    pub(super) fn is_small(&self, fire: &Fire) -> bool {
-        fire.table().live_bytes() as u64 <= self.context.shared.settings.memory_bytes / 64
+    /// Whether the window that a stage fires is small: firing it takes next to nothing, and then
+    /// its state is free.
+    pub(super) fn is_small(&self, state: &State) -> bool {
+        state.operator.firing_bytes() <= self.context.shared.settings.memory_bytes / 64
     }
 
     /// Whether the window of a stage that is firing may go on, as far as outputs are concerned: its
@@ -32,10 +32,8 @@ impl Worker {
         }
         let stage = &state.stage;
         let budget = &self.context.shared.budget;
-        let Some(fire) = state.firing.as_mut().filter(|fire| !fire.is_over()) else {
-            return Ok(true);
-        };
-        let small = self.is_small(fire);
+        let Some(next) = state.operator.next_load() else { return Ok(true) };
+        let small = self.is_small(state);
         // Rows of small windows that wait for their order must leave room, too.
         let many_rows = budget.held(Kind::Output) > self.context.shared.settings.memory_bytes / 16;
         for gather in &gathers {
@@ -46,18 +44,14 @@ impl Worker {
             }
         }
         let held = gathers.iter().filter(|gather| gather.holds()).count() as u64;
-        let rows_bytes = match held {
-            0 => 0,
-            held => held * fire.next_bytes(&stage.grouping, &stage.finisher),
-        };
+        let rows_bytes = held * next.text_bytes as u64;
         // Where rows do not wait here, firing takes nothing and frees what there is.
         let free = rows_bytes == 0 && !budget.is_exceeded();
         if small || free || matches!(budget.check_with(rows_bytes), Ok(true)) {
             budget.set_scarce(false);
             return Ok(true);
         }
-        fire.trim();
-        state.slices.release_spare();
+        state.operator.trim();
         self.context.note_usage(state);
         // What has not been merged yet takes less room when it is.
         if budget.held(Kind::Segments) > 0 {

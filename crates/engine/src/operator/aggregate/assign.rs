@@ -8,31 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::event_time::Running;
+use crate::operator::Dropped;
 use crate::prepare::BatchTimes;
 use crate::windowing::{Bounds, Windowing};
-
-/// Records of a batch that did not make it into a slice.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dropped {
-    pub(crate) late: u64,
-    pub(crate) null_time: u64,
-    pub(crate) unusable_time: u64,
-    /// The first rows of the last two kinds.
-    pub(crate) first_null_time: Option<usize>,
-    pub(crate) first_unusable_time: Option<usize>,
-}
-
-impl Dropped {
-    #[cold]
-    fn without_time(&mut self, row: usize, null: bool) {
-        let (count, first) = match null {
-            true => (&mut self.null_time, &mut self.first_null_time),
-            false => (&mut self.unusable_time, &mut self.first_unusable_time),
-        };
-        *count += 1;
-        first.get_or_insert(row);
-    }
-}
 
 /// Per slice, by its start: the positions of its records in the batch, ascending.
 pub(crate) type BySlice = Vec<(i64, Vec<u32>)>;

@@ -13,7 +13,7 @@ use millstream_state::{
 };
 
 use crate::error::{Error, Result};
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
 

@@ -2,143 +2,42 @@
 //! late records, assign windows, group, and aggregate into the worker's state (paper, section 5.2).
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::take_arrays;
+use arrow::array::RecordBatch;
 
-use millstream_state::RowLayout;
-
-use crate::columns::aggregates::Aggregates;
-use crate::columns::inputs::{Input, true_mask};
-use crate::columns::keys::{KeyCodec, is_variable};
-use crate::columns::select::select;
+use super::assign::BySlice;
+use super::grouping::{Buffers, Grouping, Selected, select_rows, within};
+use super::slices::Slices;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::failing::first_failing;
-use crate::operator::aggregate::assign::{BySlice, Dropped, assign};
-use crate::operator::aggregate::slices::Slices;
-use crate::operator::stateless::Taken;
+use crate::operator::{Dropped, Records};
 use crate::passed::Onward;
-use crate::plan::Aggregate;
-use crate::stamped::Stamped;
-use crate::texts;
-use crate::windowing::{WHOLE, Windowing};
 
-/// Grouping and aggregation in executable form.
-#[derive(Debug)]
-pub(crate) struct Grouping {
-    pub(crate) codec: KeyCodec,
-    pub(crate) aggregates: Aggregates,
-    pub(crate) layout: Arc<RowLayout>,
-    pub(crate) windowing: Windowing,
-    /// [`Aggregate::has_empty_group`].
-    pub(crate) has_empty_group: bool,
-    keys: Vec<Expr>,
-    /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
-    pub(crate) texts: Vec<usize>,
-    pub(crate) computes_texts: bool,
-    /// Whether keys or arguments must be computed, for which rows that do not count are taken out
-    /// first: an expression may fail on them.
-    computed: bool,
+/// What a batch goes through, and where it comes to: into slices, or onward to leaders in other
+/// processes.
+pub(super) struct Pipeline<'a> {
+    pub(super) grouping: &'a Grouping,
+    pub(super) slices: &'a mut Slices,
+    pub(super) onward: Option<&'a dyn Onward>,
 }
 
-/// Records of a batch, as a stage sees them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Records<'a> {
-    /// The batch, with the records' times.
-    pub(crate) stamped: &'a Stamped,
-    pub(crate) rows: &'a RecordBatch,
-    /// Where they stand in the batch, ascending; `None`: they are all of it.
-    pub(crate) places: Option<&'a [u32]>,
-}
-
-impl<'a> Records<'a> {
-    /// What has been taken of a batch.
-    pub(crate) fn taken(taken: &'a Taken, stamped: &'a Stamped) -> Records<'a> {
-        Records { stamped, rows: &taken.rows, places: taken.places.as_deref() }
-    }
-
-    /// The record that a row is of, by its position in the batch.
-    pub(crate) fn place(&self, row: usize) -> usize {
-        self.places.map_or(row, |places| places[row] as usize)
-    }
-
-    /// The rows of some records: positions in the batch, ascending, become positions of rows.
-    fn rows_of(&self, records: &mut [u32]) {
-        let Some(places) = self.places else { return };
-        let mut at = 0;
-        for record in records {
-            at += places[at..].partition_point(|place| *place < *record);
-            *record = at as u32;
-        }
-    }
-}
-
-/// Rows of a batch that update one slice.
-#[derive(Debug)]
-pub(crate) struct Selected<'a> {
-    pub(crate) keys: &'a [ArrayRef],
-    pub(crate) arguments: &'a [Input],
-    /// Positions in `keys` and `arguments`.
-    pub(crate) rows: &'a [u32],
-}
-
-/// Buffers that are used again from batch to batch.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    rows: Vec<u32>,
-    by_slice: BySlice,
-}
-
-impl Grouping {
-    pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
-        let codec = KeyCodec::new(&aggregate.keys)?;
-        let has_empty_group = aggregate.has_empty_group();
-        let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
-        let layout =
-            Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
-        let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
-        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.is_column());
-        let key_texts = aggregate.keys.iter().filter(|key| is_variable(&key.data_type));
-        let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
-        let column = |expr: &&Expr| match expr {
-            Expr::Column(index) => Some(*index),
-            Expr::Computed(_) => None,
-        };
-        let texts: Vec<usize> = kept.iter().filter_map(column).collect();
-        let computes_texts = texts.len() < kept.len();
-        Ok(Grouping {
-            codec,
-            aggregates,
-            layout,
-            windowing: Windowing::new(aggregate.window, lateness_us),
-            has_empty_group,
-            keys,
-            texts,
-            computes_texts,
-            computed,
-        })
-    }
-
-    /// Runs those records that pass a filter through the pipeline into `slices`, or through
-    /// `onward` to leaders in other processes; returns what was dropped and how many rows were
-    /// not the worker's own.
-    pub(crate) fn run(
-        &self,
+impl Pipeline<'_> {
+    /// Runs those records that pass a filter through; returns what was dropped and how many rows
+    /// were not the worker's own.
+    pub(super) fn run(
+        &mut self,
         (records, filter): (&Records<'_>, Option<&Expr>),
-        slices: &mut Slices,
-        onward: Option<&dyn Onward>,
         buffers: &mut Buffers,
     ) -> Result<(Dropped, u64)> {
+        let grouping = self.grouping;
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
-        let dropped = self.assign((records, filter), buffers, &mut by_slice)?;
+        let dropped = grouping.assign((records, filter), buffers, &mut by_slice)?;
         let rows = records.rows;
-        let fragment_rows = match self.update(rows, &mut by_slice, slices, onward) {
+        let fragment_rows = match self.update(rows, &mut by_slice) {
             Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // Nothing has been changed yet. Positions may have been, which are found again.
-                self.assign((records, filter), buffers, &mut by_slice)?;
-                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, onward)
+                grouping.assign((records, filter), buffers, &mut by_slice)?;
+                self.update_in_parts(rows, &by_slice, 0..rows.num_rows())
             }
             updated => updated,
         }?;
@@ -149,12 +48,10 @@ impl Grouping {
         Ok((dropped, fragment_rows))
     }
 
-    /// As [`Grouping::run`], for rows that all belong to one slice and of which none is late.
-    pub(crate) fn run_rows(
-        &self,
+    /// As [`Pipeline::run`], for rows that all belong to one slice and of which none is late.
+    pub(super) fn run_rows(
+        &mut self,
         (rows, filter, slice): (&RecordBatch, Option<&Expr>, i64),
-        slices: &mut Slices,
-        onward: Option<&dyn Onward>,
         buffers: &mut Buffers,
     ) -> Result<u64> {
         let select = |buffers: &mut Buffers| {
@@ -162,11 +59,11 @@ impl Grouping {
             Ok::<BySlice, Error>(vec![(slice, std::mem::take(&mut buffers.rows))])
         };
         let mut by_slice = select(buffers)?;
-        let fragment_rows = match self.update(rows, &mut by_slice, slices, onward) {
+        let fragment_rows = match self.update(rows, &mut by_slice) {
             Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // As above.
                 let by_slice = select(buffers)?;
-                self.update_in_parts(rows, &by_slice, 0..rows.num_rows(), slices, onward)
+                self.update_in_parts(rows, &by_slice, 0..rows.num_rows())
             }
             updated => updated,
         }?;
@@ -178,163 +75,33 @@ impl Grouping {
 
     /// Updates slices with the rows of a batch that count; returns how many were not the worker's
     /// own.
-    fn update(
-        &self,
-        records: &RecordBatch,
-        by_slice: &mut BySlice,
-        slices: &mut Slices,
-        onward: Option<&dyn Onward>,
-    ) -> Result<u64> {
+    fn update(&mut self, records: &RecordBatch, by_slice: &mut BySlice) -> Result<u64> {
+        let Pipeline { grouping, slices, onward } = self;
         let mut fragment_rows = 0;
-        let Some((keys, arguments)) = self.evaluate(records, by_slice)? else { return Ok(0) };
+        let Some((keys, arguments)) = grouping.evaluate(records, by_slice)? else { return Ok(0) };
         for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let selected = Selected { keys: &keys, arguments: &arguments, rows };
-            fragment_rows += slices.update(*start, self, &selected, onward)?;
+            fragment_rows += slices.update(*start, grouping, &selected, *onward)?;
         }
         Ok(fragment_rows)
     }
 
-    /// As [`Grouping::update`], for the rows of a range, half of them at a time where texts that
+    /// As [`Pipeline::update`], for the rows of a range, half of them at a time where texts that
     /// are computed of them are too much.
     #[cold]
     fn update_in_parts(
-        &self,
+        &mut self,
         records: &RecordBatch,
         by_slice: &BySlice,
         range: Range<usize>,
-        slices: &mut Slices,
-        onward: Option<&dyn Onward>,
     ) -> Result<u64> {
-        match self.update(records, &mut within(by_slice, &range), slices, onward) {
+        match self.update(records, &mut within(by_slice, &range)) {
             Err(Error::TooMuchText { .. }) if range.len() > 1 => {
                 let middle = range.start + range.len() / 2;
-                let first =
-                    self.update_in_parts(records, by_slice, range.start..middle, slices, onward)?;
-                let rest =
-                    self.update_in_parts(records, by_slice, middle..range.end, slices, onward)?;
-                Ok(first + rest)
+                let first = self.update_in_parts(records, by_slice, range.start..middle)?;
+                Ok(first + self.update_in_parts(records, by_slice, middle..range.end)?)
             }
             updated => updated,
         }
     }
-
-    /// The first row with which evaluating what it needs fails, and the error; `None` if it fails
-    /// with no row alone.
-    #[cold]
-    pub(crate) fn first_failing(
-        &self,
-        records: &Records<'_>,
-        filter: Option<&Expr>,
-    ) -> Option<(usize, Error)> {
-        let rows = records.rows;
-        if let Some(filter) = filter {
-            let alone = |range: Range<usize>| {
-                true_mask(filter, &rows.slice(range.start, range.len())).map(|_| ())
-            };
-            if alone(0..rows.num_rows()).is_err() {
-                return first_failing(rows.num_rows(), alone);
-            }
-        }
-        let mut by_slice = BySlice::new();
-        self.assign((records, filter), &mut Buffers::default(), &mut by_slice).ok()?;
-        first_failing(rows.num_rows(), |range| {
-            self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
-        })
-    }
-
-    /// Finds the rows of a batch that pass a filter and count, slice by slice; returns what was
-    /// dropped.
-    pub(crate) fn assign(
-        &self,
-        (records, filter): (&Records<'_>, Option<&Expr>),
-        buffers: &mut Buffers,
-        by_slice: &mut BySlice,
-    ) -> Result<Dropped> {
-        let Records { stamped, rows, places } = *records;
-        select_rows(rows, filter, buffers)?;
-        if let Some(start) = self.single_slice(stamped) {
-            by_slice.clear();
-            by_slice.push((start, std::mem::take(&mut buffers.rows)));
-            return Ok(Dropped::default());
-        }
-        let Some(times) = &stamped.prepared.times else {
-            return Err(Error::Internal("windows without event times".into()));
-        };
-        if let Some(places) = places {
-            buffers.rows.iter_mut().for_each(|row| *row = places[*row as usize]);
-        }
-        let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice);
-        by_slice.iter_mut().for_each(|(_, rows)| records.rows_of(rows));
-        Ok(dropped)
-    }
-
-    /// The slice of the whole batch, if it has just one and no record can be late for it.
-    fn single_slice(&self, batch: &Stamped) -> Option<i64> {
-        if self.windowing.is_whole() {
-            return Some(WHOLE);
-        }
-        let start = self.windowing.common_slice(batch.prepared.times.as_ref()?.bounds?)?.start;
-        (self.windowing.closes_at(start) > batch.after).then_some(start)
-    }
-
-    /// Keys and arguments for the rows of a batch that count, which stand at the positions in
-    /// `by_slice` then; `None` if there are none.
-    pub(crate) fn evaluate(
-        &self,
-        records: &RecordBatch,
-        by_slice: &mut BySlice,
-    ) -> Result<Option<(Vec<ArrayRef>, Vec<Input>)>> {
-        let counted: usize = by_slice.iter().map(|(_, rows)| rows.len()).sum();
-        if counted == 0 {
-            return Ok(None);
-        }
-        texts::begin();
-        let taken;
-        let records = if self.computed && counted < records.num_rows() {
-            taken = take_out(records, by_slice, counted)?;
-            &taken
-        } else {
-            records
-        };
-        // For all slices at once: there may be many, with few rows each.
-        let keys = self.keys.iter().map(|k| k.evaluate(records)).collect::<Result<Vec<_>>>()?;
-        Ok(Some((keys, self.aggregates.inputs(records)?)))
-    }
-}
-
-/// Finds the rows of a batch that pass a filter.
-fn select_rows(rows: &RecordBatch, filter: Option<&Expr>, buffers: &mut Buffers) -> Result<()> {
-    texts::begin();
-    let mask = match filter {
-        Some(filter) => Some(true_mask(filter, rows)?),
-        None => None,
-    };
-    select(mask.as_ref(), rows.num_rows(), &mut buffers.rows);
-    Ok(())
-}
-
-/// Those of some rows that lie in a range.
-fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
-    let within = |row: &u32| range.contains(&(*row as usize));
-    let of_range = |rows: &[u32]| rows.iter().copied().filter(within).collect();
-    by_slice.iter().map(|(start, rows)| (*start, of_range(rows))).collect()
-}
-
-/// The rows of a batch that count, slice by slice; their positions become those in the result.
-fn take_out(
-    records: &RecordBatch,
-    by_slice: &mut [(i64, Vec<u32>)],
-    counted: usize,
-) -> Result<RecordBatch> {
-    let mut taken = Vec::with_capacity(counted);
-    for (_, rows) in by_slice {
-        for row in rows {
-            let position = taken.len() as u32;
-            taken.push(std::mem::replace(row, position));
-        }
-    }
-    let columns = take_arrays(records.columns(), &UInt32Array::from(taken), None)?;
-    // There may be no column, and rows all the same.
-    let options = RecordBatchOptions::new().with_row_count(Some(counted));
-    Ok(RecordBatch::try_new_with_options(records.schema(), columns, &options)?)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
-use crate::operator::aggregate::pipeline::Grouping;
+use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::aggregate::slices::Slices;
 
 use crate::passed::{Format, Incoming, ReceivedVars, Section};

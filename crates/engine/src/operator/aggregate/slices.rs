@@ -19,15 +19,14 @@ use crate::columns::inputs::Feed;
 use crate::columns::keys::{KeyBlock, VarColumn};
 use crate::error::Result;
 use crate::event_time::BEGINNING;
+use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::joint::Joining;
-use crate::operator::aggregate::pipeline::{Grouping, Selected};
 use crate::operator::aggregate::routed::Routed;
+use crate::operator::{Counters, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool};
 use crate::windowing::Windowing;
 use known::Known;
-pub(crate) use slice::SealSlice;
 use slice::{Sealed, Slice, slice_bytes};
-pub(crate) use spare::Counters;
 use spare::Spare;
 use update::{Passage, To, Update, number, part_of};
 

@@ -6,6 +6,7 @@ use millstream_state::{ChunkPool, Costs, Fragment, Leaders, Load, Mode, Scratch,
 use super::Known;
 use super::spare::Spare;
 use crate::budget::Usage;
+use crate::operator::SealSlice;
 use crate::operator::aggregate::joint::Joining;
 use crate::passed::{Passed, PassedRows, Passing};
 
@@ -23,17 +24,6 @@ pub(super) struct Slice {
     pub(super) sealed: Vec<(usize, Segment)>,
     /// What it amounted to when it was counted last; `None` if it has changed.
     pub(super) counted: Option<Usage>,
-}
-
-/// What of a slice is sealed for other leaders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SealSlice {
-    /// Everything: its epoch ends.
-    EndEpoch,
-    /// What has been passed through, and what has been sealed before. The epoch goes on.
-    PassedThrough,
-    /// Nothing, and nothing of later ones.
-    Nothing,
 }
 
 /// What has been sealed for a leader.

@@ -2,6 +2,8 @@
 
 use millstream_state::{Fragment, Table};
 
+use crate::operator::Counters;
+
 /// What is kept: one of any size, a few that a near cache holds, and many that are small, where
 /// windows of few keys come and go by the thousand.
 const NEAR_MAX: usize = 4;
@@ -98,23 +100,7 @@ impl Spare {
     }
 }
 
-/// What tables and fragments have done, added up.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Counters {
-    pub(crate) growths: u64,
-    pub(crate) switches: u64,
-    /// Rows that went into joint tables.
-    pub(crate) joint_rows: u64,
-}
-
 impl Counters {
-    /// Adds those of another stage.
-    pub(crate) fn add(&mut self, other: &Counters) {
-        self.growths += other.growths;
-        self.switches += other.switches;
-        self.joint_rows += other.joint_rows;
-    }
-
     pub(super) fn add_table(&mut self, table: &Table) {
         self.growths += table.growths();
     }

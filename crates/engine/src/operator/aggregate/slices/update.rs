@@ -11,7 +11,7 @@ use super::spare::Spare;
 use super::{Known, Slice};
 use crate::columns::keys::{ColumnVars, Encoded, VarColumn};
 use crate::error::Result;
-use crate::operator::aggregate::pipeline::{Grouping, Selected};
+use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::passed::{Onward, Outgoing, Passed, Passing};
 
 /// One slice being updated from one batch.

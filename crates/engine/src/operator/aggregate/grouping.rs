@@ -1,0 +1,213 @@
+//! Grouping: which records of a batch count, in which slice, and what their keys and arguments are
+//! (paper, section 5.2).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::take_arrays;
+
+use millstream_state::RowLayout;
+
+use crate::columns::aggregates::Aggregates;
+use crate::columns::inputs::{Input, true_mask};
+use crate::columns::keys::{KeyCodec, is_variable};
+use crate::columns::select::select;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::failing::first_failing;
+use crate::operator::aggregate::assign::{BySlice, assign};
+use crate::operator::{Dropped, Records};
+use crate::plan::Aggregate;
+use crate::stamped::Stamped;
+use crate::texts;
+use crate::windowing::{WHOLE, Windowing};
+
+/// Grouping and aggregation in executable form.
+#[derive(Debug)]
+pub(crate) struct Grouping {
+    pub(crate) codec: KeyCodec,
+    pub(crate) aggregates: Aggregates,
+    pub(crate) layout: Arc<RowLayout>,
+    pub(crate) windowing: Windowing,
+    /// [`Aggregate::has_empty_group`].
+    pub(crate) has_empty_group: bool,
+    keys: Vec<Expr>,
+    /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
+    pub(crate) texts: Vec<usize>,
+    pub(crate) computes_texts: bool,
+    /// Whether keys or arguments must be computed, for which rows that do not count are taken out
+    /// first: an expression may fail on them.
+    computed: bool,
+}
+
+/// Rows of a batch that update one slice.
+#[derive(Debug)]
+pub(crate) struct Selected<'a> {
+    pub(crate) keys: &'a [ArrayRef],
+    pub(crate) arguments: &'a [Input],
+    /// Positions in `keys` and `arguments`.
+    pub(crate) rows: &'a [u32],
+}
+
+/// Buffers that are used again from batch to batch.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    pub(super) rows: Vec<u32>,
+    pub(super) by_slice: BySlice,
+}
+
+impl Grouping {
+    pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
+        let codec = KeyCodec::new(&aggregate.keys)?;
+        let has_empty_group = aggregate.has_empty_group();
+        let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
+        let layout =
+            Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
+        let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
+        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.is_column());
+        let key_texts = aggregate.keys.iter().filter(|key| is_variable(&key.data_type));
+        let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
+        let column = |expr: &&Expr| match expr {
+            Expr::Column(index) => Some(*index),
+            Expr::Computed(_) => None,
+        };
+        let texts: Vec<usize> = kept.iter().filter_map(column).collect();
+        let computes_texts = texts.len() < kept.len();
+        Ok(Grouping {
+            codec,
+            aggregates,
+            layout,
+            windowing: Windowing::new(aggregate.window, lateness_us),
+            has_empty_group,
+            keys,
+            texts,
+            computes_texts,
+            computed,
+        })
+    }
+
+    /// The first row with which evaluating what it needs fails, and the error; `None` if it fails
+    /// with no row alone.
+    #[cold]
+    pub(crate) fn first_failing(
+        &self,
+        records: &Records<'_>,
+        filter: Option<&Expr>,
+    ) -> Option<(usize, Error)> {
+        let rows = records.rows;
+        if let Some(filter) = filter {
+            let alone = |range: Range<usize>| {
+                true_mask(filter, &rows.slice(range.start, range.len())).map(|_| ())
+            };
+            if alone(0..rows.num_rows()).is_err() {
+                return first_failing(rows.num_rows(), alone);
+            }
+        }
+        let mut by_slice = BySlice::new();
+        self.assign((records, filter), &mut Buffers::default(), &mut by_slice).ok()?;
+        first_failing(rows.num_rows(), |range| {
+            self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
+        })
+    }
+
+    /// Finds the rows of a batch that pass a filter and count, slice by slice; returns what was
+    /// dropped.
+    pub(crate) fn assign(
+        &self,
+        (records, filter): (&Records<'_>, Option<&Expr>),
+        buffers: &mut Buffers,
+        by_slice: &mut BySlice,
+    ) -> Result<Dropped> {
+        let Records { stamped, rows, places } = *records;
+        select_rows(rows, filter, buffers)?;
+        if let Some(start) = self.single_slice(stamped) {
+            by_slice.clear();
+            by_slice.push((start, std::mem::take(&mut buffers.rows)));
+            return Ok(Dropped::default());
+        }
+        let Some(times) = &stamped.prepared.times else {
+            return Err(Error::Internal("windows without event times".into()));
+        };
+        if let Some(places) = places {
+            buffers.rows.iter_mut().for_each(|row| *row = places[*row as usize]);
+        }
+        let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice);
+        by_slice.iter_mut().for_each(|(_, rows)| records.rows_of(rows));
+        Ok(dropped)
+    }
+
+    /// The slice of the whole batch, if it has just one and no record can be late for it.
+    fn single_slice(&self, batch: &Stamped) -> Option<i64> {
+        if self.windowing.is_whole() {
+            return Some(WHOLE);
+        }
+        let start = self.windowing.common_slice(batch.prepared.times.as_ref()?.bounds?)?.start;
+        (self.windowing.closes_at(start) > batch.after).then_some(start)
+    }
+
+    /// Keys and arguments for the rows of a batch that count, which stand at the positions in
+    /// `by_slice` then; `None` if there are none.
+    pub(crate) fn evaluate(
+        &self,
+        records: &RecordBatch,
+        by_slice: &mut BySlice,
+    ) -> Result<Option<(Vec<ArrayRef>, Vec<Input>)>> {
+        let counted: usize = by_slice.iter().map(|(_, rows)| rows.len()).sum();
+        if counted == 0 {
+            return Ok(None);
+        }
+        texts::begin();
+        let taken;
+        let records = if self.computed && counted < records.num_rows() {
+            taken = take_out(records, by_slice, counted)?;
+            &taken
+        } else {
+            records
+        };
+        // For all slices at once: there may be many, with few rows each.
+        let keys = self.keys.iter().map(|k| k.evaluate(records)).collect::<Result<Vec<_>>>()?;
+        Ok(Some((keys, self.aggregates.inputs(records)?)))
+    }
+}
+
+/// Finds the rows of a batch that pass a filter.
+pub(super) fn select_rows(
+    rows: &RecordBatch,
+    filter: Option<&Expr>,
+    buffers: &mut Buffers,
+) -> Result<()> {
+    texts::begin();
+    let mask = match filter {
+        Some(filter) => Some(true_mask(filter, rows)?),
+        None => None,
+    };
+    select(mask.as_ref(), rows.num_rows(), &mut buffers.rows);
+    Ok(())
+}
+
+/// Those of some rows that lie in a range.
+pub(super) fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
+    let within = |row: &u32| range.contains(&(*row as usize));
+    let of_range = |rows: &[u32]| rows.iter().copied().filter(within).collect();
+    by_slice.iter().map(|(start, rows)| (*start, of_range(rows))).collect()
+}
+
+/// The rows of a batch that count, slice by slice; their positions become those in the result.
+fn take_out(
+    records: &RecordBatch,
+    by_slice: &mut [(i64, Vec<u32>)],
+    counted: usize,
+) -> Result<RecordBatch> {
+    let mut taken = Vec::with_capacity(counted);
+    for (_, rows) in by_slice {
+        for row in rows {
+            let position = taken.len() as u32;
+            taken.push(std::mem::replace(row, position));
+        }
+    }
+    let columns = take_arrays(records.columns(), &UInt32Array::from(taken), None)?;
+    // There may be no column, and rows all the same.
+    let options = RecordBatchOptions::new().with_row_count(Some(counted));
+    Ok(RecordBatch::try_new_with_options(records.schema(), columns, &options)?)
+}
