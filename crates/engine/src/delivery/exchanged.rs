@@ -29,6 +29,8 @@ pub(super) struct Exchanged {
     receiving: Option<Receiving>,
     /// What was taken last, or a watermark, has not been written for lack of credit.
     blocked: bool,
+    /// Some of it has been written all the same, and there may be credit for more already.
+    goes_on: bool,
     /// Channels between processes that carry nothing here.
     channels: Channels,
 }
@@ -262,7 +264,7 @@ impl Exchanged {
             turn: 0,
             leaves: false,
         });
-        Exchanged { sending, receiving, blocked: false, channels }
+        Exchanged { sending, receiving, blocked: false, goes_on: false, channels }
     }
 
     /// Whether the worker has sent something to itself that it may take in.
@@ -317,8 +319,9 @@ impl Delivery for Exchanged {
         let Some(sending) = &mut self.sending else { return Ok(false) };
         let before = sending.sender.rows_sent();
         self.blocked = !sending.advance(&only(stages)?.stage.program.grouping)?;
+        self.goes_on = self.blocked && sending.sender.rows_sent() > before;
         if self.blocked {
-            return Ok(sending.sender.rows_sent() > before);
+            return Ok(false);
         }
         context.note_lows(stages)?;
         self.blocked = !sending.mark(context, only(stages)?)?;
@@ -400,7 +403,7 @@ impl Delivery for Exchanged {
     }
 
     fn has_mail(&self, _: &Context) -> bool {
-        self.has_own()
+        self.has_own() || self.goes_on
     }
 
     /// All senders have said how far they are. Who only receives reads nothing that could be left.

@@ -102,7 +102,8 @@ pub(crate) trait Delivery: Send {
         input: (&RecordBatch, Option<&Expr>, i64),
     ) -> Result<u64>;
 
-    /// Whether something has come that [`Delivery::receive`] has not seen.
+    /// Whether something has come that [`Delivery::receive`] has not seen, or there is more to send
+    /// at once: then the worker does not wait.
     fn has_mail(&self, context: &Context) -> bool;
 
     /// Whether nothing will come any more of which rows come, nor is any input left.
