@@ -70,7 +70,12 @@ fn check_condition(expr: &Expr, schema: &DFSchema, texts: &Texts) -> Result<()> 
         Ok(DataType::Boolean | DataType::Null) | Err(_) => Ok(()),
         Ok(other) => {
             let place = texts.place(expr).map(|place| place.span);
-            Err(not_boolean(&sql_text(expr), &other).at(place))
+            // What an aggregate gives is a column with a name of DataFusion's.
+            let text = match expr {
+                Expr::Column(column) if column.name.contains('(') => "this one".to_string(),
+                expr => sql_text(expr),
+            };
+            Err(not_boolean(&text, &other).at(place))
         }
     }
 }

@@ -124,7 +124,8 @@ fn limits(query: &Query) -> Vec<&Expr> {
 }
 
 fn is_count(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(v) if matches!(&v.value, Value::Number(n, _) if n.parse::<u64>().is_ok()))
+    let Expr::Value(value) = expr else { return false };
+    matches!(&value.value, Value::Number(digits, _) if digits.parse::<u64>().is_ok())
 }
 
 /// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.

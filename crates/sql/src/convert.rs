@@ -4,10 +4,11 @@ use arrow::error::ArrowError;
 use datafusion_common::{Column, DataFusionError, SchemaError};
 use millstream_contract::settings::closest;
 
+use crate::aggregates::aggregate_named;
 use crate::catalog::INPUT;
 use crate::error::{ErrorKind, Span, SqlError};
 use crate::tumble::WINDOW_COLUMNS;
-use crate::wording::{internal, reworded, value};
+use crate::wording::{aggregate_as_key, internal, reworded, value};
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> SqlError {
@@ -64,6 +65,11 @@ fn schema_error(error: SchemaError) -> SqlError {
             SqlError::name(format!("the column name '{}' is ambiguous", field.name()))
                 .at(field.spans.first().map(Span::from))
                 .help("write the table's name before it: table.column")
+        }
+        SchemaError::DuplicateUnqualifiedField { name }
+            if name.split_once('(').is_some_and(|(name, _)| aggregate_named(name).is_some()) =>
+        {
+            aggregate_as_key()
         }
         SchemaError::DuplicateQualifiedField { name, .. }
         | SchemaError::DuplicateUnqualifiedField { name } => {

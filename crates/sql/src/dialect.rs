@@ -193,9 +193,19 @@ impl Dialect for MillstreamDialect {
     }
 }
 
+/// Which keyword comes so many tokens later, if it is a word.
+fn keyword_at(parser: &Parser, at: usize) -> Option<Keyword> {
+    match &parser.peek_nth_token_ref(at).token {
+        Token::Word(word) => Some(word.keyword),
+        _ => None,
+    }
+}
+
 /// Whether `TRIM(BOTH FROM` comes next, or LEADING or TRAILING, which does not say what is cut off.
 fn trims_blanks(parser: &Parser) -> bool {
-    let word = |at: usize, among: &[Keyword]| matches!(&parser.peek_nth_token_ref(at).token, Token::Word(w) if among.contains(&w.keyword));
+    let word = |at: usize, among: &[Keyword]| {
+        keyword_at(parser, at).is_some_and(|keyword| among.contains(&keyword))
+    };
     word(0, &[Keyword::TRIM])
         && parser.peek_nth_token_ref(1).token == Token::LParen
         && word(2, &[Keyword::BOTH, Keyword::LEADING, Keyword::TRAILING])
@@ -215,7 +225,7 @@ fn parse_trim(parser: &mut Parser) -> Result<Expr, ParserError> {
 
 /// The number of words in `IS [NOT] DISTINCT FROM`, if it comes next, and whether it is negated.
 fn distinct_from(parser: &Parser) -> Option<(usize, bool)> {
-    let is = |at: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(at).token, Token::Word(w) if w.keyword == keyword);
+    let is = |at: usize, keyword: Keyword| keyword_at(parser, at) == Some(keyword);
     let negated = is(1, Keyword::NOT);
     let at = 1 + usize::from(negated);
     let found = is(0, Keyword::IS) && is(at, Keyword::DISTINCT) && is(at + 1, Keyword::FROM);

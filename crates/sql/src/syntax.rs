@@ -129,7 +129,8 @@ impl Syntax {
                 && order(t.span.end) <= (span.end_line.into(), span.end_column.into())
         };
         let found = self.source.tokens().iter().filter(within).find(|t| {
-            matches!(&t.token, Token::Word(w) if w.keyword != Keyword::NoKeyword && w.value.to_uppercase() == word)
+            let Token::Word(found) = &t.token else { return false };
+            found.keyword != Keyword::NoKeyword && found.value.to_uppercase() == word
         });
         found.and_then(|t| Span::new(t.span))
     }

@@ -169,6 +169,22 @@ pub(crate) fn with_sql_types(message: &str) -> String {
         ("Duration(µs)", "INTERVAL"),
         ("Duration(ms)", "INTERVAL"),
         ("Duration(s)", "INTERVAL"),
+        ("Timestamp(Second, None)", "TIMESTAMP(0)"),
+        ("Timestamp(Second, Some(\"UTC\"))", "TIMESTAMP_LTZ(0)"),
+        ("Time32(Second)", "TIME(0)"),
+        ("Duration(Second)", "INTERVAL"),
+        ("Timestamp(Millisecond, None)", "TIMESTAMP(3)"),
+        ("Timestamp(Millisecond, Some(\"UTC\"))", "TIMESTAMP_LTZ(3)"),
+        ("Time32(Millisecond)", "TIME(3)"),
+        ("Duration(Millisecond)", "INTERVAL"),
+        ("Timestamp(Microsecond, None)", "TIMESTAMP(6)"),
+        ("Timestamp(Microsecond, Some(\"UTC\"))", "TIMESTAMP_LTZ(6)"),
+        ("Time64(Microsecond)", "TIME(6)"),
+        ("Duration(Microsecond)", "INTERVAL"),
+        ("Timestamp(Nanosecond, None)", "TIMESTAMP(9)"),
+        ("Timestamp(Nanosecond, Some(\"UTC\"))", "TIMESTAMP_LTZ(9)"),
+        ("Time64(Nanosecond)", "TIME(9)"),
+        ("Duration(Nanosecond)", "INTERVAL"),
         ("Time32(s)", "TIME(0)"),
         ("Time32(ms)", "TIME(3)"),
         ("Time64(µs)", "TIME(6)"),
@@ -190,7 +206,22 @@ pub(crate) fn with_sql_types(message: &str) -> String {
     for (arrow, sql) in NAMES {
         text = text.replace(arrow, sql);
     }
-    text
+    with_null(&text)
+}
+
+/// `NULL` in place of the name of its type.
+fn with_null(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("Null") {
+        let (before, after) = (&rest[..at], &rest[at + "Null".len()..]);
+        let within = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let alone = !within(before.chars().next_back()) && !within(after.chars().next());
+        shown.push_str(before);
+        shown.push_str(if alone { "NULL" } else { "Null" });
+        rest = after;
+    }
+    shown + rest
 }
 
 /// Makes DataFusion use [`arrow_type`] for CAST and typed literals.

@@ -36,6 +36,7 @@ pub(crate) fn plain(text: &str) -> &str {
 /// Messages that we have better words for.
 fn known(kind: ErrorKind, text: &str) -> Option<SqlError> {
     own(text)
+        .or_else(|| coercion(text))
         .or_else(|| arguments(text))
         .or_else(|| operator(text))
         .or_else(|| grouping(text))
@@ -60,6 +61,9 @@ fn own(text: &str) -> Option<SqlError> {
 
 /// What DataFusion takes for a fault of its own, and is one of the query.
 pub(crate) fn internal(text: &str) -> Option<SqlError> {
+    if text.contains("failed to match any signature") {
+        return Some(other_arguments(between(text, "Function '", "'")?));
+    }
     let pair = between(text, "Failed to coerce types ", " in BETWEEN expression")?;
     let (left, right) = pair.split_once(" and ")?;
     Some(not_comparable(&with_sql_types(left), &with_sql_types(right)))
@@ -77,6 +81,54 @@ fn not_comparable(left: &str, right: &str) -> SqlError {
         }
         false => error.help(CAST_ONE_SIDE),
     }
+}
+
+/// Arguments, results or sides that have no common type.
+fn coercion(text: &str) -> Option<SqlError> {
+    let lower = text.to_lowercase();
+    if let Some(call) = between(text, "to satisfy a call to '", "") {
+        let types = with_sql_types(between(call, "coercion from ", " to the signature")?);
+        return Some(wrong_arguments(call.split('\'').next()?, &types));
+    }
+    let listed = text.contains("No function matches the given name");
+    if let (false, Some(pair)) =
+        (listed, between(text, "Unsupported argument types ", " for function "))
+    {
+        let types = with_sql_types(pair).replace(" and ", ", ");
+        return Some(wrong_arguments(between(text, " for function ", "")?, &types));
+    }
+    if let (false, Some(rest)) =
+        (listed, between(text, "unction '", " user-defined coercion failed with"))
+    {
+        let name = rest.trim_end_matches('\'');
+        return Some(match text.contains("the coerced type") {
+            true => SqlError::types(format!(
+                "the arguments of {} have no common type",
+                name.to_uppercase()
+            ))
+            .help("cast some of them, for example CAST(x AS STRING)"),
+            false => other_arguments(name),
+        });
+    }
+    if lower.contains("to common types in case when expression") {
+        let what = match lower.contains("coerce case") {
+            true => "what a CASE compares has no common type",
+            false => "the results of a CASE have no common type",
+        };
+        let error = SqlError::types(what);
+        return Some(error.help("cast some of them, for example CAST(x AS STRING)"));
+    }
+    let list = between(&lower, "find compatible types to compare ", "")?;
+    let list = &text[text.len() - list.len()..];
+    let (one, others) = list.split_once(" with [")?;
+    let (one, others) = (with_sql_types(one), with_sql_types(others.trim_end_matches(']')));
+    let message = format!("IN compares {one} with {others}, which have no common type");
+    Some(SqlError::types(message).help(CAST_ONE_SIDE))
+}
+
+fn other_arguments(name: &str) -> SqlError {
+    SqlError::types(format!("{} does not go with these arguments", name.to_uppercase()))
+        .help("give it others, or cast them, for example CAST(x AS STRING)")
 }
 
 /// A call with arguments of wrong types or number.
@@ -119,6 +171,7 @@ fn wrong_arguments(name: &str, types: &str) -> SqlError {
 fn form(signature: &str) -> String {
     let (name, arguments) = signature.split_once('(').unwrap_or((signature, ")"));
     let arguments = arguments.strip_suffix(')').unwrap_or(arguments);
+    let arguments = if arguments.eq_ignore_ascii_case("nullary()") { "" } else { arguments };
     let types: Vec<String> = arguments
         .split(", ")
         .map(|argument| upper_types(argument.rsplit(": ").next().unwrap_or(argument)))
@@ -139,8 +192,8 @@ fn upper_types(text: &str) -> String {
 
 const CAST_ONE_SIDE: &str = "cast one side, for example CAST(x AS BIGINT)";
 
-/// An operator between types that it does not go with.
-fn operator(text: &str) -> Option<SqlError> {
+/// Arithmetic between types that it does not go with.
+fn arithmetic(text: &str) -> Option<SqlError> {
     if let Some(rest) = text.strip_prefix("Cannot coerce arithmetic expression ") {
         let pair = with_sql_types(rest.strip_suffix(" to valid types").unwrap_or(rest));
         let (left, op, right) = split_operator(&pair)?;
@@ -153,6 +206,12 @@ fn operator(text: &str) -> Option<SqlError> {
             error.help(CAST_ONE_SIDE)
         });
     }
+    if let Some(rest) = text.strip_prefix("Cannot get result type for arithmetic operation ") {
+        let pair = with_sql_types(rest.split(':').next().unwrap_or(rest));
+        let (left, op, right) = split_operator(&pair)?;
+        let error = SqlError::types(format!("{op} does not go with {left} and {right}"));
+        return Some(error.help("cast both sides, for example CAST(x AS BIGINT)"));
+    }
     if let Some(rest) = text.strip_prefix("Cannot get result type for temporal operation ") {
         let pair = with_sql_types(rest.split(':').next().unwrap_or(rest));
         let (left, op, right) = split_operator(&pair)?;
@@ -161,6 +220,14 @@ fn operator(text: &str) -> Option<SqlError> {
             "an interval is a constant, or the difference of two times; compute with seconds, for \
              example to_timestamp_seconds(x)",
         ));
+    }
+    None
+}
+
+/// An operator between types that it does not go with.
+fn operator(text: &str) -> Option<SqlError> {
+    if let Some(error) = arithmetic(text) {
+        return Some(error);
     }
     if let Some(pair) = between(text, "common argument type for comparison operation ", "") {
         let pair = with_sql_types(pair);
@@ -235,6 +302,12 @@ fn split_operator(text: &str) -> Option<(&str, &str, &str)> {
     .next()
 }
 
+/// An aggregate in GROUP BY, perhaps by its position.
+pub(crate) fn aggregate_as_key() -> SqlError {
+    SqlError::unsupported("an aggregate cannot stand in GROUP BY, which sees single records")
+        .help("group by columns, or by what is computed of them")
+}
+
 /// GROUP BY and aggregates.
 fn grouping(text: &str) -> Option<SqlError> {
     if text.starts_with("Column in ") && text.contains("must appear in the GROUP BY clause") {
@@ -256,6 +329,9 @@ fn grouping(text: &str) -> Option<SqlError> {
             SqlError::unsupported("an aggregate cannot stand in WHERE, which sees single records")
                 .help("write the condition after GROUP BY …: HAVING …"),
         );
+    }
+    if text.contains("does not support logical expression AggregateFunction") {
+        return Some(aggregate_as_key());
     }
     if text.starts_with("Aggregate function calls cannot be nested") {
         return Some(

@@ -10,3 +10,4 @@ mod plan;
 mod rehearsal;
 mod suite;
 mod wide;
+mod wrong;
