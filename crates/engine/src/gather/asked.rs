@@ -51,14 +51,12 @@ impl Gather {
         net.broadcast(self.head(place, cluster::Kind::Awaited))
     }
 
-    /// Whether another process has no room without the chunk that comes next.
-    pub(crate) fn is_asked(&self) -> bool {
-        let alone = matches!(self.outlet.role, Role::Alone { .. });
-        !alone && !self.asked_chunks(&self.lock()).is_empty()
-    }
-
-    /// Those that come next of the chunks that others ask for.
-    pub(super) fn asked_chunks(&self, state: &State) -> Vec<ChunkAt> {
+    /// Those that come next, as far as is known here, of the chunks that others ask for.
+    pub(crate) fn asked(&self) -> Vec<ChunkAt> {
+        if matches!(self.outlet.role, Role::Alone { .. }) {
+            return Vec::new();
+        }
+        let state = &*self.lock();
         let asked = state.asked.by_others.iter().enumerate();
         let next = asked.filter(|(turn, asked)| **asked == Some(self.next_chunk(state, *turn)));
         next.filter_map(|(_, asked)| *asked).collect()

@@ -136,24 +136,20 @@ impl Gather {
         self.write_waiting(&mut self.lock(), worker, ended)
     }
 
-    /// The chunks that rows wait for, here or in other processes.
+    /// The chunks that rows wait for, one of a turn at the most.
     pub(crate) fn awaited_chunks(&self) -> Vec<ChunkAt> {
         let (state, turns) = (self.lock(), &self.outlet.turns);
-        let mut awaited = self.asked_chunks(&state);
         let Batches { waiting, next, .. } = &state.batches;
         let chunk = |turn: usize| self.next_chunk(&state, turn);
         if matches!(self.outlet.role, Role::Helper { .. }) {
-            awaited.extend(state.ahead.awaited(turns));
+            state.ahead.awaited(turns)
         } else if turns.in_order() {
             let current = next.iter().position(|next| !next.is_over);
-            awaited.extend(current.filter(|_| !waiting.is_empty()).map(chunk));
+            current.filter(|_| !waiting.is_empty()).map(chunk).into_iter().collect()
         } else {
             let waits = |turn: &usize| waiting.keys().any(|at| turns.of(at.split) == Some(*turn));
-            awaited.extend((0..turns.len()).filter(waits).map(chunk));
+            (0..turns.len()).filter(waits).map(chunk).collect()
         }
-        awaited.sort_unstable();
-        awaited.dedup();
-        awaited
     }
 
     pub(super) fn write_waiting(

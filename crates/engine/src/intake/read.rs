@@ -55,6 +55,22 @@ impl Intake {
         Ok(!matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy))
     }
 
+    /// Looks at splits that count as idle, while all others have to wait: another process may have
+    /// found that one goes on, and wait for what this one has of it. Whether one does.
+    pub(crate) fn look_at_idle(&self) -> Result<bool> {
+        let now = self.env.now_us();
+        for split in 0..self.splits.len() {
+            let looks = {
+                let s = &self.lock().splits[split];
+                s.idle && !s.ended && !s.elsewhere && s.outstanding() == 0 && s.retry_at_us <= now
+            };
+            if looks && !matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Notes that this worker reads from a split, unless there is nothing to be read or another
     /// worker does so: nobody waits for a source that takes its time.
     fn begin_to_read(&self, split: usize) -> Option<Read> {

@@ -58,6 +58,9 @@ impl Worker {
                 return Ok(Err(Step::Busy));
             }
             self.note_unsettled(&only, &mut waits);
+            if waits.contains(&Some(Wait::Memory)) && shared.intake.look_at_idle()? {
+                return Ok(Err(Step::Busy));
+            }
             if let Some(step) = self.waits_for_all(stages, &waits) {
                 return Ok(Err(step));
             }
@@ -178,19 +181,21 @@ impl Worker {
             let sources = sources.filter(|(_, feeds)| feeds.outputs.contains(&gather.output()));
             if gather.is_congested() {
                 sources.for_each(|(source, _)| congested[source] = true);
-            } else if gather.is_full() || gather.is_asked() {
-                let chunks = self.awaited_by(gather)?;
-                if chunks.is_empty() {
-                    continue;
-                }
-                sources.for_each(|(source, _)| full[source] = true);
-                for (sequence, split) in chunks {
+            } else {
+                let own = match gather.is_full() {
+                    true => self.awaited_by(gather)?,
+                    false => Vec::new(),
+                };
+                sources.for_each(|(source, _)| full[source] |= !own.is_empty());
+                let asked = gather.asked().into_iter().map(|chunk| (chunk, false));
+                let own = own.into_iter().map(|chunk| (chunk, true));
+                for ((sequence, split), is_own) in own.chain(asked) {
                     let sent = gather.is_sent((sequence, split));
                     if !sent && shared.intake.has_chunk(split, sequence) {
                         awaited.push(split);
                     } else if shared.intake.look_for_end(split, sequence)? {
                         return Ok(false);
-                    } else if !sent {
+                    } else if is_own && !sent {
                         gather.ask_for((sequence, split))?;
                     }
                 }
@@ -202,7 +207,7 @@ impl Worker {
             if congested[source] || full[source] && ones.is_empty() {
                 // Where there is no such split, all have to wait.
                 *wait = Some(Wait::Room);
-            } else if full[source] {
+            } else if !ones.is_empty() {
                 only[source] = Only::Awaited(ones);
             }
         }
