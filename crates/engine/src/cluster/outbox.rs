@@ -43,35 +43,53 @@ pub(crate) struct Outbox {
     epoch: u64,
     /// Messages up to the end of the last delta.
     messages_ended: u64,
-    pending: Parcel,
-    pending_bytes: usize,
-    pending_bytes_max: usize,
-    /// Memory is scarce: what is pending does not wait for that of other workers.
-    hurries: bool,
-    pending_held: Vec<Held>,
+    pending: Pending,
     /// Where several workers may hold rows of the same key.
     combiner: Option<Combiner>,
+    open: Open,
     sending: Option<Sending>,
     in_flight: VecDeque<Sent>,
-    /// Deltas with rows that may be on their way.
-    deltas_max: usize,
-    /// Words of the open slot that rows passed through have taken.
-    open_words: usize,
-    /// What the rows of state amount to that have been passed through since the last delta, and may
-    /// at most.
-    passed_bytes: usize,
-    passed_bytes_max: usize,
-    /// A worker's epoch has ended since some of these were passed through.
-    passed_ended: bool,
     /// Deltas that the leader has merged, and for which it lets no other one come yet.
     merged: usize,
-    /// What is pending is sent also if the leader lets it wait.
-    sends_anyway: bool,
+    limits: Limits,
+    counters: Shipped,
+}
+
+/// What workers have sealed, and the next delta will bring.
+#[derive(Default)]
+struct Pending {
+    parcel: Parcel,
+    bytes: usize,
+    held: Vec<Held>,
+    /// Memory is scarce: it does not wait for what other workers have.
+    hurries: bool,
+    /// It is sent also if the leader lets it wait.
+    anyway: bool,
+}
+
+/// Rows that are passed through before the next delta.
+#[derive(Default)]
+struct Open {
+    /// Words of the open slot that they have taken.
+    words: usize,
+    /// What the rows of state amount to of those since the last delta.
+    passed_bytes: usize,
+    /// A worker's epoch has ended since some of these were passed through.
+    ended: bool,
     /// There was no slot for rows that were to be passed through when one was last asked for.
     lacks_slot: bool,
+}
+
+/// How much there may be at the most.
+struct Limits {
+    /// What waits to be merged with what other workers have.
+    pending_bytes: usize,
+    /// What has been passed through since the last delta.
+    passed_bytes: usize,
     /// An epoch ends when a fragment has so many.
     fragment_bytes: usize,
-    counters: Shipped,
+    /// Deltas with rows that may be on their way.
+    deltas: usize,
 }
 
 /// What a stage ships, and how much at a time.
@@ -217,23 +235,18 @@ impl Outbox {
             told: BEGINNING,
             epoch: 0,
             messages_ended: 0,
-            pending: Parcel::default(),
-            pending_bytes: 0,
-            pending_bytes_max: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
-            hurries: false,
+            pending: Pending::default(),
             combiner,
-            pending_held: Vec::new(),
+            open: Open::default(),
             sending: None,
             in_flight: VecDeque::new(),
-            deltas_max: DELTAS_IN_FLIGHT_MAX * workers,
-            open_words: 0,
-            passed_bytes: 0,
-            passed_ended: false,
             merged: 0,
-            sends_anyway: false,
-            lacks_slot: false,
-            passed_bytes_max: (*passed_bytes).max(1),
-            fragment_bytes: *fragment_bytes,
+            limits: Limits {
+                pending_bytes: COMBINED_BYTES_MAX.min(heap.bytes() / 32 / leaders),
+                passed_bytes: (*passed_bytes).max(1),
+                fragment_bytes: *fragment_bytes,
+                deltas: DELTAS_IN_FLIGHT_MAX * workers,
+            },
             counters: Shipped::default(),
         }
     }
@@ -242,19 +255,19 @@ impl Outbox {
     /// was passed through before is part of it.
     pub(crate) fn put(&mut self, sealed: Sealed) {
         let Sealed { worker, parcel, held, watermark } = sealed;
-        self.pending_bytes += parcel.bytes();
-        self.pending.segments.extend(parcel.segments);
-        self.pending.passed.extend(parcel.passed);
-        self.pending_held.extend(held);
+        self.pending.bytes += parcel.bytes();
+        self.pending.parcel.segments.extend(parcel.segments);
+        self.pending.parcel.passed.extend(parcel.passed);
+        self.pending.held.extend(held);
         self.announced[worker] = self.announced[worker].max(watermark);
-        self.passed_ended = self.passed_bytes > 0;
+        self.open.ended = self.open.passed_bytes > 0;
     }
 
     fn may_pass(&self) -> bool {
         self.sending.is_none()
-            && self.pending.is_empty()
-            && self.deltas_on_their_way() < self.deltas_max
-            && self.passed_bytes < self.passed_bytes_max
+            && self.pending.parcel.is_empty()
+            && self.deltas_on_their_way() < self.limits.deltas
+            && self.open.passed_bytes < self.limits.passed_bytes
     }
 
     /// Passes rows for this leader, in `process`, that found no slot when they came and have been
@@ -269,17 +282,17 @@ impl Outbox {
             let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
             let mut open = OpenSlot { outlet, counters, process };
             let Some(slot) = passed::Outlet::slot(&mut open)? else {
-                self.lacks_slot = true;
+                self.open.lacks_slot = true;
                 return Ok(());
             };
             let words = rows.words();
-            let Some(place) = slot[self.open_words..].get_mut(..words.len()) else {
-                passed::Outlet::send(&mut open, std::mem::take(&mut self.open_words))?;
+            let Some(place) = slot[self.open.words..].get_mut(..words.len()) else {
+                passed::Outlet::send(&mut open, std::mem::take(&mut self.open.words))?;
                 continue;
             };
             place.copy_from_slice(words);
-            self.open_words += words.len();
-            self.passed_bytes += (rows.rows() * self.layout.row_bytes()).max(8 * words.len());
+            self.open.words += words.len();
+            self.open.passed_bytes += (rows.rows() * self.layout.row_bytes()).max(8 * words.len());
             self.counters.rows += rows.rows() as u64;
             self.counters.passed += rows.rows() as u64;
             kept.pop().into_iter().for_each(|rows| pool.give(rows));
@@ -301,13 +314,14 @@ impl Outbox {
             return Ok(0);
         }
         let (outlet, counters) = (&mut *self.outlet, &mut self.counters);
-        let bytes_before = counters.bytes + 8 * self.open_words as u64;
+        let bytes_before = counters.bytes + 8 * self.open.words as u64;
         let mut slot = OpenSlot { outlet, counters, process };
-        let (count, _) = fill(format, rows, &mut self.open_words, &mut slot, scratch)?;
+        let (count, _) = fill(format, rows, &mut self.open.words, &mut slot, scratch)?;
         // Otherwise a row is longer than a slot.
-        self.lacks_slot = count < rows.rows.len() && passed::Outlet::slot(&mut slot)?.is_none();
-        let bytes = self.counters.bytes + 8 * self.open_words as u64 - bytes_before;
-        self.passed_bytes += (count * self.layout.row_bytes()).max(bytes as usize);
+        self.open.lacks_slot =
+            count < rows.rows.len() && passed::Outlet::slot(&mut slot)?.is_none();
+        let bytes = self.counters.bytes + 8 * self.open.words as u64 - bytes_before;
+        self.open.passed_bytes += (count * self.layout.row_bytes()).max(bytes as usize);
         self.counters.rows += count as u64;
         self.counters.passed += count as u64;
         Ok(count)
@@ -316,34 +330,34 @@ impl Outbox {
     /// Lets what is pending be sent as soon as it can; `anyway`, also if the leader lets it wait:
     /// the memory is needed.
     pub(crate) fn hurry(&mut self, anyway: bool) {
-        self.hurries = !self.pending.is_empty();
-        self.sends_anyway |= anyway && self.hurries;
+        self.pending.hurries = !self.pending.parcel.is_empty();
+        self.pending.anyway |= anyway && self.pending.hurries;
     }
 
     /// Whether there is something to send that can be sent, but for credit of slots, or was.
     pub(crate) fn has_more(&self) -> bool {
-        self.sending.is_some() || self.next_is_due() || self.lacks_slot
+        self.sending.is_some() || self.next_is_due() || self.open.lacks_slot
     }
 
     /// What workers have to wait for before they take more input, if for anything.
     pub(crate) fn stall(&self) -> Option<Stall> {
-        let stalled = !self.pending.is_empty()
+        let stalled = !self.pending.parcel.is_empty()
             && !self.waits_for_others()
-            && (self.deltas_on_their_way() >= self.deltas_max
-                || self.sending.is_some() && self.pending_bytes >= self.fragment_bytes);
+            && (self.deltas_on_their_way() >= self.limits.deltas
+                || self.sending.is_some() && self.pending.bytes >= self.limits.fragment_bytes);
         match stalled {
             true => Some(Stall::Leader),
             false => {
                 // What is passed through waits for slots.
-                let waits = self.sending.is_some() && !self.pending.passed.is_empty();
-                (self.lacks_slot || waits).then_some(Stall::Slot)
+                let waits = self.sending.is_some() && !self.pending.parcel.passed.is_empty();
+                (self.open.lacks_slot || waits).then_some(Stall::Slot)
             }
         }
     }
 
     /// Whether nothing is left to be sent.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty() && !self.has_more()
+        self.pending.parcel.is_empty() && !self.has_more()
     }
 
     fn deltas_on_their_way(&self) -> usize {
@@ -356,23 +370,23 @@ impl Outbox {
     }
 
     fn next_is_due(&self) -> bool {
-        if self.pending.is_empty() {
+        if self.pending.parcel.is_empty() {
             return self.watermark() > self.told
-                || self.passed_ended && self.deltas_on_their_way() == 0
-                || self.passed_bytes >= self.passed_bytes_max;
+                || self.open.ended && self.deltas_on_their_way() == 0
+                || self.open.passed_bytes >= self.limits.passed_bytes;
         }
         !self.waits_for_others()
-            && (self.deltas_on_their_way() < self.deltas_max || self.sends_anyway)
+            && (self.deltas_on_their_way() < self.limits.deltas || self.pending.anyway)
     }
 
     /// Whether it may be worth waiting for what the other workers have for the same windows: as
     /// long as there is nothing to tell that others may wait for.
     fn waits_for_others(&self) -> bool {
         self.combiner.as_ref().is_some_and(Combiner::pays)
-            && self.pending.passed.is_empty()
-            && !self.hurries
+            && self.pending.parcel.passed.is_empty()
+            && !self.pending.hurries
             && self.watermark() <= self.told
-            && self.pending_bytes < self.pending_bytes_max
+            && self.pending.bytes < self.limits.pending_bytes
     }
 
     /// Sends what there is, as far as there is credit for slots. Returns whether anything was sent.
@@ -383,19 +397,19 @@ impl Outbox {
     }
 
     fn pump_all(&mut self) -> Result<()> {
-        if self.lacks_slot && self.outlet.slot()?.is_some() {
-            self.lacks_slot = false;
+        if self.open.lacks_slot && self.outlet.slot()?.is_some() {
+            self.open.lacks_slot = false;
         }
         loop {
             if self.sending.is_none() {
                 if !self.next_is_due() || !self.send_open()? {
                     return Ok(());
                 }
-                let Parcel { segments, passed: mut kept } = std::mem::take(&mut self.pending);
-                let passed = std::mem::take(&mut self.passed_bytes) > 0 || !kept.is_empty();
+                let Pending { parcel, held, .. } = std::mem::take(&mut self.pending);
+                let Parcel { segments, passed: mut kept } = parcel;
+                let passed = std::mem::take(&mut self.open.passed_bytes) > 0 || !kept.is_empty();
                 kept.reverse();
-                (self.pending_bytes, self.hurries, self.sends_anyway) = (0, false, false);
-                self.passed_ended = false;
+                self.open.ended = false;
                 self.sending = Some(Sending {
                     watermark: self.watermark().max(self.told),
                     passed,
@@ -404,7 +418,7 @@ impl Outbox {
                         Some(combiner) => combiner.combine(segments),
                         None => segments,
                     },
-                    held: std::mem::take(&mut self.pending_held),
+                    held,
                     done: 0,
                     arena_words: 0,
                     runs: 0,
@@ -419,11 +433,11 @@ impl Outbox {
     /// Sends the open slot, if there is anything in it. Returns whether there is nothing in it any
     /// more.
     fn send_open(&mut self) -> Result<bool> {
-        if self.open_words > 0 && send_open(&mut *self.outlet, &mut self.counters, self.open_words)?
+        if self.open.words > 0 && send_open(&mut *self.outlet, &mut self.counters, self.open.words)?
         {
-            self.open_words = 0;
+            self.open.words = 0;
         }
-        Ok(self.open_words == 0)
+        Ok(self.open.words == 0)
     }
 
     /// Sends rows of the present delta that have been kept as keys and arguments: as many in a slot
@@ -435,14 +449,14 @@ impl Outbox {
             };
             let words = rows.words();
             let Some(slot) = self.outlet.slot()? else { return Ok(false) };
-            let Some(place) = slot[self.open_words..].get_mut(..words.len()) else {
+            let Some(place) = slot[self.open.words..].get_mut(..words.len()) else {
                 if !self.send_open()? {
                     return Ok(false);
                 }
                 continue;
             };
             place.copy_from_slice(words);
-            self.open_words += words.len();
+            self.open.words += words.len();
             self.counters.rows += rows.rows() as u64;
             self.counters.passed += rows.rows() as u64;
             self.sending.as_mut().and_then(|delta| delta.kept.pop());
