@@ -7,8 +7,9 @@ use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
 use crate::log::ChunkPool;
+use crate::scratch::Scratch;
 use crate::segment::{Segment, Sources};
-use crate::table::{Scratch, Table};
+use crate::table::Table;
 
 /// What another process sent is not rows of this layout.
 #[derive(Debug, Clone, PartialEq, Eq)]

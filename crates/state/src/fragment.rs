@@ -21,8 +21,9 @@ use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::BLOCK_ROWS;
 use crate::log::ChunkPool;
+use crate::scratch::Scratch;
 use crate::segment::{ADOPT_ROWS_MIN, Segment};
-use crate::table::{Scratch, Table};
+use crate::table::Table;
 use crate::value::Block;
 
 /// Decisions are taken on at least this many rows.

@@ -7,8 +7,53 @@ use crate::arena::Arena;
 use crate::layout::RowLayout;
 use crate::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool, Cursor, Log};
 use crate::partition::Leaders;
+use crate::scratch::Scratch;
 use crate::segment::{Segment, Sources};
-use crate::table::{Scratch, Table};
+use crate::table::{OTHER_IDS_MIN, Table};
+
+impl Table {
+    /// Closes what is held for other leaders into segments, if there is anything. Where there is
+    /// one other leader and no row refers to an arena they are handed out as they stand; otherwise
+    /// they are copied, parted by leader. What they referred to here goes at once, or when it has
+    /// become more.
+    pub fn seal_others(
+        &mut self,
+        leaders: &Leaders,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) -> Vec<(usize, Segment)> {
+        let rows = self.other_rows();
+        let Some(others) = self.others.as_mut().filter(|_| rows > 0) else { return Vec::new() };
+        let sealed = Segment { chunks: others.seal(), arena: Arena::default(), rows };
+        let ids_left = others.ids_left();
+        self.keys_max = self.keys_max.max(self.keys());
+        let own = self.keys() - rows;
+        if self.index.is_direct() {
+            self.index.forget(rows);
+        } else {
+            self.index.keep_from(self.log.base(), own);
+        }
+        let refers = self.refers();
+        if ids_left < OTHER_IDS_MIN {
+            // Numbers start over when it is joint the next time.
+            self.others = None;
+        }
+        if leaders.count() == 2 && !refers {
+            let hash = sealed.first_hash(&self.layout, scratch);
+            return vec![(leaders.of(hash), sealed)];
+        }
+        let parts = match refers {
+            true => part(&sealed, &self.arena, &self.layout, leaders, pool, scratch),
+            false => part_plain(&sealed, &self.layout, leaders, pool, scratch),
+        };
+        sealed.recycle(pool);
+        if refers {
+            self.wasted_rows += rows;
+            self.tidy();
+        }
+        parts
+    }
+}
 
 /// What one leader gets of a block of rows.
 #[derive(Default)]
@@ -19,7 +64,7 @@ struct Part {
 }
 
 /// Copies the rows of a segment, which refer to `arena`, into one for each leader.
-pub(crate) fn part(
+fn part(
     segment: &Segment,
     arena: &Arena,
     layout: &Arc<RowLayout>,
@@ -49,7 +94,7 @@ pub(crate) fn part(
 }
 
 /// As [`part`], where no row refers to an arena: rows are copied as they stand.
-pub(crate) fn part_plain(
+fn part_plain(
     segment: &Segment,
     layout: &RowLayout,
     leaders: &Leaders,

@@ -18,15 +18,15 @@ use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
 use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
 use crate::logs::LogsMut;
-use crate::partition::{Leaders, Own};
+use crate::partition::Own;
 use crate::rows::RowsRef;
+use crate::scratch::Scratch;
 use crate::segment::{ADOPT_ROWS_MIN, Segment};
-use crate::split;
 use crate::value::Block;
 
 /// A joint table whose other rows have fewer numbers left is not joint any more, once they are
 /// sealed.
-const OTHER_IDS_MIN: u32 = 1 << 27;
+pub(crate) const OTHER_IDS_MIN: u32 = 1 << 27;
 
 /// Rows are numbered from the start again once fewer numbers are left.
 const IDS_MIN: u32 = 1 << 30;
@@ -45,7 +45,7 @@ pub struct Table {
     /// are not.
     pub(crate) others: Option<Box<Log>>,
     /// Rows of other leaders that have been sealed while what they referred to stayed in the arena.
-    wasted_rows: usize,
+    pub(crate) wasted_rows: usize,
     pub(crate) arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
     pub(crate) live_rows: usize,
@@ -54,7 +54,7 @@ pub struct Table {
     merged_new: usize,
     /// The most keys that the index has held since the table was cleared, but for those it holds
     /// now.
-    keys_max: usize,
+    pub(crate) keys_max: usize,
 }
 
 /// What comes to tables at once, at the most.
@@ -79,17 +79,6 @@ impl Load {
         Load { rows, text_bytes: self.text_bytes.max(other.text_bytes) }
     }
 }
-
-/// Buffers that block operations use again and again.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    pub(crate) places: Vec<*mut u64>,
-    pub(crate) hashes: Vec<u64>,
-    pub(crate) words: Vec<u64>,
-}
-
-// SAFETY: the raw pointers in a scratch are only used within one call on the thread that owns it.
-unsafe impl Send for Scratch {}
 
 impl Table {
     /// An empty table; it allocates nothing until it is used.
@@ -208,55 +197,13 @@ impl Table {
     }
 
     /// Whether rows may refer to something in the arena.
-    fn refers(&self) -> bool {
+    pub(crate) fn refers(&self) -> bool {
         self.layout.uses_arena() && self.arena.used_bytes() > 0
-    }
-
-    /// Closes what is held for other leaders into segments, if there is anything. Where there is
-    /// one other leader and no row refers to an arena they are handed out as they stand; otherwise
-    /// they are copied, parted by leader. What they referred to here goes at once, or when it has
-    /// become more.
-    pub fn seal_others(
-        &mut self,
-        leaders: &Leaders,
-        pool: &mut ChunkPool,
-        scratch: &mut Scratch,
-    ) -> Vec<(usize, Segment)> {
-        let rows = self.other_rows();
-        let Some(others) = self.others.as_mut().filter(|_| rows > 0) else { return Vec::new() };
-        let sealed = Segment { chunks: others.seal(), arena: Arena::default(), rows };
-        let ids_left = others.ids_left();
-        self.keys_max = self.keys_max.max(self.keys());
-        let own = self.keys() - rows;
-        if self.index.is_direct() {
-            self.index.forget(rows);
-        } else {
-            self.index.keep_from(self.log.base(), own);
-        }
-        let refers = self.refers();
-        if ids_left < OTHER_IDS_MIN {
-            // Numbers start over when it is joint the next time.
-            self.others = None;
-        }
-        if leaders.count() == 2 && !refers {
-            let hash = sealed.first_hash(&self.layout, scratch);
-            return vec![(leaders.of(hash), sealed)];
-        }
-        let parts = match refers {
-            true => split::part(&sealed, &self.arena, &self.layout, leaders, pool, scratch),
-            false => split::part_plain(&sealed, &self.layout, leaders, pool, scratch),
-        };
-        sealed.recycle(pool);
-        if refers {
-            self.wasted_rows += rows;
-            self.tidy();
-        }
-        parts
     }
 
     /// Leaves behind what the arena holds in vain, if it is worth copying what the table's own rows
     /// refer to.
-    fn tidy(&mut self) {
+    pub(crate) fn tidy(&mut self) {
         if self.wasted_rows * WASTED_MAX >= self.live_rows {
             compact(&mut self.log, &mut self.arena, &self.layout);
             self.wasted_rows = 0;
