@@ -33,6 +33,12 @@ pub trait Table: Send + Sync + Debug {
     fn read_once(&self) -> Option<ReadOnce> {
         None
     }
+    /// Begins to open what may have to be waited for, as a pipe waits for its writer, and returns
+    /// this table with what it has begun; `None` if it need not wait. All tables of a job are begun
+    /// before any is opened: who writes to several pipes may open them in any order.
+    fn begin(&self, _options: &OpenOptions) -> Option<Arc<dyn Table>> {
+        None
+    }
     /// Opens all splits, positioned at their first record. Batches carry only the columns of
     /// `projection` (indices into [`Table::schema`]), in that order; with an empty projection they
     /// carry only a row count. Calling it again starts again from the first record.

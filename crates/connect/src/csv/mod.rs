@@ -64,6 +64,7 @@ mod regular;
 
 use std::fs::File;
 use std::io::Cursor;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -109,6 +110,8 @@ pub struct CsvTable {
     told: Option<Extent>,
     /// There, the file that it has found: as long as it is open no other can get its number.
     kept: Arc<Mutex<Option<File>>>,
+    /// A pipe whose opening has begun.
+    begun: Arc<Mutex<Option<Pipe>>>,
 }
 
 /// Where the bytes come from.
@@ -123,6 +126,11 @@ enum Source {
 /// in another.
 fn is_own(path: &Path) -> bool {
     ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir))
+}
+
+/// A panic elsewhere leaves something or nothing.
+fn locked<T>(kept: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CsvTable {
@@ -153,6 +161,7 @@ impl CsvTable {
             dialect: Arc::new(dialect),
             told: None,
             kept: Arc::default(),
+            begun: Arc::default(),
         }
     }
 
@@ -185,7 +194,15 @@ impl CsvTable {
     /// For tests and fuzzing.
     fn in_memory(path: &str, bytes: &[u8], schema: SchemaRef, dialect: Arc<Dialect>) -> CsvTable {
         let source = Source::Memory(bytes.into());
-        CsvTable { source, path: path.into(), schema, dialect, told: None, kept: Arc::default() }
+        CsvTable {
+            source,
+            path: path.into(),
+            schema,
+            dialect,
+            told: None,
+            kept: Arc::default(),
+            begun: Arc::default(),
+        }
     }
 
     /// The input and its length, if that is known.
@@ -196,8 +213,11 @@ impl CsvTable {
                 Ok((input, Some(bytes.len() as u64)))
             }
             Source::File(path) => {
+                if let Some(pipe) = locked(&self.begun).take() {
+                    return Ok((Input::Pipe(pipe), None));
+                }
                 let told = self.told.as_ref().filter(|told| told.length.is_some());
-                let kept = self.kept().take().filter(|_| told.is_some());
+                let kept = locked(&self.kept).take().filter(|_| told.is_some());
                 let (file, found) = match kept {
                     Some(file) => regular::opened(file, path)?,
                     None => regular::open(path)?,
@@ -229,15 +249,10 @@ impl CsvTable {
                 } else {
                     return Ok(alone);
                 };
-                *self.kept() = found.is_some().then_some(file);
+                *locked(&self.kept) = found.is_some().then_some(file);
                 Ok(found.unwrap_or(alone))
             }
         }
-    }
-
-    /// A panic elsewhere leaves a file or none.
-    fn kept(&self) -> MutexGuard<'_, Option<File>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How the processes of a job share it, if its length is as found here.
@@ -307,6 +322,18 @@ impl Table for CsvTable {
             Source::Memory(_) => None,
             Source::File(path) => open::read_once(path),
         }
+    }
+
+    fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
+        let Source::File(path) = &self.source else { return None };
+        let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        // Where process 0 has found a file, a pipe is an error.
+        let told = self.told.as_ref().is_some_and(|told| told.length.is_some());
+        if !is_pipe || told || options.process != 0 {
+            return None;
+        }
+        let begun = Arc::new(Mutex::new(Some(Pipe::open(path.clone()))));
+        Some(Arc::new(CsvTable { begun, ..self.clone() }))
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {

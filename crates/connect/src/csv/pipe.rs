@@ -1,8 +1,10 @@
-//! A pipe as input. A thread of its own reads it, because each read waits for the writer, and no
-//! worker may wait.
+//! A pipe as input. A thread of its own opens and reads it, because both wait for the writer, and
+//! no worker may wait.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
@@ -34,6 +36,12 @@ struct State {
     waker: Option<Waker>,
 }
 
+impl State {
+    fn end_with(&mut self, error: io::Error) {
+        (self.ended, self.error) = (true, Some(error));
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,6 +49,24 @@ impl Shared {
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a pipe, which waits for its writer, and reads it to its end.
+    fn open(&self, path: &Path) {
+        let opened = File::open(path);
+        let mut state = self.lock();
+        match opened {
+            // Whoever writes learns at once that nobody reads.
+            Ok(_) if state.dropped => {}
+            Ok(file) => {
+                drop(state);
+                self.take_in(Box::new(file));
+            }
+            Err(error) => {
+                state.end_with(error);
+                self.changed.notify_all();
+            }
+        }
     }
 
     /// Reads `input` to its end.
@@ -58,7 +84,7 @@ impl Shared {
             match got {
                 Ok(0) => state.ended = true,
                 Ok(count) => state.bytes.extend(&part[..count]),
-                Err(error) => (state.ended, state.error) = (true, Some(error)),
+                Err(error) => state.end_with(error),
             }
             let (done, waker) = (state.ended || state.dropped, state.waker.take());
             drop(state);
@@ -76,12 +102,20 @@ impl Shared {
 impl Pipe {
     /// Begins to read.
     pub(super) fn new(input: Box<dyn Read + Send>) -> Pipe {
+        Pipe::begin(move |shared| shared.take_in(input))
+    }
+
+    /// Begins to open and to read what is at `path`.
+    pub(super) fn open(path: PathBuf) -> Pipe {
+        Pipe::begin(move |shared| shared.open(&path))
+    }
+
+    fn begin(work: impl FnOnce(&Shared) + Send + 'static) -> Pipe {
         let shared = Arc::new(Shared::default());
         let own = shared.clone();
         let reader = thread::Builder::new().name("pipe".into());
-        if let Err(error) = reader.spawn(move || own.take_in(input)) {
-            let mut state = shared.lock();
-            (state.ended, state.error) = (true, Some(error));
+        if let Err(error) = reader.spawn(move || work(&own)) {
+            shared.lock().end_with(error);
         }
         Pipe(shared)
     }

@@ -6,6 +6,7 @@
 //! them decodes the last block.
 
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
@@ -17,6 +18,7 @@ use millstream_contract::{Error, Result};
 use super::chunk::CLOSE_HELP;
 use super::cut::{Cut, cut};
 use super::dialect::Dialect;
+use super::open::io_error;
 use super::pipe::Pipe;
 use super::place;
 use super::regular::Regular;
@@ -275,11 +277,7 @@ impl Reader {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                return Err(Error::Io {
-                    place: self.path.to_string(),
-                    message: error.to_string(),
-                    help: String::new(),
-                });
+                return Err(io_error(Path::new(&*self.path), &error));
             }
         }
         Ok(())

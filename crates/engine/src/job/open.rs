@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 use crate::flow::{Feeds, Root};
 use crate::gather::{Gather, Outlet, Role, Turns};
 use crate::intake::{Intake, Origin};
-use crate::plan::{Operator, Plan};
+use crate::plan::{Operator, Plan, Source};
 use crate::prepare::Preparer;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
-use crate::table::OpenOptions;
+use crate::table::{OpenOptions, Table};
 
 /// Opens the sources of a plan, in the process at `place`.
 pub(super) fn origins(
@@ -32,18 +32,21 @@ pub(super) fn origins(
         process: place.process,
         processes: place.processes,
     };
-    let origin = |(number, source): (usize, &crate::plan::Source)| {
+    // No table is waited for before all have been begun.
+    let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());
+    let tables: Vec<Arc<dyn Table>> = plan.sources.iter().map(begin).collect();
+    let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
         Ok(Origin {
-            splits: source.table.open(&source.projection, &options)?,
+            splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads),
             idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
             windowings: compiled.windowings(number),
             group: compiled.flow.sources[number].group,
         })
     };
-    plan.sources.iter().enumerate().map(origin).collect()
+    plan.sources.iter().zip(tables).enumerate().map(origin).collect()
 }
 
 /// What the user should know of how splits are read.
