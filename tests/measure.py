@@ -163,7 +163,7 @@ def measure(chosen: argparse.Namespace, part: str, groups: list[list[list[str]]]
 
 
 # What only workers of a kind run, by the names of functions; a thread is of the first kind that fits.
-ROLES = [("repartition-sender", "exchange::sender::"), ("repartition-receiver", "exchange::receiver::"),
+ROLES = [("repartition-sender", "exchange::sender::"), ("repartition-receiver", "delivery::exchanged::"),
          ("late-merge", "millstream_engine::worker::")]
 # Numbers of records whose answers are known: else computing the answer would be counted with the hand-written loop.
 PUBLISHED = (None, 1_000_000, 20_000_000)

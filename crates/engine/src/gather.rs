@@ -93,7 +93,7 @@ struct State {
     windows_fired: u64,
     batches: Batches,
     part: Part,
-    /// Rows sent to the asking process that have, as far as is known, not been written yet.
+    /// Rows sent to the coordinator that have, as far as is known, not been written yet.
     ahead: Ahead,
     /// Chunks that processes have no room without.
     asked: Asked,
@@ -195,7 +195,7 @@ impl Gather {
         }
     }
 
-    /// Whether rows have to wait until the asking process has taken others.
+    /// Whether rows have to wait until the coordinator has taken others.
     pub(crate) fn is_congested(&self) -> bool {
         matches!(&self.outlet.role, Role::Helper { net, .. } if net.is_congested())
     }

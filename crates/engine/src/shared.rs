@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// An output takes no more rows. Sources that only it wanted are not read any further, and when
-    /// all outputs have ended the job does. The asking process tells the others.
+    /// all outputs have ended the job does. The coordinator tells the others.
     pub(crate) fn end_output(&self, output: usize) -> Result<()> {
         if !self.gathers[output].end() {
             return Ok(());

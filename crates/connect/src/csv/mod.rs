@@ -378,7 +378,7 @@ struct CsvSplit {
     remark: Option<String>,
 }
 
-/// A pipe that the asking process reads.
+/// A pipe that the coordinator reads.
 struct Elsewhere(Arc<str>);
 
 impl Split for Elsewhere {

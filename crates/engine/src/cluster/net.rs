@@ -154,7 +154,7 @@ impl Net {
         others.into_iter().try_for_each(|process| self.post(process, head, Vec::new()))
     }
 
-    /// Whether result rows for the asking process have to wait, since the channel does not keep up.
+    /// Whether result rows for the coordinator have to wait, since the channel does not keep up.
     pub(crate) fn is_congested(&self) -> bool {
         self.messages.load(Acquire) > 0
             && self.postboxes[0].as_ref().is_some_and(|postbox| lock(postbox).is_full())

@@ -46,15 +46,15 @@ pub(crate) enum Kind {
     /// cannot be evaluated: why not. The rows come next.
     BatchError,
     /// Leader `id` has fired everything of stage `count` up to `watermark`, as far as it is for an
-    /// `output`; from the asking process: all leaders have.
+    /// `output`; from the coordinator: all leaders have.
     Fired,
-    /// From the asking process: all rows for an `output` before chunk `number` of split `id` have
+    /// From the coordinator: all rows for an `output` before chunk `number` of split `id` have
     /// been written.
     Written,
     /// The process has no room for more rows of records of an `output` until chunk `number` of
     /// split `id` has been written, which is another's.
     Awaited,
-    /// From the asking process: it has all the rows that it wants for an `output`; [`LAST`]: for
+    /// From the coordinator: it has all the rows that it wants for an `output`; [`LAST`]: for
     /// all of them.
     Enough,
 }

@@ -1,4 +1,4 @@
-//! Rows on their way to the asking process, which gathers them: who is ahead of the others with
+//! Rows on their way to the coordinator, which gathers them: who is ahead of the others with
 //! them waits.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -19,12 +19,12 @@ use crate::stamped::BatchPlace;
 pub(crate) enum Role {
     /// There is one process, or each has a sink of its own.
     Alone {
-        /// It is not the asking process.
+        /// It is not the coordinator.
         elsewhere: bool,
     },
     /// Rows of all processes come here.
     Coordinator(Arc<Net>),
-    /// Rows go to the asking process.
+    /// Rows go to the coordinator.
     Helper {
         net: Arc<Net>,
         /// Bytes that may be sent ahead of their turn.
@@ -41,13 +41,13 @@ pub(super) enum Turn {
     Batch(BatchPlace, bool),
 }
 
-/// Rows sent to the asking process that have, as far as is known, not been written yet.
+/// Rows sent to the coordinator that have, as far as is known, not been written yet.
 pub(super) struct Ahead {
     /// With their bytes.
     sent: VecDeque<(Turn, u64)>,
-    /// Per stage: up to where all leaders have fired, as the asking process tells.
+    /// Per stage: up to where all leaders have fired, as the coordinator tells.
     pub(super) fired: Vec<i64>,
-    /// By turn: the chunk whose rows come next, as the asking process tells.
+    /// By turn: the chunk whose rows come next, as the coordinator tells.
     next: Vec<ChunkAt>,
     /// The turn that it is, where they come in order.
     turn: usize,
@@ -99,7 +99,7 @@ impl Role {
         matches!(self, Role::Alone { elsewhere: true })
     }
 
-    /// The asking process has written rows that were sent.
+    /// The coordinator has written rows that were sent.
     pub(super) fn written(&self, ahead: &mut Ahead, is_written: impl Fn(&Turn) -> bool) {
         let Role::Helper { net, .. } = self else { return };
         let mut bytes = 0;
@@ -113,7 +113,7 @@ impl Role {
 }
 
 impl Gather {
-    /// Sends rows to the asking process.
+    /// Sends rows to the coordinator.
     pub(super) fn send(&self, net: &Net, head: Head, rows: &RecordBatch, turn: Turn) -> Result<()> {
         if self.ordered {
             let bytes = batch_bytes(rows) as u64;
@@ -127,7 +127,7 @@ impl Gather {
         net.post(0, head, encode_rows(rows)?)
     }
 
-    /// The asking process tells that all leaders have fired a stage up to `watermark`.
+    /// The coordinator tells that all leaders have fired a stage up to `watermark`.
     pub(crate) fn note_fired(&self, stage: usize, watermark: i64) -> Result<()> {
         let unknown = || Error::Internal(format!("what has been fired of stage {stage}"));
         let place = self.place_of(stage).ok_or_else(unknown)?;
@@ -140,7 +140,7 @@ impl Gather {
         Ok(())
     }
 
-    /// The asking process tells which chunk's rows come next.
+    /// The coordinator tells which chunk's rows come next.
     pub(crate) fn note_written(&self, next: ChunkAt) -> Result<()> {
         let turns = &self.outlet.turns;
         let unknown = || Error::Internal(format!("what has been written of split {}", next.1));

@@ -130,7 +130,7 @@ struct Ran {
     outcomes: Vec<Outcome>,
     /// What went wrong while it ran.
     faults: Vec<Fault>,
-    /// Rows of the asking process, sorted if they may come in any order.
+    /// Rows of the coordinator, sorted if they may come in any order.
     rows: Vec<String>,
     order: RowOrder,
 }

@@ -138,7 +138,7 @@ fn stateless_jobs_agree_with_a_sequential_run() {
     const REGRESSIONS: &[u64] = &[
         26,  // what was to be written next was said to be of a split that is not there
         69,  // one process sent ever more rows of the split whose turn it was, ahead of the answer
-        76,  // the asking process, full, did not look for the end of a split whose turn it was
+        76,  // the coordinator, full, did not look for the end of a split whose turn it was
         183, // messages after the one that says "enough" were never taken in
     ];
     let seeds = seeds(150, REGRESSIONS);

@@ -101,7 +101,7 @@ pub fn answer(token: &Token) -> [u8; ANSWER_BYTES] {
     head(ANSWER, token)
 }
 
-/// Whether this is the asking process's answer.
+/// Whether this is the coordinator's answer.
 pub fn decode_answer(bytes: &[u8; ANSWER_BYTES], token: &Token) -> Result<(), Refusal> {
     check_head(bytes, ANSWER, token)
 }
