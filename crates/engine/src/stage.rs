@@ -110,8 +110,8 @@ impl Stage {
         &self.program.grouping.windowing
     }
 
-    /// That whoever has announced `watermark` may have state for the slice that begins at `start`:
-    /// there is such a one, and he has not said that it is complete. So it has not fired either.
+    /// Checks that whoever has announced `watermark` may have state for the slice that begins at
+    /// `start`: the slice exists, and the watermark has not closed it. So it has not fired either.
     pub(crate) fn check_slice(&self, start: i64, watermark: i64) -> Result<()> {
         let windowing = self.windowing();
         match windowing.has_slice(start) && windowing.closes_at(start) > watermark {

@@ -41,7 +41,7 @@ pub(crate) use handover::Mailboxes;
 pub(crate) enum Hold {
     /// This worker takes none at all, or no more.
     NoInput,
-    /// Leaders have too much to merge, or there is no credit for what was taken last.
+    /// There is no credit: leaders have not merged enough yet.
     Leader,
     /// There is no slot for rows that are to be passed through.
     Slot,

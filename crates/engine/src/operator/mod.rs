@@ -2,9 +2,9 @@
 //!
 //! An operator that keeps state implements [`Operator`]; `aggregate` is the example to read. Each
 //! worker has one of its own for every such stage, which no other worker looks into: what others
-//! are to have is sealed and handed out, and what they have sealed is merged. It knows slices and
-//! rows, and neither watermarks' senders ([`crate::progress`]) nor the network
-//! ([`crate::delivery`]). What needs no state is a pass on the way (`stateless`).
+//! are to have is sealed and handed out, and what they have sealed is merged. An operator
+//! knows slices and rows. It does not know who has sent a watermark ([`crate::progress`]), nor the
+//! network ([`crate::delivery`]). What needs no state is a pass on the way (`stateless`).
 
 pub(crate) mod aggregate;
 mod input;
@@ -82,7 +82,8 @@ pub(crate) trait Operator: Send {
     // Deltas.
 
     /// Seals what is kept for other leaders; `how` tells for each slice, by its start. One parcel
-    /// for each leader of the job. What is empty then goes back at once if memory is `scarce`.
+    /// for each leader of the job. Tables that are empty
+    /// afterwards are freed at once if memory is `scarce`.
     fn seal(&mut self, how: &dyn Fn(i64) -> SealSlice, scarce: bool) -> Vec<Parcel>;
 
     /// Whether anything is kept for other leaders.
@@ -126,8 +127,7 @@ pub(crate) trait Operator: Send {
     /// Begins to fire a complete window; false if there is nothing of it.
     fn fire(&mut self, window: i64) -> bool;
 
-    /// There was nothing to fire, nor will there be: begins to fire what comes of that, if anything
-    /// does.
+    /// The input had no rows. If the query gives a row even then (a count of 0), begins to fire it.
     fn fire_nothing(&mut self) -> bool;
 
     /// The window that fires, by its start.
@@ -155,7 +155,7 @@ pub(crate) trait Operator: Send {
     /// The next batch begins: what this one may open is counted from here.
     fn begin_batch(&mut self);
 
-    /// So much may come at once, from now on, if it is more than was expected; whether it is.
+    /// Raises the expected load to `load`. True if that was an increase.
     fn expect(&mut self, load: Load) -> bool;
 
     /// Just so much is expected from now on.

@@ -56,7 +56,8 @@ pub(crate) struct State {
 /// Credit for a delta that has been merged.
 pub(crate) struct Owed {
     pub(crate) helper: usize,
-    /// It knows that the delta has been merged, in another process, and waits for the rest.
+    /// The helper, in another process, has been told that the delta is merged; the permission to
+    /// go on is still owed.
     pub(crate) told: bool,
 }
 
