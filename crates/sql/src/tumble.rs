@@ -308,9 +308,14 @@ fn plan_data(data: SqlExpr, context: &mut dyn RelationPlannerContext) -> DfResul
         }
     };
     let parts = parts.into_iter().map(ObjectNamePart::Identifier).collect();
-    context.plan(TableFactor::Table {
-        name: ObjectName(parts),
-        alias: None,
+    context.plan(named(ObjectName(parts), None))
+}
+
+/// A table by its name, and nothing else.
+pub(crate) fn named(name: ObjectName, alias: Option<TableAlias>) -> TableFactor {
+    TableFactor::Table {
+        name,
+        alias,
         args: None,
         with_hints: vec![],
         version: None,
@@ -319,7 +324,7 @@ fn plan_data(data: SqlExpr, context: &mut dyn RelationPlannerContext) -> DfResul
         json_path: None,
         sample: None,
         index_hints: vec![],
-    })
+    }
 }
 
 fn time_column(name: &Ident, input: &LogicalPlan) -> Result<usize> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion_sql::sqlparser::ast::{
-    Expr as SqlExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, SetExpr, TableAlias,
-    TableFactor, Value, Visit, Visitor, visit_relations,
+    Expr as SqlExpr, Ident, LimitClause, ObjectName, OrderByKind, Query, SetExpr, TableFactor,
+    Value, Visit, Visitor, visit_relations,
 };
 
 use super::Planner;
@@ -17,6 +17,7 @@ use crate::catalog::{Entry, ViewEntry};
 use crate::dialect::parser_options;
 use crate::pieces::WHOLE_MAX;
 use crate::texts::Texts;
+use crate::tumble::named;
 
 impl Planner {
     /// The plan of a query with many columns that has others in it or an order; `None` if it is to
@@ -50,7 +51,8 @@ impl Planner {
         {
             let name = alias.as_ref().map_or(UNNAMED, |alias| &alias.name.value).to_string();
             planner.declare(&name, subquery, texts)?;
-            from.relation = named(&name, alias.clone());
+            let name = ObjectName::from(vec![Ident::new(&name)]);
+            from.relation = named(name, alias.clone());
             changed = true;
         }
         if !changed {
@@ -145,21 +147,6 @@ impl Visitor for LongLists {
             }
             _ => ControlFlow::Continue(()),
         }
-    }
-}
-
-fn named(name: &str, alias: Option<TableAlias>) -> TableFactor {
-    TableFactor::Table {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        alias,
-        args: None,
-        with_hints: vec![],
-        version: None,
-        with_ordinality: false,
-        partitions: vec![],
-        json_path: None,
-        sample: None,
-        index_hints: vec![],
     }
 }
 

@@ -27,10 +27,11 @@ const CORPUS: &[&str] = &[
     "SELECT SPLIT_INDEX(s, ',', 99999999999), REGEXP_EXTRACT(s, '(', 0) FROM t",
 ];
 
-struct Random(u64);
+/// The same numbers in every run.
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -4,6 +4,7 @@
 use millstream_sql::{ErrorKind, parse_script};
 
 use crate::common::*;
+use crate::fuzz::Random;
 
 const ATOMS: &[&str] = &[
     "b",
@@ -148,16 +149,7 @@ const FOREIGN: &[&str] = &[
     "Expr",
 ];
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
-    }
-
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
