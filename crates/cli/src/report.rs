@@ -102,7 +102,8 @@ mod tests {
             (Some(1), "interrupted with 1 window open: 1,000 records, "),
             (Some(1_234), "interrupted with 1,234 windows open: 1,000 records, "),
         ] {
-            stats.open_windows = open.map(|open| (0..open).collect());
+            stats.open_windows =
+                open.map(|open| (0..open).map(|number| (number, number)).collect());
             let text = closing_line(&stats, false, true);
             assert!(text.lines().last().unwrap().starts_with(expected), "{text}");
         }

@@ -29,7 +29,7 @@ use crate::flow::Root;
 use crate::order::{Merge, Order, Run};
 use crate::plan::Sort;
 use crate::sink::{RowOrder, Sink};
-use crate::windowing::Windowing;
+use crate::windowing::{WindowId, Windowing};
 use ahead::{Ahead, Turn};
 use asked::Asked;
 use batches::Batches;
@@ -80,7 +80,7 @@ pub(crate) struct Window {
     pub(crate) fires_at: i64,
     /// The number of the output's input.
     pub(crate) input: usize,
-    start: i64,
+    id: WindowId,
 }
 
 struct State {
@@ -298,27 +298,27 @@ impl Gather {
         fired.min().unwrap_or(BEGINNING)
     }
 
-    /// The window of an input that starts then.
-    fn window(&self, input: usize, start: i64) -> Result<Window> {
+    /// A window of an input.
+    fn window(&self, input: usize, id: WindowId) -> Result<Window> {
         let stage = match self.outlet.inputs.get(input) {
             Some(Root::Stage(stage)) => self.place_of(*stage),
             _ => None,
         };
         let unknown = || Error::Internal(format!("rows of a window of input {input}"));
         let (_, windowing) = self.outlet.stages[stage.ok_or_else(unknown)?];
-        Ok(Window { fires_at: windowing.fires_at(start), input, start })
+        Ok(Window { fires_at: windowing.fires_at(id), input, id })
     }
 
-    /// Rows of an input, of the window that starts at `start`; `last` on the leader's last batch of
+    /// Rows of an input, of a window; `last` on the leader's last batch of
     /// it.
     pub(crate) fn window_rows(
         &self,
         worker: usize,
-        (input, start): (usize, i64),
+        (input, window): (usize, WindowId),
         rows: RecordBatch,
         last: bool,
     ) -> Result<()> {
-        let window = self.window(input, start)?;
+        let window = self.window(input, window)?;
         if self.has_ended() {
             return Ok(());
         }
@@ -332,7 +332,7 @@ impl Gather {
                 id: (net.first() + worker) as u32,
                 output: self.outlet.output as u16,
                 count: input as u64,
-                start,
+                rows_of: window.id.word(),
                 ..Head::new(cluster::Kind::WindowRows)
             };
             return self.send(net, head, &rows, Turn::Fires(window.fires_at));

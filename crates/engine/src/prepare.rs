@@ -21,7 +21,7 @@ use crate::failing::first_failing;
 use crate::plan::{EventTime, Source, Watermark};
 use crate::table::{Chunk, Decoded, Places};
 use crate::texts;
-use crate::windowing::Windowing;
+use crate::windowing::{SliceId, Windowing};
 
 /// A decoded batch that has no place in its split yet.
 #[derive(Debug)]
@@ -133,11 +133,11 @@ impl Spread {
             return Vec::new();
         }
         let (mut cuts, mut tables) = (Vec::new(), 0);
-        let mut records: HashMap<i64, usize> = HashMap::new();
+        let mut records: HashMap<SliceId, usize> = HashMap::new();
         for row in 0..rows {
             let Some(time) = times.times.us(row) else { continue };
-            let start = self.windowing.slice_of(time).start;
-            if records.get(&start).is_some_and(|records| *records == self.leaders) {
+            let slice = self.windowing.slice_of(time).slice;
+            if records.get(&slice).is_some_and(|records| *records == self.leaders) {
                 continue;
             }
             if tables == self.tables_max {
@@ -145,7 +145,7 @@ impl Spread {
                 records.clear();
                 tables = 0;
             }
-            *records.entry(start).or_default() += 1;
+            *records.entry(slice).or_default() += 1;
             tables += 1;
         }
         cuts

@@ -22,6 +22,7 @@ use crate::stage::Stage;
 use crate::stamped::BatchPlace;
 use crate::standing::{Pace, Standing};
 use crate::stats::{OutputStats, Stats};
+use crate::windowing::{SliceId, WindowId};
 
 /// What all workers of a job share.
 pub(crate) struct Shared {
@@ -185,7 +186,8 @@ impl Shared {
             }
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_coordinator() => {
-                let (rows, at) = (decode_rows(body)?, (head.count as usize, head.start));
+                let (rows, at) =
+                    (decode_rows(body)?, (head.count as usize, WindowId::from_word(head.rows_of)));
                 let gather = self.gather(&head)?;
                 let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
                 self.ends(gather.output(), came.map(|()| false))?;
@@ -285,18 +287,32 @@ impl Shared {
     }
 
     /// Windows of the outputs that what a slice of some stage holds will be part of.
-    pub(crate) fn windows_of(&self, stage: usize, slice: i64, windows: &mut BTreeSet<i64>) {
+    pub(crate) fn windows_of(
+        &self,
+        stage: usize,
+        slice: SliceId,
+        windows: &mut BTreeSet<(i64, i64)>,
+    ) {
         let windowing = self.stages[stage].windowing();
-        if windowing.is_whole() {
+        windowing.windows_of(slice).for_each(|window| self.note_open(stage, window, windows));
+    }
+
+    /// A window of some stage is open, and those of the outputs that its rows will be part of.
+    pub(crate) fn note_open(
+        &self,
+        stage: usize,
+        window: WindowId,
+        windows: &mut BTreeSet<(i64, i64)>,
+    ) {
+        let Some([start, end, time]) = self.stages[stage].windowing().columns_of(window) else {
             return;
-        }
-        let (window, feeds) = (windowing.first_window_of(slice), &self.flow.stages[stage]);
+        };
+        let feeds = &self.flow.stages[stage];
         if !feeds.outputs.is_empty() {
-            windows.insert(window);
+            windows.insert((start, end));
         }
-        let time = windowing.row_time(window).unwrap_or(window);
         for next in &feeds.stages {
-            let slice = self.stages[*next].windowing().slice_of(time).start;
+            let slice = self.stages[*next].windowing().slice_of(time).slice;
             self.windows_of(*next, slice, windows);
         }
     }

@@ -14,7 +14,7 @@ use crate::flow::Root;
 use crate::operator::aggregate::Program;
 use crate::operator::aggregate::slices::small_table_bytes;
 use crate::settings::Settings;
-use crate::windowing::Windowing;
+use crate::windowing::{SliceId, Windowing};
 
 /// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
 /// nothing by waiting, and is merged while it lies in a cache.
@@ -110,16 +110,16 @@ impl Stage {
         &self.program.grouping.windowing
     }
 
-    /// Checks that whoever has announced `watermark` may have state for the slice that begins at
-    /// `start`: the slice exists, and the watermark has not closed it. So it has not fired either.
-    pub(crate) fn check_slice(&self, start: i64, watermark: i64) -> Result<()> {
+    /// Checks that whoever has announced `watermark` may have state for a slice: the
+    /// slice exists, and the watermark has not closed it. So it has not fired either.
+    pub(crate) fn check_slice(&self, slice: SliceId, watermark: i64) -> Result<()> {
         let windowing = self.windowing();
-        match windowing.has_slice(start) && windowing.closes_at(start) > watermark {
+        match windowing.has_slice(slice) && windowing.closes_at(slice) > watermark {
             true => Ok(()),
-            false if windowing.has_slice(start) => {
-                Err(Error::Internal(format!("state for the window {start} after its end")))
+            false if windowing.has_slice(slice) => {
+                Err(Error::Internal(format!("state for the window {slice} after its end")))
             }
-            false => Err(Error::Internal(format!("state for {start}, where no window begins"))),
+            false => Err(Error::Internal(format!("state for {slice}, where no window begins"))),
         }
     }
 

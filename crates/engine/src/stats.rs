@@ -17,9 +17,9 @@ pub struct Stats {
     /// Windows fired with at least one group; 0 for a query without windows. Of several stages,
     /// those of the last; of all outputs.
     pub windows: u64,
-    /// Where those windows begin that had records and had not fired when the job ended early;
-    /// `None` if it did not, or the query has no windows.
-    pub open_windows: Option<BTreeSet<i64>>,
+    /// Start and end, in microseconds since 1970, of the windows that had records and had not
+    /// fired when the job ended early; `None` if it did not, or the query has no windows.
+    pub open_windows: Option<BTreeSet<(i64, i64)>>,
     /// Rows that stages have fired for the next stage.
     pub inner_rows: u64,
     /// Result rows written, of all outputs.

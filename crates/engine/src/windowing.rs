@@ -4,14 +4,19 @@
 //! State is kept by *slice*, results are given by *window*. A record updates one slice; a window
 //! consists of one or several slices. All other modules ask this one: which slice a record updates,
 //! which windows a slice serves, from when on nothing is added to a slice, which window fires next
-//! and when, and when a slice may be dropped. A slice or window is named by the time at which it
-//! begins.
+//! and when, and when a slice may be dropped. To them a [`SliceId`] and a [`WindowId`] are names:
+//! they compare, keep and send them, and do not compute with them. So two slices of the same times,
+//! or two windows that begin together, may have names of their own.
 //!
 //! Windows are tumbling, or there is a single window for the whole input. In both cases a slice is
-//! a window.
+//! a window, and is named by the time at which it begins.
 //!
 //! All times are in microseconds. The arithmetic does not overflow for usable times
 //! ([`USABLE`](crate::event_time::USABLE)).
+
+use std::fmt::{self, Display, Formatter};
+use std::iter::once;
+use std::ops::RangeInclusive;
 
 use crate::event_time::{BEGINNING, END, USABLE};
 use crate::plan::Tumble;
@@ -19,8 +24,43 @@ use crate::plan::Tumble;
 /// How long before its window's end a result's event time (`window_time`) is.
 const ROW_TIME_BEFORE_END_US: i64 = 1000;
 
-/// Where the slice begins if there is one for the whole input.
-pub(crate) const WHOLE: i64 = 0;
+/// The name of a slice among those of a [`Windowing`]. A slice that closes earlier has a lesser
+/// name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SliceId(i64);
+
+/// The name of a window among those of a [`Windowing`]. A window that fires earlier has a lesser
+/// name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WindowId(i64);
+
+macro_rules! words {
+    ($id:ident) => {
+        impl $id {
+            /// The only one if there is one for the whole input.
+            pub(crate) const WHOLE: $id = $id(0);
+
+            /// As a word of a message. Any word may come back: ask whether there is such a one.
+            pub(crate) fn word(self) -> u64 {
+                self.0 as u64
+            }
+
+            /// Of a word of a message.
+            pub(crate) fn from_word(word: u64) -> $id {
+                $id(word as i64)
+            }
+        }
+
+        impl Display for $id {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+words!(SliceId);
+words!(WindowId);
 
 /// The windows of an operator, and how long they wait for late records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +70,17 @@ pub(crate) struct Windowing {
     lateness_us: i64,
 }
 
-/// From when to when a slice goes; the end does not belong to it.
+/// A slice, and from when to when the records are that update it; the end does not belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
+    pub(crate) slice: SliceId,
     pub(crate) start: i64,
     pub(crate) end: i64,
 }
 
 impl Bounds {
     /// Around no time.
-    pub(crate) const NOTHING: Bounds = Bounds { start: 0, end: BEGINNING };
+    pub(crate) const NOTHING: Bounds = Bounds { slice: SliceId(0), start: 0, end: BEGINNING };
 
     #[inline(always)]
     pub(crate) fn contains(&self, time: i64) -> bool {
@@ -58,8 +99,9 @@ impl Windowing {
         self.tumble.is_none()
     }
 
-    /// How long its windows are; `None`: there is one for the whole input.
-    pub(crate) fn size_us(&self) -> Option<i64> {
+    /// How far apart the records of one window may be: who reads so far ahead of another opens
+    /// windows that the other has not reached. `None`: there is one for the whole input.
+    pub(crate) fn reach_us(&self) -> Option<i64> {
         self.tumble.as_ref().map(|tumble| tumble.size_us)
     }
 
@@ -69,9 +111,18 @@ impl Windowing {
         match &self.tumble {
             Some(tumble) => {
                 let start = start_of(tumble, time);
-                Bounds { start, end: start.saturating_add(tumble.size_us) }
+                let end = start.saturating_add(tumble.size_us);
+                Bounds { slice: SliceId(start), start, end }
             }
-            None => Bounds { start: WHOLE, end: END },
+            None => Bounds { slice: SliceId::WHOLE, start: BEGINNING, end: END },
+        }
+    }
+
+    /// The slice that rows of this event time update; `None`: they have none, and need it.
+    pub(crate) fn slice_of_rows(&self, time: Option<i64>) -> Option<SliceId> {
+        match time {
+            _ if self.is_whole() => Some(SliceId::WHOLE),
+            time => time.map(|time| self.slice_of(time).slice),
         }
     }
 
@@ -88,9 +139,10 @@ impl Windowing {
         last.saturating_sub(first) / tumble.size_us + 1
     }
 
-    /// Whether there is a slice that begins then, for usable times.
-    pub(crate) fn has_slice(&self, start: i64) -> bool {
-        let Some(tumble) = &self.tumble else { return start == WHOLE };
+    /// Whether there is a slice of this name, for usable times.
+    pub(crate) fn has_slice(&self, slice: SliceId) -> bool {
+        let SliceId(start) = slice;
+        let Some(tumble) = &self.tumble else { return slice == SliceId::WHOLE };
         start.unsigned_abs() <= USABLE.unsigned_abs() + tumble.size_us.unsigned_abs()
             && start
                 .checked_sub(tumble.offset_us)
@@ -100,29 +152,56 @@ impl Windowing {
     /// The watermark from which on nothing is added to a slice: who comes for it then is late, and
     /// what it has may be shipped.
     #[inline(always)]
-    pub(crate) fn closes_at(&self, slice: i64) -> i64 {
+    pub(crate) fn closes_at(&self, slice: SliceId) -> i64 {
+        self.ends_for_good(slice.0)
+    }
+
+    /// When what begins at `start` has ended, and late records are not waited for any longer.
+    #[inline(always)]
+    fn ends_for_good(&self, start: i64) -> i64 {
         match &self.tumble {
-            Some(tumble) => slice.saturating_add(tumble.size_us).saturating_add(self.lateness_us),
+            Some(tumble) => start.saturating_add(tumble.size_us).saturating_add(self.lateness_us),
             None => END,
         }
     }
 
-    /// The first of the windows that a slice serves. Where it is the first slice that there is, no
-    /// other window fires before that one.
-    pub(crate) fn first_window_of(&self, slice: i64) -> i64 {
-        slice
+    /// From when on the records are that update a slice.
+    pub(crate) fn begin_of(&self, slice: SliceId) -> i64 {
+        if self.is_whole() { BEGINNING } else { slice.0 }
+    }
+
+    /// From when on the records are that count for a window.
+    pub(crate) fn begin_of_window(&self, window: WindowId) -> i64 {
+        if self.is_whole() { BEGINNING } else { window.0 }
+    }
+
+    /// The windows that a slice serves, in the order in which they fire.
+    pub(crate) fn windows_of(&self, slice: SliceId) -> impl Iterator<Item = WindowId> {
+        once(WindowId(slice.0))
+    }
+
+    /// The window that fires next of those that a slice serves, when all windows that fire up to
+    /// `frontier` have fired.
+    pub(crate) fn next_window(&self, slice: SliceId, frontier: i64) -> Option<WindowId> {
+        self.windows_of(slice).find(|window| self.fires_at(*window) > frontier)
+    }
+
+    /// The slices that a window consists of: those of these names that exist.
+    pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
+        SliceId(window.0)..=SliceId(window.0)
     }
 
     /// The watermark at which a window fires.
     #[inline(always)]
-    pub(crate) fn fires_at(&self, window: i64) -> i64 {
-        self.closes_at(window)
+    pub(crate) fn fires_at(&self, window: WindowId) -> i64 {
+        self.ends_for_good(window.0)
     }
 
     /// A slice may be dropped when all windows that fire up to this have fired: none is left that
     /// it serves.
-    pub(crate) fn drops_at(&self, slice: i64) -> i64 {
-        self.fires_at(slice)
+    pub(crate) fn drops_at(&self, slice: SliceId) -> i64 {
+        let fires_at = self.windows_of(slice).map(|window| self.fires_at(window));
+        fires_at.last().unwrap_or(BEGINNING)
     }
 
     /// How many windows have fired when the watermark has got so far; only differences mean
@@ -140,14 +219,15 @@ impl Windowing {
 
     /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
     /// `None` for the window of the whole input.
-    pub(crate) fn columns_of(&self, window: i64) -> Option<[i64; 3]> {
-        let end = window.saturating_add(self.tumble.as_ref()?.size_us);
-        Some([window, end, time_before(end)])
+    pub(crate) fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
+        let WindowId(start) = window;
+        let end = start.saturating_add(self.tumble.as_ref()?.size_us);
+        Some([start, end, time_before(end)])
     }
 
     /// The event time of a window's results, their `window_time`; `None` for the window of the
     /// whole input, whose have none.
-    pub(crate) fn row_time(&self, window: i64) -> Option<i64> {
+    pub(crate) fn row_time(&self, window: WindowId) -> Option<i64> {
         self.columns_of(window).map(|[.., time]| time)
     }
 
@@ -203,15 +283,17 @@ mod tests {
             [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)]
         {
             let slice = windowing.slice_of(time);
-            assert_eq!(slice, Bounds { start, end: start + 10_000 }, "{time}");
+            let (id, end) = (SliceId(start), start + 10_000);
+            assert_eq!(slice, Bounds { slice: id, start, end }, "{time}");
             assert!(slice.contains(time) && !slice.contains(slice.end));
         }
         let shifted = tumbling(10_000, 3_000, 0);
         assert_eq!(shifted.slice_of(2_999).start, -7_000);
         assert_eq!(shifted.slice_of(3_000).start, 3_000);
-        assert!(shifted.has_slice(3_000) && !shifted.has_slice(0));
+        assert!(shifted.has_slice(SliceId(3_000)) && !shifted.has_slice(SliceId(0)));
         assert_eq!(windowing.slices_between((9_999, 10_000)), 2);
-        assert_eq!(windowing.common_slice((0, 9_999)), Some(Bounds { start: 0, end: 10_000 }));
+        let first = Bounds { slice: SliceId(0), start: 0, end: 10_000 };
+        assert_eq!(windowing.common_slice((0, 9_999)), Some(first));
         assert_eq!(windowing.common_slice((0, 10_000)), None);
     }
 
@@ -219,13 +301,17 @@ mod tests {
     fn a_window_fires_when_the_watermark_reaches_its_end_and_the_lateness_after_it() {
         for lateness_us in [0, 500] {
             let windowing = tumbling(10_000, 0, lateness_us);
-            let fires_at = windowing.fires_at(0);
+            let first = WindowId(0);
+            let fires_at = windowing.fires_at(first);
             assert_eq!(fires_at, 10_000 + lateness_us);
             let passed = windowing.passed(fires_at - 1);
             assert_eq!(windowing.passed(lateness_us), passed);
             assert_eq!(windowing.passed(fires_at), passed + 1);
-            let slice = windowing.slice_of(9_999).start;
-            assert_eq!(windowing.first_window_of(slice), 0);
+            let slice = windowing.slice_of(9_999).slice;
+            assert_eq!(windowing.windows_of(slice).collect::<Vec<_>>(), [first]);
+            assert_eq!(windowing.slices_of(first), slice..=slice);
+            assert_eq!(windowing.next_window(slice, fires_at - 1), Some(first));
+            assert_eq!(windowing.next_window(slice, fires_at), None);
             assert_eq!(
                 (windowing.closes_at(slice), windowing.drops_at(slice)),
                 (fires_at, fires_at)
@@ -240,12 +326,12 @@ mod tests {
         const S: i64 = 1_000_000;
         for lateness in [0, 5 * S] {
             let (parts, minutes) = (tumbling(10 * S, 0, lateness), tumbling(60 * S, 0, 0));
-            assert_eq!(parts.row_time(50 * S), Some(60 * S - 1000));
+            assert_eq!(parts.row_time(WindowId(50 * S)), Some(60 * S - 1000));
             let watermark = |frontier| parts.watermark_after(frontier);
             assert_eq!(watermark(59 * S + lateness), 60 * S - 1000);
             assert_eq!(watermark(60 * S + lateness), 70 * S - 1000);
             assert_eq!(watermark(60 * S + lateness - 1), 60 * S - 1000);
-            let fires_at = minutes.fires_at(0);
+            let fires_at = minutes.fires_at(WindowId(0));
             assert!(watermark(60 * S + lateness - 1) < fires_at);
             assert!(watermark(60 * S + lateness) >= fires_at);
             assert_eq!(parts.frontier_for(fires_at), 60 * S + lateness);
@@ -258,15 +344,21 @@ mod tests {
         }
         let whole = Windowing::new(None, 0);
         assert_eq!((whole.watermark_after(7), whole.watermark_after(END)), (BEGINNING, END));
-        assert_eq!((whole.frontier_for(7), whole.row_time(WHOLE)), (END, None));
+        assert_eq!((whole.frontier_for(7), whole.row_time(WindowId::WHOLE)), (END, None));
     }
 
     #[test]
     fn the_whole_input_is_one_slice_that_fires_at_its_end() {
         let windowing = Windowing::new(None, 0);
-        assert!(windowing.is_whole() && windowing.has_slice(WHOLE) && !windowing.has_slice(1));
-        assert_eq!(windowing.slice_of(-5).start, WHOLE);
-        assert_eq!((windowing.fires_at(WHOLE), windowing.columns_of(WHOLE)), (END, None));
+        let (slice, window) = (SliceId::WHOLE, WindowId::WHOLE);
+        assert!(windowing.is_whole() && windowing.has_slice(slice));
+        assert!(!windowing.has_slice(SliceId(1)));
+        assert_eq!(windowing.slice_of(-5).slice, slice);
+        assert_eq!(
+            (windowing.slice_of_rows(None), windowing.begin_of(slice)),
+            (Some(slice), BEGINNING)
+        );
+        assert_eq!((windowing.fires_at(window), windowing.columns_of(window)), (END, None));
         assert_eq!(windowing.passed(7), windowing.passed(BEGINNING));
         assert!(windowing.passed(END) > windowing.passed(7));
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use millstream_state::{ChunkPool, Heap, RowLayout, Scratch, Segment, Table};
 
 use crate::meter;
+use crate::windowing::SliceId;
 
 /// Merging pays if no more than this part of the rows is left.
 const LEFT_MAX: f64 = 0.75;
@@ -47,8 +48,11 @@ impl Combiner {
     }
 
     /// The segments of a delta, those of one slice merged if that pays.
-    pub(crate) fn combine(&mut self, mut segments: Vec<(i64, Segment)>) -> Vec<(i64, Segment)> {
-        segments.sort_by_key(|(start, _)| *start);
+    pub(crate) fn combine(
+        &mut self,
+        mut segments: Vec<(SliceId, Segment)>,
+    ) -> Vec<(SliceId, Segment)> {
+        segments.sort_by_key(|(slice, _)| *slice);
         let several = segments.windows(2).any(|pair| pair[0].0 == pair[1].0);
         if !several {
             return segments;
@@ -59,20 +63,20 @@ impl Combiner {
         }
         let mut span = meter::span(meter::Kind::Combine);
         let (mut before, mut after) = (0, 0);
-        let mut combined: Vec<(i64, Segment)> = Vec::with_capacity(segments.len());
+        let mut combined: Vec<(SliceId, Segment)> = Vec::with_capacity(segments.len());
         let mut rest = segments.into_iter().peekable();
-        while let Some((start, first)) = rest.next() {
-            if rest.peek().is_none_or(|(next, _)| *next != start) {
-                combined.push((start, first));
+        while let Some((slice, first)) = rest.next() {
+            if rest.peek().is_none_or(|(next, _)| *next != slice) {
+                combined.push((slice, first));
                 continue;
             }
             before += self.merge(first);
-            while let Some((_, segment)) = rest.next_if(|(next, _)| *next == start) {
+            while let Some((_, segment)) = rest.next_if(|(next, _)| *next == slice) {
                 before += self.merge(segment);
             }
             let all = self.table.seal();
             after += all.rows();
-            combined.push((start, all));
+            combined.push((slice, all));
             self.table.clear(&mut self.pool);
         }
         span.add(before);
@@ -112,8 +116,8 @@ pub(super) mod tests {
         table.seal()
     }
 
-    fn rows(segments: &[(i64, Segment)]) -> Vec<(i64, usize)> {
-        segments.iter().map(|(start, segment)| (*start, segment.rows())).collect()
+    fn rows(segments: &[(SliceId, Segment)]) -> Vec<(u64, usize)> {
+        segments.iter().map(|(slice, segment)| (slice.word(), segment.rows())).collect()
     }
 
     /// Half of the second worker's keys are the first's, between others: what is left stands close
@@ -126,10 +130,10 @@ pub(super) mod tests {
         let mut combiner = Combiner::new(layout.clone(), heap, 1);
         let of = |step: usize| {
             let keys = (0..ROWS as u64 * step as u64).step_by(step);
-            (7, segment(&layout, keys))
+            (SliceId::from_word(7), segment(&layout, keys))
         };
         let merged = combiner.combine(vec![of(2), of(1)]);
-        let [(7, all)] = &merged[..] else { panic!("{} segments", merged.len()) };
+        let [(_, all)] = &merged[..] else { panic!("{} segments", merged.len()) };
         assert_eq!(all.rows(), ROWS + ROWS / 2);
         // A run for each chunk.
         assert_eq!(all.runs(&layout, 4096).count(), all.rows().div_ceil(4096));
@@ -142,9 +146,9 @@ pub(super) mod tests {
             Combiner::new(layout.clone(), Heap::map(4 << 20, Idle::GivenBack).unwrap(), 1);
         let all = |second: std::ops::Range<u64>| {
             vec![
-                (20, segment(&layout, 0..10)),
-                (10, segment(&layout, 0..1000)),
-                (10, segment(&layout, second)),
+                (SliceId::from_word(20), segment(&layout, 0..10)),
+                (SliceId::from_word(10), segment(&layout, 0..1000)),
+                (SliceId::from_word(10), segment(&layout, second)),
             ]
         };
         assert_eq!(rows(&combiner.combine(all(500..1500))), [(10, 1500), (20, 10)]);

@@ -20,6 +20,7 @@ use super::sleepers::Sleepers;
 use super::wire::Head;
 use crate::error::{Error, Result};
 use crate::roles::Place;
+use crate::windowing::SliceId;
 
 /// Messages taken from one peer before others have their turn.
 const MESSAGES_AT_ONCE: usize = 8;
@@ -45,7 +46,7 @@ pub(crate) struct Net {
 /// Memory of a stage's state that is free again.
 pub(crate) struct Freed {
     pub(crate) stage: usize,
-    pub(crate) segments: Vec<(i64, Segment)>,
+    pub(crate) segments: Vec<(SliceId, Segment)>,
 }
 
 /// Outlets by stage; in each by process, one for each of its workers.

@@ -26,6 +26,7 @@ use crate::error;
 use crate::event_time::BEGINNING;
 use crate::passed::{self, Format, Outgoing, Parcel, PassedRows, Pool, fill};
 use crate::roles::Place;
+use crate::windowing::SliceId;
 
 /// Deltas with rows of one worker that may wait for one leader; then their sender takes no further
 /// batch.
@@ -165,7 +166,7 @@ struct Sending {
     passed: bool,
     /// Those that were kept as keys and arguments; the next is the last.
     kept: Vec<PassedRows>,
-    segments: Vec<(i64, Segment)>,
+    segments: Vec<(SliceId, Segment)>,
     held: Vec<Held>,
     /// Segments sent, words of the next one's arena, and runs of its rows.
     done: usize,
@@ -181,7 +182,7 @@ impl Sending {
 
 /// A delta that its leader has not merged yet.
 struct Sent {
-    segments: Vec<(i64, Segment)>,
+    segments: Vec<(SliceId, Segment)>,
     _held: Vec<Held>,
 }
 
@@ -468,12 +469,12 @@ impl Outbox {
         let Some(delta) = &mut self.sending else { return Ok(true) };
         let words_max = self.outlet.body_bytes() / 8;
         let rows_max = (words_max / self.layout.row_words()).max(1);
-        while let Some((start, segment)) = delta.segments.get(delta.done) {
+        while let Some((slice, segment)) = delta.segments.get(delta.done) {
             let arena = segment.arena().all_words();
             while delta.arena_words < arena.len() {
                 let end = (delta.arena_words + words_max).min(arena.len());
                 let head = Head {
-                    start: *start,
+                    rows_of: slice.word(),
                     count: arena.len() as u64,
                     number: delta.arena_words as u64,
                     ..Head::new(Kind::Arena)
@@ -488,7 +489,7 @@ impl Outbox {
             }
             for run in segment.runs(&self.layout, rows_max).skip(delta.runs) {
                 let rows = (run.len() / self.layout.row_words()) as u64;
-                let head = Head { start: *start, count: rows, ..Head::new(Kind::Rows) };
+                let head = Head { rows_of: slice.word(), count: rows, ..Head::new(Kind::Rows) };
                 let body = wire::bytes(run);
                 if !self.outlet.try_send(&head, body)? {
                     return Ok(false);
@@ -535,7 +536,7 @@ impl Outbox {
     /// The leader has merged the oldest delta that had rows (`MERGED`), and for one that it had
     /// merged another one may come (`GO_ON`). Returns segments that are free again; `None` if there
     /// is no such delta: the peer has broken the protocol.
-    pub(crate) fn credit(&mut self, flags: u8) -> Option<Vec<(i64, Segment)>> {
+    pub(crate) fn credit(&mut self, flags: u8) -> Option<Vec<(SliceId, Segment)>> {
         if flags == 0 || flags & !(MERGED | GO_ON) != 0 {
             return None;
         }

@@ -19,6 +19,7 @@ use crate::operator::aggregate::grouping::Grouping;
 use crate::passed::{Format, Onward, Outgoing, PassedRows, Passing};
 use crate::plan::{Operator, Plan};
 use crate::roles::Place;
+use crate::windowing::SliceId;
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Outboxes {
@@ -178,7 +179,7 @@ impl Outboxes {
     }
 
     /// A leader has merged a delta of ours, or lets another one come; segments that are free again.
-    pub(super) fn credit(&self, leader: u32, flags: u8) -> Result<Vec<(i64, Segment)>> {
+    pub(super) fn credit(&self, leader: u32, flags: u8) -> Result<Vec<(SliceId, Segment)>> {
         let outbox = self.outboxes.get(leader as usize).and_then(Option::as_ref);
         let broken = || Error::Internal(format!("credit of leader {leader} for no delta"));
         let outbox = outbox.ok_or_else(broken)?;

@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     /// Words of the arena that the next rows refer to; `count` of all, of which `number` came
     /// before.
     Arena = 1,
-    /// `count` rows of the slice that begins at `start`.
+    /// `count` rows of the slice `rows_of`.
     Rows,
     /// Rows that are passed through: keys and arguments as they are exchanged
     /// ([`crate::exchange`]), section after section, `count` words. They are part of the next
@@ -37,8 +37,8 @@ pub(crate) enum Kind {
     Ended,
     /// The process is at `watermark` with source `id`, and perhaps [`IDLE`].
     Progress,
-    /// Rows of leader `id` for an `output`: of its input `count`, of the window that begins at
-    /// `start`.
+    /// Rows of leader `id` for an `output`: of its input `count`, of the window
+    /// `rows_of`.
     WindowRows,
     /// Rows for an `output` of part `count` of chunk `number` of split `id`.
     BatchRows,
@@ -97,14 +97,15 @@ pub(crate) struct Head {
     pub(crate) id: u32,
     pub(crate) count: u64,
     pub(crate) number: u64,
-    pub(crate) start: i64,
+    /// Of rows: the name of their slice or window.
+    pub(crate) rows_of: u64,
     pub(crate) watermark: i64,
 }
 
 impl Head {
     pub(crate) fn new(kind: Kind) -> Head {
-        let (flags, stage, output, id, count, number, start, watermark) = Default::default();
-        Head { kind, flags, stage, output, id, count, number, start, watermark }
+        let (flags, stage, output, id, count, number, rows_of, watermark) = Default::default();
+        Head { kind, flags, stage, output, id, count, number, rows_of, watermark }
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -116,7 +117,7 @@ impl Head {
         (bytes[0], bytes[1]) = (self.kind as u8, self.flags);
         bytes[2..4].copy_from_slice(&self.stage.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.id.to_le_bytes());
-        let words = [self.count, self.number, self.start as u64, self.watermark as u64];
+        let words = [self.count, self.number, self.rows_of, self.watermark as u64];
         for (word, place) in words.iter().zip(bytes[8..].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -144,7 +145,7 @@ impl Head {
             id: (word(0) >> 32) as u32,
             count: word(8),
             number: word(16),
-            start: word(24) as i64,
+            rows_of: word(24),
             watermark: word(32) as i64,
         };
         Ok((head, body))
@@ -191,7 +192,7 @@ mod tests {
                 id: u32::MAX - 1,
                 count: 3,
                 number: u64::MAX,
-                start: i64::MIN,
+                rows_of: u64::MAX - 5,
                 watermark: -7,
             };
             let mut message = head.encode().to_vec();

@@ -218,9 +218,9 @@ const ROWS: &[Damage] = &[
     (" rows in ", |m| with_head(m, |head| head.count += 1)),
     (" rows in ", |m| with_head(m, |head| head.count = u64::MAX)),
     ("a key that is not there", |m| m[HEAD_BYTES..].fill(0xff)),
-    ("where no window begins", |m| with_head(m, |head| head.start += 1)),
-    ("where no window begins", |m| with_head(m, |head| head.start = i64::MAX)),
-    ("where no window begins", |m| with_head(m, |head| head.start = i64::MIN)),
+    ("where no window begins", |m| with_head(m, |head| head.rows_of += 1)),
+    ("where no window begins", |m| with_head(m, |head| head.rows_of = i64::MAX as u64)),
+    ("where no window begins", |m| with_head(m, |head| head.rows_of = i64::MIN as u64)),
 ];
 
 const ARENA: &[Damage] = &[

@@ -8,12 +8,13 @@ use millstream_state::Arena;
 use crate::budget::{Budget, Held, Kind};
 use crate::cluster::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sent_by};
 use crate::error::{Error, Result};
-use crate::event_time::{BEGINNING, END};
+use crate::event_time::END;
 use crate::meter;
 use crate::operator::aggregate::Receiver;
 use crate::passed::Format;
 use crate::progress::{Context, Owed, State};
 use crate::shared::Shared;
+use crate::windowing::SliceId;
 
 /// A leader's ends of the channels for deltas, by stage.
 pub(super) struct Channels(Vec<Inlets>);
@@ -50,10 +51,11 @@ pub(super) fn ended_early(process: usize) -> Error {
 }
 
 impl Incoming {
-    /// Start of the slice of the last rows that were passed through. The next are, most likely, of
-    /// the same.
-    fn last_slice(&self) -> i64 {
-        self.receiver.as_ref().map_or(BEGINNING, Receiver::last_slice)
+    /// Whether the last rows that were passed through are of a slice that begins later. The next
+    /// are, most likely, of the same slice.
+    fn is_later_than(&self, time: i64, state: &State) -> bool {
+        let last = self.receiver.as_ref().and_then(Receiver::last_slice);
+        last.is_some_and(|slice| state.stage.windowing().begin_of(slice) > time)
     }
 
     /// Takes in a part of what the next rows refer to.
@@ -102,11 +104,12 @@ impl Incoming {
                 self.take_arena(&head, cluster::words(body)?, &context.shared.budget)?;
             }
             cluster::Kind::Rows => {
-                state.stage.check_slice(head.start, announced)?;
+                let slice = SliceId::from_word(head.rows_of);
+                state.stage.check_slice(slice, announced)?;
                 let mut span = meter::span(meter::Kind::Merge);
                 span.add(head.count as usize);
                 let rows = cluster::words(body)?;
-                state.operator.merge_rows(head.start, head.count, rows, &self.arena)?;
+                state.operator.merge_rows(slice, head.count, rows, &self.arena)?;
                 drop(span);
                 context.note_merge(body.len(), state)?;
             }
@@ -124,7 +127,7 @@ impl Incoming {
                 }
                 let mut span = meter::span(meter::Kind::Update);
                 let State { operator, stage, .. } = &mut *state;
-                let may_add = |start| stage.check_slice(start, announced);
+                let may_add = |slice| stage.check_slice(slice, announced);
                 let rows = operator.merge_passed(receiver, passed, &may_add)?;
                 span.add(rows);
                 drop(span);
@@ -234,7 +237,7 @@ impl Channels {
         for i in 0..processes {
             let process = (*turn + i) % processes;
             let Some(inlet) = &mut inlets[process] else { continue };
-            if inlet.delta.last_slice() > up_to && is_ahead(context, process, state) {
+            if inlet.delta.is_later_than(up_to, state) && is_ahead(context, process, state) {
                 continue;
             }
             let received = inlet.receive(context, process, state);

@@ -22,6 +22,7 @@ use crate::operator::aggregate::{Program, Receiver};
 use crate::operator::{Dropped, MayAdd, Operator, Records};
 use crate::passed::Outlet;
 use crate::progress::{Context, State};
+use crate::windowing::SliceId;
 
 /// A worker's roles.
 pub(super) struct Exchanged {
@@ -155,7 +156,7 @@ impl FromSender {
         (announced, may_end): (i64, bool),
     ) -> Result<Option<Option<i64>>> {
         let State { operator, stage, .. } = state;
-        let may_add = |start| stage.check_slice(start, announced);
+        let may_add = |slice| stage.check_slice(slice, announced);
         let receiver = &mut self.receiver;
         let mut marked = Ok(None);
         match &mut self.inlet {
@@ -397,7 +398,7 @@ impl Delivery for Exchanged {
         &mut self,
         _: &mut Context,
         _: &mut State,
-        _: (&RecordBatch, Option<&Expr>, i64),
+        _: (&RecordBatch, Option<&Expr>, SliceId),
     ) -> Result<u64> {
         Err(Error::Internal("an exchange of several stages".into()))
     }
@@ -416,7 +417,7 @@ impl Delivery for Exchanged {
     }
 
     /// What is in channels is not known.
-    fn on_the_way(&self, _: &Context, _: &mut dyn FnMut(usize, i64)) {}
+    fn on_the_way(&self, _: &Context, _: &mut dyn FnMut(usize, SliceId)) {}
 
     fn count(&self, context: &mut Context) {
         let Some(Sending { sender, ways, .. }) = &self.sending else { return };

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::meter;
 use crate::passed::{Parcel, PassedRows};
 use crate::progress::{Context, Owed, State};
+use crate::windowing::SliceId;
 
 /// What workers of a process send each other.
 enum Message {
@@ -32,17 +33,17 @@ struct Delta {
     /// Deltas of a helper are merged in order, each once.
     epoch: u64,
     watermark: i64,
-    segments: VecDeque<(i64, Segment)>,
+    segments: VecDeque<(SliceId, Segment)>,
     passed: VecDeque<PassedRows>,
     /// Its part of the job's budget, if it holds any segment: an empty one needs no credit.
     held: Option<Held>,
 }
 
 impl Delta {
-    /// Where the windows begin that it has rows of.
-    fn starts(&self) -> impl Iterator<Item = i64> {
-        let passed = self.passed.iter().map(|rows| rows.start);
-        self.segments.iter().map(|(start, _)| *start).chain(passed)
+    /// The slices that it has rows of.
+    fn slices(&self) -> impl Iterator<Item = SliceId> {
+        let passed = self.passed.iter().map(|rows| rows.slice);
+        self.segments.iter().map(|(slice, _)| *slice).chain(passed)
     }
 }
 
@@ -86,11 +87,11 @@ impl HandOver {
         self.inbox.is_empty()
     }
 
-    /// Tells of all that has come, and is not merged, its stage and where its slice begins.
-    pub(super) fn look(&self, context: &Context, see: &mut dyn FnMut(usize, i64)) {
+    /// Tells of all that has come, and is not merged, its stage and its slice.
+    pub(super) fn look(&self, context: &Context, see: &mut dyn FnMut(usize, SliceId)) {
         let mut note = |message: &Message| {
             if let Message::Delta(delta) = message {
-                delta.starts().for_each(|start| see(delta.stage, start));
+                delta.slices().for_each(|slice| see(delta.stage, slice));
             }
         };
         self.inbox.iter().for_each(&mut note);
@@ -140,8 +141,8 @@ impl HandOver {
             let message = format!("epoch {} of worker {from}, not {expected}", delta.epoch);
             return Err(Error::Internal(message));
         }
-        if let Some((start, segment)) = delta.segments.pop_front() {
-            merge(context, state, start, segment)?;
+        if let Some((slice, segment)) = delta.segments.pop_front() {
+            merge(context, state, slice, segment)?;
             return Ok(true);
         }
         if let Some(rows) = delta.passed.pop_front() {
@@ -167,14 +168,14 @@ impl HandOver {
     }
 }
 
-/// Merges a segment of the slice that begins at `start`.
-fn merge(context: &mut Context, state: &mut State, start: i64, segment: Segment) -> Result<()> {
-    if state.stage.windowing().drops_at(start) <= state.frontier {
-        return Err(Error::Internal(format!("state for the fired window {start}")));
+/// Merges a segment of a slice.
+fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segment) -> Result<()> {
+    if state.stage.windowing().drops_at(slice) <= state.frontier {
+        return Err(Error::Internal(format!("state for {slice}, whose windows have fired")));
     }
     let mut span = meter::span(meter::Kind::Merge);
     span.add(segment.rows());
-    match state.operator.merge(start, segment) {
+    match state.operator.merge(slice, segment) {
         true => context.stats.adoptions += 1,
         false => context.stats.merges += 1,
     }

@@ -12,10 +12,11 @@ use super::handover::HandOver;
 use super::{Delivery, Hold, Mailboxes, Seal};
 use crate::cluster::{GO_ON, MERGED, Stall};
 use crate::error::Result;
-use crate::event_time::END;
+use crate::event_time::{BEGINNING, END};
 use crate::expr::Expr;
 use crate::operator::{Dropped, Records};
 use crate::progress::{Context, State};
+use crate::windowing::SliceId;
 
 /// Within the process and between processes: whoever leads a key decides which.
 pub(super) struct LateMerge {
@@ -156,7 +157,7 @@ impl Delivery for LateMerge {
         &mut self,
         context: &mut Context,
         state: &mut State,
-        input: (&RecordBatch, Option<&Expr>, i64),
+        input: (&RecordBatch, Option<&Expr>, SliceId),
     ) -> Result<u64> {
         let onward = state.onward(&context.shared);
         state.operator.update_rows(input, onward)
@@ -174,7 +175,7 @@ impl Delivery for LateMerge {
         self.handover.is_empty() && !self.handover.has_mail(context)
     }
 
-    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, i64)) {
+    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, SliceId)) {
         self.handover.look(context, see);
     }
 
@@ -195,10 +196,14 @@ impl Delivery for LateMerge {
 /// not reached, and all but the one that fires. Taken at once, they would fill a second large table
 /// beside the one that is full; left there, they keep who is ahead from getting farther.
 fn takes_up_to(state: &State) -> i64 {
+    let windowing = state.stage.windowing();
     match state.operator.firing() {
-        _ if state.stage.windowing().is_whole() => END,
-        Some(window) => window,
+        _ if windowing.is_whole() => END,
+        Some(window) => windowing.begin_of_window(window),
         None if state.clock.min() > state.frontier => state.frontier,
-        None => state.low.max(state.operator.latest()),
+        None => {
+            let latest = state.operator.latest().map(|slice| windowing.begin_of(slice));
+            state.low.max(latest.unwrap_or(BEGINNING))
+        }
     }
 }

@@ -29,6 +29,7 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::operator::{Dropped, Records};
 use crate::progress::{Context, State};
+use crate::windowing::SliceId;
 use channels::Channels;
 use exchanged::Exchanged;
 use late_merge::LateMerge;
@@ -99,7 +100,7 @@ pub(crate) trait Delivery: Send {
         &mut self,
         context: &mut Context,
         state: &mut State,
-        input: (&RecordBatch, Option<&Expr>, i64),
+        input: (&RecordBatch, Option<&Expr>, SliceId),
     ) -> Result<u64>;
 
     /// Whether something has come that [`Delivery::receive`] has not seen, or there is more to send
@@ -112,9 +113,9 @@ pub(crate) trait Delivery: Send {
     /// Whether nothing is left to be received: the last credit comes after all else.
     fn is_empty(&self, context: &Context) -> bool;
 
-    /// Tells of all that has been handed over to this worker, and is not merged, its stage and
-    /// where its slice begins.
-    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, i64));
+    /// Tells of all that has been handed over to this worker, and is not merged, its stage and its
+    /// slice.
+    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, SliceId));
 
     /// Adds up what has been sent.
     fn count(&self, context: &mut Context);

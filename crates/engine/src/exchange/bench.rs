@@ -13,7 +13,7 @@ use crate::expr::Expr;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::aggregate::slices::{Room, Slices};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
-use crate::windowing::WHOLE;
+use crate::windowing::SliceId;
 
 use super::sender::Sender;
 use crate::operator::aggregate::Receiver;
@@ -160,7 +160,7 @@ pub fn run(
     for records in records.iter().cycle().take(batches) {
         let arguments = grouping.aggregates.inputs(records)?;
         let keys = vec![records.column(0).clone()];
-        sender.begin(keys, arguments, vec![(WHOLE, rows.clone())])?;
+        sender.begin(keys, arguments, vec![(SliceId::WHOLE, rows.clone())])?;
         if !sender.advance(&grouping.codec, &mut outlets)? {
             return Err(Error::Internal("slots in memory have no end".into()));
         }

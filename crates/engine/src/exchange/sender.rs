@@ -107,7 +107,7 @@ impl Sender {
     ) -> Result<bool> {
         let Some(mut batch) = self.batch.take() else { return Ok(true) };
         let group_rows = (GROUP_ROWS * self.lanes.len()).min(GROUP_ROWS_MAX);
-        while let Some((start, rows)) = batch.by_slice.get(batch.slice) {
+        while let Some((slice, rows)) = batch.by_slice.get(batch.slice) {
             let rest = &rows[batch.done..];
             if rest.is_empty() {
                 (batch.slice, batch.done) = (batch.slice + 1, 0);
@@ -121,7 +121,7 @@ impl Sender {
             let vars = self.format.vars_of(&batch.keys, &batch.arguments);
             let rows = &rest[..batch.group];
             let group = Outgoing {
-                start: *start,
+                slice: *slice,
                 picked: &[],
                 words: codec.words_in_place(&batch.keys, rows).unwrap_or(&self.block.words),
                 rows,

@@ -18,6 +18,7 @@ use crate::operator::aggregate::slices::{Room, Slices};
 use crate::passed::{Format, Outlet, Section};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::support::Random;
+use crate::windowing::SliceId;
 
 const DECIMAL: DataType = DataType::Decimal128(30, 3);
 const TYPES: [DataType; 12] = [
@@ -172,8 +173,8 @@ impl Case {
     }
 
     /// Everything in a table, as text, sorted.
-    fn dump(&self, slices: &mut Slices, start: i64) -> Vec<String> {
-        let Some(table) = slices.remove(start) else { return vec![] };
+    fn dump(&self, slices: &mut Slices, id: SliceId) -> Vec<String> {
+        let Some(table) = slices.remove(id..=id) else { return vec![] };
         let (mut places, mut lines) = (vec![], vec![]);
         for block in 0..table.scan_blocks() {
             let rows = table.scan(block, &mut places);
@@ -248,17 +249,17 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
         let rows = 1 + random.below(rows_max) as usize;
         let batch = case.batch(random, rows);
         let mut by_slice = vec![];
-        for slice in 0..1 + random.below(3) as i64 {
+        for slice in 0..1 + random.below(3) {
             let share = 1 + random.below(3);
             let rows: Vec<u32> = (0..rows as u32).filter(|_| random.below(4) < share).collect();
             rows_selected += rows.len();
-            by_slice.push((slice * 1000 - 1000, rows));
+            by_slice.push((SliceId::from_word(slice), rows));
         }
         let keys = batch.columns()[..case.keys].to_vec();
         let arguments = grouping.aggregates.inputs(&batch).expect("columns");
-        for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+        for (slice, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let input = Selected { keys: &keys, arguments: &arguments, rows };
-            alone.update(*start, grouping, &input, None).expect("nothing is sent");
+            alone.update(*slice, grouping, &input, None).expect("nothing is sent");
         }
         sender.begin(keys, arguments, by_slice).expect("a good batch");
         while !sender.advance(&grouping.codec, &mut channels).expect("no error") {
@@ -274,11 +275,11 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
     }
     assert_eq!(sender.rows_sent(), rows_selected as u64);
     assert_eq!(tables.iter().map(|(_, r)| r.rows()).sum::<u64>(), rows_selected as u64);
-    for start in [-1000, 0, 1000] {
+    for id in (0..3).map(SliceId::from_word) {
         let mut merged: Vec<String> =
-            tables.iter_mut().flat_map(|(slices, _)| case.dump(slices, start)).collect();
+            tables.iter_mut().flat_map(|(slices, _)| case.dump(slices, id)).collect();
         merged.sort();
-        assert_eq!(merged, case.dump(&mut alone, start));
+        assert_eq!(merged, case.dump(&mut alone, id));
     }
     (case, format, messages, starved)
 }

@@ -60,14 +60,14 @@ impl Intake {
         let source = self.splits[split].source;
         let of = &self.sources[source];
         // Groups take turns; so do sources for which it does not matter how far they are.
-        let class = of.longest_us().map_or(source, |_| of.group);
+        let class = of.reach_us().map_or(source, |_| of.group);
         let classes = self.sources.len();
         let turn = (class + classes - state.turns[worker] % classes) % classes;
-        let (ahead, low) = match of.longest_us() {
-            Some(longest) => {
+        let (ahead, low) = match of.reach_us() {
+            Some(reach) => {
                 let (low, least) = (s.low(), lows[of.group]);
                 // Of one that has not begun it is not known where it will.
-                let ahead = low.saturating_sub(least).saturating_sub(longest).max(0);
+                let ahead = low.saturating_sub(least).saturating_sub(reach).max(0);
                 (if least == BEGINNING { 0 } else { ahead }, low)
             }
             None => (0, 0),

@@ -209,7 +209,7 @@ impl Intake {
     /// Notes when the stamped watermark of a source lets a window fire.
     fn note_reached(&self, state: &mut State, source: usize) {
         let of = &self.sources[source];
-        if of.longest_us().is_none() {
+        if of.reach_us().is_none() {
             return;
         }
         let splits = self.splits.iter().zip(&state.splits);

@@ -46,15 +46,16 @@ impl SourceIn {
     pub(super) fn passes(&self, from: i64, to: i64) -> bool {
         to > from
             && (to == END
-                || self.windowings.iter().any(|windowing| {
-                    !windowing.is_whole() && windowing.passed(to) > windowing.passed(from)
-                }))
+                || self
+                    .windowings
+                    .iter()
+                    .any(|windowing| windowing.passed(to) > windowing.passed(from)))
     }
 
-    /// The longest of its windows; `None`: there are none, and it does not matter how far its
-    /// splits are from each other.
-    pub(super) fn longest_us(&self) -> Option<i64> {
-        self.windowings.iter().filter_map(Windowing::size_us).max()
+    /// How far its splits may be from each other before they open windows that others have not
+    /// reached; `None`: it does not matter.
+    pub(super) fn reach_us(&self) -> Option<i64> {
+        self.windowings.iter().filter_map(Windowing::reach_us).max()
     }
 }
 

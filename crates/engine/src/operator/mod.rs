@@ -17,6 +17,7 @@ use crate::budget::Usage;
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::passed::{Onward, Parcel, PassedRows};
+use crate::windowing::{SliceId, WindowId};
 use aggregate::Receiver;
 
 pub(crate) use input::{Dropped, Records};
@@ -51,8 +52,8 @@ impl Counters {
     }
 }
 
-/// Refuses rows for a slice, by its start, that may not be added to any more.
-pub(crate) type MayAdd<'a> = &'a dyn Fn(i64) -> Result<()>;
+/// Refuses rows for a slice that there is not, or that may not be added to any more.
+pub(crate) type MayAdd<'a> = &'a dyn Fn(SliceId) -> Result<()>;
 
 /// An operator that keeps state, in one worker. It is called once for a batch, a segment or a
 /// message, and never for a record.
@@ -72,29 +73,34 @@ pub(crate) trait Operator: Send {
     /// given, and none is late. Returns how many were of other leaders.
     fn update_rows(
         &mut self,
-        input: (&RecordBatch, Option<&Expr>, i64),
+        input: (&RecordBatch, Option<&Expr>, SliceId),
         onward: Option<&dyn Onward>,
     ) -> Result<u64>;
 
-    /// Where the latest slice begins that input has gone into.
-    fn latest(&self) -> i64;
+    /// The latest slice that input has gone into.
+    fn latest(&self) -> Option<SliceId>;
 
     // Deltas.
 
-    /// Seals what is kept for other leaders; `how` tells for each slice, by its start. One parcel
-    /// for each leader of the job. Tables that are empty
-    /// afterwards are freed at once if memory is `scarce`.
-    fn seal(&mut self, how: &dyn Fn(i64) -> SealSlice, scarce: bool) -> Vec<Parcel>;
+    /// Seals what is kept for other leaders; `how` tells for each slice. One parcel for each
+    /// leader of the job. Tables that are empty afterwards are freed at once if memory is `scarce`.
+    fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel>;
 
     /// Whether anything is kept for other leaders.
     fn holds_for_others(&self) -> bool;
 
     /// Merges what a worker of this process has sealed; true if it was adopted where it stands.
-    fn merge(&mut self, slice: i64, segment: Segment) -> bool;
+    fn merge(&mut self, slice: SliceId, segment: Segment) -> bool;
 
     /// Merges `count` rows that another process has sealed, from where they arrived. Nothing of
     /// them has been checked.
-    fn merge_rows(&mut self, slice: i64, count: u64, words: &[u64], arena: &Arena) -> Result<()>;
+    fn merge_rows(
+        &mut self,
+        slice: SliceId,
+        count: u64,
+        words: &[u64],
+        arena: &Arena,
+    ) -> Result<()>;
 
     /// Takes in rows that a worker of this process has passed through as keys and arguments.
     fn take_passed(&mut self, rows: PassedRows, may_add: MayAdd<'_>) -> Result<()>;
@@ -121,17 +127,18 @@ pub(crate) trait Operator: Send {
 
     // Firing, one window at a time.
 
-    /// The window that fires next, by its start, if it does when the vector clock has got so far.
-    fn complete(&self, clock: i64) -> Option<i64>;
+    /// The window that fires next, when all that fire up to `frontier` have fired; if it does when
+    /// the vector clock has got so far.
+    fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId>;
 
     /// Begins to fire a complete window; false if there is nothing of it.
-    fn fire(&mut self, window: i64) -> bool;
+    fn fire(&mut self, window: WindowId) -> bool;
 
     /// The input had no rows. If the query gives a row even then (a count of 0), begins to fire it.
     fn fire_nothing(&mut self) -> bool;
 
-    /// The window that fires, by its start.
-    fn firing(&self) -> Option<i64>;
+    /// The window that fires.
+    fn firing(&self) -> Option<WindowId>;
 
     /// Its next rows, and whether they are the last; `None`: all have been given.
     fn step(&mut self) -> Result<Option<(RecordBatch, bool)>>;
@@ -169,8 +176,8 @@ pub(crate) trait Operator: Send {
 
     // Reports.
 
-    /// Where the slices begin that hold rows, and the window that fires.
-    fn open(&self) -> Vec<i64>;
+    /// The slices that hold rows, and the window that fires.
+    fn open(&self) -> (Vec<SliceId>, Option<WindowId>);
 
     /// Whether it holds nothing any more.
     fn is_empty(&self) -> bool;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Format, Outgoing};
 use crate::error::Result;
+use crate::windowing::SliceId;
 
 use millstream_state::{Load, Segment};
 
@@ -22,8 +23,7 @@ const SLIVER_ROWS: usize = 16;
 /// A buffer of rows of one slice.
 #[derive(Debug)]
 pub(crate) struct PassedRows {
-    /// Start of the slice.
-    pub(crate) start: i64,
+    pub(crate) slice: SliceId,
     buffer: Vec<u64>,
     /// Words that have been written, and rows.
     used: usize,
@@ -50,8 +50,8 @@ impl PassedRows {
 /// What a slice, or several, have for one leader.
 #[derive(Debug, Default)]
 pub(crate) struct Parcel {
-    /// Rows of state, with the start of their slice.
-    pub(crate) segments: Vec<(i64, Segment)>,
+    /// Rows of state, with their slice.
+    pub(crate) segments: Vec<(SliceId, Segment)>,
     pub(crate) passed: Vec<PassedRows>,
 }
 
@@ -112,13 +112,13 @@ impl Passed {
                     return Ok(kept);
                 }
             }
-            self.open(rows.start, pool);
+            self.open(rows.slice, pool);
         }
         Ok(kept)
     }
 
     /// Opens the next buffer, in place of one in which nothing stands.
-    fn open(&mut self, start: i64, pool: &mut Pool) {
+    fn open(&mut self, slice: SliceId, pool: &mut Pool) {
         let words = self.buffers.last().map_or(FIRST_WORDS, |last| 4 * last.buffer.len());
         if let Some(empty) = self.buffers.pop_if(|open| open.used == 0) {
             self.bytes -= empty.bytes();
@@ -126,7 +126,7 @@ impl Passed {
         }
         let buffer = pool.take(words);
         self.bytes += 8 * buffer.len();
-        self.buffers.push(PassedRows { start, buffer, used: 0, rows: 0 });
+        self.buffers.push(PassedRows { slice, buffer, used: 0, rows: 0 });
     }
 
     /// Hands out what there is.

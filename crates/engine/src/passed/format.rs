@@ -2,7 +2,7 @@
 //!
 //! A slot holds sections, one after the other. A section starts with two words: a subject, and a
 //! word with the section's kind in its upper half and a count in its lower half. There are three
-//! sorts of sections. The first contains the rows of one window slice. Its subject is the start of
+//! sorts of sections. The first contains the rows of one window slice. Its subject is the name of
 //! the slice, and its count is the number of rows:
 //!
 //! 1. the keys as [`KeyBlock`](crate::columns::keys::KeyBlock) has them, row after row: rows × key

@@ -9,6 +9,7 @@ use super::format::{
 };
 use crate::columns::inputs::{Feed, Packed, View};
 use crate::error::{Error, Result};
+use crate::windowing::SliceId;
 
 /// A section as it was received.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ pub(crate) enum Section<'a> {
 /// Received rows, where they stand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Incoming<'a> {
-    pub(crate) start: i64,
+    pub(crate) slice: SliceId,
     pub(crate) rows: usize,
     pub(crate) keys: &'a [u64],
     bits: Option<&'a [u64]>,
@@ -52,7 +53,8 @@ impl Format {
         let (kind, count) = (counted >> 32, (counted & 0xffff_ffff) as usize);
         match kind {
             ROWS | MASKED_ROWS => {
-                let (rows, rest) = self.rows(*subject as i64, count, kind == MASKED_ROWS, rest)?;
+                let (rows, rest) =
+                    self.rows(SliceId::from_word(*subject), count, kind == MASKED_ROWS, rest)?;
                 *words = rest;
                 Ok(Section::Rows(rows))
             }
@@ -73,7 +75,7 @@ impl Format {
 
     fn rows<'a>(
         &self,
-        start: i64,
+        slice: SliceId,
         rows: usize,
         masked: bool,
         words: &'a [u64],
@@ -89,7 +91,7 @@ impl Format {
         let (arguments, rest) =
             rest.split_at_checked(rows * argument_words).ok_or_else(too_short)?;
         let bits = masked.then_some(bits);
-        let mut incoming = Incoming { start, rows, keys, bits, arguments, vars: &[] };
+        let mut incoming = Incoming { slice, rows, keys, bits, arguments, vars: &[] };
         if !self.has_vars() {
             return Ok((incoming, rest));
         }

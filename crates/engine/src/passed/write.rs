@@ -9,11 +9,12 @@ use super::gather::{gather, gather_positions};
 use crate::columns::inputs::{Feed, Input, View};
 use crate::columns::keys::{VarColumn, range_of};
 use crate::error::{Error, Result};
+use crate::windowing::SliceId;
 
 /// Rows to be sent, which share a slice and a receiver.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'a> {
-    pub(crate) start: i64,
+    pub(crate) slice: SliceId,
     /// Positions of the rows in what follows.
     pub(crate) picked: &'a [u32],
     /// A group of encoded keys.
@@ -109,7 +110,7 @@ impl Format {
         let masked = self.is_masked(rows.arguments);
         let kind = if masked { MASKED_ROWS } else { ROWS };
         let (head, out) = out.split_at_mut(HEAD_WORDS);
-        head.copy_from_slice(&[rows.start as u64, kind << 32 | count as u64]);
+        head.copy_from_slice(&[rows.slice.word(), kind << 32 | count as u64]);
         let (keys, mut out) = out.split_at_mut(count * self.key_words);
         match self.key_words {
             1 => gather(rows.words, rows.picked, keys),

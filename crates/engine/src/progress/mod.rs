@@ -18,6 +18,7 @@ use crate::operator::aggregate::{Aggregate, Leadership};
 use crate::passed::{Onward, PassedRows};
 use crate::shared::Shared;
 use crate::stage::Stage;
+use crate::windowing::WindowId;
 
 pub(crate) use context::Context;
 
@@ -157,7 +158,7 @@ impl State {
         let mut span = meter::span(meter::Kind::Update);
         span.add(rows.rows());
         let State { operator, stage, .. } = self;
-        operator.take_passed(rows, &|start| stage.check_slice(start, announced))
+        operator.take_passed(rows, &|slice| stage.check_slice(slice, announced))
     }
 
     /// How many windows have fired when the watermark has got so far; only differences mean
@@ -167,8 +168,8 @@ impl State {
     }
 
     /// The window that fires next, if the vector clock says that it is complete.
-    pub(crate) fn complete(&self) -> Option<i64> {
-        self.operator.complete(self.clock.min())
+    pub(crate) fn complete(&self) -> Option<WindowId> {
+        self.operator.complete(self.frontier, self.clock.min())
     }
 
     /// The watermark of the rows that it fires: none that is still to come has an earlier time.

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::{Feeds, Takers, Way};
 use crate::meter;
+use crate::windowing::WindowId;
 
 /// Rows of a window that take so much more than twice what was foreseen, since texts are computed
 /// of them, are held against the budget when they are there.
@@ -31,7 +32,7 @@ pub(super) enum Fired {
 /// Rows of a window that has fired.
 struct FiredRows {
     rows: RecordBatch,
-    start: i64,
+    window: WindowId,
     /// Their event time, if they have one.
     time: Option<i64>,
     /// Whether they are this leader's last of the window.
@@ -98,11 +99,11 @@ impl Worker {
         let shared = self.context.shared.clone();
         let stage = stages[number].stage.clone();
         let operator = &mut stages[number].operator;
-        let Some(start) = operator.firing() else { return Ok(Fired::Nothing) };
+        let Some(window) = operator.firing() else { return Ok(Fired::Nothing) };
         let mut span = meter::span(meter::Kind::Fire);
         let next_bytes = operator.next_load().map_or(0, |next| next.text_bytes as u64);
         let foreseen_bytes = 2 * next_bytes + UNFORESEEN_BYTES;
-        let time = stage.windowing().row_time(start);
+        let time = stage.windowing().row_time(window);
         let Some((rows, last)) = operator.step()? else {
             self.end_of_firing(&mut stages[number])?;
             return Ok(Fired::Some);
@@ -110,7 +111,7 @@ impl Worker {
         span.add(rows.num_rows());
         let holds = |output: &usize| shared.gathers[*output].holds();
         let more = batch_bytes(&rows) as u64 > foreseen_bytes && feeds.outputs.iter().any(holds);
-        self.push_fired(stages, &feeds.takers, &FiredRows { rows, start, time, last })?;
+        self.push_fired(stages, &feeds.takers, &FiredRows { rows, window, time, last })?;
         if more {
             shared.check_gathered()?;
         }
@@ -124,10 +125,10 @@ impl Worker {
         takers: &Takers,
         fired: &FiredRows,
     ) -> Result<()> {
-        let FiredRows { rows, start, time, last } = fired;
+        let FiredRows { rows, window, time, last } = fired;
         for Way { output, input, .. } in &takers.ways {
             let gather = &self.context.shared.gathers[*output];
-            let came = gather.window_rows(self.context.id, (*input, *start), rows.clone(), *last);
+            let came = gather.window_rows(self.context.id, (*input, *window), rows.clone(), *last);
             self.context.shared.ends(*output, came.map(|()| false))?;
         }
         for edge in &takers.edges {
@@ -199,7 +200,7 @@ impl Worker {
         if complete <= state.frontier {
             return Ok(Fired::Nothing);
         }
-        let Some(start) = state.complete() else {
+        let Some(window) = state.complete() else {
             if complete == END && state.operator.fire_nothing() {
                 state.stage.note_firing();
                 return Ok(Fired::Some);
@@ -215,7 +216,7 @@ impl Worker {
             self.context.note_usage(state);
             self.context.shared.budget.note_rest();
         }
-        if state.operator.fire(start) {
+        if state.operator.fire(window) {
             state.stage.note_firing();
         }
         Ok(Fired::Some)

@@ -17,7 +17,6 @@ use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
-use crate::windowing::WHOLE;
 use millstream_state::Load;
 
 /// Rows of a batch for an output.
@@ -355,13 +354,11 @@ impl Worker {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(rows.num_rows());
         let windowing = *state.stage.windowing();
-        let slice = match time {
-            _ if windowing.is_whole() => WHOLE,
-            Some(time) => windowing.slice_of(time).start,
-            None => return Err(Error::Internal("windows over rows without a time".into())),
+        let Some(slice) = windowing.slice_of_rows(time) else {
+            return Err(Error::Internal("windows over rows without a time".into()));
         };
         if windowing.closes_at(slice) <= state.announced {
-            return Err(Error::Internal(format!("rows for the window {slice} after its end")));
+            return Err(Error::Internal(format!("rows for {slice} after its end")));
         }
         let taken;
         let seen = match &edge.taking.project {

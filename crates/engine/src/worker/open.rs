@@ -6,18 +6,20 @@ use std::collections::BTreeSet;
 use super::Worker;
 
 impl Worker {
-    /// Where windows of outputs begin for which this worker has rows, of their stages or of ones
-    /// before, or has been sent some. What is on its way to another process may be missing.
-    pub(crate) fn open_windows(&self) -> BTreeSet<i64> {
-        let mut starts = BTreeSet::new();
+    /// Start and end of the windows of outputs for which this worker has rows, of their stages or
+    /// of ones before, or has been sent some. What is on its way to another process may be missing.
+    pub(crate) fn open_windows(&self) -> BTreeSet<(i64, i64)> {
+        let (shared, mut windows) = (&self.context.shared, BTreeSet::new());
         for state in &self.stages {
-            for slice in state.operator.open() {
-                self.context.shared.windows_of(state.stage.number, slice, &mut starts);
+            let (stage, (slices, firing)) = (state.stage.number, state.operator.open());
+            slices.into_iter().for_each(|slice| shared.windows_of(stage, slice, &mut windows));
+            if let Some(window) = firing {
+                shared.note_open(stage, window, &mut windows);
             }
         }
         self.delivery.on_the_way(&self.context, &mut |stage, slice| {
-            self.context.shared.windows_of(stage, slice, &mut starts);
+            shared.windows_of(stage, slice, &mut windows);
         });
-        starts
+        windows
     }
 }

@@ -43,7 +43,9 @@ impl Heads {
     }
 }
 
-fn sealed(worker: usize, segments: Vec<(i64, Segment)>, watermark: i64) -> Sealed {
+fn sealed(worker: usize, segments: Vec<(u64, Segment)>, watermark: i64) -> Sealed {
+    let of_slice = |(slice, segment)| (SliceId::from_word(slice), segment);
+    let segments = segments.into_iter().map(of_slice).collect();
     let parcel = Parcel { segments, passed: Vec::new() };
     Sealed { worker, parcel, held: None, watermark }
 }
@@ -141,7 +143,7 @@ fn pass(outbox: &mut Outbox, count: usize) -> usize {
     let words: Vec<u64> = (0..count as u64).collect();
     let positions: Vec<u32> = (0..count as u32).collect();
     let rows = Outgoing {
-        start: 10,
+        slice: SliceId::from_word(10),
         picked: &positions,
         words: &words,
         rows: &positions,
@@ -241,7 +243,7 @@ fn a_row_longer_than_a_slot_is_kept() {
     let mut words = vec![0; names.len() * codec.words()];
     codec.encode_words(&columns, &positions, &mut words);
     let rows = Outgoing {
-        start: 10,
+        slice: SliceId::from_word(10),
         picked: &positions,
         words: &words,
         rows: &positions,

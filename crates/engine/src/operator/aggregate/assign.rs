@@ -10,10 +10,10 @@ use std::ops::Range;
 use crate::event_time::Running;
 use crate::operator::Dropped;
 use crate::prepare::BatchTimes;
-use crate::windowing::{Bounds, Windowing};
+use crate::windowing::{Bounds, SliceId, Windowing};
 
-/// Per slice, by its start: the positions of its records in the batch, ascending.
-pub(crate) type BySlice = Vec<(i64, Vec<u32>)>;
+/// Per slice: the positions of its records in the batch, ascending.
+pub(crate) type BySlice = Vec<(SliceId, Vec<u32>)>;
 
 /// Records that are looked at together: mostly they share a slice, and none can be late.
 const BLOCK_RECORDS: usize = 64;
@@ -25,7 +25,7 @@ struct Assigner<'a> {
     running: Running,
     by_slice: &'a mut BySlice,
     /// Where each slice stands in `by_slice`.
-    places: BTreeMap<i64, usize>,
+    places: BTreeMap<SliceId, usize>,
     dropped: Dropped,
     /// The slice of the record before, and its place in `by_slice`: neighbours mostly share
     /// theirs.
@@ -113,16 +113,16 @@ impl Assigner<'_> {
     }
 
     fn closes_at(&self) -> i64 {
-        self.windowing.closes_at(self.slice.start)
+        self.windowing.closes_at(self.slice.slice)
     }
 
     /// The records of the present slice.
     fn rows(&mut self) -> &mut Vec<u32> {
         if self.place == usize::MAX {
-            let (start, next) = (self.slice.start, self.by_slice.len());
-            self.place = *self.places.entry(start).or_insert(next);
+            let (slice, next) = (self.slice.slice, self.by_slice.len());
+            self.place = *self.places.entry(slice).or_insert(next);
             if self.place == next {
-                self.by_slice.push((start, Vec::new()));
+                self.by_slice.push((slice, Vec::new()));
             }
         }
         &mut self.by_slice[self.place].1
@@ -213,7 +213,9 @@ mod tests {
             let windowing = Windowing::new(Some(window), lateness_us);
             let got = assign(&windowing, &times, stamp, &selected, &mut by_slice);
             assert_eq!(got, dropped, "round {round}");
-            let slices: BTreeMap<i64, Vec<u32>> = by_slice.iter().cloned().collect();
+            let by_start =
+                |(slice, rows): &(SliceId, Vec<u32>)| (slice.word() as i64, rows.clone());
+            let slices: BTreeMap<i64, Vec<u32>> = by_slice.iter().map(by_start).collect();
             assert_eq!((slices, by_slice.len()), (expected.clone(), expected.len()));
             late += dropped.late;
             null += dropped.null_time;

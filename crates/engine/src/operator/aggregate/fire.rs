@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
+use crate::windowing::WindowId;
 
 /// HAVING and the output columns.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct Finisher {
 
 /// A window that is firing.
 pub(crate) struct Fire {
-    pub(crate) start: i64,
+    pub(crate) window: WindowId,
     table: Table,
     block: usize,
     /// Rows of the last block that have not been turned into result rows yet.
@@ -104,16 +105,16 @@ pub(crate) fn empty_table(grouping: &Grouping) -> Table {
 }
 
 impl Fire {
-    pub(crate) fn new(start: i64, table: Table, grouping: &Grouping) -> Fire {
+    pub(crate) fn new(window: WindowId, table: Table, grouping: &Grouping) -> Fire {
         let rows = table.rows().min(CHUNK_ROWS);
         let column = |us: i64| -> ArrayRef {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
         };
-        let bounds = match grouping.windowing.columns_of(start) {
+        let bounds = match grouping.windowing.columns_of(window) {
             Some(columns) => columns.map(column).to_vec(),
             None => vec![],
         };
-        Fire { start, table, block: 0, left: None, bounds }
+        Fire { window, table, block: 0, left: None, bounds }
     }
 
     /// The next rows; the flag says whether they are the last.

@@ -21,7 +21,7 @@ use crate::operator::{Dropped, Records};
 use crate::plan::Aggregate;
 use crate::stamped::Stamped;
 use crate::texts;
-use crate::windowing::{WHOLE, Windowing};
+use crate::windowing::{SliceId, Windowing};
 
 /// Grouping and aggregation in executable form.
 #[derive(Debug)]
@@ -121,9 +121,9 @@ impl Grouping {
     ) -> Result<Dropped> {
         let Records { stamped, rows, places } = *records;
         select_rows(rows, filter, buffers)?;
-        if let Some(start) = self.single_slice(stamped) {
+        if let Some(slice) = self.single_slice(stamped) {
             by_slice.clear();
-            by_slice.push((start, std::mem::take(&mut buffers.rows)));
+            by_slice.push((slice, std::mem::take(&mut buffers.rows)));
             return Ok(Dropped::default());
         }
         let Some(times) = &stamped.prepared.times else {
@@ -138,12 +138,12 @@ impl Grouping {
     }
 
     /// The slice of the whole batch, if it has just one and no record can be late for it.
-    fn single_slice(&self, batch: &Stamped) -> Option<i64> {
+    fn single_slice(&self, batch: &Stamped) -> Option<SliceId> {
         if self.windowing.is_whole() {
-            return Some(WHOLE);
+            return Some(SliceId::WHOLE);
         }
-        let start = self.windowing.common_slice(batch.prepared.times.as_ref()?.bounds?)?.start;
-        (self.windowing.closes_at(start) > batch.after).then_some(start)
+        let slice = self.windowing.common_slice(batch.prepared.times.as_ref()?.bounds?)?.slice;
+        (self.windowing.closes_at(slice) > batch.after).then_some(slice)
     }
 
     /// Keys and arguments for the rows of a batch that count, which stand at the positions in
@@ -190,13 +190,13 @@ pub(super) fn select_rows(
 pub(super) fn within(by_slice: &BySlice, range: &Range<usize>) -> BySlice {
     let within = |row: &u32| range.contains(&(*row as usize));
     let of_range = |rows: &[u32]| rows.iter().copied().filter(within).collect();
-    by_slice.iter().map(|(start, rows)| (*start, of_range(rows))).collect()
+    by_slice.iter().map(|(slice, rows)| (*slice, of_range(rows))).collect()
 }
 
 /// The rows of a batch that count, slice by slice; their positions become those in the result.
 fn take_out(
     records: &RecordBatch,
-    by_slice: &mut [(i64, Vec<u32>)],
+    by_slice: &mut [(SliceId, Vec<u32>)],
     counted: usize,
 ) -> Result<RecordBatch> {
     let mut taken = Vec::with_capacity(counted);

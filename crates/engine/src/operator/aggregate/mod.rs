@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::passed::{Format, Onward, Parcel, PassedRows};
 use crate::plan;
-use crate::windowing::WHOLE;
+use crate::windowing::{SliceId, WindowId};
 use fire::{Finisher, Fire, empty_table};
 use grouping::{Buffers, Grouping};
 use pipeline::Pipeline;
@@ -125,7 +125,7 @@ impl Operator for Aggregate {
 
     fn update_rows(
         &mut self,
-        input: (&RecordBatch, Option<&Expr>, i64),
+        input: (&RecordBatch, Option<&Expr>, SliceId),
         onward: Option<&dyn Onward>,
     ) -> Result<u64> {
         let Aggregate { program, slices, buffers, .. } = self;
@@ -133,11 +133,11 @@ impl Operator for Aggregate {
         Pipeline { grouping: &program.grouping, slices, onward }.run_rows(input, buffers)
     }
 
-    fn latest(&self) -> i64 {
+    fn latest(&self) -> Option<SliceId> {
         self.slices.latest()
     }
 
-    fn seal(&mut self, how: &dyn Fn(i64) -> SealSlice, scarce: bool) -> Vec<Parcel> {
+    fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel> {
         self.slices.seal(how, scarce)
     }
 
@@ -145,11 +145,17 @@ impl Operator for Aggregate {
         self.slices.has_fragment_rows()
     }
 
-    fn merge(&mut self, slice: i64, segment: Segment) -> bool {
+    fn merge(&mut self, slice: SliceId, segment: Segment) -> bool {
         self.slices.merge(slice, segment)
     }
 
-    fn merge_rows(&mut self, slice: i64, count: u64, words: &[u64], arena: &Arena) -> Result<()> {
+    fn merge_rows(
+        &mut self,
+        slice: SliceId,
+        count: u64,
+        words: &[u64],
+        arena: &Arena,
+    ) -> Result<()> {
         let row_words = self.program.grouping.layout.row_words() as u64;
         if count.checked_mul(row_words) != Some(words.len() as u64) {
             return Err(Error::Internal(format!("{count} rows in {} words", words.len())));
@@ -194,12 +200,13 @@ impl Operator for Aggregate {
         self.slices.reuse(segment);
     }
 
-    fn complete(&self, clock: i64) -> Option<i64> {
-        self.slices.complete(&self.program.grouping.windowing, clock)
+    fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
+        self.slices.complete(&self.program.grouping.windowing, frontier, clock)
     }
 
-    fn fire(&mut self, window: i64) -> bool {
-        match self.slices.remove(window) {
+    fn fire(&mut self, window: WindowId) -> bool {
+        let slices = self.program.grouping.windowing.slices_of(window);
+        match self.slices.remove(slices) {
             Some(table) => self.begin(Fire::new(window, table, &self.program.grouping)),
             None => false,
         }
@@ -209,11 +216,11 @@ impl Operator for Aggregate {
     fn fire_nothing(&mut self) -> bool {
         let grouping = &self.program.grouping;
         let is_row = grouping.has_empty_group && self.leads_empty_key;
-        is_row && self.begin(Fire::new(WHOLE, empty_table(grouping), grouping))
+        is_row && self.begin(Fire::new(WindowId::WHOLE, empty_table(grouping), grouping))
     }
 
-    fn firing(&self) -> Option<i64> {
-        self.firing.as_ref().map(|fire| fire.start)
+    fn firing(&self) -> Option<WindowId> {
+        self.firing.as_ref().map(|fire| fire.window)
     }
 
     fn step(&mut self) -> Result<Option<(RecordBatch, bool)>> {
@@ -274,8 +281,8 @@ impl Operator for Aggregate {
         self.slices.release_spare();
     }
 
-    fn open(&self) -> Vec<i64> {
-        self.slices.open().chain(self.firing()).collect()
+    fn open(&self) -> (Vec<SliceId>, Option<WindowId>) {
+        (self.slices.open().collect(), self.firing())
     }
 
     fn is_empty(&self) -> bool {

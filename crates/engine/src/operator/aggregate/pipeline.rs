@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::{Dropped, Records};
 use crate::passed::Onward;
+use crate::windowing::SliceId;
 
 /// What a batch goes through, and where it comes to: into slices, or onward to leaders in other
 /// processes.
@@ -51,7 +52,7 @@ impl Pipeline<'_> {
     /// As [`Pipeline::run`], for rows that all belong to one slice and of which none is late.
     pub(super) fn run_rows(
         &mut self,
-        (rows, filter, slice): (&RecordBatch, Option<&Expr>, i64),
+        (rows, filter, slice): (&RecordBatch, Option<&Expr>, SliceId),
         buffers: &mut Buffers,
     ) -> Result<u64> {
         let select = |buffers: &mut Buffers| {
@@ -79,9 +80,9 @@ impl Pipeline<'_> {
         let Pipeline { grouping, slices, onward } = self;
         let mut fragment_rows = 0;
         let Some((keys, arguments)) = grouping.evaluate(records, by_slice)? else { return Ok(0) };
-        for (start, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
+        for (slice, rows) in by_slice.iter().filter(|(_, rows)| !rows.is_empty()) {
             let selected = Selected { keys: &keys, arguments: &arguments, rows };
-            fragment_rows += slices.update(*start, grouping, &selected, *onward)?;
+            fragment_rows += slices.update(*slice, grouping, &selected, *onward)?;
         }
         Ok(fragment_rows)
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::event_time::BEGINNING;
+use crate::operator::MayAdd;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::aggregate::slices::Slices;
-
 use crate::passed::{Format, Incoming, ReceivedVars, Section};
+use crate::windowing::SliceId;
 
 /// What one sender's slots are taken in by.
 pub(crate) struct Receiver {
@@ -16,13 +16,13 @@ pub(crate) struct Receiver {
     /// Parts of a section longer than a slot.
     long: Vec<u64>,
     rows: u64,
-    /// Start of the slice of the last ones.
-    last_slice: i64,
+    /// The slice of the last ones.
+    last_slice: Option<SliceId>,
 }
 
 impl Receiver {
     pub(crate) fn new(format: Arc<Format>) -> Receiver {
-        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0, last_slice: BEGINNING }
+        Receiver { format, offsets: Vec::new(), long: Vec::new(), rows: 0, last_slice: None }
     }
 
     /// Rows taken in so far.
@@ -30,8 +30,8 @@ impl Receiver {
         self.rows
     }
 
-    /// Start of the slice whose rows came last.
-    pub(crate) fn last_slice(&self) -> i64 {
+    /// The slice whose rows came last.
+    pub(crate) fn last_slice(&self) -> Option<SliceId> {
         self.last_slice
     }
 
@@ -42,7 +42,7 @@ impl Receiver {
         mut words: &[u64],
         grouping: &Grouping,
         slices: &mut Slices,
-        may_add: &dyn Fn(i64) -> Result<()>,
+        may_add: MayAdd<'_>,
     ) -> Result<Option<i64>> {
         let mut marked = None;
         while !words.is_empty() {
@@ -71,7 +71,7 @@ impl Receiver {
         mut words: &[u64],
         grouping: &Grouping,
         slices: &mut Slices,
-        may_add: &dyn Fn(i64) -> Result<()>,
+        may_add: MayAdd<'_>,
     ) -> Result<()> {
         let mut is_first = true;
         while !words.is_empty() {
@@ -95,16 +95,16 @@ impl Receiver {
         incoming: &Incoming<'_>,
         grouping: &Grouping,
         slices: &mut Slices,
-        may_add: &dyn Fn(i64) -> Result<()>,
+        may_add: MayAdd<'_>,
     ) -> Result<()> {
-        may_add(incoming.start)?;
+        may_add(incoming.slice)?;
         self.format.list_offsets(incoming, &mut self.offsets);
         let (incoming, offsets) = (&incoming, &self.offsets);
         let feeds = self.format.feeds(incoming, offsets);
         let vars = |first| ReceivedVars { incoming, offsets, first };
-        slices.update_own(incoming.start, grouping, incoming.keys, incoming.rows, vars, &feeds);
+        slices.update_own(incoming.slice, grouping, incoming.keys, incoming.rows, vars, &feeds);
         self.rows += incoming.rows as u64;
-        self.last_slice = incoming.start;
+        self.last_slice = Some(incoming.slice);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Receiver {
         (total, words): (usize, &[u64]),
         grouping: &Grouping,
         slices: &mut Slices,
-        may_add: &dyn Fn(i64) -> Result<()>,
+        may_add: MayAdd<'_>,
     ) -> Result<()> {
         self.long.extend_from_slice(words);
         if self.long.len() < total {

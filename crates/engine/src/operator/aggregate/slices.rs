@@ -7,6 +7,7 @@ mod spare;
 mod update;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millstream_state::{
@@ -18,13 +19,12 @@ use crate::budget::Usage;
 use crate::columns::inputs::Feed;
 use crate::columns::keys::{KeyBlock, VarColumn};
 use crate::error::Result;
-use crate::event_time::BEGINNING;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::joint::Joining;
 use crate::operator::aggregate::routed::Routed;
 use crate::operator::{Counters, SealSlice};
 use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool};
-use crate::windowing::Windowing;
+use crate::windowing::{SliceId, WindowId, Windowing};
 use known::Known;
 use slice::{Sealed, Slice, slice_bytes};
 use spare::Spare;
@@ -32,7 +32,7 @@ use update::{Passage, To, Update, number, part_of};
 
 /// State of one worker.
 pub(crate) struct Slices {
-    slices: BTreeMap<i64, Slice>,
+    slices: BTreeMap<SliceId, Slice>,
     layout: Arc<RowLayout>,
     leaders: Leaders,
     me: usize,
@@ -62,8 +62,8 @@ pub(crate) struct Slices {
     expected: Load,
     /// What a message of another process may bring.
     message: Load,
-    /// Start of the latest slice that input has been put into.
-    latest: i64,
+    /// The latest slice that input has been put into.
+    latest: Option<SliceId>,
     /// Rows that went into joint tables.
     joint_rows: u64,
 }
@@ -145,7 +145,7 @@ impl Slices {
             opened: 0,
             expected: Load::default(),
             message,
-            latest: BEGINNING,
+            latest: None,
             joint_rows: 0,
         }
     }
@@ -172,9 +172,9 @@ impl Slices {
         self.slices.values_mut().for_each(|slice| slice.counted = None);
     }
 
-    /// Makes sure that there is a slice that begins at `start`.
-    fn ensure(&mut self, start: i64) {
-        if self.slices.contains_key(&start) {
+    /// Makes sure that a slice is there.
+    fn ensure(&mut self, slice: SliceId) {
+        if self.slices.contains_key(&slice) {
             return;
         }
         // It will hold, most likely, about as many keys as the last one.
@@ -182,7 +182,7 @@ impl Slices {
         let spare = self.spare.take_table();
         let mut primary = spare.unwrap_or_else(|| Table::new(self.layout.clone()));
         primary.expect(keys);
-        self.slices.insert(start, Slice::new(primary, self.leaders.count()));
+        self.slices.insert(slice, Slice::new(primary, self.leaders.count()));
         self.opened += 1;
     }
 
@@ -208,20 +208,20 @@ impl Slices {
         }
     }
 
-    /// Updates the slice that begins at `start` with the selected rows of a batch. What is passed
+    /// Updates the slice `id` with the selected rows of a batch. What is passed
     /// through goes `onward` to leaders in other processes, where there is room. Returns how
     /// many rows went to other leaders, now or through fragments.
     pub(crate) fn update(
         &mut self,
-        start: i64,
+        id: SliceId,
         grouping: &Grouping,
         input: &Selected<'_>,
         onward: Option<&dyn Onward>,
     ) -> Result<u64> {
         let leaders = self.leaders.count();
-        self.ensure(start);
-        self.latest = self.latest.max(start);
-        let Some(slice) = self.slices.get_mut(&start) else { return Ok(0) };
+        self.ensure(id);
+        self.latest = self.latest.max(Some(id));
+        let Some(slice) = self.slices.get_mut(&id) else { return Ok(0) };
         slice.counted = None;
         let is_joint = self.joining.joins(&slice.primary, input.rows.len());
         let (near, direct) = (slice.primary.is_near(), slice.primary.is_direct());
@@ -238,7 +238,7 @@ impl Slices {
             grouping,
             input,
             vars: VarColumn::of(input.keys),
-            passage: Passage::of(start, onward, self.passing.as_mut(), input),
+            passage: Passage::of(id, onward, self.passing.as_mut(), input),
             positions: &mut self.positions,
             fragment_rows: 0,
         };
@@ -282,17 +282,17 @@ impl Slices {
         Ok(fragment_rows)
     }
 
-    /// Start of the latest slice that input of this worker's has been put into.
-    pub(crate) fn latest(&self) -> i64 {
+    /// The latest slice that input of this worker's has been put into.
+    pub(crate) fn latest(&self) -> Option<SliceId> {
         self.latest
     }
 
-    /// Updates the slice that begins at `start` with `rows` encoded keys that this worker leads;
+    /// Updates the slice `id` with `rows` encoded keys that this worker leads;
     /// `vars` gives the variable-length parts of those from a position on, and inputs are in the
     /// keys' order.
     pub(crate) fn update_own<V: VarKeys, F: Feed>(
         &mut self,
-        start: i64,
+        id: SliceId,
         grouping: &Grouping,
         words: &[u64],
         rows: usize,
@@ -302,8 +302,8 @@ impl Slices {
         if rows == 0 {
             return;
         }
-        self.ensure(start);
-        let Some(slice) = self.slices.get_mut(&start) else { return };
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return };
         slice.counted = None;
         let hashes = &mut self.block.hashes;
         if slice.primary.is_direct() {
@@ -332,13 +332,13 @@ impl Slices {
     }
 
     /// Seals what is held for other leaders, for each of them. `how` tells for
-    /// each slice, by its start. What is empty then is kept for what the slice has yet to get,
+    /// each slice. What is empty then is kept for what the slice has yet to get,
     /// unless memory is `scarce`.
-    pub(crate) fn seal(&mut self, how: impl Fn(i64) -> SealSlice, scarce: bool) -> Vec<Parcel> {
+    pub(crate) fn seal(&mut self, how: impl Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel> {
         let mut parcels: Vec<_> = (0..self.leaders.count()).map(|_| Parcel::default()).collect();
         let Slices { slices, leaders, pool, scratch, joining, spare, known, costs, .. } = self;
-        for (start, slice) in slices {
-            let how = how(*start);
+        for (id, slice) in slices {
+            let how = how(*id);
             if how == SealSlice::Nothing {
                 break;
             }
@@ -349,7 +349,7 @@ impl Slices {
                 slice.seal_others((leaders, pool, scratch));
             }
             slice.seal(how, scarce, (known, spare), |leader, sealed| match sealed {
-                Sealed::Segment(segment) => parcels[leader].segments.push((*start, segment)),
+                Sealed::Segment(segment) => parcels[leader].segments.push((*id, segment)),
                 Sealed::Passed(rows) => parcels[leader].passed.push(rows),
             });
         }
@@ -357,9 +357,9 @@ impl Slices {
     }
 
     /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
-    pub(crate) fn merge(&mut self, start: i64, segment: Segment) -> bool {
-        self.ensure(start);
-        let Some(slice) = self.slices.get_mut(&start) else { return false };
+    pub(crate) fn merge(&mut self, id: SliceId, segment: Segment) -> bool {
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return false };
         slice.counted = None;
         slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
     }
@@ -367,7 +367,7 @@ impl Slices {
     /// Merges rows that another process sealed, from where they arrived.
     pub(crate) fn merge_words(
         &mut self,
-        start: i64,
+        id: SliceId,
         words: &[u64],
         arena: &Arena,
     ) -> std::result::Result<(), Malformed> {
@@ -375,8 +375,8 @@ impl Slices {
         if first.is_some_and(|hash| self.leaders.of(hash) != self.me) {
             return Err(Malformed { what: "rows of another leader's keys" });
         }
-        self.ensure(start);
-        let Some(slice) = self.slices.get_mut(&start) else { return Ok(()) };
+        self.ensure(id);
+        let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
         slice.counted = None;
         slice.primary.merge_words(words, arena, &mut self.pool, &mut self.scratch)
     }
@@ -400,24 +400,32 @@ impl Slices {
         }
     }
 
-    /// Starts of the slices that hold rows.
-    pub(crate) fn open(&self) -> impl Iterator<Item = i64> {
+    /// The slices that hold rows.
+    pub(crate) fn open(&self) -> impl Iterator<Item = SliceId> {
         let open = |slice: &Slice| slice.primary.rows() > 0 || slice.has_rows_of_others();
-        self.slices.iter().filter(move |(_, slice)| open(slice)).map(|(start, _)| *start)
+        self.slices.iter().filter(move |(_, slice)| open(slice)).map(|(id, _)| *id)
     }
 
-    /// The window that fires next, if it does at or before a watermark.
-    pub(crate) fn complete(&self, windowing: &Windowing, watermark: i64) -> Option<i64> {
-        let window = windowing.first_window_of(*self.slices.keys().next()?);
+    /// The window that fires next, when all that fire up to `frontier` have fired; if it does at or
+    /// before a watermark. No later slice serves an earlier window.
+    pub(crate) fn complete(
+        &self,
+        windowing: &Windowing,
+        frontier: i64,
+        watermark: i64,
+    ) -> Option<WindowId> {
+        let next = |slice: &SliceId| windowing.next_window(*slice, frontier);
+        let window = self.slices.keys().find_map(next)?;
         (windowing.fires_at(window) <= watermark).then_some(window)
     }
 
-    /// Takes a complete slice out; its fragments have been sealed. The next may go on in its large
-    /// index, which is not looked into any more. Rows that are copied for that (they refer to
-    /// texts) stand twice for a moment, where the budget is not tight: they are few beside the
-    /// index.
-    pub(crate) fn remove(&mut self, start: i64) -> Option<Table> {
-        let mut slice = self.slices.remove(&start)?;
+    /// Takes out the slice that a complete window consists of; its fragments have been sealed. The
+    /// next may go on in its large index, which is not looked into any more. Rows that are copied
+    /// for that (they refer to texts) stand twice for a moment, where the budget is not tight: they
+    /// are few beside the index.
+    pub(crate) fn remove(&mut self, window: RangeInclusive<SliceId>) -> Option<Table> {
+        let id = *self.slices.range(window).next()?.0;
+        let mut slice = self.slices.remove(&id)?;
         for (leader, fragment) in slice.fragments.into_iter().enumerate() {
             let Some(mut fragment) = fragment else { continue };
             debug_assert_eq!(fragment.rows(), 0, "a fragment outlived its window");

@@ -19,10 +19,11 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
     let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, Room::alone(0));
     assert_eq!(slices.usage(1).bytes, 0);
-    slices.ensure(0);
+    let id = SliceId::from_word(0);
+    slices.ensure(id);
     let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
     let Slices { slices: open, pool, scratch, .. } = &mut slices;
-    let slice = open.get_mut(&0).expect("it was opened");
+    let slice = open.get_mut(&id).expect("it was opened");
     update(10_000, |keys| {
         slice.primary.update(keys, pool, scratch);
         fragment.update(keys, pool, scratch);
@@ -33,7 +34,7 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     assert!(table_bytes >= 40_000 && fragment_bytes >= 40_000, "sizes that can be told");
     slice.fragments[1] = Some(fragment);
 
-    let table = slices.remove(0).expect("the slice");
+    let table = slices.remove(id..=id).expect("the slice");
     let usage = slices.usage(1);
     assert!(usage.spare_bytes >= fragment_bytes as u64, "{usage:?}");
     let before = usage.spare_bytes;

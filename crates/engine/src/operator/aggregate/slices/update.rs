@@ -13,6 +13,7 @@ use crate::columns::keys::{ColumnVars, Encoded, VarColumn};
 use crate::error::Result;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::passed::{Onward, Outgoing, Passed, Passing};
+use crate::windowing::SliceId;
 
 /// One slice being updated from one batch.
 pub(super) struct Update<'a> {
@@ -63,7 +64,7 @@ impl Update<'_> {
         }
         number(self.positions, rows.len());
         let outgoing = Outgoing {
-            start: passage.start,
+            slice: passage.slice,
             picked: &self.positions[..rows.len()],
             words: keys.words,
             rows,
@@ -194,7 +195,7 @@ pub(super) fn number(positions: &mut Vec<u32>, count: usize) {
 pub(super) struct Passage<'a> {
     onward: Option<&'a dyn Onward>,
     passing: &'a mut Passing,
-    start: i64,
+    slice: SliceId,
     /// What has variable length.
     vars: Vec<VarColumn<'a>>,
 }
@@ -202,13 +203,13 @@ pub(super) struct Passage<'a> {
 impl<'a> Passage<'a> {
     /// `None` where rows of this input cannot be told by themselves.
     pub(super) fn of(
-        start: i64,
+        slice: SliceId,
         onward: Option<&'a dyn Onward>,
         passing: Option<&'a mut Passing>,
         input: &Selected<'a>,
     ) -> Option<Passage<'a>> {
         let passing = passing.filter(|passing| passing.format.is_for(input.arguments))?;
         let vars = passing.format.vars_of(input.keys, input.arguments);
-        Some(Passage { onward, passing, start, vars })
+        Some(Passage { onward, passing, slice, vars })
     }
 }
