@@ -44,7 +44,8 @@ fn of<T>(query: usize, result: Result<T>) -> std::result::Result<T, Refused> {
 struct Taking {
     from: Node,
     schema: DFSchema,
-    filter: Option<Expr>,
+    /// Conditions that must hold, the first first.
+    filters: Vec<Expr>,
     /// `None`: as they are.
     columns: Option<Vec<Expr>>,
 }
@@ -89,9 +90,9 @@ impl Assembler<'_> {
     fn pass(&self, pass: &Pass, plan: &Plan) -> Result<Stage> {
         let from = taken_from(pass.scan, pass.below);
         let schema = qualified(INPUT, schema_of(plan, from)?)?;
-        let (filter, columns) = (conjunction(&pass.filters), Some(pass.columns.clone()));
+        let (filters, columns) = (pass.filters.clone(), Some(pass.columns.clone()));
         let (inputs, schema) =
-            self.inputs(vec![Taking { from, schema, filter, columns }], &pass.names)?;
+            self.inputs(vec![Taking { from, schema, filters, columns }], &pass.names)?;
         let operator = Operator::Stateless { limit: None, offset: 0 };
         Ok(Stage { inputs, operator, output: Arc::new(schema.as_arrow().clone()) })
     }
@@ -169,8 +170,8 @@ impl Assembler<'_> {
             Part::Scan { scan, pass, filters, columns } => {
                 let from = taken_from(*scan, *pass);
                 let schema = qualified(INPUT, schema_of(plan, from)?)?;
-                let filter = conjunction(filters);
-                return Ok(Taking { from, schema, filter, columns: columns.clone() });
+                let (filters, columns) = (filters.clone(), columns.clone());
+                return Ok(Taking { from, schema, filters, columns });
             }
             Part::View { grouping, view } => (*grouping, *view),
         };
@@ -179,9 +180,9 @@ impl Assembler<'_> {
         let grouping = &graph.groupings[grouping];
         if !grouping.is_shared() {
             let schema = Arc::new(qualified(INPUT, rows)?);
-            let filters = filters.iter().map(|f| self.compiler.simple(f, &schema));
-            let filter = conjunction(&filters.collect::<Result<Vec<_>>>()?);
-            return Ok(Taking { from, filter, columns: None, schema: schema.as_ref().clone() });
+            let filters = filters.iter().map(|f| self.compiler.simple_filter(f, &schema));
+            let filters = filters.collect::<Result<Vec<_>>>()?;
+            return Ok(Taking { from, filters, columns: None, schema: schema.as_ref().clone() });
         }
         let schema = Arc::new(qualified(FIRED, rows)?);
         let view = &grouping.views[view];
@@ -192,11 +193,11 @@ impl Assembler<'_> {
             conditions.push(written(filter, &names, &columns)?);
         }
         let simple = |e: &Expr| self.compiler.simple(e, &schema);
-        let conditions = conditions.iter().map(simple).collect::<Result<Vec<_>>>()?;
+        let filters = conditions.iter().map(|e| self.compiler.simple_filter(e, &schema));
+        let filters = filters.collect::<Result<Vec<_>>>()?;
         let columns = names.iter().zip(&columns).filter(|(name, _)| used.contains(*name));
         let columns = columns.map(|(_, column)| simple(column)).collect::<Result<Vec<_>>>()?;
-        let (filter, columns) = (conjunction(&conditions), Some(columns));
-        Ok(Taking { from, filter, columns, schema: schema.as_ref().clone() })
+        Ok(Taking { from, filters, columns: Some(columns), schema: schema.as_ref().clone() })
     }
 
     /// Compiles how rows are taken; `names` are those of their columns. Returns the schema of what
@@ -224,8 +225,8 @@ impl Assembler<'_> {
             (None, _) => return Err(SqlError::internal("a stage without inputs")),
         };
         let arrow: SchemaRef = Arc::new(shown.as_arrow().clone());
-        let input = |Taking { from, schema, filter, columns }| {
-            let filter = filter.map(|f| self.compiler.compile(&f, &schema)).transpose()?;
+        let input = |Taking { from, schema, filters, columns }| {
+            let filter = self.compiler.compile_filter(&filters, &schema)?;
             let columns =
                 columns.map(|columns| self.compiler.compile_all(&columns, &schema)).transpose()?;
             let project = columns.map(|columns| Project { columns, schema: arrow.clone() });
@@ -261,10 +262,12 @@ impl Assembler<'_> {
         };
         let simple = |e: &Expr| self.compiler.simple(e, &fired);
         let columns = columns.iter().map(simple).collect::<Result<Vec<_>>>()?;
-        let having = grouping.common_having().iter().map(simple).collect::<Result<Vec<_>>>()?;
+        let having = grouping.common_having().iter();
+        let having = having.map(|e| self.compiler.simple_filter(e, &fired));
+        let having = having.collect::<Result<Vec<_>>>()?;
         let body = Aggregate {
             window: grouping.window,
-            having: conjunction(&having).map(|h| self.compiler.compile(&h, &fired)).transpose()?,
+            having: self.compiler.compile_filter(&having, &fired)?,
             project: self.compiler.compile_all(&columns, &fired)?,
             keys,
             aggregates,
@@ -329,7 +332,8 @@ impl Assembler<'_> {
 
     /// Simplifies what a grouping computes of its input.
     fn simplify_grouped(&self, grouped: &mut Grouped, schema: &Arc<DFSchema>) -> Result<()> {
-        each_input(grouped, &|expr| self.compiler.simple(&expr, schema))
+        let value = |expr: Expr| self.compiler.simple(&expr, schema);
+        each_input(grouped, &value, &|filter| self.compiler.simple_filter(&filter, schema))
     }
 }
 
@@ -354,14 +358,6 @@ fn protected(call: &Call) -> (Option<Expr>, Option<Expr>) {
         }
         (argument, filter) => (argument.clone(), filter.clone()),
     }
-}
-
-/// One condition that holds where all hold.
-fn conjunction(filters: &[Expr]) -> Option<Expr> {
-    let is_true = |e: &&Expr| {
-        matches!(e, Expr::Literal(datafusion_common::ScalarValue::Boolean(Some(true)), _))
-    };
-    filters.iter().filter(|e| !is_true(e)).cloned().reduce(|a, b| a.and(b))
 }
 
 /// Keys of a grouping; the engine has a bit for each.

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use datafusion_common::DFSchema;
 use datafusion_common::config::ConfigOptions;
+use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::simplify::SimplifyContext;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_contract::expr::Expr as EngineExpr;
 
+use crate::condition;
 use crate::error::Result;
 use crate::evaluate::compile;
 use crate::indexed::Indexed;
@@ -33,6 +34,18 @@ impl Compiler<'_> {
         compile(expr, schema, self.start_time, self.config)
     }
 
+    /// All of these conditions, as one; none if there is nothing to ask.
+    pub(crate) fn compile_filter(
+        &self,
+        conditions: &[Expr],
+        schema: &DFSchema,
+    ) -> Result<Option<EngineExpr>> {
+        let is_true = |e: &&Expr| matches!(e, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
+        let conditions = conditions.iter().filter(|e| !is_true(e)).cloned();
+        let Some(all) = conditions.reduce(|a, b| a.and(b)) else { return Ok(None) };
+        Ok(Some(self.compile(&condition::filter(all, schema)?, schema)?))
+    }
+
     pub(crate) fn compile_all(&self, exprs: &[Expr], schema: &DFSchema) -> Result<Vec<EngineExpr>> {
         let indexed = Indexed::new(schema.clone());
         let compile = |expr: &Expr| match expr {
@@ -40,6 +53,11 @@ impl Compiler<'_> {
             other => self.compile(other, schema),
         };
         exprs.iter().map(compile).collect()
+    }
+
+    /// Simplifies a condition of which only TRUE counts, over columns of `schema`.
+    pub(crate) fn simple_filter(&self, expr: &Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
+        condition::filter(self.simple(expr, schema)?, schema)
     }
 
     /// Simplifies an expression over columns of `schema`.
@@ -60,6 +78,7 @@ impl Compiler<'_> {
         let simplified = ExprSimplifier::new(context).simplify(expr)?;
         // What simplifying put in is bounded, too.
         let simplified = bound_constants(bound_texts(simplified, schema)?)?;
+        let simplified = condition::value(simplified, schema)?;
         let after = simplified.get_type(schema.as_ref())?;
         let wanted = plain_type(&before);
         if after == wanted {
@@ -86,17 +105,18 @@ fn only(expr: &Expr, schema: &DFSchema) -> Result<Option<Arc<DFSchema>>> {
     Ok(Some(Arc::new(own)))
 }
 
-/// Changes each expression of a grouping that is over its input.
+/// Changes each expression of a grouping that is over its input: values and conditions.
 pub(crate) fn each_input(
     grouped: &mut Grouped,
     change: &dyn Fn(Expr) -> Result<Expr>,
+    change_filter: &dyn Fn(Expr) -> Result<Expr>,
 ) -> Result<()> {
     for key in &mut grouped.keys {
         *key = change(std::mem::take(key))?;
     }
     for call in &mut grouped.aggregates {
         call.argument = call.argument.take().map(change).transpose()?;
-        call.filter = call.filter.take().map(change).transpose()?;
+        call.filter = call.filter.take().map(change_filter).transpose()?;
     }
     Ok(())
 }

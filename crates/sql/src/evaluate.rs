@@ -86,22 +86,28 @@ fn compare_column(
     CompareColumn::new(column, data_type, comparison, constant, sql_text(expr))
 }
 
+/// Writes the lists within an expression out, where that is needed.
+fn spell_out_lists(expr: &Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let written = expr.clone().transform_up(|e| {
+        let is_list = matches!(e, Expr::InList(_));
+        Ok(if is_list { Transformed::yes(spelled_out(e, schema)?) } else { Transformed::no(e) })
+    })?;
+    Ok(written.data)
+}
+
 /// Writes `x IN (…)` as comparisons where DataFusion's own evaluation is not to be relied on: its
 /// set of values takes -0.0 for another value than 0.0, and a list of expressions may give NULL for
 /// what is plainly not in it.
-fn spell_out_lists(expr: &Expr, schema: &DFSchema) -> DfResult<Expr> {
-    let written = expr.clone().transform_up(|e| {
-        let Expr::InList(InList { expr, list, negated }) = e else { return Ok(Transformed::no(e)) };
-        let constant = list.iter().all(|e| matches!(e, Expr::Literal(..)));
-        let reliable = constant && !expr.get_type(schema)?.is_floating();
-        if list.is_empty() || reliable {
-            return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
-        }
-        let equal: Vec<Expr> = list.into_iter().map(|v| expr.as_ref().clone().eq(v)).collect();
-        let any = balanced_or(&equal);
-        Ok(Transformed::yes(if negated { Expr::Not(Box::new(any)) } else { any }))
-    })?;
-    Ok(written.data)
+pub(crate) fn spelled_out(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+    let Expr::InList(InList { expr, list, negated }) = expr else { return Ok(expr) };
+    let constant = list.iter().all(|e| matches!(e, Expr::Literal(..)));
+    let reliable = constant && !expr.get_type(schema)?.is_floating();
+    if list.is_empty() || reliable {
+        return Ok(Expr::InList(InList { expr, list, negated }));
+    }
+    let equal: Vec<Expr> = list.into_iter().map(|v| expr.as_ref().clone().eq(v)).collect();
+    let any = balanced_or(&equal);
+    Ok(if negated { Expr::Not(Box::new(any)) } else { any })
 }
 
 /// `a OR b OR …` as a tree of little depth.

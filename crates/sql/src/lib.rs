@@ -32,6 +32,7 @@ mod catalog;
 mod check;
 mod compiler;
 mod computed;
+mod condition;
 mod constants;
 mod convert;
 mod create;

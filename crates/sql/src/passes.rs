@@ -234,7 +234,7 @@ impl Graph {
         }
         match reader.of {
             Of::Grouping(number) if whole => {
-                each_input(&mut self.groupings[number].grouped, change)
+                each_input(&mut self.groupings[number].grouped, change, change)
             }
             _ => Ok(()),
         }

@@ -8,6 +8,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
 use crate::located::within_mark;
+use crate::scalars::DECIDED;
 
 /// Functions that give a value of any arguments, and none that is longer than these.
 const FUNCTIONS: &[&str] = &[
@@ -16,6 +17,7 @@ const FUNCTIONS: &[&str] = &[
     "character_length",
     "coalesce",
     "contains",
+    DECIDED,
     "ends_with",
     "greatest",
     "ifnull",

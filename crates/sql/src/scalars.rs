@@ -5,6 +5,7 @@ mod calendar;
 mod choice;
 mod date_trunc;
 mod dates;
+mod decided;
 mod digits;
 mod doubles;
 mod extract;
@@ -36,6 +37,7 @@ pub(crate) use bounded::{
 };
 pub(crate) use choice::ChoiceExpr;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
+pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;

@@ -119,7 +119,7 @@ pub(crate) fn finish_grouping(
         let needs = &mut needs[*scan].columns;
         match columns {
             None => {
-                *own = over.finish_all(std::mem::take(own))?;
+                *own = over.finish_filters(std::mem::take(own))?;
                 over.finish_grouped(grouped)?;
                 needs.extend(used_by(grouped, own));
             }
@@ -130,7 +130,7 @@ pub(crate) fn finish_grouping(
                 let taken = names.iter().zip(std::mem::take(columns));
                 let taken = taken.filter(|(name, _)| used.contains(*name));
                 *columns = over.finish_all(taken.map(|(_, column)| column).collect())?;
-                *own = over.finish_all(std::mem::take(own))?;
+                *own = over.finish_filters(std::mem::take(own))?;
                 own.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
             }
         }
@@ -148,7 +148,7 @@ pub(crate) fn finish_output(
     for part in &mut graph.outputs[number].parts {
         let Part::Scan { scan, filters, columns: Some(columns), .. } = part else { continue };
         let over = OverTable::new(compiler, &graph.scans[*scan].entry, false)?;
-        *filters = over.finish_all(std::mem::take(filters))?;
+        *filters = over.finish_filters(std::mem::take(filters))?;
         *columns = over.finish_all(std::mem::take(columns))?;
         let needs = &mut needs[*scan].columns;
         filters.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
@@ -177,12 +177,21 @@ impl<'a> OverTable<'a> {
         self.compiler.simple(&self.definitions.write_out(expr)?, &self.schema)
     }
 
+    /// As [`OverTable::finish_all`], of conditions that must hold.
+    fn finish_filters(&self, filters: Vec<Expr>) -> Result<Vec<Expr>> {
+        filters.into_iter().map(|filter| self.finish_filter(filter)).collect()
+    }
+
+    fn finish_filter(&self, filter: Expr) -> Result<Expr> {
+        self.compiler.simple_filter(&self.definitions.write_out(filter)?, &self.schema)
+    }
+
     fn finish_all(&self, exprs: Vec<Expr>) -> Result<Vec<Expr>> {
         exprs.into_iter().map(|expr| self.finish(expr)).collect()
     }
 
     fn finish_grouped(&self, grouped: &mut Grouped) -> Result<()> {
-        each_input(grouped, &|expr| self.finish(expr))
+        each_input(grouped, &|expr| self.finish(expr), &|filter| self.finish_filter(filter))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::indexed::Indexed;
 use crate::located::within_mark;
 use crate::lower::{FIRED, Grouped};
+use crate::scalars::within_decided;
 use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
 
 pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
@@ -55,7 +56,8 @@ pub(crate) fn nullable(expr: &Expr, schema: &dyn ExprSchema) -> bool {
             schema.field_from_column(column).map_or(true, |field| field.is_nullable())
         }
         Expr::Literal(value, _) => value.is_null(),
-        Expr::IsNull(_) | Expr::IsNotNull(_) => false,
+        Expr::IsNull(_) | Expr::IsNotNull(_) | Expr::IsUnknown(_) | Expr::IsNotUnknown(_) => false,
+        Expr::IsTrue(_) | Expr::IsNotTrue(_) | Expr::IsFalse(_) | Expr::IsNotFalse(_) => false,
         Expr::Cast(cast) => nullable(&cast.expr, schema),
         Expr::Not(e) | Expr::Negative(e) => nullable(e, schema),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
@@ -64,7 +66,7 @@ pub(crate) fn nullable(expr: &Expr, schema: &dyn ExprSchema) -> bool {
                 || op.is_numerical_operators();
             !known || nullable(left, schema) || nullable(right, schema)
         }
-        _ => true,
+        decided => within_decided(decided).is_none(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests that DataFusion's expression simplifier, the only optimiser rule in use, changes no value:
 //! random expressions are evaluated with and without it, over rows with NULLs, edge values and
-//! zeros.
+//! zeros. Conditions are evaluated as filters, too.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::parser::Parser;
 
 use crate::catalog::{Catalog, INPUT};
+use crate::condition;
 use crate::dialect::MillstreamDialect;
 use crate::dialect::parser_options;
 use crate::evaluate::compile;
@@ -151,7 +152,7 @@ fn simplified_expressions_have_the_same_values() {
     let planner = SqlToRel::new_with_options(&context, parser_options());
     let info = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
     let simplifier = ExprSimplifier::new(info);
-    let (mut compared, mut changed) = (0, 0);
+    let (mut compared, mut changed, mut rewritten) = (0, 0, 0);
     let mut draw = Draw(20_261_121);
     for round in 0..4000 {
         let text = if round % 2 == 0 { draw.condition(3) } else { draw.number(3) };
@@ -176,8 +177,22 @@ fn simplified_expressions_have_the_same_values() {
         assert_eq!(shown(&before), shown(&after), "{text}\nsimplified to {simple}");
         compared += 1;
         changed += usize::from(expr != simple);
+        // As conditions they are TRUE for the same rows.
+        if round % 2 == 0 {
+            let filter = condition::filter(simple.clone(), &schema).unwrap();
+            let filter = condition::value(filter, &schema).unwrap();
+            let asked = run(&filter).unwrap_or_else(|e| panic!("{text}\nas {filter}: {e}"));
+            assert_eq!(trues(&before), trues(&asked), "{text}\nas {filter}");
+            rewritten += usize::from(filter != simple);
+        }
     }
     assert!(compared > 1500 && changed > 500, "{compared} compared, {changed} changed");
+    assert!(rewritten > 50, "{rewritten} rewritten as conditions");
+}
+
+/// The rows for which a condition holds.
+fn trues(array: &ArrayRef) -> Vec<bool> {
+    shown(array).iter().map(|value| value == "true").collect()
 }
 
 /// Values as text; the type may be another one (a NULL without a type).

@@ -1,7 +1,8 @@
 //! Formatting expressions as SQL text, for messages, `EXPLAIN` and the names of columns.
 //!
 //! Two different expressions of one query must have different texts, because the engine lets
-//! aggregates share values if their arguments have the same text.
+//! aggregates share values if their arguments have the same text. (That of a condition tells where
+//! it stands, and so how it is evaluated.)
 
 use datafusion_common::ScalarValue;
 use datafusion_expr::expr::{Alias, Between, Cast, InList, Like, TryCast};
@@ -9,13 +10,15 @@ use datafusion_expr::{BinaryExpr, Case, Expr, Operator};
 use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
-use crate::scalars::{joined_texts, measured_interval, similar_parts, written_time};
+use crate::scalars::{
+    joined_texts, measured_interval, similar_parts, within_decided, written_time,
+};
 use crate::types::sql_type_name;
 
 /// The text of `expr`.
 pub(crate) fn sql_text(expr: &Expr) -> String {
     let t = |e: &Expr| nested(e);
-    if let Some(inner) = within_mark(expr) {
+    if let Some(inner) = unwritten(expr) {
         return sql_text(inner);
     }
     match expr {
@@ -81,13 +84,18 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
     }
 }
 
+/// What is written of an expression, if that is a part of it alone.
+fn unwritten(expr: &Expr) -> Option<&Expr> {
+    within_mark(expr).or_else(|| within_decided(expr))
+}
+
 fn list_text(list: &[Expr]) -> String {
     list.iter().map(sql_text).collect::<Vec<_>>().join(", ")
 }
 
 /// In brackets unless it is one thing.
 pub(crate) fn nested(expr: &Expr) -> String {
-    if let Some(inner) = within_mark(expr) {
+    if let Some(inner) = unwritten(expr) {
         return nested(inner);
     }
     let text = sql_text(expr);
@@ -109,7 +117,7 @@ pub(crate) fn nested(expr: &Expr) -> String {
 
 /// `a AND b AND c` needs no brackets; anything mixed gets them.
 fn operand(expr: &Expr, outer: &Operator) -> String {
-    if let Some(inner) = within_mark(expr) {
+    if let Some(inner) = unwritten(expr) {
         return operand(inner, outer);
     }
     match expr {
