@@ -316,7 +316,8 @@ impl Intake {
     pub(crate) fn waits_for(&self) -> Option<String> {
         let now = self.env.now_us();
         let state = self.lock();
-        let mut waits_for = "what other processes have yet to merge and to announce".to_string();
+        let others = if self.reading.processes > 1 { "processes" } else { "workers" };
+        let mut waits_for = format!("what other {others} have yet to merge and to announce");
         for (split, s) in state.splits.iter().enumerate().filter(|(_, s)| !s.exhausted()) {
             if s.pending || s.retry_at_us > now {
                 return None;

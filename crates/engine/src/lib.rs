@@ -61,5 +61,5 @@ pub use job::{Job, Stopper};
 pub use millstream_state::on_refused_memory;
 pub use run::Remains;
 pub use skipped::Skipped;
-pub use standing::Standing;
+pub use standing::{STUCK_AFTER, Standing};
 pub use stats::Stats;

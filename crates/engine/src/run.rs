@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::job::{Job, run_guarded};
 use crate::shared::Shared;
 use crate::simulation;
 use crate::sink::commit_all;
+use crate::standing::{STUCK_AFTER, Standing};
 use crate::stats::Stats;
 use crate::worker::Worker;
 
@@ -38,7 +40,12 @@ impl Job {
     /// As [`Job::run`], for a job of several processes: keep what remains until all of them have
     /// ended, since one that has not would take the end of a channel for a failure. Whoever knows
     /// that all have ended well commits the sinks.
-    pub fn run_and_keep(mut self) -> (Stats, Result<()>, Remains) {
+    pub fn run_and_keep(self) -> (Stats, Result<()>, Remains) {
+        self.run_watched(STUCK_AFTER)
+    }
+
+    /// As [`Job::run_and_keep`]. Of a job of one process nothing may happen for so long.
+    fn run_watched(mut self, patience: Duration) -> (Stats, Result<()>, Remains) {
         if self.shared().settings.simulate.is_some() {
             let (stats, result) = simulation::alone(self);
             return (stats, result, Remains(None));
@@ -47,9 +54,14 @@ impl Job {
         let shared = self.shared().clone();
         let shared = &shared;
         thread::scope(|scope| {
+            let (running, ended) = channel::<()>();
             for (id, worker) in workers.iter_mut().enumerate() {
                 let thread = thread::Builder::new().name(format!("worker-{id}"));
-                let run = || run_guarded(shared, || worker.run());
+                let running = running.clone();
+                let run = move || {
+                    let _running = running;
+                    run_guarded(shared, || worker.run())
+                };
                 if let Err(error) = thread.spawn_scoped(scope, run) {
                     shared.stop(Some(Error::Io {
                         place: format!("worker {id}"),
@@ -57,6 +69,10 @@ impl Job {
                         help: "use fewer workers".into(),
                     }));
                 }
+            }
+            drop(running);
+            if shared.net.as_ref().is_none_or(|net| net.place.processes == 1) {
+                watch(shared, &ended, patience);
             }
         });
         loop {
@@ -72,5 +88,96 @@ impl Job {
         shared.closing.store(true, Relaxed);
         let (stats, result) = self.close(&workers);
         (stats, result, Remains(Some((workers, shared.clone()))))
+    }
+}
+
+/// How often somebody looks whether workers get on.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits for the end of all workers of a job of one process. Ends the job if for so long all of
+/// them wait for each other. Of several processes nobody can tell that alone
+/// ([`crate::standing`]).
+fn watch(shared: &Shared, ended: &Receiver<()>, patience: Duration) {
+    let look = LOOK.min(patience / 4);
+    let (mut last, mut still) = (Standing::default(), Duration::ZERO);
+    while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
+        let standing = shared.standing();
+        still = match standing.waits_for.is_some() && standing == last {
+            true => still + look,
+            false => Duration::ZERO,
+        };
+        last = standing;
+        if let Some(waits_for) = last.waits_for.as_ref().filter(|_| still >= patience) {
+            let message = format!("the query is stuck: all workers wait for {waits_for}");
+            return shared.stop(Some(Error::Internal(message)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, OnceLock};
+
+    use super::*;
+    use crate::env::{Env, Threads};
+    use crate::settings::Settings;
+    use crate::sink::RowOrder;
+    use crate::support::{Collect, Random, query, records, table};
+
+    /// Who sleeps is not woken any more, unless the job stops.
+    #[derive(Debug)]
+    struct Deaf {
+        threads: Threads,
+        shared: OnceLock<Arc<Shared>>,
+    }
+
+    impl Env for Deaf {
+        fn now_us(&self) -> i64 {
+            self.threads.now_us()
+        }
+        fn wait(&self, worker: usize, _: Option<i64>) {
+            self.threads.wait(worker, None);
+        }
+        fn wake(&self, worker: usize) {
+            if self.shared.get().is_some_and(|shared| shared.stopping.load(Relaxed)) {
+                self.threads.wake(worker);
+            }
+        }
+        fn choose(&self, _: u64) -> Option<u64> {
+            None
+        }
+        fn pass_time(&self, _: i64) {}
+    }
+
+    impl fmt::Debug for Shared {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Shared")
+        }
+    }
+
+    #[test]
+    fn a_job_whose_workers_wait_for_each_other_ends_with_an_error() {
+        let mut random = Random::new(1);
+        let data = records(&mut random, 1, 500, 40);
+        let plan = query(table(&data, &mut random, 10), Some(500), 100_000);
+        let settings = Settings { workers: 3, ..Settings::default() };
+        // Workers that never sleep are not stuck: that three of them do not is as good as
+        // impossible, and need not be so the first time.
+        for _ in 0..100 {
+            let threads = Threads::new(settings.workers, Vec::new());
+            let env = Arc::new(Deaf { threads, shared: OnceLock::new() });
+            let clock = (env.clone() as Arc<dyn Env>, env.now_us());
+            let batches = Mutex::default();
+            let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches });
+            let job = Job::prepare(&plan, &settings, vec![sink], clock, None).expect("a job");
+            env.shared.set(job.shared().clone()).expect("it was empty");
+            let (_, result, _) = job.run_watched(Duration::from_millis(200));
+            if let Err(error) = result {
+                let error = error.to_string();
+                assert!(error.contains("the query is stuck: all workers wait for"), "{error}");
+                return;
+            }
+        }
+        panic!("it ended well a hundred times");
     }
 }

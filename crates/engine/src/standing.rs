@@ -7,8 +7,12 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+/// So long nothing happens in a query that is stuck.
+pub const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// How far a process is, and what it waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

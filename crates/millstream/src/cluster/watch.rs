@@ -8,13 +8,9 @@
 
 use std::time::Duration;
 
-use millstream_engine::Standing;
+use millstream_engine::{STUCK_AFTER, Standing};
 
 use super::link::HEARTBEAT;
-
-/// So long nothing happens in a query that is stuck. Tests that show what is not taken for that set
-/// `MILLSTREAM_STUCK_SECONDS`.
-pub(super) const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// How far the processes of a query are.
 pub(super) struct Watch {
@@ -25,6 +21,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Tests that show what is not taken for a stuck query set `MILLSTREAM_STUCK_SECONDS`.
     pub(super) fn new(processes: usize) -> Watch {
         let seconds = std::env::var("MILLSTREAM_STUCK_SECONDS").ok();
         let given = seconds.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
