@@ -109,8 +109,10 @@ impl Wake for WakeAll {
 impl Intake {
     pub(crate) fn new(
         origins: Vec<Origin>,
-        (env, net): (Arc<dyn Env>, Option<Arc<Net>>),
-        (workers, reading): (usize, Reading),
+        env: Arc<dyn Env>,
+        net: Option<Arc<Net>>,
+        workers: usize,
+        reading: Reading,
         budget: Arc<Budget>,
     ) -> Intake {
         let now = env.now_us();

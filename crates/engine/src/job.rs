@@ -102,7 +102,7 @@ impl Job {
             Some(seed) => Arc::new(Simulated::new(seed, started_us)),
             None => Arc::new(threads),
         };
-        Job::prepare(plan, settings, sinks, (env, started_us), None)
+        Job::prepare(plan, settings, sinks, env, started_us, None)
     }
 
     /// A job whose workers exchange records, over channels within this process.
@@ -143,14 +143,15 @@ impl Job {
     ) -> Result<Job> {
         let wakers = mesh.wakers();
         let env = Arc::new(Threads::new(settings.workers, wakers));
-        Job::prepare(plan, settings, sinks, (env, start_us), Some(mesh))
+        Job::prepare(plan, settings, sinks, env, start_us, Some(mesh))
     }
 
     pub(crate) fn prepare(
         plan: &Plan,
         settings: &Settings,
         sinks: Vec<Arc<dyn Sink>>,
-        (env, started_us): (Arc<dyn Env>, i64),
+        env: Arc<dyn Env>,
+        started_us: i64,
         mesh: Option<Mesh>,
     ) -> Result<Job> {
         let settings = settings.clone();
@@ -172,10 +173,10 @@ impl Job {
         let names = compiled.names.clone();
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, names, settings.batch_rows));
-        let origins = origins(plan, &compiled, &settings, (place, started_us))?;
+        let origins = origins(plan, &compiled, &settings, place, started_us)?;
         let remarks = remarks(&origins);
-        let surroundings = (env.clone(), net.clone());
-        let intake = Intake::new(origins, surroundings, (workers, reading), budget.clone());
+        let intake =
+            Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());
         let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };
         let gathers = outputs.open(sinks, &net, &budget)?;
         let (stages, flow) = compiled.into_stages(&settings, leaders);

@@ -166,10 +166,10 @@ mod tests {
         for _ in 0..100 {
             let threads = Threads::new(settings.workers, Vec::new());
             let env = Arc::new(Deaf { threads, shared: OnceLock::new() });
-            let clock = (env.clone() as Arc<dyn Env>, env.now_us());
             let batches = Mutex::default();
             let sink = Arc::new(Collect { order: RowOrder::Deterministic, batches });
-            let job = Job::prepare(&plan, &settings, vec![sink], clock, None).expect("a job");
+            let job = Job::prepare(&plan, &settings, vec![sink], env.clone(), env.now_us(), None)
+                .expect("a job");
             env.shared.set(job.shared().clone()).expect("it was empty");
             let (_, result, _) = job.run_watched(Duration::from_millis(200));
             if let Err(error) = result {

@@ -93,7 +93,7 @@ pub fn simulate(
     let mut processes = Vec::new();
     for (mesh, sinks) in meshes.into_iter().zip(sinks) {
         let env: Arc<dyn Env> = env.clone();
-        let job = Job::prepare(plan, settings, sinks.clone(), (env, start_us), Some(mesh))?;
+        let job = Job::prepare(plan, settings, sinks.clone(), env, start_us, Some(mesh))?;
         processes.push(Process::new(job));
     }
     for (process, slowness) in processes.iter_mut().zip(&scenario.slowness) {
@@ -292,7 +292,7 @@ fn run(env: &dyn Env, processes: &mut [Process], network: &mut Option<Network>) 
         }
         let skips = processes[at].slowness;
         if skips <= 1 || env.choose(u64::from(skips)) == Some(0) {
-            rounds.step(env, processes, network, (at, choice));
+            rounds.step(env, processes, network, at, choice);
         }
         pass(env, network, 1);
     }
@@ -318,7 +318,8 @@ impl Rounds {
         env: &dyn Env,
         processes: &mut [Process],
         network: &mut Option<Network>,
-        (at, choice): (usize, usize),
+        at: usize,
+        choice: usize,
     ) {
         self.taken += 1;
         if network.is_some() && self.taken == STEPS_MAX {

@@ -76,7 +76,7 @@ impl Net {
         let inlet = |inlet| Mutex::new(PostInlet::new(inlet));
         let all = by_stage(deltas_out, stages.len()).into_iter().zip(stages);
         let all = all.map(|(outlets, shipping)| {
-            Outboxes::new(outlets, (place, workers), &heap, shipping, &sleepers)
+            Outboxes::new(outlets, place, workers, &heap, shipping, &sleepers)
         });
         let net = Net {
             place,

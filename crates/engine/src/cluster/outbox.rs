@@ -221,7 +221,8 @@ impl passed::Outlet for OpenSlot<'_> {
 impl Outbox {
     pub(crate) fn new(
         outlet: Box<dyn Outlet>,
-        (place, workers): (Place, usize),
+        place: Place,
+        workers: usize,
         heap: &Arc<Heap>,
         shipping: &Shipping,
     ) -> Outbox {

@@ -76,12 +76,13 @@ impl Outboxes {
     /// Over channels to each worker of each other process.
     pub(super) fn new(
         outlets: Vec<Vec<Box<dyn Outlet>>>,
-        (place, workers): (Place, usize),
+        place: Place,
+        workers: usize,
         heap: &Arc<Heap>,
         shipping: &Shipping,
         sleepers: &Arc<Sleepers>,
     ) -> Result<Outboxes> {
-        let outbox = |outlet| Mutex::new(Outbox::new(outlet, (place, workers), heap, shipping));
+        let outbox = |outlet| Mutex::new(Outbox::new(outlet, place, workers, heap, shipping));
         let mut outboxes = Vec::new();
         for outlets in outlets {
             let empty = outlets.is_empty();

@@ -31,9 +31,17 @@ use crate::plan::{AggregateCall, AggregateFunction};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Aggregates {
     calls: Vec<AggregateCall>,
-    /// Per call: its value, and for AVG the count that goes with the sum.
-    parts: Vec<(usize, Option<usize>)>,
+    /// By call.
+    parts: Vec<Parts>,
     values: Vec<Value>,
+}
+
+/// What a call's result is made of.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    value: usize,
+    /// Of an AVG: the count that goes with the sum.
+    count: Option<usize>,
 }
 
 impl Aggregates {
@@ -62,13 +70,14 @@ impl Aggregates {
                 values.len() - 1
             })
         };
-        let parts = match call.function {
-            AggregateFunction::Count => (intern(ValueKind::Count), None),
-            AggregateFunction::Avg => (intern(sum_kind(call)?), Some(intern(ValueKind::Count))),
-            AggregateFunction::Sum => (intern(sum_kind(call)?), None),
-            AggregateFunction::Min | AggregateFunction::Max => (intern(extreme_kind(call)?), None),
+        let value = match call.function {
+            AggregateFunction::Count => intern(ValueKind::Count),
+            AggregateFunction::Avg | AggregateFunction::Sum => intern(sum_kind(call)?),
+            AggregateFunction::Min | AggregateFunction::Max => intern(extreme_kind(call)?),
         };
-        self.parts.push(parts);
+        let count = call.function == AggregateFunction::Avg;
+        let count = count.then(|| intern(ValueKind::Count));
+        self.parts.push(Parts { value, count });
         self.calls.push(call.clone());
         Ok(())
     }
@@ -92,7 +101,7 @@ impl Aggregates {
     /// Per value: the calls that use it.
     pub(crate) fn users(&self) -> Vec<Vec<&str>> {
         let mut users = vec![Vec::new(); self.values.len()];
-        for (call, (value, count)) in self.calls.iter().zip(&self.parts) {
+        for (call, Parts { value, count }) in self.calls.iter().zip(&self.parts) {
             users[*value].push(call.name.as_str());
             count.iter().for_each(|count| users[*count].push(call.name.as_str()));
         }
@@ -145,7 +154,7 @@ impl Aggregates {
     fn finish_call(
         &self,
         call: &AggregateCall,
-        (value, count): (usize, Option<usize>),
+        Parts { value, count }: Parts,
         rows: &RowsRef<'_>,
     ) -> Result<ArrayRef> {
         let slot = rows.layout().values()[value];

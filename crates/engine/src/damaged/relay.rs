@@ -156,8 +156,7 @@ pub(super) fn run(plan: &Plan, settings: &Settings, seed: u64, change: Change<'_
     let sinks = [sink(), sink()];
     let processes = meshes.into_iter().zip(&sinks).map(|(mesh, sink)| {
         let sink: Arc<dyn Sink> = sink.clone();
-        let clock = (env.clone(), start_us);
-        let job = Job::prepare(plan, settings, vec![sink], clock, Some(mesh));
+        let job = Job::prepare(plan, settings, vec![sink], env.clone(), start_us, Some(mesh));
         Process::new(job.expect("a good plan"))
     });
     let mut processes: Vec<Process> = processes.collect();

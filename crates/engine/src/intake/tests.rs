@@ -123,10 +123,9 @@ fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> I
     let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }), 0);
     let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
-    let env = (clock.clone() as Arc<dyn Env>, None);
     let windowings = vec![windowing];
     let origin = Origin { splits, preparer, idle_timeout_us, windowings, group: 0 };
-    Intake::new(vec![origin], env, (workers, reading), budget)
+    Intake::new(vec![origin], clock.clone(), None, workers, reading, budget)
 }
 
 /// The low watermark, when a worker has done its batch.

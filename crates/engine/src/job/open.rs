@@ -22,7 +22,8 @@ pub(super) fn origins(
     plan: &Plan,
     compiled: &Compiled,
     settings: &Settings,
-    (place, start_time_us): (Place, i64),
+    place: Place,
+    start_time_us: i64,
 ) -> Result<Vec<Origin>> {
     let leaders = place.processes * settings.workers;
     let options = OpenOptions {

@@ -223,7 +223,7 @@ impl Running {
         };
         let process = |(mesh, sink): (_, &Arc<dyn Sink>)| {
             let env: Arc<dyn Env> = env.clone();
-            let job = Job::prepare(plan, settings, vec![sink.clone()], (env, START_US), mesh)?;
+            let job = Job::prepare(plan, settings, vec![sink.clone()], env, START_US, mesh)?;
             Ok(Process::new(job))
         };
         let processes = meshes.into_iter().zip(sinks).map(process).collect::<Result<_>>()?;

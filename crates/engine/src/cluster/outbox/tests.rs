@@ -96,7 +96,7 @@ fn outbox(
         fragment_bytes,
         passed_bytes: fragment_bytes.div_ceil(4),
     };
-    Outbox::new(Heads::new(sent), (place, workers), &heap, &shipping)
+    Outbox::new(Heads::new(sent), place, workers, &heap, &shipping)
 }
 
 #[test]
