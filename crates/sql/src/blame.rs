@@ -14,15 +14,14 @@ use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::ast::{
-    self, Expr as SqlExpr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Spanned, Visit,
-    Visitor,
+    self, Expr as SqlExpr, GroupByExpr, Query, Select, SelectItem, SetExpr, Visit, Visitor,
 };
 
-use crate::aggregates::aggregate_named;
 use crate::dialect::parser_options;
-use crate::error::{ErrorKind, Result, Span, SqlError};
+use crate::error::{ErrorKind, Result, SqlError};
 use crate::evaluate::compile;
 use crate::functions::Context;
+use crate::hints::{expressions, hint};
 use crate::scalars::{as_meant, dates_as_times};
 use crate::syntax::{Syntax, parts};
 use crate::text::sql_text;
@@ -95,7 +94,7 @@ pub(crate) fn blame(
     syntax: &Syntax,
 ) -> SqlError {
     let error = blame_union(error, query, context);
-    let error = selects(query).iter().fold(error, |error, select| hint(error, select, syntax));
+    let error = hint(error, query, &selects(query), syntax);
     if error.source.is_some() || (error.span.is_some() && error.kind != ErrorKind::Type) {
         return error;
     }
@@ -122,120 +121,6 @@ pub(crate) fn blame(
         }
     }
     error
-}
-
-/// What may have been meant, or a better place, for mistakes that many people make.
-fn hint(error: SqlError, select: &Select, syntax: &Syntax) -> SqlError {
-    let message = error.message.clone();
-    let starts = |text: &str| message.starts_with(text);
-    let quoted = message.split('\'').nth(1).unwrap_or_default();
-    if starts("an aggregate cannot stand in WHERE") {
-        let found = select.selection.as_ref().and_then(|s| aggregate_in(s, 1));
-        return error.at(found.and_then(|e| syntax.span(e)));
-    }
-    if starts("HAVING goes with") {
-        return error.at(select.having.as_ref().and_then(|h| syntax.span(h)));
-    }
-    if starts("an aggregate cannot stand within") {
-        let found = expressions(select).into_iter().find_map(|e| aggregate_in(e, 2));
-        return SqlError { span: found.and_then(|e| syntax.span(e)).or(error.span), ..error };
-    }
-    if message.contains("neither in GROUP BY") && error.span.is_none() {
-        let items = expressions(select);
-        if let Some(found) = items.into_iter().find_map(|e| column_in(e, quoted)) {
-            return error.at(syntax.span(found));
-        }
-        let star = select.projection.iter().find(|i| matches!(i, SelectItem::Wildcard(_)));
-        if let Some(star) = star {
-            let help = "with GROUP BY, name the columns instead of writing *";
-            return SqlError { help: Some(help.into()), ..error }.at(Span::new(star.span()));
-        }
-    }
-    if starts("two columns of the result have the same name") {
-        let names: Vec<_> = select.projection.iter().filter_map(alias).collect();
-        let again =
-            (1..names.len()).find(|i| names[..*i].iter().any(|n| n.value == names[*i].value));
-        return error.at(again.and_then(|i| Span::new(names[i].span)));
-    }
-    if starts("GROUP BY ")
-        && let GroupByExpr::Expressions(keys, _) = &select.group_by
-    {
-        let position = message.split([' ', ':']).nth(2).unwrap_or_default();
-        let key = keys.iter().find(|key| key.to_string() == position);
-        return error.at(key.and_then(|key| Span::new(key.span())));
-    }
-    if starts("there is no table") && error.span.is_none() {
-        let name = select.projection.iter().find_map(|item| match item {
-            SelectItem::QualifiedWildcard(name, _) => {
-                Some(name).filter(|n| n.to_string().trim_end_matches(".*") == quoted)
-            }
-            _ => None,
-        });
-        return error.at(name.and_then(|name| Span::new(name.span())));
-    }
-    if starts("there is no column")
-        && let Some(span) = error.span
-    {
-        if syntax.text(span).starts_with('"') {
-            let help = format!("a string stands in single quotes: '{quoted}'");
-            return SqlError { help: Some(help), ..error };
-        }
-        let alias = select.projection.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } if alias.value == quoted => Some(expr),
-            _ => None,
-        });
-        let condition = select.selection.as_ref().and_then(|s| syntax.span(s));
-        let within = |c: Span| {
-            (c.line, c.column) <= (span.line, span.column)
-                && (span.end_line, span.end_column) <= (c.end_line, c.end_column)
-        };
-        if let (Some(expr), true) = (alias, condition.is_some_and(within)) {
-            let help = format!("WHERE does not know the aliases of SELECT: write {expr}");
-            return SqlError { help: Some(help), ..error };
-        }
-    }
-    error
-}
-
-fn alias(item: &SelectItem) -> Option<&Ident> {
-    match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
-        SelectItem::UnnamedExpr(SqlExpr::Identifier(name)) => Some(name),
-        _ => None,
-    }
-}
-
-/// The first aggregate call that stands within `depth - 1` others.
-fn aggregate_in(expr: &SqlExpr, depth: usize) -> Option<&SqlExpr> {
-    let left = match expr {
-        SqlExpr::Function(call)
-            if aggregate_named(&call.name.to_string().to_lowercase()).is_some() =>
-        {
-            depth - 1
-        }
-        _ => depth,
-    };
-    if left == 0 {
-        return Some(expr);
-    }
-    parts(expr).into_iter().find_map(|part| aggregate_in(part, left))
-}
-
-/// A column of that name outside aggregates.
-fn column_in<'e>(expr: &'e SqlExpr, name: &str) -> Option<&'e SqlExpr> {
-    match expr {
-        SqlExpr::Identifier(column) if column.value == name => return Some(expr),
-        SqlExpr::CompoundIdentifier(path) if path.last().is_some_and(|p| p.value == name) => {
-            return Some(expr);
-        }
-        SqlExpr::Function(call)
-            if aggregate_named(&call.name.to_string().to_lowercase()).is_some() =>
-        {
-            return None;
-        }
-        _ => {}
-    }
-    parts(expr).into_iter().find_map(|part| column_in(part, name))
 }
 
 struct Blame<'a> {
@@ -353,16 +238,4 @@ fn selects(query: &Query) -> Vec<Select> {
     let mut selects = Selects(Vec::new());
     let _ = query.visit(&mut selects);
     selects.0
-}
-
-fn expressions(select: &Select) -> Vec<&SqlExpr> {
-    let items = select.projection.iter().filter_map(|item| match item {
-        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
-        _ => None,
-    });
-    let keys = match &select.group_by {
-        GroupByExpr::Expressions(keys, _) => &keys[..],
-        GroupByExpr::All(_) => &[],
-    };
-    items.chain(&select.selection).chain(keys).chain(&select.having).collect()
 }

@@ -125,7 +125,7 @@ fn limits(query: &Query) -> Vec<&Expr> {
 
 fn is_count(expr: &Expr) -> bool {
     let Expr::Value(value) = expr else { return false };
-    matches!(&value.value, Value::Number(digits, _) if digits.parse::<u64>().is_ok())
+    matches!(&value.value, Value::Number(digits, _) if digits.parse::<i64>().is_ok())
 }
 
 /// An order within another query, which DataFusion leaves out: it has no meaning without a LIMIT.
@@ -142,11 +142,46 @@ pub(crate) fn refuse_inner_order(query: &Query) -> ControlFlow<SqlError> {
 }
 
 fn refuse_count(expr: &Expr) -> Flow {
-    ControlFlow::Break(
-        SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {expr}"))
-            .at(Span::new(expr.span()))
+    let text = expr.to_string();
+    let whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let error = match whole {
+        true => SqlError::types(format!("LIMIT and OFFSET take at most {}, not {text}", i64::MAX))
+            .help("leave LIMIT out to get all rows"),
+        false => SqlError::types(format!("LIMIT and OFFSET take whole numbers, not {text}"))
             .help("write for example LIMIT 10"),
-    )
+    };
+    ControlFlow::Break(error.at(Span::new(expr.span())))
+}
+
+/// A constant orders nothing; only a whole number stands for a column.
+fn check_order_key(key: &Expr) -> Flow {
+    let (constant, negative) = match key {
+        Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr } => (&**expr, true),
+        other => (other, false),
+    };
+    let Expr::Value(value) = constant else { return ControlFlow::Continue(()) };
+    let error = match &value.value {
+        Value::Number(digits, _) if !negative && digits.parse::<usize>().is_ok_and(|n| n > 0) => {
+            return ControlFlow::Continue(());
+        }
+        Value::Number(digits, _) if digits == "0" => {
+            SqlError::name(format!("ORDER BY {key}: columns are counted from 1"))
+        }
+        Value::Number(digits, _) if !negative && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            SqlError::name(format!("ORDER BY {key}: SELECT has fewer columns"))
+        }
+        Value::Number(..) => {
+            SqlError::name(format!("ORDER BY {key}: a column's number is whole and positive"))
+        }
+        Value::SingleQuotedString(text) => {
+            let error = SqlError::name(format!("ORDER BY {key}: a constant orders nothing"));
+            let help = format!("a column's name stands without quotes: ORDER BY {text}");
+            return ControlFlow::Break(error.help(help).at(Span::new(key.span())));
+        }
+        _ => return ControlFlow::Continue(()),
+    };
+    let help = "write the column's name, for example ORDER BY a DESC";
+    ControlFlow::Break(error.help(help).at(Span::new(key.span())))
 }
 
 struct Checker<'a> {
@@ -199,6 +234,9 @@ impl Visitor for Checker<'_> {
             }
         }
         if let Some(order_by) = &query.order_by {
+            if let OrderByKind::Expressions(keys) = &order_by.kind {
+                keys.iter().try_for_each(|key| check_order_key(&key.expr))?;
+            }
             let filled = match &order_by.kind {
                 OrderByKind::Expressions(keys) => keys.iter().any(|key| key.with_fill.is_some()),
                 OrderByKind::All(_) => true,

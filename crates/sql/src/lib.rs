@@ -50,6 +50,7 @@ mod fuzz;
 mod given;
 mod grammar;
 mod graph;
+mod hints;
 mod indexed;
 mod insert;
 mod lazy;
@@ -89,6 +90,7 @@ mod union;
 mod union_columns;
 mod whole_rows;
 mod widest;
+mod with_names;
 mod wording;
 mod written;
 

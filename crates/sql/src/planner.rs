@@ -45,6 +45,7 @@ use crate::statement_set::Insert;
 use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
+use crate::with_names::with_own_names;
 use crate::written::{Written, twice, written_by};
 use logical::Planned;
 use rehearsed::{Found, Rehearsed};
@@ -361,7 +362,7 @@ impl Planner {
         source: &Arc<Source>,
         span: Option<Span>,
     ) -> Result<Logical> {
-        let query = rewrite_query(query.clone(), &self.functions)?;
+        let query = with_own_names(rewrite_query(query.clone(), &self.functions)?)?;
         let syntax = Arc::new(Syntax::of_query(&query, source));
         check_query(&query, &self.functions).map_err(|e| syntax.at_keyword(e))?;
         let (levels, views) = self.catalog.views_of(&query)?;

@@ -74,6 +74,15 @@ impl VisitorMut for Rewriter<'_> {
     /// Computed columns without a name are called what they say: DataFusion would leave CASTs out
     /// of the name, and two columns could then not be told apart.
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        let written = select.projection.iter().filter_map(|item| match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.clone()),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+                parts.last().map(|name| name.value.clone())
+            }
+            SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+            _ => None,
+        });
+        let written: HashSet<String> = written.collect();
         let mut taken: HashSet<String> = HashSet::new();
         for item in &mut select.projection {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
@@ -84,15 +93,13 @@ impl VisitorMut for Rewriter<'_> {
                 }
                 computed => (computed.to_string(), false),
             };
-            // The second `s` is `s0`, the third `s1`, as in Flink.
+            // The second `s` is `s0`, the third `s1`, as in Flink, unless another is called so.
+            let numbered = (0..).map(|n| format!("{own}{n}"));
+            let mut others = numbered.filter(|name| !written.contains(name));
             let mut name = own.clone();
-            for n in 0.. {
-                if !taken.contains(&name) {
-                    break;
-                }
-                name = format!("{own}{n}");
+            while !taken.insert(name.clone()) {
+                name = others.next().unwrap_or_default();
             }
-            taken.insert(name.clone());
             if plain && name == own {
                 continue;
             }

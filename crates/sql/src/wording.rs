@@ -339,15 +339,26 @@ fn grouping(text: &str) -> Option<SqlError> {
                 .help("aggregate the column itself"),
         );
     }
+    if let Some(rest) = text.strip_prefix("Order by column out of bounds, specified: ") {
+        let (position, columns) = rest.split_once(", max: ")?;
+        return Some(no_such_position("ORDER BY", position, columns));
+    }
     if let Some(rest) = text.strip_prefix("Cannot find column with position ") {
         let position = rest.split_whitespace().next()?;
-        let columns = counted(rest.rsplit(' ').next()?.parse().ok()?, "column");
-        return Some(
-            SqlError::name(format!("GROUP BY {position}: SELECT has only {columns}"))
-                .help("write the column's name or expression"),
-        );
+        return Some(no_such_position("GROUP BY", position, rest.rsplit(' ').next()?));
     }
     None
+}
+
+/// A number that stands for a column of SELECT, and is none.
+fn no_such_position(clause: &str, position: &str, columns: &str) -> SqlError {
+    let error = match columns.parse() {
+        _ if position == "0" => "columns are counted from 1".to_string(),
+        Ok(columns) => format!("SELECT has only {}", counted(columns, "column")),
+        Err(_) => "SELECT has fewer columns".to_string(),
+    };
+    SqlError::name(format!("{clause} {position}: {error}"))
+        .help("write the column's name or expression")
 }
 
 /// Texts that are no value of their type.
@@ -418,12 +429,17 @@ pub(crate) fn value(text: &str) -> Option<SqlError> {
     None
 }
 
+/// Two columns of a result that are called so.
+pub(crate) fn same_name(name: &str) -> SqlError {
+    SqlError::name(format!("two columns of the result have the same name, '{name}'"))
+        .help("give one of them another name with AS")
+}
+
 fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
     if text.starts_with("Projections require unique expression names") {
-        return Some(
-            SqlError::name("two columns of the result have the same name")
-                .help("give one of them another name with AS"),
-        );
+        let expr = between(text, "the expression \"", "\" at position").unwrap_or_default();
+        let name = expr.rsplit(['.', ' ']).next().unwrap_or_default();
+        return Some(same_name(name));
     }
     if let Some((predicate, data_type)) = text
         .strip_prefix("Cannot create filter with non-boolean predicate '")

@@ -40,6 +40,11 @@ fn queries_in_a_query_of_many_columns_are_those_of_few() {
         "WITH v AS (SELECT * FROM wide WHERE c1 > 0) SELECT * FROM v WHERE c2 > 1",
         "WITH u AS (SELECT * FROM wide WHERE c1 > 0), v AS (SELECT * FROM u WHERE c2 > 1) \
          SELECT * FROM v",
+        // The name of another WITH, around it.
+        "WITH v AS (SELECT * FROM wide WHERE c1 > 0) SELECT * FROM \
+         (WITH v AS (SELECT * FROM v WHERE c2 > 1) SELECT * FROM v) AS u",
+        "WITH v AS (SELECT * FROM wide WHERE c1 > 0), \
+         u AS (WITH v AS (SELECT * FROM v WHERE c2 > 1) SELECT v.* FROM v) SELECT * FROM u",
         // The name of the table, which it stands before.
         "WITH wide AS (SELECT * FROM wide WHERE c1 > 0) SELECT * FROM wide WHERE c2 > 1",
         "SELECT * FROM (SELECT * FROM wide WHERE c1 > 0) AS wide WHERE wide.c2 > 1",

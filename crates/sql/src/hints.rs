@@ -1,0 +1,213 @@
+//! What may have been meant, or a better place, for mistakes that many people make.
+
+use datafusion_sql::sqlparser::ast::{
+    Expr as SqlExpr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, Spanned,
+};
+
+use crate::aggregates::aggregate_named;
+use crate::error::{Span, SqlError};
+use crate::syntax::{Syntax, parts};
+use crate::wording::same_name;
+
+/// An error in one of the SELECTs of a query, with what there is to say about it.
+pub(crate) fn hint(
+    error: SqlError,
+    query: &Query,
+    selects: &[Select],
+    syntax: &Syntax,
+) -> SqlError {
+    let place = position(&error, query, selects);
+    let error = if place.is_some() { error.at(place) } else { error };
+    selects.iter().fold(error, |error, select| {
+        let error = misplaced_aggregate(error, select, syntax);
+        let error = ungrouped_column(error, select, syntax);
+        let error = same_names(error, select);
+        let error = unknown_table(error, select);
+        unknown_column(error, select, syntax)
+    })
+}
+
+/// What an error's message has between the first quotes.
+fn quoted(error: &SqlError) -> &str {
+    error.message.split('\'').nth(1).unwrap_or_default()
+}
+
+/// Where the number of a column stands that an error is about.
+fn position(error: &SqlError, query: &Query, selects: &[Select]) -> Option<Span> {
+    let numbered = |clause: &str| error.message.strip_prefix(clause)?.split(':').next();
+    if let Some(number) = numbered("GROUP BY ") {
+        let keys = selects.iter().filter_map(|select| match &select.group_by {
+            GroupByExpr::Expressions(keys, _) => Some(keys),
+            GroupByExpr::All(_) => None,
+        });
+        let key = keys.flatten().find(|key| key.to_string() == number)?;
+        return Span::new(key.span());
+    }
+    let number = numbered("ORDER BY ")?;
+    let OrderByKind::Expressions(keys) = &query.order_by.as_ref()?.kind else { return None };
+    let key = keys.iter().find(|key| key.expr.to_string() == number)?;
+    Span::new(key.expr.span())
+}
+
+fn misplaced_aggregate(error: SqlError, select: &Select, syntax: &Syntax) -> SqlError {
+    let starts = |text: &str| error.message.starts_with(text);
+    if starts("an aggregate cannot stand in WHERE") {
+        let found = select.selection.as_ref().and_then(|s| aggregate_in(s, 1));
+        return error.at(found.and_then(|e| syntax.span(e)));
+    }
+    if starts("HAVING goes with") {
+        return error.at(select.having.as_ref().and_then(|h| syntax.span(h)));
+    }
+    if starts("an aggregate cannot stand within") {
+        let found = expressions(select).into_iter().find_map(|e| aggregate_in(e, 2));
+        return SqlError { span: found.and_then(|e| syntax.span(e)).or(error.span), ..error };
+    }
+    error
+}
+
+fn ungrouped_column(error: SqlError, select: &Select, syntax: &Syntax) -> SqlError {
+    if !error.message.contains("neither in GROUP BY") || error.span.is_some() {
+        return error;
+    }
+    let items = expressions(select);
+    if let Some(found) = items.into_iter().find_map(|e| column_in(e, quoted(&error))) {
+        return error.at(syntax.span(found));
+    }
+    match select.projection.iter().find(|item| is_star(item)) {
+        Some(star) => {
+            let help = "with GROUP BY, name the columns instead of writing *";
+            SqlError { help: Some(help.into()), ..error }.at(Span::new(star.span()))
+        }
+        None => error,
+    }
+}
+
+/// Two columns of a result that have the same name: which, and where the second stands.
+fn same_names(error: SqlError, select: &Select) -> SqlError {
+    let names: Vec<_> = select.projection.iter().filter_map(name_of).collect();
+    let again = |name: &&&Ident| {
+        names
+            .iter()
+            .take_while(|other| !std::ptr::eq(**other, **name))
+            .any(|o| o.value == name.value)
+    };
+    let star = select.projection.iter().any(is_star);
+    let ambiguous = error.message.ends_with("' is ambiguous") && error.span.is_none();
+    let same = error.message.starts_with("two columns of the result have the same name");
+    if !(same || ambiguous && star) {
+        return error;
+    }
+    // `*` may have a column of that name, too.
+    let starred = || names.iter().find(|name| star && name.value == quoted(&error));
+    match names.iter().find(again).or_else(starred) {
+        Some(second) => same_name(&second.value).at(Span::new(second.span)),
+        None => error,
+    }
+}
+
+fn unknown_table(error: SqlError, select: &Select) -> SqlError {
+    if !error.message.starts_with("there is no table") || error.span.is_some() {
+        return error;
+    }
+    let name = select.projection.iter().find_map(|item| match item {
+        SelectItem::QualifiedWildcard(name, _) => {
+            Some(name).filter(|n| n.to_string().trim_end_matches(".*") == quoted(&error))
+        }
+        _ => None,
+    });
+    error.at(name.and_then(|name| Span::new(name.span())))
+}
+
+/// A text in double quotes, or an alias where there are none.
+fn unknown_column(error: SqlError, select: &Select, syntax: &Syntax) -> SqlError {
+    if !error.message.starts_with("there is no column") {
+        return error;
+    }
+    let Some(span) = error.span else { return error };
+    let name = quoted(&error);
+    let helped = |help: String| SqlError { help: Some(help), ..error.clone() };
+    if syntax.text(span).starts_with('"') {
+        return helped(format!("a string stands in single quotes: '{name}'"));
+    }
+    let alias = select.projection.iter().find_map(|item| match item {
+        SelectItem::ExprWithAlias { expr, alias } if alias.value == name => Some(expr),
+        _ => None,
+    });
+    let Some(expr) = alias else { return error };
+    let within = |other: &SqlExpr| {
+        syntax.span(other).is_some_and(|other| {
+            (other.line, other.column) <= (span.line, span.column)
+                && (span.end_line, span.end_column) <= (other.end_line, other.end_column)
+        })
+    };
+    if select.selection.as_ref().is_some_and(within) {
+        return helped(format!("WHERE does not know the aliases of SELECT: write {expr}"));
+    }
+    if items(select).any(within) {
+        return helped(format!("an alias is not known within its own SELECT: write {expr}"));
+    }
+    error
+}
+
+fn is_star(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+}
+
+/// What a column of a result is called in the text.
+fn name_of(item: &SelectItem) -> Option<&Ident> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
+        SelectItem::UnnamedExpr(SqlExpr::Identifier(name)) => Some(name),
+        SelectItem::UnnamedExpr(SqlExpr::CompoundIdentifier(path)) => path.last(),
+        _ => None,
+    }
+}
+
+/// The first aggregate call that stands within `depth - 1` others.
+fn aggregate_in(expr: &SqlExpr, depth: usize) -> Option<&SqlExpr> {
+    let left = match expr {
+        SqlExpr::Function(call)
+            if aggregate_named(&call.name.to_string().to_lowercase()).is_some() =>
+        {
+            depth - 1
+        }
+        _ => depth,
+    };
+    if left == 0 {
+        return Some(expr);
+    }
+    parts(expr).into_iter().find_map(|part| aggregate_in(part, left))
+}
+
+/// A column of that name outside aggregates.
+fn column_in<'e>(expr: &'e SqlExpr, name: &str) -> Option<&'e SqlExpr> {
+    match expr {
+        SqlExpr::Identifier(column) if column.value == name => return Some(expr),
+        SqlExpr::CompoundIdentifier(path) if path.last().is_some_and(|p| p.value == name) => {
+            return Some(expr);
+        }
+        SqlExpr::Function(call)
+            if aggregate_named(&call.name.to_string().to_lowercase()).is_some() =>
+        {
+            return None;
+        }
+        _ => {}
+    }
+    parts(expr).into_iter().find_map(|part| column_in(part, name))
+}
+
+fn items(select: &Select) -> impl Iterator<Item = &SqlExpr> {
+    select.projection.iter().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    })
+}
+
+/// What a SELECT computes of the columns that it reads.
+pub(crate) fn expressions(select: &Select) -> Vec<&SqlExpr> {
+    let keys = match &select.group_by {
+        GroupByExpr::Expressions(keys, _) => &keys[..],
+        GroupByExpr::All(_) => &[],
+    };
+    items(select).chain(&select.selection).chain(keys).chain(&select.having).collect()
+}
