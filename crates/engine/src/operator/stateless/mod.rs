@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use millstream_state::Load;
 
@@ -57,8 +58,20 @@ impl Taking {
             None => self.project(batch),
             Some(filter) => {
                 let mask = true_mask(filter, batch)?;
-                self.project(&filter_record_batch(batch, &mask.into())?)
+                self.passing(batch, mask)
             }
+        }
+    }
+
+    /// What the rows become that pass the filter.
+    fn passing(&self, batch: &RecordBatch, mask: BooleanBuffer) -> Result<RecordBatch> {
+        let only_columns = |project: &Project| project.columns.iter().all(Expr::is_column);
+        match &self.project {
+            // Columns that are left out need not be filtered.
+            Some(project) if only_columns(project) && !project.columns.is_empty() => {
+                Ok(filter_record_batch(&self.project(batch)?, &mask.into())?)
+            }
+            _ => self.project(&filter_record_batch(batch, &mask.into())?),
         }
     }
 
@@ -70,7 +83,7 @@ impl Taking {
         };
         let mask = true_mask(filter, batch)?;
         let places = positions(&mask);
-        let rows = self.project(&filter_record_batch(batch, &mask.into())?)?;
+        let rows = self.passing(batch, mask)?;
         Ok(Taken { rows, places: Some(places) })
     }
 
