@@ -59,6 +59,9 @@ BANNED = {
     "TODO": "an issue",
     "FIXME": "an issue",
     "XXX": "an issue",
+    "asker": "coordinator",
+    "lobby": "listener",
+    "crew": "peers",
 }
 
 

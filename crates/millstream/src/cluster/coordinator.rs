@@ -9,11 +9,11 @@ use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
 use super::children::{Invitation, Program};
-use super::crew::Crew;
 use super::failure::{Cause, Failure, Fault, FaultKind};
-use super::lobby::{Lobby, Log};
+use super::listener::{Listener, Log};
 use super::member::{Member, Stops};
 use super::message::{PackedHello, Reply, Request, Setup};
+use super::peers::Peers;
 
 /// How long processes may take to start and join.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(20);
@@ -22,15 +22,15 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The processes of a job, as process 0 holds them. Dropping it ends them.
 pub struct Cluster {
-    crew: Arc<Crew>,
-    lobby: Lobby,
+    peers: Arc<Peers>,
+    listener: Listener,
     processes: usize,
     token: Token,
 }
 
 /// Stops a job from outside, for example from a signal handler's thread.
 #[derive(Clone)]
-pub struct Interrupt(Arc<Crew>);
+pub struct Interrupt(Arc<Peers>);
 
 impl Interrupt {
     /// Lets the job end everywhere with [`Cause::Interrupted`], after a result that is just being
@@ -47,7 +47,7 @@ impl Interrupt {
 
     /// Why the job ends early, as far as it is known.
     pub fn reason(&self) -> Option<Failure> {
-        self.0.board.failure()
+        self.0.inbox.failure()
     }
 
     /// Ends all other processes at once; none is left when it returns.
@@ -64,10 +64,10 @@ impl Cluster {
             Failure::new(0, Cause::Start(format!("cannot {what}: {e}")))
         };
         let token = Token::random().map_err(|e| own("draw a token", e))?;
-        let crew = Arc::new(Crew::new(processes));
-        let lobby = Lobby::open(token, processes, log, crew.clone());
-        let lobby = lobby.map_err(|e| own("listen for the other processes", e))?;
-        Ok(Cluster { crew, lobby, processes, token })
+        let peers = Arc::new(Peers::new(processes));
+        let listener = Listener::open(token, processes, log, peers.clone());
+        let listener = listener.map_err(|e| own("listen for the other processes", e))?;
+        Ok(Cluster { peers, listener, processes, token })
     }
 
     /// Starts the other processes, if there is a program to start, and waits until they have
@@ -77,15 +77,15 @@ impl Cluster {
         program: Option<&Program>,
         invite: impl FnOnce(&[Invitation]),
     ) -> Result<(), Failure> {
-        let (address, token) = (self.lobby.address(), self.token);
+        let (address, token) = (self.listener.address(), self.token);
         let invitations: Vec<Invitation> =
             (1..self.processes).map(|process| Invitation { address, process, token }).collect();
         if let Some(program) = program {
             for invitation in &invitations {
-                if let Some(failure) = self.crew.board.failure() {
+                if let Some(failure) = self.peers.inbox.failure() {
                     return Err(failure);
                 }
-                let started = self.crew.children.start(program, invitation);
+                let started = self.peers.children.start(program, invitation);
                 started.map_err(|failure| self.failed(failure))?;
             }
         }
@@ -95,13 +95,13 @@ impl Cluster {
 
     /// A handle that stops the job.
     pub fn interrupt(&self) -> Interrupt {
-        Interrupt(self.crew.clone())
+        Interrupt(self.peers.clone())
     }
 
     /// After so long in which nothing happens in a query, and no process waits for anything but the
     /// others, it is taken for stuck: a minute, unless this says otherwise.
     pub fn set_patience(&self, patience: Duration) {
-        self.crew.watch().set_patience(patience);
+        self.peers.watch().set_patience(patience);
     }
 
     /// The job's token.
@@ -113,13 +113,13 @@ impl Cluster {
     fn wait_for_all(&self) -> Result<(), Failure> {
         let started = Instant::now();
         loop {
-            if let Some((process, how)) = self.crew.children.ended() {
+            if let Some((process, how)) = self.peers.children.ended() {
                 return Err(self.failed(Failure::new(process, Cause::Ended(how))));
             }
-            if let Some(failure) = self.crew.board.failure() {
+            if let Some(failure) = self.peers.inbox.failure() {
                 return Err(failure);
             }
-            let Some(missing) = self.crew.missing() else { return Ok(()) };
+            let Some(missing) = self.peers.missing() else { return Ok(()) };
             if started.elapsed() > JOIN_MAX {
                 let why = format!("has not joined within {} s", JOIN_MAX.as_secs());
                 return Err(self.failed(Failure::new(missing, Cause::Start(why))));
@@ -211,33 +211,33 @@ impl Cluster {
     /// Starts the query everywhere, waits for its end, and commits its result where all went well;
     /// what the processes have to tell of it, by process.
     pub fn run(&self, own: &mut impl Member) -> Result<Vec<Value>, Failure> {
-        self.crew.forget_ends();
+        self.peers.forget_ends();
         self.send_to_all(&Request::Start)?;
-        let (ours, result) = own.run(&Stops(self.crew.board.clone()));
-        self.crew.board.clear_hook();
+        let (ours, result) = own.run(&Stops(self.peers.inbox.clone()));
+        self.peers.inbox.clear_hook();
         self.own(result)?;
         let mut ends = vec![ours];
         for process in 1..self.processes {
             match self.reply(process)? {
                 Reply::Done(end) => {
-                    self.crew.note_end(process, end.clone());
+                    self.peers.note_end(process, end.clone());
                     ends.push(end);
                 }
                 other => return Err(self.unexpected(process, &other)),
             }
         }
         // All have ended well; but since then somebody may have ended, or Ctrl-C been pressed.
-        self.crew.begin_commit()?;
+        self.peers.begin_commit()?;
         let committed = self.own(own.commit()).and_then(|()| self.all_reply(&Reply::Committed));
-        self.crew.end_commit();
+        self.peers.end_commit();
         committed.map(|()| ends)
     }
 
     /// Ends all processes, after a job that went well. Returns when none is left.
     pub fn end(self) -> Result<(), Failure> {
-        self.crew.close();
+        self.peers.close();
         let told = self.send_to_all(&Request::End);
-        self.crew.end_all();
+        self.peers.end_all();
         told
     }
 
@@ -245,8 +245,8 @@ impl Cluster {
     /// and how far the others got with the last query, by process, as far as they could tell:
     /// process 0 itself is not among them.
     pub fn give_up(self, failure: Failure) -> (Failure, Vec<Option<Value>>) {
-        let reason = self.crew.give_up(failure);
-        (reason, self.crew.ends())
+        let reason = self.peers.give_up(failure);
+        (reason, self.peers.ends())
     }
 
     fn refuse_difference(&self, process: usize, what: Option<String>) -> Result<(), Failure> {
@@ -256,7 +256,7 @@ impl Cluster {
 
     /// What this process's own part has come to.
     fn own<T>(&self, result: Result<T, Fault>) -> Result<T, Failure> {
-        result.map_err(|fault| match self.crew.board.failure() {
+        result.map_err(|fault| match self.peers.inbox.failure() {
             // It stopped because of that.
             Some(known) if fault.kind == FaultKind::Consequence => known,
             _ => self.failed(Failure::new(0, Cause::Fault(fault))),
@@ -271,13 +271,13 @@ impl Cluster {
 
     /// Notes a failure, lets all stop, and returns it.
     fn failed(&self, failure: Failure) -> Failure {
-        self.crew.fail(failure.clone());
+        self.peers.fail(failure.clone());
         failure
     }
 
     fn reply(&self, process: usize) -> Result<Reply, Failure> {
         loop {
-            if let Some(reply) = self.crew.board.next(process, None)? {
+            if let Some(reply) = self.peers.inbox.next(process, None)? {
                 return Ok(reply);
             }
         }
@@ -296,7 +296,7 @@ impl Cluster {
     }
 
     fn send(&self, process: usize, request: &Request) -> Result<(), Failure> {
-        let link = self.crew.link(process);
+        let link = self.peers.link(process);
         let sent = link.map_or(Ok(()), |link| link.send(request));
         sent.map_err(|e| self.failed(Failure::new(0, Cause::Fault(Fault::run(e)))))
     }
@@ -304,7 +304,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.crew.abandon();
+        self.peers.abandon();
     }
 }
 

@@ -15,7 +15,7 @@ use millstream_fabric::setup::Token;
 use super::children::{Invitation, STOPPED};
 use super::failure::{Cause, Failure, Fault};
 use super::guard::Guard;
-use super::lobby::Log;
+use super::listener::Log;
 use super::member::Member;
 use super::message::Setup;
 use super::node::{Abandon, Node};

@@ -10,7 +10,7 @@ use super::children::Program;
 use super::coordinator::{Cluster, Interrupt};
 use super::failure::{Cause, Failure};
 use super::limits::raise_open_files;
-use super::lobby::Log;
+use super::listener::Log;
 use super::part::WORKERS_MAX;
 
 /// What the processes of a job are started with.

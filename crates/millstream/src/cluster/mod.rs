@@ -14,23 +14,23 @@
 //! because its peers notice the end of their standard input and of their connection. When a call of
 //! [`Cluster`] has returned an error, no process is left.
 
-mod board;
 mod children;
 mod coordinator;
-mod crew;
 mod failure;
 pub mod frame;
 mod guard;
 mod host;
+mod inbox;
 mod launch;
 mod limits;
 mod link;
-mod lobby;
+mod listener;
 mod member;
 pub mod message;
 mod node;
 mod part;
 mod parts;
+mod peers;
 pub mod preamble;
 mod watch;
 
@@ -42,7 +42,7 @@ pub use host::{NoPart, take_part};
 pub use launch::{Early, Launch, now_us, shared_settings, stats_of};
 pub use limits::raise_open_files;
 pub use link::{HEARTBEAT, SILENCE_MAX};
-pub use lobby::Log;
+pub use listener::Log;
 pub use member::{Member, Stops};
 pub use message::Setup;
 pub use millstream_engine::cluster::{Place, reader};

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use millstream_fabric::setup::Token;
 
-use super::board::Board;
 use super::children::Invitation;
 use super::coordinator::{JOIN_MAX, pack, unpack};
 use super::failure::{Cause, Failure, Fault, FaultKind, guarded};
+use super::inbox::Inbox;
 use super::link::{Link, SILENCE_MAX, read_all};
 use super::member::{Member, Stops};
 use super::message::{Reply, Request, Setup};
@@ -35,7 +35,7 @@ pub struct Node {
 }
 
 struct Shared {
-    board: Arc<Board<Request>>,
+    inbox: Arc<Inbox<Request>>,
     link: Link,
     over: AtomicBool,
 }
@@ -59,12 +59,12 @@ pub struct Abandon(Arc<Shared>);
 impl Abandon {
     /// Process 0 is gone.
     pub fn stop(&self) {
-        self.0.board.fail(Failure::gone());
+        self.0.inbox.fail(Failure::gone());
     }
 
     /// Why this process has to stop, as far as it is known.
     pub fn reason(&self) -> Option<Failure> {
-        self.0.board.failure()
+        self.0.inbox.failure()
     }
 }
 
@@ -100,15 +100,15 @@ impl Node {
             }
         };
         let (link, reading) = Link::new(stream).map_err(|e| failed(e.to_string()))?;
-        let board = Arc::new(Board::new(1));
-        let shared = Arc::new(Shared { board, link, over: AtomicBool::new(false) });
+        let inbox = Arc::new(Inbox::new(1));
+        let shared = Arc::new(Shared { inbox, link, over: AtomicBool::new(false) });
         let reader = shared.clone();
         let reading = thread::Builder::new().name("control-0".into()).spawn(move || {
             if let Err(failure) = guarded(process, || reader.read(&reading)) {
                 if let Cause::Fault(fault) = &failure.cause {
                     let _ = reader.link.send(&Reply::Failed(fault.clone()));
                 }
-                reader.board.fail(failure);
+                reader.inbox.fail(failure);
             }
         });
         reading.map_err(|e| failed(e.to_string()))?;
@@ -160,8 +160,8 @@ impl Node {
                     Reply::Connected(self.own(member.connect(hellos))?)
                 }
                 (Turn::Start, Request::Start) => {
-                    let (end, result) = member.run(&Stops(self.shared.board.clone()));
-                    self.shared.board.clear_hook();
+                    let (end, result) = member.run(&Stops(self.shared.inbox.clone()));
+                    self.shared.inbox.clear_hook();
                     turn = Turn::Commit;
                     match result {
                         Ok(()) => Reply::Done(end),
@@ -186,7 +186,7 @@ impl Node {
 
     fn request(&self) -> Result<Request, Failure> {
         loop {
-            if let Some(request) = self.shared.board.next(0, None)? {
+            if let Some(request) = self.shared.inbox.next(0, None)? {
                 return Ok(request);
             }
         }
@@ -195,7 +195,7 @@ impl Node {
     /// The next request. That a result is to be committed has been decided for all once it is asked
     /// for, whatever has failed since.
     fn request_after(&self, turn: Turn) -> Result<Request, Failure> {
-        self.request().or_else(|failure| match (turn, self.shared.board.unread(0)) {
+        self.request().or_else(|failure| match (turn, self.shared.inbox.unread(0)) {
             (Turn::Commit, Some(Request::Commit)) => Ok(Request::Commit),
             _ => Err(failure),
         })
@@ -214,14 +214,14 @@ impl Node {
         };
         let consequence = fault.kind == FaultKind::Consequence;
         // It may have stopped because it was told to.
-        if let (true, Some(known)) = (consequence, self.shared.board.failure()) {
+        if let (true, Some(known)) = (consequence, self.shared.inbox.failure()) {
             return Err(known);
         }
         let failure = Failure::new(self.process, Cause::Fault(fault.clone()));
         let _ = self.shared.link.send(&Reply::Failed(fault));
         // Process 0 should read that before the connection ends.
-        while let Ok(Some(_)) = self.shared.board.next(0, Some(TOLD_MAX)) {}
-        match self.shared.board.failure() {
+        while let Ok(Some(_)) = self.shared.inbox.next(0, Some(TOLD_MAX)) {}
+        match self.shared.inbox.failure() {
             Some(known) if consequence => Err(known),
             _ => Err(failure),
         }
@@ -242,16 +242,16 @@ impl Drop for Node {
 
 impl Shared {
     fn read(&self, stream: &TcpStream) {
-        let heartbeat = || self.board.standing().map_or(Reply::Heartbeat, Reply::Standing);
+        let heartbeat = || self.inbox.standing().map_or(Reply::Heartbeat, Reply::Standing);
         let cause = read_all(stream, &self.link, heartbeat, |request| match request {
             Request::Heartbeat => {}
-            Request::Stop(failure) => drop(self.board.fail(failure)),
-            request => self.board.put(0, request),
+            Request::Stop(failure) => drop(self.inbox.fail(failure)),
+            request => self.inbox.put(0, request),
         });
         if self.over.load(Ordering::SeqCst) {
             return;
         }
-        self.board.fail(Failure::new(0, cause.clone()));
+        self.inbox.fail(Failure::new(0, cause.clone()));
         if let Cause::Silent(ms) = cause {
             // Stopped and continued, it would take our end for the failure.
             let _ = self.link.send(&Reply::Unheard(ms));

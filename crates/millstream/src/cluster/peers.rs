@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use millstream_engine::Standing;
 use serde_json::Value;
 
-use super::board::Board;
 use super::children::Children;
 use super::failure::{Cause, Failure, Fault, guarded};
+use super::inbox::Inbox;
 use super::link::{Link, read_all};
 use super::message::{Reply, Request};
 use super::watch::Watch;
@@ -24,8 +24,8 @@ const REASON_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether all have ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-pub(super) struct Crew {
-    pub(super) board: Arc<Board<Reply>>,
+pub(super) struct Peers {
+    pub(super) inbox: Arc<Inbox<Reply>>,
     pub(super) children: Children,
     links: Mutex<Vec<Option<Arc<Link>>>>,
     /// How far processes got with the last query, by process.
@@ -51,11 +51,11 @@ struct Committing {
     interrupted: bool,
 }
 
-impl Crew {
+impl Peers {
     /// Of a job of so many processes, none of which is there yet.
-    pub(super) fn new(processes: usize) -> Crew {
-        Crew {
-            board: Arc::new(Board::new(processes)),
+    pub(super) fn new(processes: usize) -> Peers {
+        Peers {
+            inbox: Arc::new(Inbox::new(processes)),
             children: Children::default(),
             links: Mutex::new((0..processes).map(|_| None).collect()),
             ends: Mutex::new(vec![None; processes]),
@@ -95,7 +95,7 @@ impl Crew {
     pub(super) fn ends(&self) -> Vec<Option<Value>> {
         for process in 1..self.links().len() {
             // Nobody has read it, since the job has failed.
-            if let Some(Reply::Done(end)) = self.board.unread(process) {
+            if let Some(Reply::Done(end)) = self.inbox.unread(process) {
                 self.note_end(process, end);
             }
         }
@@ -109,12 +109,12 @@ impl Crew {
     }
 
     /// A process has joined: from now on somebody reads what it sends.
-    pub(super) fn welcome(self: &Arc<Crew>, process: usize, stream: TcpStream) {
-        let crew = self.clone();
+    pub(super) fn welcome(self: &Arc<Peers>, process: usize, stream: TcpStream) {
+        let peers = self.clone();
         let joined = Link::new(stream).and_then(|(link, reading)| {
             let link = Arc::new(link);
             self.links()[process] = Some(link.clone());
-            if let (true, Some(failure)) = (self.told.load(Ordering::SeqCst), self.board.failure())
+            if let (true, Some(failure)) = (self.told.load(Ordering::SeqCst), self.inbox.failure())
             {
                 // It comes too late to have been told with the others.
                 link.send(&Request::Stop(failure))?;
@@ -122,10 +122,10 @@ impl Crew {
             self.open.fetch_add(1, Ordering::SeqCst);
             let name = format!("control-{process}");
             let thread = thread::Builder::new().name(name).spawn(move || {
-                if let Err(failure) = guarded(0, || crew.read(process, &link, &reading)) {
-                    crew.fail(failure);
+                if let Err(failure) = guarded(0, || peers.read(process, &link, &reading)) {
+                    peers.fail(failure);
                 }
-                crew.open.fetch_sub(1, Ordering::SeqCst);
+                peers.open.fetch_sub(1, Ordering::SeqCst);
             });
             thread.inspect_err(|_| {
                 self.open.fetch_sub(1, Ordering::SeqCst);
@@ -149,7 +149,7 @@ impl Crew {
             Reply::Failed(fault) => self.fail(Failure::new(process, Cause::Fault(fault))),
             // This process was stopped, or did not get to run.
             Reply::Unheard(ms) => self.fail(Failure::new(0, Cause::Silent(ms))),
-            reply => self.board.put(process, reply),
+            reply => self.inbox.put(process, reply),
         });
         if self.over.load(Ordering::SeqCst) {
             return;
@@ -166,7 +166,7 @@ impl Crew {
 
     /// A process is so far.
     fn note_standing(&self, process: usize, theirs: Standing) {
-        let own = self.board.standing();
+        let own = self.inbox.standing();
         let mut watch = self.watch();
         let stuck = match own {
             Some(own) => watch.note(process, theirs, own),
@@ -209,7 +209,7 @@ impl Crew {
     pub(super) fn begin_commit(&self) -> Result<(), Failure> {
         let mut committing = self.committing();
         let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(failure) = self.board.failure() {
+        if let Some(failure) = self.inbox.failure() {
             return Err(failure);
         }
         committing.under_way = true;
@@ -231,7 +231,7 @@ impl Crew {
 
     /// Notes a failure; the first one stops the job everywhere.
     pub(super) fn fail(&self, failure: Failure) {
-        self.board.fail(failure.clone());
+        self.inbox.fail(failure.clone());
         if self.over.load(Ordering::SeqCst) || self.told.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -254,7 +254,7 @@ impl Crew {
     /// What happens from now on is no failure.
     pub(super) fn close(&self) {
         self.over.store(true, Ordering::SeqCst);
-        self.board.close();
+        self.inbox.close();
     }
 
     /// Waits until all processes, which have been told, have ended, and ends those that do not.
@@ -282,7 +282,7 @@ impl Crew {
         let asked = Instant::now();
         self.end_all();
         loop {
-            let known = self.board.failure().unwrap_or(failure.clone());
+            let known = self.inbox.failure().unwrap_or(failure.clone());
             // What the others saw first may be no more than that somebody is gone.
             if known.is_reason() || asked.elapsed() > END_MAX {
                 return known;

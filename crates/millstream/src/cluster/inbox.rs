@@ -1,4 +1,4 @@
-//! The inboxes of a process: messages that have arrived from the others, and the first reason to
+//! The inbox of a process: messages that have arrived from the others, and the first reason to
 //! stop. Its threads meet here.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ pub(super) type Hook = Box<dyn Fn(&Failure) + Send>;
 type Watched = Box<dyn Fn() -> Standing + Send>;
 
 /// Messages by process, and the first failure that tells something.
-pub(super) struct Board<M> {
+pub(super) struct Inbox<M> {
     state: Mutex<State<M>>,
     changed: Condvar,
     /// How far the query is that runs here.
@@ -22,7 +22,7 @@ pub(super) struct Board<M> {
 }
 
 struct State<M> {
-    inboxes: Vec<VecDeque<M>>,
+    messages: Vec<VecDeque<M>>,
     failure: Option<Failure>,
     /// What is done at the first failure: the job that runs here is stopped.
     hook: Option<Hook>,
@@ -30,12 +30,12 @@ struct State<M> {
     over: bool,
 }
 
-impl<M> Board<M> {
-    /// A board for messages of this many processes.
-    pub(super) fn new(processes: usize) -> Board<M> {
-        let inboxes = (0..processes).map(|_| VecDeque::new()).collect();
-        let state = State { inboxes, failure: None, hook: None, over: false };
-        Board { state: Mutex::new(state), changed: Condvar::new(), watched: Mutex::new(None) }
+impl<M> Inbox<M> {
+    /// An inbox for messages of this many processes.
+    pub(super) fn new(processes: usize) -> Inbox<M> {
+        let messages = (0..processes).map(|_| VecDeque::new()).collect();
+        let state = State { messages, failure: None, hook: None, over: false };
+        Inbox { state: Mutex::new(state), changed: Condvar::new(), watched: Mutex::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
@@ -44,7 +44,7 @@ impl<M> Board<M> {
 
     /// A message of `process` has arrived.
     pub(super) fn put(&self, process: usize, message: M) {
-        self.lock().inboxes[process].push_back(message);
+        self.lock().messages[process].push_back(message);
         self.changed.notify_all();
     }
 
@@ -67,7 +67,7 @@ impl<M> Board<M> {
     }
 
     /// From now on the first failure calls `hook`; at once if there has been one. It is called with
-    /// the board locked: it must not wait, nor look at the board.
+    /// the inbox locked: it must not wait, nor look at the inbox.
     pub(super) fn set_hook(&self, hook: Hook) {
         let mut state = self.lock();
         if let Some(failure) = &state.failure {
@@ -103,7 +103,7 @@ impl<M> Board<M> {
 
     /// The next message of `process`, if it has come, whatever has failed.
     pub(super) fn unread(&self, process: usize) -> Option<M> {
-        self.lock().inboxes[process].pop_front()
+        self.lock().messages[process].pop_front()
     }
 
     /// Waits for the next message of `process`, or a failure of anybody; `None` when `patience` is
@@ -119,7 +119,7 @@ impl<M> Board<M> {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            if let Some(message) = state.inboxes[process].pop_front() {
+            if let Some(message) = state.messages[process].pop_front() {
                 return Ok(Some(message));
             }
             // An hour: a lost wake-up would be late and not forever.
@@ -135,7 +135,7 @@ impl<M> Board<M> {
     }
 }
 
-impl<M: Send> SetHook for Board<M> {
+impl<M: Send> SetHook for Inbox<M> {
     fn set(&self, hook: Hook) {
         self.set_hook(hook);
     }
@@ -154,36 +154,36 @@ mod tests {
 
     #[test]
     fn the_reason_that_tells_most_stays() {
-        let board: Board<()> = Board::new(3);
+        let inbox: Inbox<()> = Inbox::new(3);
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = calls.clone();
-        board.set_hook(Box::new(move |_| {
+        inbox.set_hook(Box::new(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         }));
         let lost = Failure::new(1, Cause::Fault(Fault::consequence("process 2 is gone")));
-        assert!(board.fail(lost));
-        assert!(!board.fail(Failure::new(1, Cause::Closed)));
+        assert!(inbox.fail(lost));
+        assert!(!inbox.fail(Failure::new(1, Cause::Closed)));
         let killed = Failure::new(2, Cause::Ended("was killed by signal 9".into()));
-        assert!(!board.fail(killed.clone()));
-        assert!(!board.fail(Failure::new(1, Cause::Ended("ended with exit code 1".into()))));
-        assert_eq!(board.failure(), Some(killed.clone()));
-        assert_eq!(board.next(1, None).unwrap_err(), killed);
+        assert!(!inbox.fail(killed.clone()));
+        assert!(!inbox.fail(Failure::new(1, Cause::Ended("ended with exit code 1".into()))));
+        assert_eq!(inbox.failure(), Some(killed.clone()));
+        assert_eq!(inbox.next(1, None).unwrap_err(), killed);
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 
     #[test]
     fn a_hook_that_comes_late_is_called_at_once_and_after_the_end_nothing_is_a_failure() {
-        let board: Board<u8> = Board::new(2);
-        board.put(1, 7);
-        assert_eq!(board.next(1, None), Ok(Some(7)));
-        assert_eq!(board.next(1, Some(Duration::ZERO)), Ok(None));
-        board.fail(Failure::new(1, Cause::Closed));
+        let inbox: Inbox<u8> = Inbox::new(2);
+        inbox.put(1, 7);
+        assert_eq!(inbox.next(1, None), Ok(Some(7)));
+        assert_eq!(inbox.next(1, Some(Duration::ZERO)), Ok(None));
+        inbox.fail(Failure::new(1, Cause::Closed));
         let (sent, received) = std::sync::mpsc::channel();
-        board.set_hook(Box::new(move |failure| drop(sent.send(failure.clone()))));
+        inbox.set_hook(Box::new(move |failure| drop(sent.send(failure.clone()))));
         assert_eq!(received.try_recv().unwrap(), Failure::new(1, Cause::Closed));
-        let board: Board<u8> = Board::new(2);
-        board.close();
-        assert!(!board.fail(Failure::new(1, Cause::Closed)));
-        assert_eq!(board.failure(), None);
+        let inbox: Inbox<u8> = Inbox::new(2);
+        inbox.close();
+        assert!(!inbox.fail(Failure::new(1, Cause::Closed)));
+        assert_eq!(inbox.failure(), None);
     }
 }

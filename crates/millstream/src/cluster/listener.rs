@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use millstream_fabric::setup::Token;
 
-use super::crew::Crew;
 use super::failure::{Cause, Failure};
 use super::limits;
 use super::link::SILENCE_MAX;
+use super::peers::Peers;
 use super::preamble::{self, Refusal};
 
 /// Where refusals are told.
@@ -27,7 +27,7 @@ const TOLD_MAX: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The listener of a job.
-pub(super) struct Lobby {
+pub(super) struct Listener {
     address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -40,20 +40,20 @@ struct Shared {
     refused: AtomicUsize,
     over: AtomicBool,
     log: Log,
-    crew: Arc<Crew>,
+    peers: Arc<Peers>,
 }
 
-impl Lobby {
+impl Listener {
     /// Listens on the loopback interface for processes 1 to `processes - 1` of the job with this
-    /// token, each of which `crew` welcomes once.
+    /// token, each of which `peers` welcomes once.
     pub(super) fn open(
         token: Token,
         processes: usize,
         log: Log,
-        crew: Arc<Crew>,
-    ) -> io::Result<Lobby> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = listener.local_addr()?;
+        peers: Arc<Peers>,
+    ) -> io::Result<Listener> {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = socket.local_addr()?;
         let shared = Arc::new(Shared {
             token,
             joined: Mutex::new(vec![false; processes]),
@@ -61,13 +61,13 @@ impl Lobby {
             refused: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             log,
-            crew,
+            peers,
         });
         let listening = shared.clone();
         let thread = thread::Builder::new()
             .name("control-listen".into())
-            .spawn(move || listen(&listener, &listening))?;
-        Ok(Lobby { address, shared, thread: Some(thread) })
+            .spawn(move || listen(&socket, &listening))?;
+        Ok(Listener { address, shared, thread: Some(thread) })
     }
 
     /// Where to join.
@@ -76,7 +76,7 @@ impl Lobby {
     }
 }
 
-impl Drop for Lobby {
+impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
         // Whoever calls wakes the listener.
@@ -92,9 +92,9 @@ impl Drop for Lobby {
     }
 }
 
-fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
+fn listen(socket: &TcpListener, shared: &Arc<Shared>) {
     loop {
-        let accepted = listener.accept();
+        let accepted = socket.accept();
         if shared.over.load(Ordering::SeqCst) {
             return;
         }
@@ -136,7 +136,7 @@ fn greet(mut stream: TcpStream, shared: &Shared) -> Result<(), Refusal> {
         stream.set_write_timeout(Some(SILENCE_MAX))?;
         stream.write_all(&preamble::answer(&shared.token))
     })?;
-    shared.crew.welcome(process, stream);
+    shared.peers.welcome(process, stream);
     Ok(())
 }
 
@@ -172,7 +172,7 @@ impl Shared {
                  the same program for all processes",
                 preamble::VERSION
             );
-            self.crew.fail(Failure::new(process, Cause::Start(why)));
+            self.peers.fail(Failure::new(process, Cause::Start(why)));
         }
     }
 
@@ -180,7 +180,7 @@ impl Shared {
     fn cannot_listen(&self, error: &io::Error) {
         if !self.all_are_here() {
             let why = limits::explained(&format!("cannot let the other processes in: {error}"));
-            self.crew.fail(Failure::new(0, Cause::Start(why)));
+            self.peers.fail(Failure::new(0, Cause::Start(why)));
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
             refused: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             log: Arc::new(move |line| lines.lock().unwrap().push(line.to_string())),
-            crew: Arc::new(Crew::new(processes)),
+            peers: Arc::new(Peers::new(processes)),
         }
     }
 
@@ -236,9 +236,9 @@ mod tests {
         let shared = shared(3, &Arc::default());
         shared.admit(1, || Ok(())).unwrap();
         shared.is_another_version(1, 77);
-        assert_eq!(shared.crew.board.failure(), None);
+        assert_eq!(shared.peers.inbox.failure(), None);
         shared.is_another_version(2, 77);
-        let failure = shared.crew.board.failure().unwrap().to_string();
+        let failure = shared.peers.inbox.failure().unwrap().to_string();
         let expected = "process 2 speaks version 77 of the control protocol, process 0 version ";
         assert!(failure.starts_with(expected), "{failure}");
     }
@@ -249,10 +249,10 @@ mod tests {
         let error = io::Error::from_raw_os_error(libc::EMFILE);
         shared.admit(1, || Ok(())).unwrap();
         shared.cannot_listen(&error);
-        assert_eq!(shared.crew.board.failure(), None);
+        assert_eq!(shared.peers.inbox.failure(), None);
         shared.lock_joined()[1] = false;
         shared.cannot_listen(&error);
-        let failure = shared.crew.board.failure().unwrap().to_string();
+        let failure = shared.peers.inbox.failure().unwrap().to_string();
         assert!(failure.contains("cannot let the other processes in: "), "{failure}");
         assert!(failure.contains("ulimit -n"), "{failure}");
     }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(told[0], "refused a connection from 127.0.0.1:4242: it said nothing");
         assert_eq!(told.len(), TOLD_MAX);
         assert!(told[TOLD_MAX - 1].ends_with("token; further ones are counted only"), "{told:?}");
-        drop(Lobby { address: from, shared, thread: None });
+        drop(Listener { address: from, shared, thread: None });
         assert_eq!(*lines.lock().unwrap(), ["refused 6 more connections"]);
     }
 }
