@@ -162,8 +162,7 @@ impl Plan {
     /// Stages that have state; one if none has. As many the channels between processes are made
     /// for.
     pub fn state_stages(&self) -> usize {
-        let has_state = |stage: &&Stage| matches!(stage.operator, Operator::Aggregate(_));
-        self.stages.iter().filter(has_state).count().max(1)
+        self.stages.iter().filter(|stage| stage.operator.has_state()).count().max(1)
     }
 
     /// Whether rows of a node have a time: those of a source that declares one, of a window, and
@@ -281,6 +280,13 @@ pub enum Operator {
     },
     /// Grouped aggregation.
     Aggregate(Aggregate),
+}
+
+impl Operator {
+    /// Whether rows rest in it, until windows fire.
+    pub fn has_state(&self) -> bool {
+        !matches!(self, Operator::Stateless { .. })
+    }
 }
 
 /// A grouped aggregation, per tumbling window or over the whole bounded input.

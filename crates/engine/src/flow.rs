@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::stateless::Taking;
-use crate::plan::{Input, Node, Operator, Plan, Project};
+use crate::plan::{Input, Node, Plan, Project};
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +55,8 @@ pub(crate) struct Takers {
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) stage: usize,
+    /// Which of the stage's inputs it is, in the plan's order.
+    pub(crate) input: usize,
     pub(crate) taking: Taking,
     /// Columns of the source whose texts the stage keeps.
     pub(crate) texts: Vec<usize>,
@@ -107,7 +109,7 @@ impl Flow {
     pub(crate) fn new(plan: &Plan) -> Result<Flow> {
         let mut next = 0;
         let number = |stage: &crate::plan::Stage| {
-            let has_state = matches!(stage.operator, Operator::Aggregate(_));
+            let has_state = stage.operator.has_state();
             next += usize::from(has_state);
             has_state.then(|| next - 1)
         };
@@ -134,11 +136,10 @@ impl Flow {
 
     /// That there is an order of each output's rows that does not depend on the schedule.
     fn check(&self, plan: &Plan) -> Result<()> {
-        let mut numbered = plan.stages.iter().filter_map(|stage| match &stage.operator {
-            Operator::Aggregate(aggregate) => Some(aggregate.window.is_some()),
-            Operator::Stateless { .. } => None,
-        });
-        let windowed: Vec<bool> = numbered.by_ref().collect();
+        let stages = plan.stages.iter().enumerate();
+        let with_state = stages.filter(|(_, stage)| stage.operator.has_state());
+        let windowed: Vec<bool> =
+            with_state.map(|(number, _)| plan.has_time(Node::Stage(number))).collect();
         for (roots, output) in self.outputs.iter().zip(&plan.outputs) {
             let records = roots.iter().any(|root| matches!(root, Root::Source(_)));
             let windows = roots.iter().any(|root| matches!(root, Root::Stage(s) if windowed[*s]));
@@ -207,7 +208,7 @@ impl Nodes<'_> {
                 let Input { filter, project, .. } = input.clone();
                 let taking = Taking { filter, project };
                 if let Some(stage) = self.numbers[number] {
-                    takers.edges.push(Edge { stage, taking, texts: Vec::new() });
+                    takers.edges.push(Edge { stage, input: at, taking, texts: Vec::new() });
                     continue;
                 }
                 let taking = match taking.project {

@@ -165,7 +165,7 @@ impl Job {
         let network = mesh.map(|mesh| network(mesh, &compiled, &settings, leaders)).transpose()?;
         let (net, ends) = network.map_or((None, Vec::new()), |(net, ends)| (Some(net), ends));
         // What has no keys is not exchanged.
-        let roles = match compiled.operators.is_empty() {
+        let roles = match compiled.operations.is_empty() {
             false => Roles::new(settings.exchange, place.processes, workers),
             true => Roles::default(),
         };
@@ -317,14 +317,14 @@ fn network(
         let message = format!("{:?} over channels for {exchange:?}", settings.exchange);
         return Err(Error::Internal(message));
     }
-    let stages = compiled.operators.len().max(1);
+    let stages = compiled.operations.len().max(1);
     let shipping = |number: usize| {
-        let program = compiled.operators.get(number);
+        let program = compiled.program(number);
         let none = || Arc::new(RowLayout::new(0, Vec::new(), &[]));
         let limits = compiled.limits(settings, leaders, number);
         Shipping {
-            layout: program.map_or_else(none, |program| program.grouping.layout.clone()),
-            format: program.map(|program| program.format.clone()),
+            layout: program.map_or_else(none, |program| program.layout().clone()),
+            format: program.and_then(|program| program.format().cloned()),
             fragment_bytes: limits.fragment_bytes as usize,
             passed_bytes: limits.passed_bytes() as usize,
         }

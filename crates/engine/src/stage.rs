@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::flow::Root;
-use crate::operator::aggregate::Program;
-use crate::operator::aggregate::slices::small_table_bytes;
+use crate::operator::Program;
 use crate::settings::Settings;
 use crate::windowing::{SliceId, Windowing};
 
@@ -30,13 +29,24 @@ pub(crate) struct Stage {
     /// Whose rows it takes.
     pub(crate) inputs: Vec<Root>,
     /// What its operator does.
-    pub(crate) program: Arc<Program>,
+    pub(crate) program: Arc<dyn Program>,
+    windowing: Windowing,
+    /// Whether its state keeps texts that are computed, by itself or on the way to it.
+    pub(crate) computes_texts: bool,
     /// Its part of the budget.
     pub(crate) limits: Limits,
     /// Per worker of this process: up to where it has fired.
     fired: Vec<AtomicI64>,
     /// How many workers of this process have a window that is firing.
     firing: AtomicUsize,
+}
+
+/// What a stage does.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    pub(crate) program: Arc<dyn Program>,
+    /// See [`Stage::computes_texts`].
+    pub(crate) computes_texts: bool,
 }
 
 /// How much of the budget parts of a stage may take.
@@ -57,13 +67,13 @@ impl Limits {
         settings: &Settings,
         stages: usize,
         leaders: usize,
-        program: Option<&Program>,
+        program: Option<&dyn Program>,
     ) -> Limits {
         let (memory, workers) = (settings.memory_bytes / stages as u64, settings.workers as u64);
         // Tables that all workers open before state is counted take a 32nd of the budget at the
         // most.
         let tables = memory / 32 / workers;
-        let table_bytes = program.map_or(1, |p| small_table_bytes(&p.grouping.layout, leaders));
+        let table_bytes = program.map_or(1, |program| program.small_slice_bytes(leaders));
         // All fragments and the deltas on their way, at most two per worker and leader, take a
         // quarter.
         let fragment_bytes = memory / 12 / (workers * leaders as u64);
@@ -90,7 +100,7 @@ impl Stage {
     pub(crate) fn new(
         number: usize,
         inputs: Vec<Root>,
-        program: Program,
+        Operation { program, computes_texts }: Operation,
         limits: Limits,
         workers: usize,
     ) -> Stage {
@@ -98,7 +108,9 @@ impl Stage {
         Stage {
             number,
             inputs,
-            program: Arc::new(program),
+            windowing: program.windowing(),
+            program,
+            computes_texts,
             limits,
             fired,
             firing: AtomicUsize::new(0),
@@ -107,7 +119,7 @@ impl Stage {
 
     /// How it divides event time.
     pub(crate) fn windowing(&self) -> &Windowing {
-        &self.program.grouping.windowing
+        &self.windowing
     }
 
     /// Checks that whoever has announced `watermark` may have state for a slice: the

@@ -97,7 +97,7 @@ struct Limits {
 pub(crate) struct Shipping {
     /// Of its rows; of no words in a job without state.
     pub(crate) layout: Arc<RowLayout>,
-    /// How they are passed through; `None` in a job without state.
+    /// How they are passed through; `None` where they are not.
     pub(crate) format: Option<Arc<Format>>,
     /// An epoch ends when a fragment has so many.
     pub(crate) fragment_bytes: usize,

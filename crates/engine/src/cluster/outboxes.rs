@@ -15,15 +15,15 @@ use super::port::{Outlet, peer_error};
 use super::sleepers::Sleepers;
 use super::wire::HEAD_BYTES;
 use crate::error::{Error, Result};
-use crate::operator::aggregate::grouping::Grouping;
+use crate::operator;
 use crate::passed::{Format, Onward, Outgoing, PassedRows, Passing};
-use crate::plan::{Operator, Plan};
+use crate::plan::Plan;
 use crate::roles::Place;
 use crate::windowing::SliceId;
 
 /// One stage's way to leaders in other processes.
 pub(crate) struct Outboxes {
-    /// How rows are passed through; `None` in a job without state.
+    /// How rows are passed through; `None` where they are not.
     pub(crate) format: Option<Arc<Format>>,
     /// Bytes that a message of a delta has room for.
     pub(crate) message_bytes: usize,
@@ -52,8 +52,8 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 pub fn check_rows(plan: &Plan) -> Result<()> {
     let body_bytes = Channels::default().payload_bytes() - HEAD_BYTES;
     for stage in &plan.stages {
-        let Operator::Aggregate(aggregate) = &stage.operator else { continue };
-        let row_bytes = Grouping::new(aggregate, 0)?.layout.row_bytes();
+        let program = operator::program(stage, 0)?;
+        let row_bytes = program.map_or(0, |program| program.layout().row_bytes());
         if row_bytes > body_bytes {
             return Err(too_long(row_bytes, body_bytes));
         }

@@ -10,8 +10,8 @@ use crate::cluster::{self, CREDITED, Inlet, Net, Polled, Sealed, peer_error, sen
 use crate::error::{Error, Result};
 use crate::event_time::END;
 use crate::meter;
-use crate::operator::aggregate::Receiver;
-use crate::passed::Format;
+use crate::operator::Delta;
+use crate::passed::{Format, Reader};
 use crate::progress::{Context, Owed, State};
 use crate::shared::Shared;
 use crate::windowing::SliceId;
@@ -41,8 +41,8 @@ struct Incoming {
     held: Option<Held>,
     /// Messages since the last delta's end.
     messages: u64,
-    /// Takes in what is passed through; `None` in a job without state.
-    receiver: Option<Receiver>,
+    /// Reads what is passed through; `None` where nothing is.
+    reader: Option<Reader>,
 }
 
 /// A process has ended its stream, and has not said that nothing comes any more.
@@ -54,7 +54,7 @@ impl Incoming {
     /// Whether the last rows that were passed through are of a slice that begins later. The next
     /// are, most likely, of the same slice.
     fn is_later_than(&self, time: i64, state: &State) -> bool {
-        let last = self.receiver.as_ref().and_then(Receiver::last_slice);
+        let last = self.reader.as_ref().and_then(Reader::last_slice);
         last.is_some_and(|slice| state.stage.windowing().begin_of(slice) > time)
     }
 
@@ -108,36 +108,48 @@ impl Incoming {
                 state.stage.check_slice(slice, announced)?;
                 let mut span = meter::span(meter::Kind::Merge);
                 span.add(head.count as usize);
-                let rows = cluster::words(body)?;
-                state.operator.merge_rows(slice, head.count, rows, &self.arena)?;
+                let words = cluster::words(body)?;
+                let row_words = state.stage.program.layout().row_words() as u64;
+                if head.count.checked_mul(row_words) != Some(words.len() as u64) {
+                    let (rows, words) = (head.count, words.len());
+                    return Err(Error::Internal(format!("{rows} rows in {words} words")));
+                }
+                let delta = Delta::Words { words, arena: &self.arena };
+                state.operator.merge(slice, delta)?;
                 drop(span);
                 context.note_merge(body.len(), state)?;
             }
             cluster::Kind::Passed => {
-                let Some(receiver) = self.receiver.as_mut() else {
-                    return Err(Error::Internal("rows to a job without state".into()));
-                };
-                let passed = cluster::words(body)?;
-                if passed.len() as u64 != head.count {
-                    let words = passed.len();
-                    return Err(Error::Internal(format!(
-                        "{words} words of rows, not {}",
-                        head.count
-                    )));
+                let words = cluster::words(body)?;
+                if words.len() as u64 != head.count {
+                    let (words, count) = (words.len(), head.count);
+                    return Err(Error::Internal(format!("{words} words of rows, not {count}")));
                 }
-                let mut span = meter::span(meter::Kind::Update);
-                let State { operator, stage, .. } = &mut *state;
-                let may_add = |slice| stage.check_slice(slice, announced);
-                let rows = operator.merge_passed(receiver, passed, &may_add)?;
-                span.add(rows);
-                drop(span);
-                let row_bytes = stage.program.grouping.layout.row_bytes();
+                let rows = self.take_in(words, announced, state)?;
+                let row_bytes = state.stage.program.layout().row_bytes();
                 context.note_merge(body.len().max(rows * row_bytes), state)?;
             }
             cluster::Kind::Delta => self.end(context, process, &head, state)?,
             kind => return Err(Error::Internal(format!("a message of kind {kind:?} to a leader"))),
         }
         Ok(())
+    }
+
+    /// Takes in rows that have been passed through; returns how many.
+    fn take_in(&mut self, words: &[u64], announced: i64, state: &mut State) -> Result<usize> {
+        let Some(reader) = &mut self.reader else {
+            return Err(Error::Internal("rows to a stage that takes none".into()));
+        };
+        let mut span = meter::span(meter::Kind::Update);
+        let State { operator, stage, .. } = state;
+        let before = reader.rows();
+        reader.read_rows(words, &mut |rows| {
+            stage.check_slice(rows.slice(), announced)?;
+            operator.take_in(rows)
+        })?;
+        let rows = (reader.rows() - before) as usize;
+        span.add(rows);
+        Ok(rows)
     }
 
     /// Takes in the end of a delta: nothing of it has come twice, is missing, or out of turn.
@@ -208,9 +220,9 @@ impl Channels {
     /// Those of the processes at the other ends; none if the job has just one process.
     pub(super) fn new(deltas_in: Vec<Vec<Option<Box<dyn Inlet>>>>, net: Option<&Net>) -> Channels {
         let inlet = |inlet, format: Option<Arc<Format>>| {
-            let receiver = format.map(Receiver::new);
+            let reader = format.map(Reader::new);
             let (arena, words, held, messages) = Default::default();
-            let delta = Incoming { arena, words, held, messages, receiver };
+            let delta = Incoming { arena, words, held, messages, reader };
             DeltaInlet { inlet, delta, ended: false }
         };
         let inlets = |(stage, inlets): (usize, Vec<Option<_>>)| {

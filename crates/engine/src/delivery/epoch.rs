@@ -31,16 +31,15 @@ pub(super) fn epoch_is_over(context: &Context, state: &State) -> Option<Seal> {
     let settings = &shared.settings;
     let limits = &state.stage.limits;
     if state.low == END {
-        return (state.announced != END).then_some(Seal::Everything);
+        return lets_fire(state).then_some(Seal::Everything);
     }
-    let changed = state.changed_at_us.is_some_and(|at| {
-        let idle_us = settings.epoch_max_idle_us();
+    let is_long = || {
         state.epoch_input_bytes >= settings.epoch_bytes
             || state.usage.largest_fragment_bytes >= limits.fragment_bytes
-            || shared.env.now_us() >= at + idle_us
+            || is_idle(context, state)
             || shared.env.choose(16) == Some(0)
-    });
-    if changed {
+    };
+    if state.changed_at_us.is_some() && is_long() {
         return Some(Seal::Everything);
     }
     if state.usage.largest_passed_bytes >= limits.passed_bytes()
@@ -48,8 +47,18 @@ pub(super) fn epoch_is_over(context: &Context, state: &State) -> Option<Seal> {
     {
         return Some(Seal::PassedThrough);
     }
-    // A window may fire.
-    (state.passed(state.low) > state.passed(state.announced)).then_some(Seal::Complete)
+    lets_fire(state).then_some(Seal::Complete)
+}
+
+/// Whether a window may fire when leaders hear of this worker's low watermark.
+pub(super) fn lets_fire(state: &State) -> bool {
+    state.passed(state.low) > state.passed(state.announced)
+}
+
+/// Whether there are changes, and the last of them came so long ago that they are sent.
+pub(super) fn is_idle(context: &Context, state: &State) -> bool {
+    let idle_us = context.shared.settings.epoch_max_idle_us();
+    state.changed_at_us.is_some_and(|at| context.shared.env.now_us() >= at + idle_us)
 }
 
 impl LateMerge {
@@ -66,11 +75,7 @@ impl LateMerge {
         };
         let _span = meter::span(meter::Kind::Seal);
         let mut shipped = 0;
-        if state.operator.has_choice()
-            && let Some(choice) = shared.env.choose(8)
-        {
-            state.operator.choose(choice);
-        }
+        state.operator.choose(&|bound| shared.env.choose(bound));
         let parcels = state.operator.seal(&how, shared.budget.tight());
         // What has been sealed counts as segments from now on, all of it before any is sent.
         context.note_usage(state);
@@ -90,7 +95,7 @@ impl LateMerge {
                 continue;
             };
             shipped += parcel.rows() as u64;
-            self.handover.ship(context, state, (local, watermark), (parcel, held));
+            self.handover.ship(context, state, local, parcel, held);
         }
         context.stats.rows_shipped += shipped;
         context.stats.epochs += 1;

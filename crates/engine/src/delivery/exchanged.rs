@@ -5,24 +5,22 @@
 //! other batch before that is done. A receiver updates its tables from one slot at a time. The
 //! sender's watermark comes behind its rows, in the same slots.
 
-use arrow::array::RecordBatch;
+use std::sync::Arc;
+
 use millstream_state::{Leaders, Load};
 
 use super::channels::{Channels, ended_early};
-use super::{Delivery, Hold, Seal};
+use super::epoch::{is_idle, lets_fire};
+use super::{Delivery, Hold};
 use crate::cluster::{self, Inlet, Lane, Lanes, Polled, peer_error, sent_by};
 use crate::error::{Error, Result};
 use crate::event_time::{BEGINNING, END};
 use crate::exchange::Sender;
-use crate::expr::Expr;
 use crate::gather::Gather;
 use crate::meter;
-use crate::operator::aggregate::grouping::{Buffers, Grouping};
-use crate::operator::aggregate::{Program, Receiver};
-use crate::operator::{Dropped, MayAdd, Operator, Records};
-use crate::passed::Outlet;
+use crate::operator::{Batch, Updated};
+use crate::passed::{Format, Outlet, Reader};
 use crate::progress::{Context, State};
-use crate::windowing::SliceId;
 
 /// A worker's roles.
 pub(super) struct Exchanged {
@@ -38,7 +36,6 @@ pub(super) struct Exchanged {
 
 struct Sending {
     sender: Sender,
-    buffers: Buffers,
     /// To each receiver.
     ways: Vec<Way>,
     /// The watermark that receivers are being told.
@@ -73,7 +70,7 @@ struct FromSender {
     process: usize,
     /// `None` is the worker itself.
     inlet: Option<Box<dyn Inlet>>,
-    receiver: Receiver,
+    reader: Reader,
     ended: bool,
 }
 
@@ -105,10 +102,10 @@ impl Outlet for Way {
 
 impl Sending {
     /// Goes on with the batch; see [`Sender::advance`].
-    fn advance(&mut self, grouping: &Grouping) -> Result<bool> {
+    fn advance(&mut self) -> Result<bool> {
         let mut span = meter::span(meter::Kind::Partition);
         let before = self.sender.rows_sent();
-        let all = self.sender.advance(&grouping.codec, &mut self.ways)?;
+        let all = self.sender.advance(&mut self.ways)?;
         span.add((self.sender.rows_sent() - before) as usize);
         Ok(all)
     }
@@ -116,13 +113,9 @@ impl Sending {
     /// Tells receivers how far this sender is, if it may let a window fire, and sends what has
     /// waited for too long. False if credit is missing.
     fn mark(&mut self, context: &mut Context, state: &mut State) -> Result<bool> {
-        let shared = &context.shared;
-        if self.marking == state.announced {
-            let passed = state.passed(state.low) > state.passed(state.announced);
-            if passed || state.low == END && state.announced < END {
-                self.marking = state.low;
-                context.stats.epochs += 1;
-            }
+        if self.marking == state.announced && lets_fire(state) {
+            self.marking = state.low;
+            context.stats.epochs += 1;
         }
         if self.marking > state.announced {
             if !self.sender.mark(self.marking, &mut self.ways)? {
@@ -130,8 +123,7 @@ impl Sending {
             }
             (state.announced, state.changed_at_us) = (self.marking, None);
         }
-        let idle_us = shared.settings.epoch_max_idle_us();
-        if state.changed_at_us.is_some_and(|at| shared.env.now_us() >= at + idle_us) {
+        if is_idle(context, state) {
             self.sender.flush(&mut self.ways)?;
             state.changed_at_us = None;
         }
@@ -148,28 +140,26 @@ impl Sending {
 
 impl FromSender {
     /// Takes in a slot, if one has come; `own` is what the worker has sent to itself. Returns the
-    /// last watermark in it.
+    /// last watermark in it. `may_end`: also before the last watermark.
     fn receive(
         &mut self,
         own: Option<&mut Sending>,
         state: &mut State,
-        (announced, may_end): (i64, bool),
+        announced: i64,
+        may_end: bool,
     ) -> Result<Option<Option<i64>>> {
-        let State { operator, stage, .. } = state;
-        let may_add = |slice| stage.check_slice(slice, announced);
-        let receiver = &mut self.receiver;
+        let reader = &mut self.reader;
         let mut marked = Ok(None);
         match &mut self.inlet {
             None => {
                 let Some(words) = own.and_then(Sending::take_own) else { return Ok(None) };
-                marked = take(&mut **operator, receiver, words, &may_add);
+                marked = take_in(reader, words, state, announced);
             }
             Some(_) if self.ended => return Ok(None),
             Some(inlet) => {
                 let polled = inlet.try_receive(&mut |message| {
                     let words = cluster::words(message);
-                    let taken = |words| take(&mut **operator, receiver, words, &may_add);
-                    marked = words.and_then(taken);
+                    marked = words.and_then(|words| take_in(reader, words, state, announced));
                 });
                 match polled.map_err(|e| peer_error(self.process, e))? {
                     Polled::Empty => return Ok(None),
@@ -201,17 +191,26 @@ impl FromSender {
     }
 }
 
-/// Takes in what a slot holds; returns the last watermark in it.
-fn take(
-    operator: &mut dyn Operator,
-    receiver: &mut Receiver,
+/// Takes in what a slot holds, of a sender that has announced a watermark; returns the last
+/// watermark in it.
+fn take_in(
+    reader: &mut Reader,
     words: &[u64],
-    may_add: MayAdd<'_>,
+    state: &mut State,
+    announced: i64,
 ) -> Result<Option<i64>> {
     let mut span = meter::span(meter::Kind::Update);
-    let (rows, marked) = operator.merge_exchanged(receiver, words, may_add)?;
+    let before = reader.rows();
+    let State { operator, stage, .. } = state;
+    let marked = reader.read(words, &mut |rows| {
+        stage.check_slice(rows.slice(), announced)?;
+        operator.take_in(rows)
+    });
+    let rows = (reader.rows() - before) as usize;
+    // The next slot may bring as much.
+    state.expect(Load { rows, text_bytes: size_of_val(words) });
     span.add(rows);
-    Ok(marked)
+    marked
 }
 
 /// The only stage of the job.
@@ -232,12 +231,11 @@ impl Exchanged {
     /// The roles of a worker.
     pub(super) fn new(
         context: &Context,
-        program: &Program,
+        format: &Arc<Format>,
         lanes: Lanes,
         channels: Channels,
     ) -> Exchanged {
         let (roles, workers) = (&context.shared.roles, context.shared.settings.workers);
-        let format = &program.format;
         let own = |lane: &Option<_>| vec![0; if lane.is_none() { OWN_WORDS } else { 0 }];
         let ways = roles.receivers.iter().zip(lanes.out).map(|(receiver, lane)| Way {
             process: receiver / workers,
@@ -250,7 +248,6 @@ impl Exchanged {
         });
         let sending = roles.sender(context.leader).map(|_| Sending {
             sender: Sender::new(format.clone(), Leaders::even(roles.receivers.len())),
-            buffers: Buffers::default(),
             ways: ways.collect(),
             marking: BEGINNING,
         });
@@ -258,7 +255,7 @@ impl Exchanged {
             process: sender / workers,
             ended: inlet.is_none(),
             inlet,
-            receiver: Receiver::new(format.clone()),
+            reader: Reader::new(format.clone()),
         });
         let receiving = roles.receiver(context.leader).map(|_| Receiving {
             from: from.collect(),
@@ -277,9 +274,6 @@ impl Exchanged {
 }
 
 impl Delivery for Exchanged {
-    /// All goes over lanes.
-    fn collect(&mut self, _: &Context) {}
-
     /// Takes in a slot, if one has come. It stays in its channel if it does not fit, and windows
     /// fire, here or elsewhere, which have all that they need: after that there may be room.
     fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
@@ -293,8 +287,9 @@ impl Delivery for Exchanged {
         let senders = receiving.from.len();
         for i in 0..senders {
             let sender = (receiving.turn + i) % senders;
-            let known = (state.clock.of(sender), context.shared.has_enough());
-            let received = receiving.from[sender].receive(self.sending.as_mut(), state, known)?;
+            let (announced, may_end) = (state.clock.of(sender), context.shared.has_enough());
+            let (from, own) = (&mut receiving.from[sender], self.sending.as_mut());
+            let received = from.receive(own, state, announced, may_end)?;
             let Some(marked) = received else { continue };
             if let Some(watermark) = marked {
                 state.clock.advance(sender, watermark);
@@ -312,14 +307,10 @@ impl Delivery for Exchanged {
         Ok(false)
     }
 
-    fn receive_put_off(&mut self, _: &mut Context, _: &mut [State]) -> Result<bool> {
-        Ok(false)
-    }
-
     fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool> {
         let Some(sending) = &mut self.sending else { return Ok(false) };
         let before = sending.sender.rows_sent();
-        self.blocked = !sending.advance(&only(stages)?.stage.program.grouping)?;
+        self.blocked = !sending.advance()?;
         self.goes_on = self.blocked && sending.sender.rows_sent() > before;
         if self.blocked {
             return Ok(false);
@@ -327,15 +318,6 @@ impl Delivery for Exchanged {
         context.note_lows(stages)?;
         self.blocked = !sending.mark(context, only(stages)?)?;
         Ok(false)
-    }
-
-    /// Nothing is kept for others.
-    fn end_epoch(&mut self, _: &mut Context, _: &mut State, _: Seal) -> Result<()> {
-        Ok(())
-    }
-
-    fn hurry(&self, _: &Context, _: Option<usize>, _: bool) -> Result<()> {
-        Ok(())
     }
 
     fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>> {
@@ -378,29 +360,18 @@ impl Delivery for Exchanged {
         &mut self,
         context: &mut Context,
         state: &mut State,
-        input: (&Records<'_>, Option<&Expr>),
-    ) -> Result<(Dropped, u64)> {
+        batch: &Batch<'_>,
+    ) -> Result<Updated> {
         let Some(sending) = &mut self.sending else {
             return Err(Error::Internal("records for a worker that sends none".into()));
         };
-        let grouping = &state.stage.program.grouping;
-        let mut by_slice = Vec::new();
-        let dropped = grouping.assign(input, &mut sending.buffers, &mut by_slice)?;
-        if let Some((keys, arguments)) = grouping.evaluate(input.0.rows, &mut by_slice)? {
-            sending.sender.begin(keys, arguments, by_slice)?;
-            sending.advance(grouping)?;
+        let (dropped, rows) = state.stage.program.keyed(batch)?;
+        if let Some(rows) = rows {
+            sending.sender.begin(rows)?;
+            sending.advance()?;
             state.changed_at_us = Some(context.shared.env.now_us());
         }
-        Ok((dropped, 0))
-    }
-
-    fn update_rows(
-        &mut self,
-        _: &mut Context,
-        _: &mut State,
-        _: (&RecordBatch, Option<&Expr>, SliceId),
-    ) -> Result<u64> {
-        Err(Error::Internal("an exchange of several stages".into()))
+        Ok(Updated { dropped, ..Updated::default() })
     }
 
     fn has_mail(&self, _: &Context) -> bool {
@@ -411,13 +382,6 @@ impl Delivery for Exchanged {
     fn is_over(&self, _: &Context, stages: &[State]) -> bool {
         stages.iter().all(State::is_over)
     }
-
-    fn is_empty(&self, _: &Context) -> bool {
-        true
-    }
-
-    /// What is in channels is not known.
-    fn on_the_way(&self, _: &Context, _: &mut dyn FnMut(usize, SliceId)) {}
 
     fn count(&self, context: &mut Context) {
         let Some(Sending { sender, ways, .. }) = &self.sending else { return };

@@ -8,8 +8,10 @@ use millstream_state::Segment;
 use crate::budget::{Held, Kind};
 use crate::error::{Error, Result};
 use crate::meter;
-use crate::passed::{Parcel, PassedRows};
+use crate::operator::Delta as Merged;
+use crate::passed::{Parcel, PassedRows, Reader};
 use crate::progress::{Context, Owed, State};
+use crate::stage::Stage;
 use crate::windowing::SliceId;
 
 /// What workers of a process send each other.
@@ -65,11 +67,15 @@ impl Mailboxes {
 pub(super) struct HandOver {
     mailboxes: Arc<Mailboxes>,
     inbox: VecDeque<Message>,
+    /// By stage: reads what is passed through, if anything is.
+    readers: Vec<Option<Reader>>,
 }
 
 impl HandOver {
-    pub(super) fn new(mailboxes: Arc<Mailboxes>) -> HandOver {
-        HandOver { mailboxes, inbox: VecDeque::new() }
+    pub(super) fn new(mailboxes: Arc<Mailboxes>, stages: &[Arc<Stage>]) -> HandOver {
+        let reader = |stage: &Arc<Stage>| stage.program.format().cloned().map(Reader::new);
+        let readers = stages.iter().map(reader).collect();
+        HandOver { mailboxes, inbox: VecDeque::new(), readers }
     }
 
     /// Collects what has come.
@@ -103,17 +109,19 @@ impl HandOver {
         context.shared.env.wake(to);
     }
 
-    /// Hands what has been sealed of a stage to the worker `to`, with the watermark that this
+    /// Hands what has been sealed of a stage to the worker `to`, with the low watermark that this
     /// brings it up to.
     pub(super) fn ship(
         &self,
         context: &Context,
         state: &mut State,
-        (to, watermark): (usize, i64),
-        (parcel, held): (Parcel, Option<Held>),
+        to: usize,
+        parcel: Parcel,
+        held: Option<Held>,
     ) {
         state.in_flight[to] += usize::from(held.is_some());
         let (from, epoch, stage) = (context.id, state.epoch, state.stage.number);
+        let watermark = state.low;
         let (segments, passed) = (parcel.segments.into(), parcel.passed.into());
         let delta = Delta { stage, from, epoch, watermark, segments, passed, held };
         self.send(context, to, Message::Delta(delta));
@@ -146,9 +154,8 @@ impl HandOver {
             return Ok(true);
         }
         if let Some(rows) = delta.passed.pop_front() {
-            let announced = state.clock.of(delta.from);
             let bytes = rows.bytes();
-            state.take_passed(rows, announced)?;
+            take_in(&mut self.readers[delta.stage], state, delta.from, rows)?;
             context.note_merge(bytes, state)?;
             return Ok(true);
         }
@@ -175,7 +182,7 @@ fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segm
     }
     let mut span = meter::span(meter::Kind::Merge);
     span.add(segment.rows());
-    match state.operator.merge(slice, segment) {
+    match state.operator.merge(slice, Merged::Segment(segment))? {
         true => context.stats.adoptions += 1,
         false => context.stats.merges += 1,
     }
@@ -183,6 +190,27 @@ fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segm
     if state.uncounted >= state.stage.limits.tables_max {
         context.note_usage(state);
     }
+    Ok(())
+}
+
+/// Takes in rows that the worker `from` has passed through.
+fn take_in(
+    reader: &mut Option<Reader>,
+    state: &mut State,
+    from: usize,
+    rows: PassedRows,
+) -> Result<()> {
+    let Some(reader) = reader else {
+        return Err(Error::Internal("rows passed through to a stage that takes none".into()));
+    };
+    let mut span = meter::span(meter::Kind::Update);
+    span.add(rows.rows());
+    let (announced, State { operator, stage, .. }) = (state.clock.of(from), state);
+    reader.read_rows(rows.words(), &mut |read| {
+        stage.check_slice(read.slice(), announced)?;
+        operator.take_in(read)
+    })?;
+    operator.reuse_passed(rows);
     Ok(())
 }
 

@@ -1,20 +1,16 @@
 //! Late merge: batches update the worker's own state, whatever keys they bring; rows of state are
 //! merged by the keys' leaders at the end of an epoch.
 
-use std::sync::Arc;
-
-use arrow::array::RecordBatch;
 use millstream_state::Load;
 
 use super::channels::{self, Channels};
 use super::epoch::epoch_is_over;
 use super::handover::HandOver;
-use super::{Delivery, Hold, Mailboxes, Seal};
+use super::{Delivery, Hold, Seal};
 use crate::cluster::{GO_ON, MERGED, Stall};
 use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
-use crate::expr::Expr;
-use crate::operator::{Dropped, Records};
+use crate::operator::{Batch, Updated};
 use crate::progress::{Context, State};
 use crate::windowing::SliceId;
 
@@ -25,8 +21,8 @@ pub(super) struct LateMerge {
 }
 
 impl LateMerge {
-    pub(super) fn new(mailboxes: Arc<Mailboxes>, channels: Channels) -> LateMerge {
-        LateMerge { handover: HandOver::new(mailboxes), channels }
+    pub(super) fn new(handover: HandOver, channels: Channels) -> LateMerge {
+        LateMerge { handover, channels }
     }
 
     /// Returns credit for what has been merged, unless windows wait to be fired: their state would
@@ -145,22 +141,13 @@ impl Delivery for LateMerge {
         &mut self,
         context: &mut Context,
         state: &mut State,
-        input: (&Records<'_>, Option<&Expr>),
-    ) -> Result<(Dropped, u64)> {
+        batch: &Batch<'_>,
+    ) -> Result<Updated> {
         let onward = state.onward(&context.shared);
-        let updated = state.operator.update(input, onward)?;
-        context.note_update(state, input.0.stamped.prepared.input_bytes);
+        let updated = state.operator.update(batch, onward)?;
+        state.latest = state.latest.max(updated.latest);
+        context.note_update(state, batch.bytes);
         Ok(updated)
-    }
-
-    fn update_rows(
-        &mut self,
-        context: &mut Context,
-        state: &mut State,
-        input: (&RecordBatch, Option<&Expr>, SliceId),
-    ) -> Result<u64> {
-        let onward = state.onward(&context.shared);
-        state.operator.update_rows(input, onward)
     }
 
     fn has_mail(&self, context: &Context) -> bool {
@@ -179,9 +166,6 @@ impl Delivery for LateMerge {
         self.handover.look(context, see);
     }
 
-    /// What is sent to other processes is counted by the outboxes.
-    fn count(&self, _: &mut Context) {}
-
     fn park(&mut self) -> Result<bool> {
         self.channels.park()
     }
@@ -199,10 +183,10 @@ fn takes_up_to(state: &State) -> i64 {
     let windowing = state.stage.windowing();
     match state.operator.firing() {
         _ if windowing.is_whole() => END,
-        Some(window) => windowing.begin_of_window(window),
+        Some(firing) => windowing.begin_of_window(firing.window),
         None if state.clock.min() > state.frontier => state.frontier,
         None => {
-            let latest = state.operator.latest().map(|slice| windowing.begin_of(slice));
+            let latest = state.latest.map(|slice| windowing.begin_of(slice));
             state.low.max(latest.unwrap_or(BEGINNING))
         }
     }

@@ -21,17 +21,16 @@ mod late_merge;
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use millstream_state::Load;
 
 use crate::cluster::{Inlet, Lanes};
 use crate::error::Result;
-use crate::expr::Expr;
-use crate::operator::{Dropped, Records};
+use crate::operator::{Batch, Updated};
 use crate::progress::{Context, State};
 use crate::windowing::SliceId;
 use channels::Channels;
 use exchanged::Exchanged;
+use handover::HandOver;
 use late_merge::LateMerge;
 
 pub(crate) use epoch::Seal;
@@ -52,25 +51,12 @@ pub(crate) enum Hold {
 
 /// The way between a worker's state and those who lead the keys. Nothing here waits.
 pub(crate) trait Delivery: Send {
-    /// Collects what workers of this process have handed over.
-    fn collect(&mut self, context: &Context);
-
     /// Merges one thing that has come, or sees to its credit. True if there was any that took time.
     fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
-
-    /// As [`Delivery::receive`], of what that has put off: there is nothing better to do.
-    fn receive_put_off(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
 
     /// Sends on what waits, and tells the others how far this worker is, where it is time; of
     /// several stages the last first. True if that was a step's work.
     fn announce(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
-
-    /// Ends an epoch of a stage at once, as far as it keeps anything for others.
-    fn end_epoch(&mut self, context: &mut Context, state: &mut State, seal: Seal) -> Result<()>;
-
-    /// Memory is scarce: what could wait is sent, of one stage or of all. `anyway`: also if leaders
-    /// would let it wait.
-    fn hurry(&self, context: &Context, stage: Option<usize>, anyway: bool) -> Result<()>;
 
     /// Why a stage takes no more input for now, if it does not.
     fn hold(&self, context: &Context, state: &State) -> Result<Option<Hold>>;
@@ -86,22 +72,13 @@ pub(crate) trait Delivery: Send {
         settled: &dyn Fn() -> bool,
     ) -> Result<bool>;
 
-    /// Takes those records of a batch in that pass a filter. Returns what was dropped, and how many
-    /// rows were kept for other leaders or passed through to them.
+    /// Takes those rows of a batch in that count.
     fn update(
         &mut self,
         context: &mut Context,
         state: &mut State,
-        input: (&Records<'_>, Option<&Expr>),
-    ) -> Result<(Dropped, u64)>;
-
-    /// The same for rows that a stage before has fired, all of one slice.
-    fn update_rows(
-        &mut self,
-        context: &mut Context,
-        state: &mut State,
-        input: (&RecordBatch, Option<&Expr>, SliceId),
-    ) -> Result<u64>;
+        batch: &Batch<'_>,
+    ) -> Result<Updated>;
 
     /// Whether something has come that [`Delivery::receive`] has not seen, or there is more to send
     /// at once: then the worker does not wait.
@@ -110,22 +87,45 @@ pub(crate) trait Delivery: Send {
     /// Whether nothing will come any more of which rows come, nor is any input left.
     fn is_over(&self, context: &Context, stages: &[State]) -> bool;
 
-    /// Whether nothing is left to be received: the last credit comes after all else.
-    fn is_empty(&self, context: &Context) -> bool;
-
-    /// Tells of all that has been handed over to this worker, and is not merged, its stage and its
-    /// slice.
-    fn on_the_way(&self, context: &Context, see: &mut dyn FnMut(usize, SliceId));
-
-    /// Adds up what has been sent.
-    fn count(&self, context: &mut Context);
-
     /// One step towards sleep: asks all channels to ring. Returns whether the worker may sleep.
     fn park(&mut self) -> Result<bool>;
 
     /// One step of ending all streams in order, when the worker is done. Returns whether all have
     /// ended.
     fn finish(&mut self) -> Result<bool>;
+
+    // What follows has a default, which is right where all that is for others is sent at once.
+
+    /// Collects what workers of this process have handed over.
+    fn collect(&mut self, _: &Context) {}
+
+    /// As [`Delivery::receive`], of what that has put off: there is nothing better to do.
+    fn receive_put_off(&mut self, _: &mut Context, _: &mut [State]) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Ends an epoch of a stage at once, as far as it keeps anything for others.
+    fn end_epoch(&mut self, _: &mut Context, _: &mut State, _: Seal) -> Result<()> {
+        Ok(())
+    }
+
+    /// Memory is scarce: what could wait is sent, of one stage or of all. `anyway`: also if leaders
+    /// would let it wait.
+    fn hurry(&self, _: &Context, _stage: Option<usize>, _anyway: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether nothing is left to be received: the last credit comes after all else.
+    fn is_empty(&self, _: &Context) -> bool {
+        true
+    }
+
+    /// Tells of all that has been handed over to this worker, and is not merged, its stage and its
+    /// slice. What is in channels is not known.
+    fn on_the_way(&self, _: &Context, _see: &mut dyn FnMut(usize, SliceId)) {}
+
+    /// Adds up what has been sent, as far as nobody else counts it.
+    fn count(&self, _: &mut Context) {}
 }
 
 /// What a worker has of the channels between processes.
@@ -144,8 +144,9 @@ pub(crate) fn new(
 ) -> Box<dyn Delivery> {
     let shared = &context.shared;
     let channels = Channels::new(deltas_in, shared.net.as_deref());
-    match shared.stages.first().filter(|_| shared.roles.exchange()) {
-        Some(stage) => Box::new(Exchanged::new(context, &stage.program, lanes, channels)),
-        None => Box::new(LateMerge::new(mailboxes, channels)),
+    let exchanged = shared.stages.first().filter(|_| shared.roles.exchange());
+    match exchanged.and_then(|stage| stage.program.format()) {
+        Some(format) => Box::new(Exchanged::new(context, format, lanes, channels)),
+        None => Box::new(LateMerge::new(HandOver::new(mailboxes, &shared.stages), channels)),
     }
 }

@@ -11,13 +11,13 @@ use millstream_state::{Leaders, hash_word};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::aggregate::grouping::Grouping;
-use crate::operator::aggregate::slices::{Room, Slices};
+use crate::operator::aggregate::slices::Slices;
+use crate::operator::{Keyed, Room};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::windowing::SliceId;
 
 use super::sender::Sender;
-use crate::operator::aggregate::Receiver;
-use crate::passed::{Format, Outlet};
+use crate::passed::{Format, Outlet, Reader};
 
 /// What is exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ struct Loop<'a> {
     slot: Vec<u64>,
     bytes: u64,
     grouping: &'a Grouping,
-    receiver: Option<(Receiver, Slices)>,
+    receiver: Option<(Reader, Slices)>,
 }
 
 impl Outlet for Loop<'_> {
@@ -120,8 +120,9 @@ impl Outlet for Loop<'_> {
 
     fn send(&mut self, words: usize) -> Result<()> {
         self.bytes += 8 * words as u64;
-        if let Some((receiver, slices)) = &mut self.receiver {
-            receiver.take(&self.slot[..words], self.grouping, slices, &|_| Ok(()))?;
+        if let Some((reader, slices)) = &mut self.receiver {
+            let words = &self.slot[..words];
+            reader.read(words, &mut |rows| slices.update_own(self.grouping, rows))?;
         }
         Ok(())
     }
@@ -144,9 +145,9 @@ pub fn run(
     let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {
-        let slices =
-            Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, Room::alone(64 << 20));
-        let receiver = receive.then(|| (Receiver::new(format.clone()), slices));
+        let room = Room { pool_bytes: 64 << 20, ..Room::default() };
+        let slices = Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, room);
+        let receiver = receive.then(|| (Reader::new(format.clone()), slices));
         Loop { slot: vec![0; SLOT_WORDS], bytes: 0, grouping: &grouping, receiver }
     };
     let mut outlets: Vec<_> = (0..receivers).map(|_| outlet()).collect();
@@ -160,8 +161,8 @@ pub fn run(
     for records in records.iter().cycle().take(batches) {
         let arguments = grouping.aggregates.inputs(records)?;
         let keys = vec![records.column(0).clone()];
-        sender.begin(keys, arguments, vec![(SliceId::WHOLE, rows.clone())])?;
-        if !sender.advance(&grouping.codec, &mut outlets)? {
+        sender.begin(Keyed { keys, arguments, by_slice: vec![(SliceId::WHOLE, rows.clone())] })?;
+        if !sender.advance(&mut outlets)? {
             return Err(Error::Internal("slots in memory have no end".into()));
         }
     }

@@ -6,11 +6,10 @@ use arrow::array::ArrayRef;
 
 use millstream_state::Leaders;
 
-use crate::columns::inputs::Input;
-use crate::columns::keys::{KeyBlock, KeyCodec};
+use crate::columns::keys::KeyBlock;
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
-use crate::operator::aggregate::assign::BySlice;
+use crate::operator::Keyed;
 use crate::passed::{
     self, Filled, Format, HEAD_WORDS, Outgoing, Outlet, SECTION_ROWS_MAX, fill, gather,
 };
@@ -52,9 +51,7 @@ struct Lane {
 
 /// A batch that is being partitioned.
 struct Batch {
-    keys: Vec<ArrayRef>,
-    arguments: Vec<Input>,
-    by_slice: BySlice,
+    rows: Keyed,
     /// The slice whose turn it is.
     slice: usize,
     /// Its rows that have been partitioned, and those that are in the present group behind them.
@@ -81,18 +78,12 @@ impl Sender {
         self.lanes[receiver].rows
     }
 
-    /// Begins a batch, when the one before is done: evaluated keys and arguments, and the rows that
-    /// count.
-    pub(crate) fn begin(
-        &mut self,
-        keys: Vec<ArrayRef>,
-        arguments: Vec<Input>,
-        by_slice: BySlice,
-    ) -> Result<()> {
-        if self.batch.is_some() || !self.format.is_for(&arguments) {
+    /// Begins a batch, when the one before is done.
+    pub(crate) fn begin(&mut self, rows: Keyed) -> Result<()> {
+        if self.batch.is_some() || !self.format.is_for(&rows.arguments) {
             return Err(Error::Internal("a batch that cannot be exchanged".into()));
         }
-        self.batch = Some(Batch { keys, arguments, by_slice, slice: 0, done: 0, group: 0 });
+        self.batch = Some(Batch { rows, slice: 0, done: 0, group: 0 });
         Ok(())
     }
 
@@ -100,14 +91,10 @@ impl Sender {
     /// does not fill a slot stays there until [`Sender::mark`] or more rows come.
     // By name, what it costs is counted (`examples/exchange.rs`).
     #[inline(never)]
-    pub(crate) fn advance<O: Outlet>(
-        &mut self,
-        codec: &KeyCodec,
-        outlets: &mut [O],
-    ) -> Result<bool> {
+    pub(crate) fn advance<O: Outlet>(&mut self, outlets: &mut [O]) -> Result<bool> {
         let Some(mut batch) = self.batch.take() else { return Ok(true) };
         let group_rows = (GROUP_ROWS * self.lanes.len()).min(GROUP_ROWS_MAX);
-        while let Some((slice, rows)) = batch.by_slice.get(batch.slice) {
+        while let Some((slice, rows)) = batch.rows.by_slice.get(batch.slice) {
             let rest = &rows[batch.done..];
             if rest.is_empty() {
                 (batch.slice, batch.done) = (batch.slice + 1, 0);
@@ -116,17 +103,18 @@ impl Sender {
             if batch.group == 0 {
                 // Groups of about the same size.
                 batch.group = rest.len().div_ceil(rest.len().div_ceil(group_rows));
-                self.partition(codec, &batch.keys, &rest[..batch.group]);
+                self.partition(&batch.rows.keys, &rest[..batch.group]);
             }
-            let vars = self.format.vars_of(&batch.keys, &batch.arguments);
+            let vars = self.format.vars_of(&batch.rows.keys, &batch.rows.arguments);
             let rows = &rest[..batch.group];
+            let words = self.format.codec.words_in_place(&batch.rows.keys, rows);
             let group = Outgoing {
                 slice: *slice,
                 picked: &[],
-                words: codec.words_in_place(&batch.keys, rows).unwrap_or(&self.block.words),
+                words: words.unwrap_or(&self.block.words),
                 rows,
                 vars: &vars,
-                arguments: &batch.arguments,
+                arguments: &batch.rows.arguments,
             };
             let mut all = true;
             for (receiver, (lane, outlet)) in self.lanes.iter_mut().zip(&mut *outlets).enumerate() {
@@ -145,7 +133,8 @@ impl Sender {
         Ok(true)
     }
 
-    fn partition(&mut self, codec: &KeyCodec, keys: &[ArrayRef], rows: &[u32]) {
+    fn partition(&mut self, keys: &[ArrayRef], rows: &[u32]) {
+        let codec = &self.format.codec;
         let KeyBlock { words, hashes } = &mut self.block;
         let words = match codec.words_in_place(keys, rows) {
             Some(words) => words,

@@ -12,10 +12,10 @@ use millstream_state::Leaders;
 use super::sender::Sender;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::aggregate::Receiver;
 use crate::operator::aggregate::grouping::{Grouping, Selected};
-use crate::operator::aggregate::slices::{Room, Slices};
-use crate::passed::{Format, Outlet, Section};
+use crate::operator::aggregate::slices::Slices;
+use crate::operator::{Keyed, Room};
+use crate::passed::{Format, Outlet, Reader, Section};
 use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::support::Random;
 use crate::windowing::SliceId;
@@ -169,7 +169,8 @@ impl Case {
     }
 
     fn slices(&self) -> Slices {
-        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, Room::alone(1 << 20))
+        let room = Room { pool_bytes: 1 << 20, ..Room::default() };
+        Slices::new(self.grouping.layout.clone(), Leaders::even(1), 0, None, room)
     }
 
     /// Everything in a table, as text, sorted.
@@ -226,17 +227,17 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
     let channel = |_| Channel { slot: vec![0; slot_words], sent: vec![], credits: 2 };
     let mut channels: Vec<Channel> = (0..receivers).map(channel).collect();
     let mut tables: Vec<_> =
-        (0..receivers).map(|_| (case.slices(), Receiver::new(format.clone()))).collect();
+        (0..receivers).map(|_| (case.slices(), Reader::new(format.clone()))).collect();
     let (mut messages, mut rows_selected, mut starved) = (vec![], 0, false);
     let mut deliver = |random: &mut Random, channels: &mut [Channel], all: bool| {
         let mut marks = vec![];
-        for (channel, (slices, receiver)) in channels.iter_mut().zip(&mut tables) {
+        for (channel, (slices, reader)) in channels.iter_mut().zip(&mut tables) {
             if all || random.one_in(2) {
                 channel.credits = 1 + random.below(4) as usize;
                 let mut marked = None;
                 for words in channel.sent.drain(..) {
-                    marked =
-                        receiver.take(&words, grouping, slices, &|_| Ok(())).expect("a good slot");
+                    let read = reader.read(&words, &mut |r| slices.update_own(grouping, r));
+                    marked = read.expect("a good slot");
                     messages.push(words);
                 }
                 marks.push(marked);
@@ -261,8 +262,8 @@ fn compare(random: &mut Random) -> (Case, Arc<Format>, Vec<Vec<u64>>, bool) {
             let input = Selected { keys: &keys, arguments: &arguments, rows };
             alone.update(*slice, grouping, &input, None).expect("nothing is sent");
         }
-        sender.begin(keys, arguments, by_slice).expect("a good batch");
-        while !sender.advance(&grouping.codec, &mut channels).expect("no error") {
+        sender.begin(Keyed { keys, arguments, by_slice }).expect("a good batch");
+        while !sender.advance(&mut channels).expect("no error") {
             starved = true;
             deliver(random, &mut channels, false);
         }
@@ -307,7 +308,7 @@ fn damaged_slots_do_no_harm() {
     for seed in 1..150 {
         let mut random = Random::new(seed);
         let (case, format, messages, _) = compare(&mut random);
-        let (mut slices, mut receiver) = (case.slices(), Receiver::new(format.clone()));
+        let (mut slices, mut reader) = (case.slices(), Reader::new(format.clone()));
         for mut words in messages.into_iter().take(20) {
             for _ in 0..1 + random.below(3) {
                 let at = random.below(words.len().min(40) as u64) as usize;
@@ -321,12 +322,12 @@ fn damaged_slots_do_no_harm() {
             if random.one_in(3) {
                 words.truncate(random.below(words.len() as u64) as usize);
             }
-            match receiver.take(&words, &case.grouping, &mut slices, &|_| Ok(())) {
+            match reader.read(&words, &mut |rows| slices.update_own(&case.grouping, rows)) {
                 Ok(_) => taken += 1,
                 Err(error) => {
                     assert!(!error.to_string().is_empty());
                     refused += 1;
-                    receiver = Receiver::new(format.clone());
+                    reader = Reader::new(format.clone());
                 }
             }
         }
@@ -344,7 +345,7 @@ fn only_rows_are_passed_through() {
         let (case, format, messages, _) = compare(&mut random);
         let grouping = &case.grouping;
         for words in messages {
-            let (mut slices, mut receiver) = (case.slices(), Receiver::new(format.clone()));
+            let (mut slices, mut reader) = (case.slices(), Reader::new(format.clone()));
             // Up to what is no rows: a mark, or a part of a long section.
             let mut rest = &words[..];
             let mut rows = 0;
@@ -357,11 +358,10 @@ fn only_rows_are_passed_through() {
                 }
             };
             let mut take = |words: &[u64], fired: bool| {
-                let may_add = |_| match fired {
+                reader.read_rows(words, &mut |rows| match fired {
                     true => Err(Error::Internal("fired".into())),
-                    false => Ok(()),
-                };
-                receiver.take_rows(words, grouping, &mut slices, &may_add)
+                    false => slices.update_own(grouping, rows),
+                })
             };
             assert!(take(&words[..end], false).is_ok());
             assert!(end == 0 || take(&words[..end], true).is_err(), "a window that has fired");

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::flow::{Flow, Root, Takers};
-use crate::operator::aggregate::Program;
-use crate::operator::stateless::Taking;
-use crate::plan::{Aggregate, Operator, Plan};
+use crate::operator::{self, Program, stateless::Taking};
+use crate::plan::Plan;
 use crate::prepare::Spread;
 use crate::settings::{Exchange, Settings};
-use crate::stage::{Limits, Stage};
+use crate::stage::{Limits, Operation, Stage};
 use crate::windowing::Windowing;
 
 /// What the stages of a plan do, in executable form.
 pub(super) struct Compiled {
     /// Of stages that have state.
-    pub(super) operators: Vec<Program>,
+    pub(super) operations: Vec<Operation>,
     pub(super) flow: Flow,
     /// The operators' names in messages.
     pub(super) names: Vec<String>,
@@ -25,31 +24,38 @@ pub(super) struct Compiled {
 impl Compiled {
     pub(super) fn new(plan: &Plan, settings: &Settings) -> Result<Compiled> {
         plan.check()?;
-        check_exchange(plan, settings)?;
         let mut flow = Flow::new(plan)?;
-        let (mut operators, mut names) = (Vec::new(), Vec::new());
-        for stage in &plan.stages {
-            let Operator::Aggregate(aggregate) = &stage.operator else { continue };
+        let mut operations = Vec::new();
+        let with_state = plan.stages.iter().filter(|stage| stage.operator.has_state());
+        for (stage, inputs) in with_state.zip(&flow.inputs) {
             // Only records can be late: rows of a stage come in the order of their windows.
-            let inputs = &flow.inputs[operators.len()];
             let takes_records = inputs.iter().any(|input| matches!(input, Root::Source(_)));
             let lateness_us = if takes_records { settings.allowed_lateness_us } else { 0 };
-            operators.push(Program::new(aggregate, lateness_us, &stage.output)?);
-            names.push(name_of(aggregate));
+            if let Some(program) = operator::program(stage, lateness_us)? {
+                let computes_texts = program.computes_texts();
+                operations.push(Operation { program, computes_texts });
+            }
         }
+        check_exchange(plan, &operations, settings)?;
+        let mut names: Vec<String> = operations.iter().map(|o| o.program.name()).collect();
         if names.is_empty() {
             names.push("project".into());
         }
         for feeds in flow.sources.iter_mut().chain(&mut flow.stages) {
-            find_texts(&mut feeds.takers, &Some, &mut operators);
+            find_texts(&mut feeds.takers, &Some, &mut operations);
         }
-        Ok(Compiled { operators, flow, names })
+        Ok(Compiled { operations, flow, names })
+    }
+
+    /// What a stage with state does.
+    pub(super) fn program(&self, stage: usize) -> Option<&dyn Program> {
+        self.operations.get(stage).map(|operation| &*operation.program)
     }
 
     /// How much of the budget one of the stages may take; `leaders` of all processes.
     pub(super) fn limits(&self, settings: &Settings, leaders: usize, number: usize) -> Limits {
-        let stages = self.operators.len().max(1);
-        Limits::new(settings, stages, leaders, self.operators.get(number))
+        let stages = self.operations.len().max(1);
+        Limits::new(settings, stages, leaders, self.program(number))
     }
 
     /// The stages that have state, and all edges.
@@ -58,13 +64,13 @@ impl Compiled {
         settings: &Settings,
         leaders: usize,
     ) -> (Vec<Arc<Stage>>, Flow) {
-        let numbers = 0..self.operators.len();
+        let numbers = 0..self.operations.len();
         let limits: Vec<Limits> =
             numbers.map(|number| self.limits(settings, leaders, number)).collect();
-        let stages = self.operators.into_iter().zip(limits).enumerate();
+        let stages = self.operations.into_iter().zip(limits).enumerate();
         let (workers, flow) = (settings.workers, self.flow);
-        let stage = |(number, (program, limits))| {
-            Stage::new(number, flow.inputs[number].clone(), program, limits, workers)
+        let stage = |(number, (operation, limits))| {
+            Stage::new(number, flow.inputs[number].clone(), operation, limits, workers)
         };
         (stages.map(stage).map(Arc::new).collect(), flow)
     }
@@ -90,7 +96,7 @@ impl Compiled {
     }
 
     pub(super) fn windowing(&self, stage: usize) -> Windowing {
-        self.operators[stage].grouping.windowing
+        self.operations[stage].program.windowing()
     }
 
     /// Stages with state whose rows come to an output, each once.
@@ -107,26 +113,31 @@ impl Compiled {
 
     /// Whether a result has a row even if there is nothing.
     pub(super) fn has_empty_group(&self, output: usize) -> bool {
-        self.stages_of(output).iter().any(|stage| self.operators[*stage].grouping.has_empty_group)
+        let programs = |stage: usize| self.program(stage);
+        self.stages_of(output).into_iter().filter_map(programs).any(|p| p.has_empty_group())
     }
 }
 
 /// Finds which columns of a source or of a stage have the texts that stages keep, also behind
 /// passes; where they are computed on the way, the stage is told so. `of` says which of these
 /// columns one is that `takers` see.
-fn find_texts(takers: &mut Takers, of: &dyn Fn(usize) -> Option<usize>, operators: &mut [Program]) {
+fn find_texts(
+    takers: &mut Takers,
+    of: &dyn Fn(usize) -> Option<usize>,
+    operations: &mut [Operation],
+) {
     for edge in &mut takers.edges {
-        let grouping = &mut operators[edge.stage].grouping;
-        for column in &grouping.texts {
+        let Operation { program, computes_texts } = &mut operations[edge.stage];
+        for column in program.kept_texts(edge.input) {
             match before(&edge.taking, *column).and_then(of) {
                 Some(column) => edge.texts.push(column),
-                None => grouping.computes_texts = true,
+                None => *computes_texts = true,
             }
         }
     }
     for pass in &mut takers.passes {
         let taking = &pass.taking;
-        find_texts(&mut pass.takers, &|column| before(taking, column).and_then(of), operators);
+        find_texts(&mut pass.takers, &|column| before(taking, column).and_then(of), operations);
     }
 }
 
@@ -143,12 +154,18 @@ fn before(taking: &Taking, column: usize) -> Option<usize> {
 
 /// An exchange is what late merge is measured against: records of one source to one aggregation,
 /// whose rows leave the job at one output.
-fn check_exchange(plan: &Plan, settings: &Settings) -> Result<()> {
+fn check_exchange(plan: &Plan, operations: &[Operation], settings: &Settings) -> Result<()> {
     if settings.exchange == Exchange::LateMerge {
         return Ok(());
     }
     let has = match (plan.sources.len(), plan.stages.len(), plan.outputs.len()) {
-        (1, 1, 1) => return Ok(()),
+        (1, 1, 1) => match operations.iter().find(|o| o.program.format().is_none()) {
+            None => return Ok(()),
+            Some(other) => format!(
+                "the query's operator is '{}', and records can be exchanged of an aggregate",
+                other.program.name()
+            ),
+        },
         (1, stages, 1) => {
             format!("the query aggregates in {stages} stages, of which records can be exchanged")
         }
@@ -162,18 +179,4 @@ fn check_exchange(plan: &Plan, settings: &Settings) -> Result<()> {
         message: format!("{has} for one alone"),
         help: "leave the setting 'exchange' out".into(),
     })
-}
-
-fn name_of(aggregate: &Aggregate) -> String {
-    let keys: Vec<String> = aggregate.keys.iter().map(|k| shortened(&k.name)).collect();
-    format!("aggregate by ({})", keys.join(", "))
-}
-
-/// A key's text, if it is not too long to be read in a message.
-fn shortened(text: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
 }

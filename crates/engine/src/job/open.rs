@@ -86,7 +86,7 @@ impl Outputs<'_> {
         let (stage, sort) = (self.plan.output(output)?, self.plan.outputs[output].sort.clone());
         let (limit, offset) = match &stage.operator {
             Operator::Stateless { limit, offset } => (*limit, *offset),
-            Operator::Aggregate(_) => (None, 0),
+            _ => (None, 0),
         };
         if sort.is_some() && (limit, offset) != (None, 0) {
             return Err(Error::Internal("an order of what a LIMIT lets through".into()));

@@ -1,9 +1,44 @@
 //! What operators take in, and what they leave out.
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 
+use crate::columns::inputs::Input;
+use crate::expr::Expr;
 use crate::operator::stateless::Taken;
 use crate::stamped::Stamped;
+use crate::windowing::SliceId;
+
+/// What a stage takes in at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    /// Which of the stage's inputs it is of, by its number in the plan.
+    #[allow(dead_code, reason = "to an aggregate all inputs are alike; to a join they are not")]
+    pub(crate) input: usize,
+    pub(crate) rows: Rows<'a>,
+    /// Only rows that pass it count.
+    pub(crate) filter: Option<&'a Expr>,
+    /// Bytes of input that it stands for.
+    pub(crate) bytes: usize,
+}
+
+/// Rows, and when they happened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// Each has a time of its own, and may be late.
+    Records(Records<'a>),
+    /// A stage before has fired them: all of them belong to one slice, and none is late.
+    Fired { rows: &'a RecordBatch, slice: SliceId },
+}
+
+impl Batch<'_> {
+    /// The columns that the operator sees.
+    pub(crate) fn columns(&self) -> &RecordBatch {
+        match &self.rows {
+            Rows::Records(records) => records.rows,
+            Rows::Fired { rows, .. } => rows,
+        }
+    }
+}
 
 /// Records of a batch, as a stage sees them.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +69,36 @@ impl<'a> Records<'a> {
             at += places[at..].partition_point(|place| *place < *record);
             *record = at as u32;
         }
+    }
+}
+
+/// Per slice: the positions of its rows in a batch, ascending.
+pub(crate) type BySlice = Vec<(SliceId, Vec<u32>)>;
+
+/// Rows of a batch as keys and arguments.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    pub(crate) keys: Vec<ArrayRef>,
+    pub(crate) arguments: Vec<Input>,
+    /// Those that count, by their positions in both.
+    pub(crate) by_slice: BySlice,
+}
+
+/// What came of a batch.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Updated {
+    pub(crate) dropped: Dropped,
+    /// How many rows were of other leaders: kept for them, or passed through.
+    pub(crate) others_rows: u64,
+    /// The latest slice that rows went into, if any did.
+    pub(crate) latest: Option<SliceId>,
+}
+
+impl Updated {
+    /// Adds what came of another part of the batch, of which nothing was dropped.
+    pub(super) fn add(&mut self, other: &Updated) {
+        self.others_rows += other.others_rows;
+        self.latest = self.latest.max(other.latest);
     }
 }
 

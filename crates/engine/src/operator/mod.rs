@@ -1,26 +1,141 @@
-//! Operators: what a stage does with rows.
+//! Operators: what a stage does with rows. This file is the contract; [`aggregate`] is the example
+//! to read, and [`tally`] a small one that only tests use.
 //!
-//! An operator that keeps state implements [`Operator`]; `aggregate` is the example to read. Each
-//! worker has one of its own for every such stage, which no other worker looks into: what others
-//! are to have is sealed and handed out, and what they have sealed is merged. An operator
-//! knows slices and rows. It does not know who has sent a watermark ([`crate::progress`]), nor the
-//! network ([`crate::delivery`]). What needs no state is a pass on the way (`stateless`).
+//! An operator has two parts. Its [`Program`] is what all workers of a process share: the body of a
+//! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
+//! worker looks into it: what others are to have is sealed and handed out, and what they have
+//! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
+//! a watermark ([`crate::progress`]), nor the network ([`crate::delivery`]), nor who takes what it
+//! fires ([`crate::flow`]). All methods are called once for a batch, a segment, a message or a
+//! step, and never for a record.
+//!
+//! **To add one**, make a folder here that implements both traits, and name it in [`program`].
+//!
+//! **The life of a slice.** Workers `update` it with rows of any key. From time to time each seals
+//! what it has for other leaders; these `merge` it. Rows need not be kept until then: where keys
+//! rarely repeat, an operator may pass them through as keys and arguments (`Onward`, `take_in`).
+//! When the clock says that a window is `complete`, its leader begins to `fire` it; every `step`
+//! then yields some of its rows, until `end_firing` frees what it held.
+//!
+//! **Passing through.** What an operator passes through it either keeps, and hands out when it is
+//! sealed, or gives to the `Onward` that comes with the batch. The latter is the one place where an
+//! operator, called by delivery, calls back into it: rows are written straight from the batch's
+//! columns into a channel's open slot, without a copy in between. An operator that passes nothing
+//! through ignores it.
+//!
+//! Passes on the way (`stateless`) are no operators: they keep nothing, so there is nothing to
+//! seal, merge or fire, and a worker applies them to a batch where it pushes it on.
 
 pub(crate) mod aggregate;
 mod input;
 pub(crate) mod stateless;
+#[cfg(test)]
+mod tally;
+
+use std::fmt;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use millstream_state::{Arena, Load, Segment};
+use arrow::datatypes::DataType;
+use millstream_state::{Arena, Heap, Load, Mode, RowLayout, Segment};
 
 use crate::budget::Usage;
-use crate::error::Result;
-use crate::expr::Expr;
-use crate::passed::{Onward, Parcel, PassedRows};
-use crate::windowing::{SliceId, WindowId};
-use aggregate::Receiver;
+use crate::error::{Error, Result};
+use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
+use crate::plan;
+use crate::windowing::{SliceId, WindowId, Windowing};
 
-pub(crate) use input::{Dropped, Records};
+pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, Rows, Updated};
+
+/// The program of a stage of the plan whose windows wait so long for late records; `None` for a
+/// pass. Here the plan's body becomes an operator.
+pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Arc<dyn Program>>> {
+    Ok(match &stage.operator {
+        plan::Operator::Stateless { .. } => None,
+        plan::Operator::Aggregate(body) => {
+            Some(Arc::new(aggregate::Program::new(body, lateness_us, &stage.output)?))
+        }
+    })
+}
+
+/// What an operator does, in executable form: the same for all workers of a process.
+pub(crate) trait Program: fmt::Debug + Send + Sync {
+    /// As messages call it.
+    fn name(&self) -> String;
+
+    /// How it divides event time.
+    fn windowing(&self) -> Windowing;
+
+    /// What rows of state consist of, as they are sealed and merged.
+    fn layout(&self) -> &Arc<RowLayout>;
+
+    /// A worker's part, which holds nothing yet.
+    fn start(self: Arc<Self>, leadership: Leadership, room: Room) -> Box<dyn Operator>;
+
+    /// About how many bytes a slice takes that has one key, where there are so many leaders.
+    fn small_slice_bytes(&self, leaders: usize) -> usize;
+
+    /// Adds what `EXPLAIN` says of the state. `type_name` names types as their user does.
+    fn explain(&self, text: &mut String, type_name: &dyn Fn(&DataType) -> String);
+
+    // What follows has a default, which is right for an operator that has nothing of the kind.
+
+    /// How rows are passed through as keys and arguments; `None`: they never are.
+    fn format(&self) -> Option<&Arc<Format>> {
+        None
+    }
+
+    /// The records of a batch that count, as keys and arguments, for the exchanged baseline; and
+    /// what is dropped. `None`: none counts. Only asked of an operator that has a
+    /// [`format`](Program::format).
+    fn keyed(&self, _: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
+        Err(Error::Internal(format!("records for '{}', which cannot be exchanged", self.name())))
+    }
+
+    /// Which columns of an input, by its number, have texts that the state keeps as they are.
+    fn kept_texts(&self, _input: usize) -> &[usize] {
+        &[]
+    }
+
+    /// Whether the state keeps other texts, which are computed.
+    fn computes_texts(&self) -> bool {
+        false
+    }
+
+    /// Whether it has a row even if there is no input ([`Operator::fire_nothing`]).
+    fn has_empty_group(&self) -> bool {
+        false
+    }
+
+    /// The first row of a batch with which `update` fails, by its number, and the error; `None` if
+    /// it fails with no row alone.
+    fn first_failing(&self, _: &Batch<'_>) -> Option<(usize, Error)> {
+        None
+    }
+}
+
+/// Which keys a worker leads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leadership {
+    /// Its number, among so many leaders whose keys it meets.
+    pub(crate) me: usize,
+    pub(crate) leaders: usize,
+    /// Whether it leads the key of no columns.
+    pub(crate) of_empty_key: bool,
+}
+
+/// What an operator may keep in one worker, and how.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Bytes of idle memory.
+    pub(crate) pool_bytes: usize,
+    /// Where state stands, if the job has other processes.
+    pub(crate) heap: Option<Arc<Heap>>,
+    /// Bytes of a buffer of rows that are passed through.
+    pub(crate) buffer_bytes: usize,
+    /// Whether rows for others are aggregated or passed through; `None`: the operator decides.
+    pub(crate) mode: Option<Mode>,
+}
 
 /// What of a slice is sealed for other leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +148,28 @@ pub(crate) enum SealSlice {
     Nothing,
 }
 
-/// What has been done so far.
+/// Rows of state that another worker has sealed.
+#[derive(Debug)]
+pub(crate) enum Delta<'a> {
+    /// Of this process.
+    Segment(Segment),
+    /// Of another process, where they arrived, with what they refer to. Nothing of them has been
+    /// checked.
+    Words { words: &'a [u64], arena: &'a Arena },
+}
+
+/// A window that fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Firing {
+    pub(crate) window: WindowId,
+    /// Bytes of its keys and values.
+    pub(crate) live_bytes: u64,
+    /// How many rows of state come next, and the bytes that result rows of them take, about;
+    /// `None`: all have been given.
+    pub(crate) next: Option<Load>,
+}
+
+/// What has been done so far, as far as reports tell of it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counters {
     /// Times that indexes grew, and that fragments changed their mode.
@@ -52,78 +188,27 @@ impl Counters {
     }
 }
 
-/// Refuses rows for a slice that there is not, or that may not be added to any more.
-pub(crate) type MayAdd<'a> = &'a dyn Fn(SliceId) -> Result<()>;
-
-/// An operator that keeps state, in one worker. It is called once for a batch, a segment or a
-/// message, and never for a record.
+/// What one worker keeps for a stage.
 pub(crate) trait Operator: Send {
     // Input.
 
-    /// Takes in those records of a batch that pass a filter, into the slices that they belong to;
-    /// rows of other leaders are kept for them, or go `onward` at once. Returns what was dropped,
-    /// and how many rows were of other leaders.
-    fn update(
-        &mut self,
-        input: (&Records<'_>, Option<&Expr>),
-        onward: Option<&dyn Onward>,
-    ) -> Result<(Dropped, u64)>;
-
-    /// The same for rows that a stage before has fired: all of them belong to the slice that is
-    /// given, and none is late. Returns how many were of other leaders.
-    fn update_rows(
-        &mut self,
-        input: (&RecordBatch, Option<&Expr>, SliceId),
-        onward: Option<&dyn Onward>,
-    ) -> Result<u64>;
-
-    /// The latest slice that input has gone into.
-    fn latest(&self) -> Option<SliceId>;
+    /// Takes in those rows of a batch that count, into the slices that they belong to; rows of
+    /// other leaders are kept for them, or go `onward` at once.
+    fn update(&mut self, batch: &Batch<'_>, onward: Option<&dyn Onward>) -> Result<Updated>;
 
     // Deltas.
 
-    /// Seals what is kept for other leaders; `how` tells for each slice. One parcel for each
-    /// leader of the job. Tables that are empty afterwards are freed at once if memory is `scarce`.
+    /// Seals what is kept for other leaders; `how` tells for each slice, in ascending order. One
+    /// parcel for each leader of the job, in order. Tables that are empty
+    /// afterwards are freed at once if memory is `scarce`.
     fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel>;
 
     /// Whether anything is kept for other leaders.
     fn holds_for_others(&self) -> bool;
 
-    /// Merges what a worker of this process has sealed; true if it was adopted where it stands.
-    fn merge(&mut self, slice: SliceId, segment: Segment) -> bool;
-
-    /// Merges `count` rows that another process has sealed, from where they arrived. Nothing of
-    /// them has been checked.
-    fn merge_rows(
-        &mut self,
-        slice: SliceId,
-        count: u64,
-        words: &[u64],
-        arena: &Arena,
-    ) -> Result<()>;
-
-    /// Takes in rows that a worker of this process has passed through as keys and arguments.
-    fn take_passed(&mut self, rows: PassedRows, may_add: MayAdd<'_>) -> Result<()>;
-
-    /// The same for rows of another process, from where they arrived; returns how many.
-    fn merge_passed(
-        &mut self,
-        from: &mut Receiver,
-        words: &[u64],
-        may_add: MayAdd<'_>,
-    ) -> Result<usize>;
-
-    /// The same for exchanged records, of which a slot may hold parts; returns how many, and the
-    /// last watermark behind them.
-    fn merge_exchanged(
-        &mut self,
-        from: &mut Receiver,
-        words: &[u64],
-        may_add: MayAdd<'_>,
-    ) -> Result<(usize, Option<i64>)>;
-
-    /// Takes the memory of a segment back that its leader, in another process, has merged.
-    fn reuse(&mut self, segment: Segment);
+    /// Merges rows of state into a slice; true if they were adopted where they stand. Those of
+    /// another process may be anything: whatever is wrong with them is an error.
+    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<bool>;
 
     // Firing, one window at a time.
 
@@ -134,61 +219,57 @@ pub(crate) trait Operator: Send {
     /// Begins to fire a complete window; false if there is nothing of it.
     fn fire(&mut self, window: WindowId) -> bool;
 
-    /// The input had no rows. If the query gives a row even then (a count of 0), begins to fire it.
-    fn fire_nothing(&mut self) -> bool;
-
-    /// The window that fires.
-    fn firing(&self) -> Option<WindowId>;
+    /// The window that fires, if one does: from `fire` to `end_firing`.
+    fn firing(&self) -> Option<Firing>;
 
     /// Its next rows, and whether they are the last; `None`: all have been given.
     fn step(&mut self) -> Result<Option<(RecordBatch, bool)>>;
 
-    /// How many rows of state come next, and the bytes that result rows of them take, about; `None`
-    /// if no window fires or all of its rows have been given.
-    fn next_load(&self) -> Option<Load>;
-
-    /// Bytes of keys and values of the window that fires.
-    fn firing_bytes(&self) -> u64;
-
-    /// All rows of the window have been taken: what it held is free.
+    /// All rows of the window have been taken, or nobody wants them any more: what it held is free.
     fn end_firing(&mut self);
 
     // Memory.
 
-    /// All that it holds, and how much it may grow by what is expected and by a batch of so many
-    /// rows.
-    fn usage(&mut self, batch_rows: usize) -> Usage;
-
-    /// The next batch begins: what this one may open is counted from here.
-    fn begin_batch(&mut self);
-
-    /// Raises the expected load to `load`. True if that was an increase.
-    fn expect(&mut self, load: Load) -> bool;
-
-    /// Just so much is expected from now on.
-    fn expect_just(&mut self, load: Load);
-
-    /// Gives back what is kept for later windows.
-    fn give_back(&mut self);
-
-    /// Gives back that, and what firing does not need.
-    fn trim(&mut self);
+    /// All that it holds; how much it may grow by the `next` input, and by that for which there
+    /// should be `room`.
+    fn usage(&mut self, next: Load, room: Load) -> Usage;
 
     // Reports.
 
-    /// The slices that hold rows, and the window that fires.
-    fn open(&self) -> (Vec<SliceId>, Option<WindowId>);
+    /// The slices that hold rows. What it holds besides is of the window that fires.
+    fn open(&self) -> Vec<SliceId>;
 
-    /// Whether it holds nothing any more.
-    fn is_empty(&self) -> bool;
+    // What follows has a default, which is right for an operator that has nothing of the kind.
 
-    fn counters(&self) -> Counters;
+    /// Takes in rows of this leader's keys that were passed through to it as keys and arguments,
+    /// where they stand. Their form has been checked, and that their slice may be added to.
+    fn take_in(&mut self, _: &ReadRows<'_>) -> Result<()> {
+        Err(Error::Internal("rows passed through to an operator that takes none".into()))
+    }
 
-    // Simulation.
+    /// Takes the memory of a segment back that its leader, in another process, has merged.
+    fn reuse(&mut self, _: Segment) {}
 
-    /// Whether chance may choose how rows are kept.
-    fn has_choice(&self) -> bool;
+    /// The same for a buffer of rows that have been taken in.
+    fn reuse_passed(&mut self, _: PassedRows) {}
 
-    /// Keeps them in another way, as chance has it.
-    fn choose(&mut self, choice: u64);
+    /// The input had no rows. If the query gives a row even then (a count of 0), begins to fire it.
+    fn fire_nothing(&mut self) -> bool {
+        false
+    }
+
+    /// What was opened so far is not expected to be opened again by what comes next. (`update`
+    /// begins with this; a delta ends with it.)
+    fn begin_batch(&mut self) {}
+
+    /// Memory is scarce: gives back what is kept for later windows, and what firing does not need.
+    fn give_back(&mut self) {}
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    /// In simulation, before it is sealed: keeps rows in another way, if there is more than one. A
+    /// `draw` is a number below a bound, or `None` outside of simulation.
+    fn choose(&mut self, _draw: &dyn Fn(u64) -> Option<u64>) {}
 }

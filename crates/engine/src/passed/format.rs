@@ -90,6 +90,7 @@ pub(super) struct Argument {
 /// What an exchanged row of one query consists of; the same in all workers.
 #[derive(Debug, Clone)]
 pub(crate) struct Format {
+    pub(crate) codec: KeyCodec,
     pub(super) key_words: usize,
     /// Key words that hold a length.
     pub(super) var_keys: Vec<usize>,
@@ -125,7 +126,8 @@ impl Format {
             feeds.push((argument, bit));
         }
         let bit_words = bits.div_ceil(u64::BITS) as usize;
-        Format { key_words: codec.words(), var_keys, arguments, feeds, words, bit_words, vars }
+        let (key_words, codec) = (codec.words(), codec.clone());
+        Format { codec, key_words, var_keys, arguments, feeds, words, bit_words, vars }
     }
 
     /// Bytes of a row, at the most, without those of variable length.

@@ -1,9 +1,9 @@
 //! The form of rows that are sent as keys and arguments: exchanged records, and those that late
 //! merge passes through since their keys rarely repeat.
 //!
-//! [`Format`] writes them into a slot of a channel, or into a buffer, and reads them where they
-//! stand. [`fill`] goes on from one slot to the next. Rows that find no slot are kept in buffers
-//! ([`PassedRows`]).
+//! [`Format`] writes them into a slot of a channel, or into a buffer. [`fill`] goes on from one
+//! slot to the next. Rows that find no slot are kept in buffers ([`PassedRows`]). A [`Reader`]
+//! reads them where they stand.
 
 mod buffers;
 mod fill;
@@ -11,6 +11,7 @@ mod format;
 mod gather;
 mod onward;
 mod read;
+mod reader;
 mod write;
 
 pub(crate) use buffers::{Parcel, Passed, PassedRows, Passing, Pool};
@@ -18,5 +19,7 @@ pub(crate) use fill::{Filled, Outlet, fill};
 pub(crate) use format::{Format, HEAD_WORDS, SECTION_ROWS_MAX};
 pub(crate) use gather::gather;
 pub(crate) use onward::Onward;
-pub(crate) use read::{Incoming, ReceivedVars, Section};
+#[cfg(test)]
+pub(crate) use read::Section;
+pub(crate) use reader::{ReadRows, Reader};
 pub(crate) use write::{Outgoing, mark, part};

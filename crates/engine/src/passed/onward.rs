@@ -1,4 +1,8 @@
 //! Onward: the way of rows that are passed through at once, instead of being kept.
+//!
+//! An operator gets it with each batch, from delivery, and gives it rows as they stand in the
+//! batch's columns. They are written into a channel's open slot from there; were they returned
+//! instead, each would be copied once more.
 
 use super::{Outgoing, PassedRows, Passing};
 use crate::error::Result;

@@ -30,9 +30,9 @@ pub(crate) enum Section<'a> {
 /// Received rows, where they stand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Incoming<'a> {
-    pub(crate) slice: SliceId,
+    pub(super) slice: SliceId,
     pub(crate) rows: usize,
-    pub(crate) keys: &'a [u64],
+    pub(super) keys: &'a [u64],
     bits: Option<&'a [u64]>,
     /// Of all arguments.
     arguments: &'a [u64],
@@ -132,7 +132,7 @@ impl Format {
 
     /// Lists where each byte string of the received rows starts, column by column; and where the
     /// last one ends.
-    pub(crate) fn list_offsets(&self, incoming: &Incoming<'_>, offsets: &mut Vec<usize>) {
+    pub(super) fn list_offsets(&self, incoming: &Incoming<'_>, offsets: &mut Vec<usize>) {
         offsets.clear();
         if !self.has_vars() {
             return;
@@ -149,7 +149,7 @@ impl Format {
     }
 
     /// What feeds the values from received rows, with their [offsets](Format::list_offsets).
-    pub(crate) fn feeds<'a>(
+    pub(super) fn feeds<'a>(
         &self,
         incoming: &Incoming<'a>,
         offsets: &'a [usize],
@@ -216,9 +216,9 @@ impl Feed for Received<'_> {
 /// The variable-length keys of a block of received rows, which starts at `first`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedVars<'a> {
-    pub(crate) incoming: &'a Incoming<'a>,
-    pub(crate) offsets: &'a [usize],
-    pub(crate) first: usize,
+    pub(super) incoming: &'a Incoming<'a>,
+    pub(super) offsets: &'a [usize],
+    pub(super) first: usize,
 }
 
 impl VarKeys for ReceivedVars<'_> {

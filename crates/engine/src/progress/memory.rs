@@ -13,8 +13,7 @@ const COUNTED_SHARE: u64 = 128;
 impl Context {
     /// Counts the worker's state and reports it to the budget.
     pub(crate) fn note_usage(&self, state: &mut State) {
-        state.usage = state.operator.usage(self.shared.settings.batch_rows);
-        (state.uncounted, state.uncounted_bytes) = (0, 0);
+        state.count();
         self.shared.budget.note_usage(state.stage.number, self.id, &state.usage);
     }
 
@@ -29,7 +28,7 @@ impl Context {
         tight: bool,
         settled: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let more = state.operator.expect(load);
+        let more = state.expect(load);
         if more {
             self.note_usage(state);
         }
@@ -42,7 +41,7 @@ impl Context {
             Err(_) => {}
         }
         // Batches before may have brought more than this one does.
-        state.operator.expect_just(load);
+        state.expected_load = load;
         self.note_usage(state);
         match self.shared.budget.check() {
             Err(error) if settled() => Err(error),
@@ -51,7 +50,7 @@ impl Context {
         }
     }
 
-    /// Gives back what is kept for later windows.
+    /// Gives back what is kept for later windows, and what firing does not need.
     pub(crate) fn give_back(&self, state: &mut State) {
         state.operator.give_back();
         if state.usage.spare_bytes > 0 {
@@ -65,14 +64,15 @@ impl Context {
         state.changed_at_us = Some(self.shared.env.now_us());
         let before = state.usage.live_bytes;
         self.note_usage(state);
-        if state.stage.program.grouping.computes_texts {
+        if state.stage.computes_texts {
             // How long those of the next batch are is not known before: as these, most likely.
             let text_bytes = state.usage.live_bytes.saturating_sub(before) as usize;
-            if state.operator.expect(Load { rows: 0, text_bytes }) {
+            if state.expect(Load { rows: 0, text_bytes }) {
                 self.note_usage(state);
             }
         }
     }
+
     /// A message of rows that take so many bytes has been merged. State is counted now and then: a
     /// delta may be long.
     pub(crate) fn note_merge(&mut self, bytes: usize, state: &mut State) -> Result<()> {

@@ -5,20 +5,16 @@ mod memory;
 
 use std::sync::Arc;
 
-use millstream_state::{Leaders, VectorClock, hash_words};
+use millstream_state::{Leaders, Load, VectorClock, hash_words};
 
 use crate::budget::Usage;
 use crate::cluster::{DELTAS_IN_FLIGHT_MAX, Outboxes};
-use crate::error::Result;
 use crate::event_time::{BEGINNING, END};
-use crate::meter;
-use crate::operator::Operator;
-use crate::operator::aggregate::slices::Room;
-use crate::operator::aggregate::{Aggregate, Leadership};
-use crate::passed::{Onward, PassedRows};
+use crate::operator::{Leadership, Operator, Room};
+use crate::passed::Onward;
 use crate::shared::Shared;
 use crate::stage::Stage;
-use crate::windowing::WindowId;
+use crate::windowing::{SliceId, WindowId};
 
 pub(crate) use context::Context;
 
@@ -34,6 +30,8 @@ pub(crate) struct State {
     /// The low watermark of its inputs, as of the last step: of a source the process's, of a stage
     /// that of the rows that this worker fires.
     pub(crate) low: i64,
+    /// The latest slice that this worker's input has gone into.
+    pub(crate) latest: Option<SliceId>,
     /// When the last batch was done, while the epoch has changes.
     pub(crate) changed_at_us: Option<i64>,
     /// Per leader of this process: deltas sent, for which credit has not come back.
@@ -49,6 +47,11 @@ pub(crate) struct State {
     /// The vector clock when state at rest was last noted.
     pub(crate) rested: i64,
     pub(crate) usage: Usage,
+    /// What the next batch may bring: as much as the largest so far, or just what is known of it.
+    pub(crate) expected_load: Load,
+    /// What there should be room for: a batch of as many rows as it may have, and a message of
+    /// another process.
+    room: Load,
     /// Segments and messages merged since `usage` was noted, and bytes of the latter.
     pub(crate) uncounted: usize,
     pub(crate) uncounted_bytes: u64,
@@ -101,18 +104,31 @@ fn leadership(shared: &Shared, leader: usize) -> Leadership {
     }
 }
 
-/// What a worker's state of a stage may keep, and must have room for.
+/// Bytes of rows that a message of another process may bring, if there are any.
+fn message_bytes(stage: &Stage, shared: &Shared) -> Option<usize> {
+    shared.net.as_ref().map(|net| net.outboxes(stage.number).message_bytes)
+}
+
+/// What a worker's state of a stage may keep.
 fn room(stage: &Stage, shared: &Shared) -> Room {
-    let outboxes = shared.net.as_ref().map(|net| net.outboxes(stage.number));
     // Half of what is shipped together, and no more than fits a message.
-    let message_bytes = outboxes.map_or(u64::MAX, |outboxes| outboxes.message_bytes as u64);
-    let buffer_bytes = (stage.limits.kept_bytes() / 2).min(message_bytes);
+    let buffer_bytes = stage.limits.kept_bytes() / 2;
+    let message_bytes = message_bytes(stage, shared).map_or(u64::MAX, |bytes| bytes as u64);
     Room {
         pool_bytes: stage.limits.pool_bytes,
         heap: shared.net.as_ref().map(|net| net.heap.clone()),
-        message_bytes: outboxes.map_or(0, |outboxes| outboxes.message_bytes),
-        passing: Some((stage.program.format.clone(), buffer_bytes as usize)),
+        buffer_bytes: buffer_bytes.min(message_bytes) as usize,
+        mode: shared.fragment_mode(),
     }
+}
+
+/// What a stage should always have room for: a batch, or a message of another process.
+fn largest_load(stage: &Stage, shared: &Shared) -> Load {
+    let message_bytes = message_bytes(stage, shared).unwrap_or(0);
+    // A row has its key at least.
+    let key_bytes = 8 * stage.program.layout().key_words().max(1);
+    let message = Load { rows: message_bytes / key_bytes, text_bytes: message_bytes };
+    message.max(Load::rows(shared.settings.batch_rows))
 }
 
 /// Whether the worker that is `leader` among all takes input.
@@ -125,21 +141,17 @@ impl State {
     pub(crate) fn new(stage: &Arc<Stage>, leader: usize, shared: &Shared) -> State {
         let workers = shared.settings.workers;
         let helpers = workers + shared.net.as_ref().map_or(0, |net| net.place.processes);
-        let operator = Aggregate::new(
-            stage.program.clone(),
-            leadership(shared, leader),
-            shared.fragment_mode(),
-            room(stage, shared),
-        );
+        let (leadership, room) = (leadership(shared, leader), room(stage, shared));
         State {
             stage: stage.clone(),
-            operator: Box::new(operator),
+            operator: stage.program.clone().start(leadership, room),
             clock: clock(shared, leader, helpers),
             epoch: 0,
             epoch_input_bytes: 0,
             // Who only receives exchanged records has nothing to announce.
             announced: if reads(shared, leader) { BEGINNING } else { END },
             low: BEGINNING,
+            latest: None,
             changed_at_us: None,
             in_flight: vec![0; workers],
             owed: Vec::new(),
@@ -147,18 +159,25 @@ impl State {
             frontier: BEGINNING,
             rested: BEGINNING,
             usage: Usage::default(),
+            expected_load: Load::default(),
+            room: largest_load(stage, shared),
             uncounted: 0,
             uncounted_bytes: 0,
         }
     }
 
-    /// Takes in rows that a worker of this process, who has announced a watermark, has passed
-    /// through.
-    pub(crate) fn take_passed(&mut self, rows: PassedRows, announced: i64) -> Result<()> {
-        let mut span = meter::span(meter::Kind::Update);
-        span.add(rows.rows());
-        let State { operator, stage, .. } = self;
-        operator.take_passed(rows, &|slice| stage.check_slice(slice, announced))
+    /// From now on so much is expected to come at once, or what was expected before, if that is
+    /// more. Whether this is: then state has to be counted anew.
+    pub(crate) fn expect(&mut self, load: Load) -> bool {
+        let before = self.expected_load;
+        self.expected_load = before.max(load);
+        self.expected_load != before
+    }
+
+    /// Counts its memory.
+    pub(crate) fn count(&mut self) {
+        self.usage = self.operator.usage(self.expected_load, self.room);
+        (self.uncounted, self.uncounted_bytes) = (0, 0);
     }
 
     /// How many windows have fired when the watermark has got so far; only differences mean
@@ -194,7 +213,8 @@ impl State {
 
     /// Whether it holds nothing any more.
     pub(crate) fn is_empty(&self) -> bool {
-        self.operator.is_empty() && self.owed.is_empty()
+        let operator = &self.operator;
+        operator.open().is_empty() && operator.firing().is_none() && self.owed.is_empty()
     }
 
     /// Whether no leader of this process has to merge before it gets more.

@@ -99,9 +99,10 @@ impl Worker {
         let shared = self.context.shared.clone();
         let stage = stages[number].stage.clone();
         let operator = &mut stages[number].operator;
-        let Some(window) = operator.firing() else { return Ok(Fired::Nothing) };
+        let Some(firing) = operator.firing() else { return Ok(Fired::Nothing) };
+        let window = firing.window;
         let mut span = meter::span(meter::Kind::Fire);
-        let next_bytes = operator.next_load().map_or(0, |next| next.text_bytes as u64);
+        let next_bytes = firing.next.map_or(0, |next| next.text_bytes as u64);
         let foreseen_bytes = 2 * next_bytes + UNFORESEEN_BYTES;
         let time = stage.windowing().row_time(window);
         let Some((rows, last)) = operator.step()? else {
@@ -147,7 +148,10 @@ impl Worker {
     /// credit and memory there; `Nothing` stands in the way then.
     fn may_feed(&mut self, state: &State, next: &mut State, tight: bool) -> Result<Fired> {
         let shared = self.context.shared.clone();
-        let Some(next_load) = state.operator.next_load() else { return Ok(Fired::Nothing) };
+        let firing = state.operator.firing();
+        let Some(next_load) = firing.and_then(|firing| firing.next) else {
+            return Ok(Fired::Nothing);
+        };
         let number = next.stage.number;
         if !shared.is_wanted(&shared.flow.stages[number]) {
             return Ok(Fired::Nothing);
@@ -181,8 +185,8 @@ impl Worker {
 
     /// All rows of the window have been taken.
     fn end_of_firing(&mut self, state: &mut State) -> Result<()> {
-        let Some(window) = state.operator.firing() else { return Ok(()) };
-        state.frontier = state.stage.windowing().fires_at(window);
+        let Some(firing) = state.operator.firing() else { return Ok(()) };
+        state.frontier = state.stage.windowing().fires_at(firing.window);
         let small = self.is_small(state);
         state.operator.end_firing();
         state.stage.note_end_of_firing();

@@ -12,9 +12,7 @@ use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
-use crate::operator::Records;
-use crate::operator::aggregate::grouping::Grouping;
-use crate::operator::stateless;
+use crate::operator::{Batch, Program, Records, Rows, Updated, stateless};
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
 use millstream_state::Load;
@@ -87,8 +85,7 @@ impl Worker {
             Taken::Batch(batch) => {
                 let source = shared.intake.source_of(batch.split);
                 let feeds = &shared.flow.sources[source];
-                let awaited = matches!(gates.only[source], Only::Awaited(_));
-                if !self.have_room(stages, (feeds, awaited), &batch, tight)? {
+                if !self.have_room(stages, &gates.only[source], &batch, tight)? {
                     shared.intake.put_back(self.context.id, batch);
                     return Ok(self.stall(stages));
                 }
@@ -110,16 +107,18 @@ impl Worker {
         }
     }
 
-    /// Whether all stages that a source feeds have room for a batch. If all others wait for its
+    /// Whether all stages that a batch's source feeds have room for it. If all others wait for its
     /// rows, there is nobody to wait for but leaders that merge.
     fn have_room(
         &mut self,
         stages: &mut [State],
-        (feeds, awaited): (&Feeds, bool),
+        only: &Only,
         batch: &Stamped,
         tight: bool,
     ) -> Result<bool> {
         let shared = self.context.shared.clone();
+        let feeds = &shared.flow.sources[shared.intake.source_of(batch.split)];
+        let awaited = matches!(only, Only::Awaited(_));
         let is_held = |stage: &usize| -> Result<bool> {
             Ok(self.delivery.hold(&self.context, &stages[*stage])? == Some(Hold::Leader))
         };
@@ -250,17 +249,15 @@ impl Worker {
     fn of_record(
         &self,
         error: Error,
-        grouping: &Grouping,
+        program: &dyn Program,
+        batch: &Batch<'_>,
         records: &Records<'_>,
-        edge: &Edge,
     ) -> Error {
         if !error.is_of_records() {
             return error;
         }
-        let filter = edge.taking.plain_filter();
-        grouping
-            .first_failing(records, filter)
-            .map_or(error, |(row, error)| self.for_record(error, records, row))
+        let failing = program.first_failing(batch);
+        failing.map_or(error, |(row, error)| self.for_record(error, records, row))
     }
 
     /// What a stage sees of records, if it sees other columns than theirs.
@@ -287,24 +284,28 @@ impl Worker {
             Some(taken) => Records::taken(taken, records.stamped),
             None => *records,
         };
-        let batch = records.stamped;
-        let input = (&records, edge.taking.plain_filter());
-        let (dropped, fragment_rows) =
-            self.delivery.update(&mut self.context, state, input).map_err(|error| {
-                self.of_record(error, &state.stage.program.grouping, &records, edge)
-            })?;
+        let stamped = records.stamped;
+        let batch = Batch {
+            input: edge.input,
+            rows: Rows::Records(records),
+            filter: edge.taking.plain_filter(),
+            bytes: stamped.prepared.input_bytes,
+        };
+        let updated = self.delivery.update(&mut self.context, state, &batch);
+        let Updated { dropped, others_rows, .. } = updated
+            .map_err(|error| self.of_record(error, &*state.stage.program, &batch, &records))?;
         self.context.stats.late_records += dropped.late;
         self.context.stats.null_time_records += dropped.null_time;
         self.context.stats.unusable_time_records += dropped.unusable_time;
-        let name = self.context.shared.intake.name(batch.split);
-        note_row(&mut self.context.stats.first_null_time, batch, dropped.first_null_time, name);
+        let name = self.context.shared.intake.name(stamped.split);
+        note_row(&mut self.context.stats.first_null_time, stamped, dropped.first_null_time, name);
         note_row(
             &mut self.context.stats.first_unusable_time,
-            batch,
+            stamped,
             dropped.first_unusable_time,
             name,
         );
-        self.context.stats.fragment_rows_in += fragment_rows;
+        self.context.stats.fragment_rows_in += others_rows;
         Ok(())
     }
 
@@ -368,11 +369,15 @@ impl Worker {
                 &taken
             }
         };
-        let input = (seen, edge.taking.plain_filter(), slice);
-        let fragment_rows = self.delivery.update_rows(&mut self.context, state, input)?;
+        let batch = Batch {
+            input: edge.input,
+            rows: Rows::Fired { rows: seen, slice },
+            filter: edge.taking.plain_filter(),
+            bytes: batch_bytes(rows),
+        };
+        let updated = self.delivery.update(&mut self.context, state, &batch)?;
         self.context.stats.inner_rows += rows.num_rows() as u64;
-        self.context.stats.fragment_rows_in += fragment_rows;
-        self.context.note_update(state, batch_bytes(rows));
+        self.context.stats.fragment_rows_in += updated.others_rows;
         Ok(())
     }
 }

@@ -11,10 +11,11 @@ impl Worker {
     pub(crate) fn open_windows(&self) -> BTreeSet<(i64, i64)> {
         let (shared, mut windows) = (&self.context.shared, BTreeSet::new());
         for state in &self.stages {
-            let (stage, (slices, firing)) = (state.stage.number, state.operator.open());
-            slices.into_iter().for_each(|slice| shared.windows_of(stage, slice, &mut windows));
-            if let Some(window) = firing {
-                shared.note_open(stage, window, &mut windows);
+            let (stage, operator) = (state.stage.number, &state.operator);
+            let slices = operator.open().into_iter();
+            slices.for_each(|slice| shared.windows_of(stage, slice, &mut windows));
+            if let Some(firing) = operator.firing() {
+                shared.note_open(stage, firing.window, &mut windows);
             }
         }
         self.delivery.on_the_way(&self.context, &mut |stage, slice| {

@@ -12,7 +12,8 @@ impl Worker {
     /// Whether the window that a stage fires is small: firing it takes next to nothing, and then
     /// its state is free.
     pub(super) fn is_small(&self, state: &State) -> bool {
-        state.operator.firing_bytes() <= self.context.shared.settings.memory_bytes / 64
+        let live_bytes = state.operator.firing().map_or(0, |firing| firing.live_bytes);
+        live_bytes <= self.context.shared.settings.memory_bytes / 64
     }
 
     /// Whether the window of a stage that is firing may go on, as far as outputs are concerned: its
@@ -32,7 +33,8 @@ impl Worker {
         }
         let stage = &state.stage;
         let budget = &self.context.shared.budget;
-        let Some(next) = state.operator.next_load() else { return Ok(true) };
+        let firing = state.operator.firing();
+        let Some(next) = firing.and_then(|firing| firing.next) else { return Ok(true) };
         let small = self.is_small(state);
         // Rows of small windows that wait for their order must leave room, too.
         let many_rows = budget.held(Kind::Output) > self.context.shared.settings.memory_bytes / 16;
@@ -51,7 +53,7 @@ impl Worker {
             budget.set_scarce(false);
             return Ok(true);
         }
-        state.operator.trim();
+        state.operator.give_back();
         self.context.note_usage(state);
         // What has not been merged yet takes less room when it is.
         if budget.held(Kind::Segments) > 0 {

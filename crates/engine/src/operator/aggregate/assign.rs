@@ -8,12 +8,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::event_time::Running;
-use crate::operator::Dropped;
+use crate::operator::{BySlice, Dropped};
 use crate::prepare::BatchTimes;
 use crate::windowing::{Bounds, SliceId, Windowing};
-
-/// Per slice: the positions of its records in the batch, ascending.
-pub(crate) type BySlice = Vec<(SliceId, Vec<u32>)>;
 
 /// Records that are looked at together: mostly they share a slice, and none can be late.
 const BLOCK_RECORDS: usize = 64;

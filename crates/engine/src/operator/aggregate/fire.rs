@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, TimestampMilliseco
 use arrow::datatypes::{DataType, SchemaRef};
 
 use millstream_state::{
-    CHUNK_ROWS, ChunkPool, Keys, NoVarKeys, RowsRef, Scratch, Table, hash_words,
+    CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
 use crate::error::{Error, Result};
@@ -145,17 +145,11 @@ impl Fire {
         self.left.is_none() && self.block >= self.table.scan_blocks()
     }
 
-    /// How many rows of state come next.
-    pub(crate) fn next_rows(&self) -> usize {
-        match &self.left {
-            Some(left) => left.num_rows(),
-            None => self.table.scan_rows(self.block),
-        }
-    }
-
-    /// What the next rows take, about.
-    pub(crate) fn next_bytes(&self, grouping: &Grouping, finisher: &Finisher) -> u64 {
-        finisher.rows_bytes(grouping, &self.table, self.table.scan_rows(self.block))
+    /// How many rows of state come next, and what result rows of them take, about.
+    pub(crate) fn next_load(&self, grouping: &Grouping, finisher: &Finisher) -> Load {
+        let rows = self.table.scan_rows(self.block);
+        let text_bytes = finisher.rows_bytes(grouping, &self.table, rows) as usize;
+        Load { rows: self.left.as_ref().map_or(rows, RecordBatch::num_rows), text_bytes }
     }
 
     /// The window's state.

@@ -16,9 +16,9 @@ use crate::columns::select::select;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
-use crate::operator::aggregate::assign::{BySlice, assign};
-use crate::operator::{Dropped, Records};
-use crate::plan::Aggregate;
+use crate::operator::aggregate::assign::assign;
+use crate::operator::{Batch, BySlice, Dropped, Rows};
+use crate::plan::{Aggregate, Key};
 use crate::stamped::Stamped;
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
@@ -32,7 +32,7 @@ pub(crate) struct Grouping {
     pub(crate) windowing: Windowing,
     /// [`Aggregate::has_empty_group`].
     pub(crate) has_empty_group: bool,
-    keys: Vec<Expr>,
+    pub(super) keys: Vec<Key>,
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
@@ -64,9 +64,9 @@ impl Grouping {
         let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
         let layout =
             Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
-        let keys: Vec<Expr> = aggregate.keys.iter().map(|k| k.expr.clone()).collect();
-        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.is_column());
-        let key_texts = aggregate.keys.iter().filter(|key| is_variable(&key.data_type));
+        let keys = aggregate.keys.clone();
+        let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_column());
+        let key_texts = keys.iter().filter(|key| is_variable(&key.data_type));
         let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
         let column = |expr: &&Expr| match expr {
             Expr::Column(index) => Some(*index),
@@ -90,13 +90,9 @@ impl Grouping {
     /// The first row with which evaluating what it needs fails, and the error; `None` if it fails
     /// with no row alone.
     #[cold]
-    pub(crate) fn first_failing(
-        &self,
-        records: &Records<'_>,
-        filter: Option<&Expr>,
-    ) -> Option<(usize, Error)> {
-        let rows = records.rows;
-        if let Some(filter) = filter {
+    pub(crate) fn first_failing(&self, batch: &Batch<'_>) -> Option<(usize, Error)> {
+        let rows = batch.columns();
+        if let Some(filter) = batch.filter {
             let alone = |range: Range<usize>| {
                 true_mask(filter, &rows.slice(range.start, range.len())).map(|_| ())
             };
@@ -105,7 +101,7 @@ impl Grouping {
             }
         }
         let mut by_slice = BySlice::new();
-        self.assign((records, filter), &mut Buffers::default(), &mut by_slice).ok()?;
+        self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
         first_failing(rows.num_rows(), |range| {
             self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
         })
@@ -115,21 +111,28 @@ impl Grouping {
     /// dropped.
     pub(crate) fn assign(
         &self,
-        (records, filter): (&Records<'_>, Option<&Expr>),
+        batch: &Batch<'_>,
         buffers: &mut Buffers,
         by_slice: &mut BySlice,
     ) -> Result<Dropped> {
-        let Records { stamped, rows, places } = *records;
-        select_rows(rows, filter, buffers)?;
-        if let Some(slice) = self.single_slice(stamped) {
+        select_rows(batch.columns(), batch.filter, buffers)?;
+        let mut all_in = |slice| {
             by_slice.clear();
             by_slice.push((slice, std::mem::take(&mut buffers.rows)));
-            return Ok(Dropped::default());
+            Ok(Dropped::default())
+        };
+        let records = match &batch.rows {
+            Rows::Fired { slice, .. } => return all_in(*slice),
+            Rows::Records(records) => records,
+        };
+        let stamped = records.stamped;
+        if let Some(slice) = self.single_slice(stamped) {
+            return all_in(slice);
         }
         let Some(times) = &stamped.prepared.times else {
             return Err(Error::Internal("windows without event times".into()));
         };
-        if let Some(places) = places {
+        if let Some(places) = records.places {
             buffers.rows.iter_mut().for_each(|row| *row = places[*row as usize]);
         }
         let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice);
@@ -166,17 +169,14 @@ impl Grouping {
             records
         };
         // For all slices at once: there may be many, with few rows each.
-        let keys = self.keys.iter().map(|k| k.evaluate(records)).collect::<Result<Vec<_>>>()?;
+        let keys =
+            self.keys.iter().map(|k| k.expr.evaluate(records)).collect::<Result<Vec<_>>>()?;
         Ok(Some((keys, self.aggregates.inputs(records)?)))
     }
 }
 
 /// Finds the rows of a batch that pass a filter.
-pub(super) fn select_rows(
-    rows: &RecordBatch,
-    filter: Option<&Expr>,
-    buffers: &mut Buffers,
-) -> Result<()> {
+fn select_rows(rows: &RecordBatch, filter: Option<&Expr>, buffers: &mut Buffers) -> Result<()> {
     texts::begin();
     let mask = match filter {
         Some(filter) => Some(true_mask(filter, rows)?),

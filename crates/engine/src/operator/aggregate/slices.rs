@@ -11,19 +11,18 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millstream_state::{
-    Arena, BLOCK_ROWS, ChunkPool, Costs, Fragment, Heap, Keys, Leaders, Load, Malformed, Mode,
-    RowLayout, Scratch, Segment, Table, VarKeys,
+    Arena, BLOCK_ROWS, ChunkPool, Costs, Fragment, Keys, Leaders, Load, Malformed, Mode, RowLayout,
+    Scratch, Segment, Table,
 };
 
 use crate::budget::Usage;
-use crate::columns::inputs::Feed;
 use crate::columns::keys::{KeyBlock, VarColumn};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::joint::Joining;
 use crate::operator::aggregate::routed::Routed;
-use crate::operator::{Counters, SealSlice};
-use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool};
+use crate::operator::{Counters, Room, SealSlice};
+use crate::passed::{Format, Onward, Parcel, PassedRows, Passing, Pool, ReadRows};
 use crate::windowing::{SliceId, WindowId, Windowing};
 use known::Known;
 use slice::{Sealed, Slice, slice_bytes};
@@ -58,33 +57,10 @@ pub(crate) struct Slices {
     frugal: bool,
     /// Slices opened since the last batch began.
     opened: usize,
-    /// What the next batch may bring: as much as the largest so far, or just what is known of it.
-    expected: Load,
-    /// What a message of another process may bring.
-    message: Load,
-    /// The latest slice that input has been put into.
-    latest: Option<SliceId>,
+    /// For what slices were counted: the next input, and what there should be room for.
+    counted_for: [Load; 2],
     /// Rows that went into joint tables.
     joint_rows: u64,
-}
-
-/// What a worker's state may keep and must have room for.
-pub(crate) struct Room {
-    /// Idle chunks.
-    pub(crate) pool_bytes: usize,
-    /// Where state stands, if the job has other processes.
-    pub(crate) heap: Option<Arc<Heap>>,
-    /// What a message of another process may bring.
-    pub(crate) message_bytes: usize,
-    /// How rows are passed through as keys and arguments, and bytes of a buffer of them.
-    pub(crate) passing: Option<(Arc<Format>, usize)>,
-}
-
-impl Room {
-    /// Of a job without other processes, in which rows of state are passed through.
-    pub(crate) fn alone(pool_bytes: usize) -> Room {
-        Room { pool_bytes, heap: None, message_bytes: 0, passing: None }
-    }
 }
 
 /// Smaller indexes are not handed on to the next window: each has its own.
@@ -108,15 +84,12 @@ impl Slices {
         layout: Arc<RowLayout>,
         leaders: Leaders,
         me: usize,
-        mode: Option<Mode>,
-        Room { pool_bytes, heap, message_bytes, passing }: Room,
+        format: Option<Arc<Format>>,
+        Room { pool_bytes, heap, buffer_bytes, mode }: Room,
     ) -> Slices {
-        // A row has its key at least.
-        let message_rows = message_bytes / (8 * layout.key_words().max(1));
-        let message = Load { rows: message_rows, text_bytes: message_bytes };
         let pool = ChunkPool::new(layout.row_words(), pool_bytes, heap);
-        let pool_of = |bytes| Pool::new(bytes, pool_bytes / 2);
-        let passing = passing.map(|(format, bytes)| Passing { format, pool: pool_of(bytes) });
+        let buffers = || Pool::new(buffer_bytes, pool_bytes / 2);
+        let passing = format.map(|format| Passing { format, pool: buffers() });
         let words = passing.as_ref().map_or(layout.row_words(), |p| p.format.row_bytes() / 8);
         let costs = Costs::new(&layout, words).among(leaders.count());
         let joining = Joining::new(mode.is_none(), leaders.count());
@@ -143,9 +116,7 @@ impl Slices {
             last_keys: 0,
             frugal: false,
             opened: 0,
-            expected: Load::default(),
-            message,
-            latest: None,
+            counted_for: [Load::default(); 2],
             joint_rows: 0,
         }
     }
@@ -153,23 +124,6 @@ impl Slices {
     /// Begins the next batch.
     pub(crate) fn begin_batch(&mut self) {
         self.opened = 0;
-    }
-
-    /// From now on so much is expected to come at once, or what was expected before, if that is
-    /// more. Whether this is: then state has to be counted anew.
-    pub(crate) fn expect(&mut self, load: Load) -> bool {
-        let expected = self.expected.max(load);
-        let more = expected != self.expected;
-        if more {
-            self.expect_just(expected);
-        }
-        more
-    }
-
-    /// From now on just so much is expected to come at once.
-    pub(crate) fn expect_just(&mut self, load: Load) {
-        self.expected = load;
-        self.slices.values_mut().for_each(|slice| slice.counted = None);
     }
 
     /// Makes sure that a slice is there.
@@ -220,7 +174,6 @@ impl Slices {
     ) -> Result<u64> {
         let leaders = self.leaders.count();
         self.ensure(id);
-        self.latest = self.latest.max(Some(id));
         let Some(slice) = self.slices.get_mut(&id) else { return Ok(0) };
         slice.counted = None;
         let is_joint = self.joining.joins(&slice.primary, input.rows.len());
@@ -276,35 +229,26 @@ impl Slices {
                 if self.costs.should_pass(slice.joint_rows, distinct) {
                     self.known.fill(Known::mode(Mode::PassThrough));
                 }
-                slice.seal_others((&self.leaders, &mut self.pool, &mut self.scratch));
+                slice.seal_others(&self.leaders, &mut self.pool, &mut self.scratch);
             }
         }
         Ok(fragment_rows)
     }
 
-    /// The latest slice that input of this worker's has been put into.
-    pub(crate) fn latest(&self) -> Option<SliceId> {
-        self.latest
-    }
-
-    /// Updates the slice `id` with `rows` encoded keys that this worker leads;
-    /// `vars` gives the variable-length parts of those from a position on, and inputs are in the
-    /// keys' order.
-    pub(crate) fn update_own<V: VarKeys, F: Feed>(
-        &mut self,
-        id: SliceId,
-        grouping: &Grouping,
-        words: &[u64],
-        rows: usize,
-        vars: impl Fn(usize) -> V,
-        inputs: &[F],
-    ) {
+    /// Updates a slice with rows of keys that this worker leads, which have been passed through to
+    /// it.
+    pub(crate) fn update_own(&mut self, grouping: &Grouping, read: &ReadRows<'_>) -> Result<()> {
+        let (id, words, rows) = (read.slice(), read.keys(), read.rows());
         if rows == 0 {
-            return;
+            return Ok(());
+        }
+        if !self.leads(grouping, words) {
+            return Err(Error::Internal("rows of another leader's keys".into()));
         }
         self.ensure(id);
-        let Some(slice) = self.slices.get_mut(&id) else { return };
+        let Some(slice) = self.slices.get_mut(&id) else { return Ok(()) };
         slice.counted = None;
+        let feeds = read.feeds();
         let hashes = &mut self.block.hashes;
         if slice.primary.is_direct() {
             hashes.clear();
@@ -322,13 +266,14 @@ impl Slices {
                 hashes: part_of(hashes, first, end),
                 ahead: part_of(hashes, end, end + block_rows),
                 words: &words[first * width..end * width],
-                vars: vars(first),
+                vars: read.vars(first),
             };
             let mut block = slice.primary.update(&keys, &mut self.pool, &mut self.scratch);
             let positions = &self.positions[first..end];
             let (aggregates, layout) = (&grouping.aggregates, &self.layout);
-            aggregates.update(layout, inputs, positions, &mut block, &mut self.picks);
+            aggregates.update(layout, &feeds, positions, &mut block, &mut self.picks);
         }
+        Ok(())
     }
 
     /// Seals what is held for other leaders, for each of them. `how` tells for
@@ -346,9 +291,9 @@ impl Slices {
                 if slice.tell(joining, costs, scarce) {
                     known.fill(Known::mode(Mode::PassThrough));
                 }
-                slice.seal_others((leaders, pool, scratch));
+                slice.seal_others(leaders, pool, scratch);
             }
-            slice.seal(how, scarce, (known, spare), |leader, sealed| match sealed {
+            slice.seal(how, scarce, known, spare, |leader, sealed| match sealed {
                 Sealed::Segment(segment) => parcels[leader].segments.push((*id, segment)),
                 Sealed::Passed(rows) => parcels[leader].passed.push(rows),
             });
@@ -382,7 +327,10 @@ impl Slices {
     }
 
     /// Whether this worker leads the first of these keys.
-    pub(crate) fn leads(&mut self, grouping: &Grouping, words: &[u64]) -> bool {
+    fn leads(&mut self, grouping: &Grouping, words: &[u64]) -> bool {
+        if self.leaders.count() == 1 {
+            return true;
+        }
         let hashes = &mut self.block.hashes;
         grouping.codec.hash(&words[..grouping.codec.words()], 1, hashes);
         self.leaders.of(hashes[0]) == self.me
@@ -472,7 +420,7 @@ impl Slices {
             1 => self.joining.force(false),
             2 => {
                 let Slices { slices, leaders, pool, scratch, .. } = self;
-                slices.values_mut().for_each(|slice| slice.seal_others((leaders, pool, scratch)));
+                slices.values_mut().for_each(|slice| slice.seal_others(leaders, pool, scratch));
             }
             _ => {}
         }
@@ -490,10 +438,10 @@ impl Slices {
         }
     }
 
-    /// Sizes, summed over all slices; growth by what is expected to come, and room for a batch of
-    /// `batch_rows` rows and for a message. Only slices that have changed since the last time are
-    /// looked into: many may be open.
-    pub(crate) fn usage(&mut self, batch_rows: usize) -> Usage {
+    /// Sizes, summed over all slices; growth by the `next` input, and by that for which there
+    /// should be `room`. Only slices that have changed since the last time are looked into: many
+    /// may be open.
+    pub(crate) fn usage(&mut self, next: Load, room: Load) -> Usage {
         let buffers = self.passing.as_ref().map_or(0, |passing| passing.pool.bytes());
         let spare_bytes = (self.pool.bytes() + self.spare.bytes() + buffers) as u64;
         let bytes = spare_bytes + (self.slices.len() * slice_bytes(self.leaders.count())) as u64;
@@ -502,12 +450,16 @@ impl Slices {
             (self.opened * small_table_bytes(&self.layout, self.leaders.count())) as u64;
         let room_bytes = growth_bytes;
         let mut usage = Usage { bytes, spare_bytes, growth_bytes, room_bytes, ..Usage::default() };
-        let room = self.expected.max(self.message).max(Load::rows(batch_rows));
+        let room = next.max(room);
+        let counted_for = std::mem::replace(&mut self.counted_for, [next, room]);
+        if counted_for != self.counted_for {
+            self.slices.values_mut().for_each(|slice| slice.counted = None);
+        }
         for slice in self.slices.values_mut() {
             let own = match slice.counted {
                 Some(own) => own,
                 None => {
-                    let own = slice.usage(self.expected, room, self.passing.as_ref());
+                    let own = slice.usage(next, room, self.passing.as_ref());
                     *slice.counted.insert(own)
                 }
             };
@@ -525,11 +477,6 @@ impl Slices {
             usage.largest_kept_bytes = usage.largest_kept_bytes.max(own.largest_kept_bytes);
         }
         usage
-    }
-
-    /// Whether there is no slice.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slices.is_empty()
     }
 
     /// Whether rows are held for other leaders.

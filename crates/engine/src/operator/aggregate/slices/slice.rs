@@ -45,19 +45,18 @@ impl Slice {
         Slice { primary, fragments, passed, joint_rows: 0, sealed, counted: None }
     }
 
-    /// What it amounts to; growth by what is expected to come, and by what there should be room
-    /// for.
-    pub(super) fn usage(&self, expected: Load, room: Load, passing: Option<&Passing>) -> Usage {
+    /// What it amounts to; growth by the next input, and by what there should be room for.
+    pub(super) fn usage(&self, next: Load, room: Load, passing: Option<&Passing>) -> Usage {
         let fragments = self.fragments.iter().flatten();
         let sealed = self.sealed.iter().map(|(_, segment)| segment.bytes()).sum::<usize>();
         let bytes =
             self.primary.bytes() + sealed + fragments.clone().map(Fragment::bytes).sum::<usize>();
         let mut usage = Usage { bytes: bytes as u64, ..Usage::default() };
-        let one = Load { rows: 1, text_bytes: expected.text_bytes / expected.rows.max(1) };
+        let one = Load { rows: 1, text_bytes: next.text_bytes / next.rows.max(1) };
         for table in fragments.clone().map(Fragment::table).chain([&self.primary]) {
             usage.live_bytes += (table.live_bytes() + table.other_row_bytes()) as u64;
             usage.keys += (table.rows() + table.other_rows()) as u64;
-            let growth_bytes = table.growth_bytes(expected) as u64;
+            let growth_bytes = table.growth_bytes(next) as u64;
             let room_bytes = table.growth_bytes(room) as u64;
             usage.room_bytes = usage.room_bytes.max(room_bytes);
             if growth_bytes > usage.growth_bytes {
@@ -75,7 +74,7 @@ impl Slice {
         if let Some(passing) = passing.filter(|_| kept_bytes > 0) {
             let leaders = self.passed.len();
             usage.room_bytes = usage.room_bytes.max(passing.growth_bytes(room, leaders) as u64);
-            let growth_bytes = passing.growth_bytes(expected, leaders) as u64;
+            let growth_bytes = passing.growth_bytes(next, leaders) as u64;
             if growth_bytes > usage.growth_bytes {
                 usage.growth_bytes = growth_bytes;
                 usage.batch_growth_bytes =
@@ -117,7 +116,9 @@ impl Slice {
     /// Seals what its table holds for other leaders; it leaves when the slice is sealed.
     pub(super) fn seal_others(
         &mut self,
-        (leaders, pool, scratch): (&Leaders, &mut ChunkPool, &mut Scratch),
+        leaders: &Leaders,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
     ) {
         self.counted = None;
         self.sealed.extend(self.primary.seal_others(leaders, pool, scratch));
@@ -130,7 +131,8 @@ impl Slice {
         &mut self,
         how: SealSlice,
         scarce: bool,
-        (known, spare): (&mut [Known], &mut Spare),
+        known: &mut [Known],
+        spare: &mut Spare,
         mut take: impl FnMut(usize, Sealed),
     ) {
         self.counted = None;

@@ -17,8 +17,8 @@ fn update(keys: u64, mut take: impl FnMut(&Keys<'_, NoVarKeys>)) {
 #[test]
 fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     let layout = Arc::new(RowLayout::new(1, vec![], &[(ValueKind::Count, false)]));
-    let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, Room::alone(0));
-    assert_eq!(slices.usage(1).bytes, 0);
+    let mut slices = Slices::new(layout.clone(), Leaders::even(2), 0, None, Room::default());
+    assert_eq!(slices.usage(Load::default(), Load::rows(1)).bytes, 0);
     let id = SliceId::from_word(0);
     slices.ensure(id);
     let mut fragment = Fragment::new(layout, Some(Mode::Aggregate));
@@ -35,11 +35,11 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     slice.fragments[1] = Some(fragment);
 
     let table = slices.remove(id..=id).expect("the slice");
-    let usage = slices.usage(1);
+    let usage = slices.usage(Load::default(), Load::rows(1));
     assert!(usage.spare_bytes >= fragment_bytes as u64, "{usage:?}");
     let before = usage.spare_bytes;
     slices.recycle(table);
-    let usage = slices.usage(1);
+    let usage = slices.usage(Load::default(), Load::rows(1));
     assert_eq!(slices.spare.counts(), (1, 1));
     assert!(usage.spare_bytes >= before + table_bytes as u64, "{usage:?}");
     assert!(usage.bytes >= usage.spare_bytes, "{usage:?}");
@@ -47,7 +47,7 @@ fn spare_tables_and_fragments_are_counted_until_they_are_released() {
     let counters = slices.counters();
     assert!(counters.growths >= 2, "both have grown");
     slices.release_spare();
-    let usage = slices.usage(1);
+    let usage = slices.usage(Load::default(), Load::rows(1));
     assert_eq!((usage.bytes, usage.spare_bytes), (0, 0));
     assert_eq!(slices.counters().growths, counters.growths, "those that are gone still count");
 }

@@ -57,7 +57,7 @@ impl Update<'_> {
         let Some(passage) = &mut self.passage else { return Ok(0) };
         let place = &mut self.slice.fragments[leader];
         let fragment = place.get_or_insert_with(|| {
-            open_fragment(leader, self.spare, (self.layout, self.costs, self.mode), self.known)
+            open_fragment(leader, self.spare, self.layout, self.costs, self.mode, self.known)
         });
         if fragment.mode() != Mode::PassThrough {
             return Ok(0);
@@ -113,7 +113,7 @@ impl Update<'_> {
             To::All(own) => Target::Joint(primary, own),
             To::Primary => Target::Table(primary),
             To::Fragment(leader) => Target::Fragment(fragments[leader].get_or_insert_with(|| {
-                open_fragment(leader, self.spare, (self.layout, self.costs, self.mode), self.known)
+                open_fragment(leader, self.spare, self.layout, self.costs, self.mode, self.known)
             })),
         };
         table.prefetch(first);
@@ -144,7 +144,9 @@ impl Update<'_> {
 fn open_fragment(
     leader: usize,
     spare: &mut Spare,
-    (layout, costs, mode): (&Arc<RowLayout>, Costs, Option<Mode>),
+    layout: &Arc<RowLayout>,
+    costs: Costs,
+    mode: Option<Mode>,
     known: &[Known],
 ) -> Fragment {
     let new = || Fragment::with_costs(layout.clone(), costs, mode);

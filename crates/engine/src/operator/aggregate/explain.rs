@@ -1,0 +1,57 @@
+//! What messages and `EXPLAIN` say of an aggregate: its name, the words of its row, and the bytes
+//! that a key costs.
+
+use std::fmt::Write;
+
+use arrow::datatypes::DataType;
+
+use super::grouping::Grouping;
+
+/// Index bytes per key: 8 per entry. A large index is half full at the least, a small one between
+/// five sixteenths, when it has just doubled, and five eighths.
+const INDEX_BYTES: (usize, usize) = (10, 26);
+
+pub(super) fn name_of(grouping: &Grouping) -> String {
+    let keys: Vec<String> = grouping.keys.iter().map(|k| shortened(&k.name)).collect();
+    format!("aggregate by ({})", keys.join(", "))
+}
+
+/// A key's text, if it is not too long to be read in a message.
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// The layout of its state, one part per line. Writing to a `String` cannot fail.
+pub(super) fn add_layout(
+    text: &mut String,
+    grouping: &Grouping,
+    type_name: &dyn Fn(&DataType) -> String,
+) {
+    let layout = &grouping.layout;
+    let _ = writeln!(text, "  row of {} bytes per key and window slice:", layout.row_bytes());
+    let names: Vec<String> =
+        grouping.keys.iter().map(|k| format!("{} {}", k.name, type_name(&k.data_type))).collect();
+    let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+    let _ = writeln!(text, "    {:>4} bytes  key: {names}", layout.key_words() * 8);
+    let seen = layout.seen_words().len() * 8;
+    if seen > 0 {
+        let _ = writeln!(text, "    {seen:>4} bytes  which values have met an input");
+    }
+    for (slot, users) in layout.values().iter().zip(grouping.aggregates.users()) {
+        let bytes = slot.kind.words() * 8;
+        let _ = writeln!(text, "    {bytes:>4} bytes  {:?}: {}", slot.kind, users.join(", "));
+    }
+    let row = layout.row_bytes();
+    let (least, most) = (row + INDEX_BYTES.0, row + INDEX_BYTES.1);
+    let _ = writeln!(text, "  estimated {least} to {most} bytes per key, index included");
+    if layout.uses_arena() {
+        let _ = writeln!(
+            text,
+            "  besides, strings and sums of widely differing numbers take room in an arena"
+        );
+    }
+}
