@@ -213,7 +213,12 @@ impl Budget {
 
     /// Whether more is held than there may be.
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.all() > self.limit_bytes
+        self.is_exceeded_beside(0)
+    }
+
+    /// The same, beside `bytes` that will be free soon.
+    pub(crate) fn is_exceeded_beside(&self, bytes: u64) -> bool {
+        self.all().saturating_sub(bytes) > self.limit_bytes
     }
 
     /// Whether no further chunk may be read ahead: input that waits has an eighth of the budget.
@@ -224,6 +229,12 @@ impl Budget {
     /// Whether no further rows may wait for earlier ones: they have a quarter of the budget.
     pub(crate) fn output_full(&self) -> bool {
         self.held(Kind::Output) >= self.limit_bytes / 4
+    }
+
+    /// With so many bytes of rows that wait for its sink, an output is congested: to read further
+    /// ahead of a slow sink gains nothing.
+    pub(crate) fn queue_bytes_max(&self) -> u64 {
+        (self.limit_bytes / 16).min(64 << 20)
     }
 
     /// What rows that are being merged may take beside themselves, to be compared: a 32nd of the

@@ -251,6 +251,10 @@ impl Job {
         let mut some = net.pump()?;
         some |= net
             .receive(|process, head, body| shared.take_message(process, head, &body).map(|_| ()))?;
+        // Those who wait for room hear what has been written.
+        while shared.write_shares(0)?.is_some() {
+            some = true;
+        }
         if some {
             shared.pace.has_done(shared.pace.last());
         }

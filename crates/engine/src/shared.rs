@@ -87,16 +87,13 @@ impl Shared {
         self.stopping.load(Relaxed) && !self.has_failed()
     }
 
-    /// What came of giving rows to an output: there may be all that are wanted, or nobody who takes
-    /// more of them. Of rows that another process writes itself nobody can be told that: there it
-    /// is an error.
-    pub(crate) fn ends(&self, output: usize, came: Result<bool>) -> Result<()> {
+    /// What came of giving rows to an output: there may be nobody who takes more of them. Of rows
+    /// that another process writes itself nobody can be told that: there it is an error.
+    pub(crate) fn ends(&self, output: usize, came: Result<()>) -> Result<()> {
         let is_coordinator = self.net.as_ref().is_none_or(|net| net.is_coordinator());
         match came {
-            Ok(false) => Ok(()),
-            Ok(true) => self.end_output(output),
             Err(Error::OutputClosed) if is_coordinator => self.end_output(output),
-            Err(error) => Err(error),
+            came => came,
         }
     }
 
@@ -182,7 +179,7 @@ impl Shared {
             cluster::Kind::Stamp => self.intake.stamp_other(&head)?,
             cluster::Kind::Ended => {
                 self.intake.ended_elsewhere(&head)?;
-                self.write_waiting()?;
+                self.queue_batches();
             }
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_coordinator() => {
@@ -190,7 +187,7 @@ impl Shared {
                     (decode_rows(body)?, (head.count as usize, WindowId::from_word(head.rows_of)));
                 let gather = self.gather(&head)?;
                 let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
-                self.ends(gather.output(), came.map(|()| false))?;
+                self.ends(gather.output(), came)?;
                 self.check_gathered()?;
             }
             cluster::Kind::BatchRows if net.is_coordinator() => {
@@ -207,8 +204,8 @@ impl Shared {
                 self.gather(&head)?.note_failed(place, error);
             }
             cluster::Kind::Fired if net.is_coordinator() => {
-                let output = self.gather(&head)?.output();
-                self.advance(output, leader()?, head.count as usize, head.watermark)?;
+                let stage = head.count as usize;
+                self.gather(&head)?.advance(leader()?, stage, head.watermark)?;
             }
             cluster::Kind::Fired => {
                 self.gather(&head)?.note_fired(head.count as usize, head.watermark)?;
@@ -252,23 +249,51 @@ impl Shared {
         Ok(BatchPlace { sequence: head.number, split, part: head.count })
     }
 
-    /// Writes rows of records whose turn it is, which may be since a split has ended.
-    pub(crate) fn write_waiting(&self) -> Result<()> {
-        let takes = |output: &usize| self.gathers[*output].takes_batches();
-        let outputs: Vec<usize> = (0..self.gathers.len()).filter(takes).collect();
-        if outputs.is_empty() {
-            return Ok(());
+    /// Queues rows of records whose turn it is, which may be since a split has ended.
+    pub(crate) fn queue_batches(&self) {
+        let mut takes = self.gathers.iter().filter(|gather| gather.takes_batches()).peekable();
+        if takes.peek().is_some() {
+            let ended = self.intake.ended_splits();
+            takes.for_each(|gather| gather.queue_batches(&ended));
         }
-        let ended = self.intake.ended_splits();
-        let mut write =
-            |output: usize| self.ends(output, self.gathers[output].write_batches(0, &ended));
-        outputs.into_iter().try_for_each(&mut write)
+    }
+
+    /// Whether rows of some output have their turn, and nobody writes them.
+    pub(crate) fn needs_writer(&self) -> bool {
+        self.gathers.iter().any(Gather::needs_writer)
+    }
+
+    /// Bytes of rows that are being written or about to be.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.gathers.iter().map(Gather::queued_bytes).sum()
+    }
+
+    /// Writes a share of each output's rows that have their turn; returns how many windows every
+    /// leader's rows have been written of now, or `None` if nothing waited for a writer.
+    pub(crate) fn write_shares(&self, worker: usize) -> Result<Option<u64>> {
+        let mut windows = None;
+        for gather in self.gathers.iter().filter(|gather| gather.needs_writer()) {
+            let windows = windows.get_or_insert(0);
+            match gather.write_share(worker) {
+                Ok(written) => {
+                    *windows += written.windows.len() as u64;
+                    self.note_windows(gather.output(), &written.windows);
+                    if written.enough {
+                        self.end_output(gather.output())?;
+                    }
+                }
+                Err(error) => self.ends(gather.output(), Err(error))?,
+            }
+        }
+        Ok(windows)
     }
 
     /// Rows that wait for their order have to fit, those of other processes, too; what tables would
     /// take next is for those to judge that let them grow.
     pub(crate) fn check_gathered(&self) -> Result<()> {
-        if !self.budget.is_exceeded() || self.budget.held(Kind::Segments) > 0 {
+        // What is being written will be free.
+        let exceeded = self.budget.is_exceeded_beside(self.queued_bytes());
+        if !exceeded || self.budget.held(Kind::Segments) > 0 {
             return Ok(());
         }
         self.budget.check().map(|_| ())
@@ -330,29 +355,13 @@ impl Shared {
         all?.into_iter().max()
     }
 
-    /// `worker` (its number among all leaders that fire for an output) has fired all windows of a
-    /// stage that fire at or before a watermark; returns how many windows every leader has fired
-    /// now.
-    pub(crate) fn advance(
-        &self,
-        output: usize,
-        worker: usize,
-        stage: usize,
-        watermark: i64,
-    ) -> Result<u64> {
-        let gather = &self.gathers[output];
-        if gather.has_ended() {
-            return Ok(0);
-        }
-        let (windows, enough) = match gather.advance(worker, stage, watermark) {
-            Ok(advanced) => advanced,
-            Err(error) => return self.ends(output, Err(error)).map(|()| 0),
-        };
+    /// Windows of an output have been written.
+    fn note_windows(&self, output: usize, windows: &[Window]) {
         if !windows.is_empty() && self.budget.tight() {
             // Somebody may wait for that.
             self.wake_all();
         }
-        for Window { fires_at, input, .. } in &windows {
+        for Window { fires_at, input, .. } in windows {
             let Some(Root::Stage(stage)) = self.flow.outputs[output].get(*input) else { continue };
             let Some(at) = self.reached_at(*stage, *fires_at) else { continue };
             let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -361,8 +370,6 @@ impl Shared {
             }
             latencies.push_back((self.env.now_us() - at).max(0) as u64);
         }
-        self.ends(output, Ok(enough))?;
-        Ok(windows.len() as u64)
     }
 
     /// Whether everything has been merged, fired and freed that is complete when all sources of a
@@ -371,7 +378,7 @@ impl Shared {
     /// and of all processes, the one that is least far; so of those that ask for their own low
     /// watermark, one is told yes.
     pub(crate) fn settled(&self, group: usize, watermark: i64) -> bool {
-        if self.budget.held(Kind::Segments) > 0 {
+        if self.budget.held(Kind::Segments) > 0 || self.queued_bytes() > 0 {
             return false;
         }
         let sources = || self.flow.sources.iter().filter(|feeds| feeds.group == group);

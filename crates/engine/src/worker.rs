@@ -1,11 +1,11 @@
 //! A worker: the scheduler of one thread over its coroutines (paper, section 5.3).
 //!
 //! Each step runs one coroutine for a bounded time, the first of these that has something to do:
-//! receive and merge what others have sent; send on what waits, and end the epoch of a stage; fire
-//! complete windows; take in a batch; merge what was put off. What sending and receiving mean is a
-//! matter of the job's [`crate::delivery`]. Of several stages the last has its turn first, since
-//! what it does makes room for the others. A step never waits for another worker, so a whole job
-//! also runs on one thread, a step at a time.
+//! receive and merge what others have sent; send on what waits, and end the epoch of a stage; write
+//! rows whose turn it is; fire complete windows; take in a batch; merge what was put off. What
+//! sending and receiving mean is a matter of the job's [`crate::delivery`]. Of several stages the
+//! last has its turn first, since what it does makes room for the others. A step never waits for
+//! another worker, so a whole job also runs on one thread, a step at a time.
 
 mod firing;
 mod gates;
@@ -130,6 +130,9 @@ impl Worker {
         if self.delivery.announce(&mut self.context, stages)? {
             return Ok(Step::Busy);
         }
+        if self.write_some()? {
+            return Ok(Step::Busy);
+        }
         let tight = self.context.shared.budget.tight();
         if tight {
             stages.iter_mut().for_each(|state| self.context.give_back(state));
@@ -161,9 +164,10 @@ impl Worker {
         }
     }
 
-    /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside.
+    /// Waits, but not beyond the end of an epoch that has changes, and not with mail outside, or
+    /// with rows that nobody writes.
     fn pause(&self, stages: &[State], until_us: Option<i64>) -> Step {
-        if self.delivery.has_mail(&self.context) {
+        if self.delivery.has_mail(&self.context) || self.context.shared.needs_writer() {
             return Step::Busy;
         }
         let idle_us = self.context.shared.settings.epoch_max_idle_us();

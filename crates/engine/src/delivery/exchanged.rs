@@ -331,7 +331,7 @@ impl Delivery for Exchanged {
         if self.sending.is_some() && state.announced < END {
             return Ok(None);
         }
-        if shared.budget.tight() && shared.intake.reads_nothing() {
+        if shared.budget.tight() && shared.intake.reads_nothing() && shared.queued_bytes() == 0 {
             // Nobody here can be slowed down.
             shared.budget.check()?;
         }

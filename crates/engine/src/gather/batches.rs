@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 
 use super::ahead::{Role, Turn};
 use super::turns::{ChunkAt, Next, Turns};
+use super::writer::Thing;
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST, encode_rows};
 use crate::error::{Error, Result};
@@ -59,16 +60,6 @@ impl Gather {
         !self.outlet.turns.is_empty()
     }
 
-    /// Keeps rows until all are there.
-    fn hold_to_sort(&self, place: BatchPlace, rows: RecordBatch) -> Result<()> {
-        let rows = self.sorted(rows)?;
-        if let Role::Helper { net, .. } = &self.outlet.role {
-            return net.post(0, self.head(place, cluster::Kind::BatchRows), encode_rows(&rows)?);
-        }
-        let run = self.held(rows);
-        self.add_run(&mut self.lock().sorted, run)
-    }
-
     pub(super) fn head(&self, place: BatchPlace, kind: cluster::Kind) -> Head {
         Head {
             output: self.outlet.output as u16,
@@ -80,47 +71,53 @@ impl Gather {
     }
 
     /// Rows of a batch of records; `ended` tells how many batches the splits that have ended had.
-    /// True when LIMIT is reached and the output is done.
+    /// Those whose turn it is now are queued.
     pub(crate) fn batch_rows(
         &self,
         worker: usize,
         place: BatchPlace,
         BatchRows { rows, then, last }: BatchRows,
         ended: &[Option<u64>],
-    ) -> Result<bool> {
+    ) -> Result<()> {
         if self.has_ended() {
-            return Ok(false);
+            return Ok(());
         }
         if self.sorts() {
-            self.hold_to_sort(place, rows)?;
-            return Ok(false);
+            let rows = self.sorted(rows)?;
+            return match &self.outlet.role {
+                Role::Helper { net, .. } => {
+                    net.post(0, self.head(place, cluster::Kind::BatchRows), encode_rows(&rows)?)
+                }
+                _ => self.hold_to_sort(self.held(rows)),
+            };
         }
         if let Role::Helper { net, .. } = &self.outlet.role {
-            if rows.num_rows() > 0 || self.ordered {
-                if let Some(error) = then {
-                    let head = self.head(place, cluster::Kind::BatchError);
-                    net.post(0, head, error.to_message())?;
-                }
-                let flags = if last { LAST } else { 0 };
-                let head = Head { flags, ..self.head(place, cluster::Kind::BatchRows) };
-                self.send(net, head, &rows, Turn::Batch(place, last))?;
+            if rows.num_rows() == 0 && !self.ordered {
+                return Ok(());
             }
-            return Ok(false);
+            if let Some(error) = then {
+                let head = self.head(place, cluster::Kind::BatchError);
+                net.post(0, head, error.to_message())?;
+            }
+            let flags = if last { LAST } else { 0 };
+            let head = Head { flags, ..self.head(place, cluster::Kind::BatchRows) };
+            return self.send(net, head, &rows, Turn::Batch(place, last));
         }
         if !self.ordered {
-            if rows.num_rows() > 0 {
-                self.write(worker, &rows, true)?;
-            }
-            return Ok(false);
+            return match rows.num_rows() {
+                0 => Ok(()),
+                _ => self.write(worker, &rows, true),
+            };
         }
         let run = self.held(rows);
         let mut state = self.lock();
         if self.has_ended() {
-            return Ok(false);
+            return Ok(());
         }
         state.batches.failed.extend(then.map(|error| (place, error)));
         state.batches.waiting.insert(place, (run, last));
-        self.write_waiting(&mut state, worker, ended)
+        self.queue_waiting(&mut state, ended);
+        Ok(())
     }
 
     /// Another process says why there are no more rows of a batch than it sends next.
@@ -128,12 +125,11 @@ impl Gather {
         self.lock().batches.failed.insert(place, error);
     }
 
-    /// Writes the rows whose turn it is; returns whether these were all that are wanted.
-    pub(crate) fn write_batches(&self, worker: usize, ended: &[Option<u64>]) -> Result<bool> {
-        if matches!(self.outlet.role, Role::Helper { .. }) || self.has_ended() {
-            return Ok(false);
+    /// Queues the rows whose turn it is, which may be since a split has ended.
+    pub(crate) fn queue_batches(&self, ended: &[Option<u64>]) {
+        if !matches!(self.outlet.role, Role::Helper { .. }) && !self.has_ended() {
+            self.queue_waiting(&mut self.lock(), ended);
         }
-        self.write_waiting(&mut self.lock(), worker, ended)
     }
 
     /// The chunks that rows wait for, one of a turn at the most.
@@ -152,63 +148,39 @@ impl Gather {
         }
     }
 
-    pub(super) fn write_waiting(
-        &self,
-        state: &mut State,
-        worker: usize,
-        ended: &[Option<u64>],
-    ) -> Result<bool> {
+    fn queue_waiting(&self, state: &mut State, ended: &[Option<u64>]) {
         if state.batches.is_empty() {
             // Also after the last batch, when there is nothing more to go on to.
-            return Ok(false);
+            return;
         }
         let before = state.batches.next.clone();
-        let enough = self.write_next(state, worker, ended)?;
-        if let Role::Coordinator(net) = &self.outlet.role {
-            let tell = |(number, split): ChunkAt| {
-                let place = BatchPlace { sequence: number, split, part: 0 };
-                net.broadcast(self.head(place, cluster::Kind::Written))
-            };
-            let turns = &self.outlet.turns;
-            for (turn, (next, before)) in state.batches.next.iter().zip(&before).enumerate() {
-                if (next.sequence, next.at) != (before.sequence, before.at) {
-                    tell(turns.chunk(turn, next))?;
-                }
-                if turns.in_order() && next.is_over && !before.is_over && turn + 1 < turns.len() {
-                    tell(turns.first(turn + 1))?;
-                }
-            }
-        }
-        Ok(enough)
-    }
-
-    /// Returns whether all rows that are wanted have been written.
-    fn write_next(&self, state: &mut State, worker: usize, ended: &[Option<u64>]) -> Result<bool> {
-        for turn in 0..self.outlet.turns.len() {
-            self.write_turn(turn, state, worker, ended)?;
-            if state.part.is_over() {
-                state.batches.clear();
-                return Ok(true);
-            }
-            if self.outlet.turns.in_order() && !state.batches.next[turn].is_over {
+        let turns = &self.outlet.turns;
+        for turn in 0..turns.len() {
+            self.queue_turn(turn, state, ended);
+            if turns.in_order() && !state.batches.next[turn].is_over {
                 break;
             }
         }
-        Ok(false)
+        if !matches!(self.outlet.role, Role::Coordinator(_)) {
+            return;
+        }
+        for (turn, before) in before.iter().enumerate() {
+            let next = state.batches.next[turn];
+            if (next.sequence, next.at) != (before.sequence, before.at) {
+                self.push(state, Thing::Next(turns.chunk(turn, &next)));
+            }
+            if turns.in_order() && next.is_over && !before.is_over && turn + 1 < turns.len() {
+                self.push(state, Thing::Next(turns.first(turn + 1)));
+            }
+        }
     }
 
-    /// Writes what can be written of a turn.
-    fn write_turn(
-        &self,
-        turn: usize,
-        state: &mut State,
-        worker: usize,
-        ended: &[Option<u64>],
-    ) -> Result<()> {
+    /// Queues what there is of a turn up to the first that is missing.
+    fn queue_turn(&self, turn: usize, state: &mut State, ended: &[Option<u64>]) {
         let splits = self.outlet.turns.splits(turn);
-        let State { batches, part, .. } = state;
+        let State { batches, queue, .. } = state;
         let next = &mut batches.next[turn];
-        while !part.is_over() && !next.is_over {
+        while !next.is_over {
             let sequence = next.sequence;
             let Some(split) = splits.get(next.at).copied() else {
                 (next.sequence, next.at, next.part) = (sequence + 1, 0, 0);
@@ -221,20 +193,17 @@ impl Gather {
                 continue;
             }
             let place = BatchPlace { sequence, split, part: next.part };
-            let Some((run, last)) = batches.waiting.remove(&place) else { return Ok(()) };
+            let Some((run, last)) = batches.waiting.remove(&place) else { return };
             (next.at, next.part) = match last {
                 true => (next.at + 1, 0),
                 false => (next.at, next.part + 1),
             };
             if run.rows.num_rows() > 0 {
-                self.emit(part, worker, &run.rows, true)?;
+                queue.push(Thing::Rows(run), &self.waiting);
             }
-            if let Some(error) = batches.failed.remove(&place)
-                && !part.is_over()
-            {
-                return Err(error);
+            if let Some(error) = batches.failed.remove(&place) {
+                queue.push(Thing::Failed(error), &self.waiting);
             }
         }
-        Ok(())
     }
 }

@@ -102,12 +102,14 @@ impl Context {
     }
 
     /// What others hold of this leader's keys may be more than its process may use, whether or not
-    /// that has input of its own: an error where nothing that can be fired or is on its way makes
-    /// room.
+    /// that has input of its own: an error where nothing that can be fired, is being written or is
+    /// on its way makes room.
     pub(crate) fn check_received(&self, state: &State) -> Result<()> {
         match self.shared.budget.check() {
             Err(error)
-                if self.shared.budget.held(Kind::Segments) == 0 && !self.fires_here(state) =>
+                if self.shared.budget.held(Kind::Segments) == 0
+                    && self.shared.queued_bytes() == 0
+                    && !self.fires_here(state) =>
             {
                 Err(error)
             }

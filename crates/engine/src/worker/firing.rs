@@ -130,7 +130,7 @@ impl Worker {
         for Way { output, input, .. } in &takers.ways {
             let gather = &self.context.shared.gathers[*output];
             let came = gather.window_rows(self.context.id, (*input, *window), rows.clone(), *last);
-            self.context.shared.ends(*output, came.map(|()| false))?;
+            self.context.shared.ends(*output, came)?;
         }
         for edge in &takers.edges {
             if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
@@ -174,6 +174,7 @@ impl Worker {
         let (fired, frontier) = (next.stage.fired(), next.frontier);
         let settled = || {
             shared.budget.held(Kind::Segments) == 0
+                && shared.queued_bytes() == 0
                 && fired >= frontier
                 && !shared.stages[number..].iter().any(|stage| stage.is_firing())
         };
@@ -236,13 +237,19 @@ impl Worker {
             // Somebody may wait for that.
             shared.wake_all();
         }
-        for output in &feeds.outputs {
-            let windows = shared.advance(*output, self.context.id, stage.number, state.frontier)?;
-            if windows > 0 && shared.intake.has_more() {
-                self.context.stats.windows_fired_early += windows;
-            }
+        feeds.outputs.iter().try_for_each(|output| {
+            shared.gathers[*output].advance(self.context.id, stage.number, state.frontier)
+        })
+    }
+
+    /// Writes rows of outputs whose turn it is; returns whether there were any.
+    pub(super) fn write_some(&mut self) -> Result<bool> {
+        let shared = &self.context.shared;
+        let Some(windows) = shared.write_shares(self.context.id)? else { return Ok(false) };
+        if windows > 0 && shared.intake.has_more() {
+            self.context.stats.windows_fired_early += windows;
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -183,7 +183,7 @@ impl Worker {
                 sources.for_each(|(source, _)| congested[source] = true);
             } else {
                 let own = match gather.is_full() {
-                    true => self.awaited_by(gather)?,
+                    true => self.awaited_by(gather),
                     false => Vec::new(),
                 };
                 sources.for_each(|(source, _)| full[source] |= !own.is_empty());
@@ -214,10 +214,9 @@ impl Worker {
         Ok(true)
     }
 
-    /// The chunks that rows of an output wait for, when those have been written that need not.
-    fn awaited_by(&self, gather: &Gather) -> Result<Vec<ChunkAt>> {
-        let ended = self.context.shared.intake.ended_splits();
-        self.context.shared.ends(gather.output(), gather.write_batches(self.context.id, &ended))?;
-        Ok(gather.awaited_chunks())
+    /// The chunks that rows of an output wait for, when those have been queued that need not.
+    fn awaited_by(&self, gather: &Gather) -> Vec<ChunkAt> {
+        gather.queue_batches(&self.context.shared.intake.ended_splits());
+        gather.awaited_chunks()
     }
 }

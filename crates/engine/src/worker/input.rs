@@ -94,7 +94,7 @@ impl Worker {
             }
             Taken::Again => {
                 // A split may have ended, whose rows others waited for.
-                shared.write_waiting()?;
+                shared.queue_batches();
                 Ok(Step::Busy)
             }
             Taken::Wait { until_us } => {

@@ -60,6 +60,10 @@ impl Worker {
             self.delivery.hurry(&self.context, None, true)?;
             return Ok(false);
         }
+        // What is being written will be free.
+        if gathers.iter().any(|gather| gather.queued_bytes() > 0) {
+            return Ok(false);
+        }
         // They give it only where memory is scarce, which it may not be but for these rows.
         let waits = self.context.others_can_give(rows_bytes);
         budget.set_scarce(waits);

@@ -1,0 +1,136 @@
+//! Rows of windows: held until every leader has fired a window, then queued in order of event time.
+
+use arrow::array::RecordBatch;
+
+use super::ahead::{Role, Turn};
+use super::writer::Thing;
+use super::{Gather, State};
+use crate::cluster::{self, Head, LAST};
+use crate::error::{Error, Result};
+use crate::event_time::BEGINNING;
+use crate::flow::Root;
+use crate::windowing::WindowId;
+
+/// A window of an output, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Window {
+    pub(crate) fires_at: i64,
+    /// The number of the output's input.
+    pub(crate) input: usize,
+    id: WindowId,
+}
+
+impl Gather {
+    /// A window of an input.
+    fn window(&self, input: usize, id: WindowId) -> Result<Window> {
+        let stage = match self.outlet.inputs.get(input) {
+            Some(Root::Stage(stage)) => self.place_of(*stage),
+            _ => None,
+        };
+        let unknown = || Error::Internal(format!("rows of a window of input {input}"));
+        let (_, windowing) = self.outlet.stages[stage.ok_or_else(unknown)?];
+        Ok(Window { fires_at: windowing.fires_at(id), input, id })
+    }
+
+    /// Rows of a window of an input; `last` on the leader's last batch of it.
+    pub(crate) fn window_rows(
+        &self,
+        worker: usize,
+        (input, window): (usize, WindowId),
+        rows: RecordBatch,
+        last: bool,
+    ) -> Result<()> {
+        let window = self.window(input, window)?;
+        if self.has_ended() {
+            return Ok(());
+        }
+        if let Role::Helper { net, .. } = &self.outlet.role {
+            if rows.num_rows() == 0 && !last {
+                return Ok(());
+            }
+            let rows = if self.ordered { self.sorted(rows)? } else { rows };
+            let head = Head {
+                flags: if last { LAST } else { 0 },
+                id: (net.first() + worker) as u32,
+                output: self.outlet.output as u16,
+                count: input as u64,
+                rows_of: window.id.word(),
+                ..Head::new(cluster::Kind::WindowRows)
+            };
+            return self.send(net, head, &rows, Turn::Fires(window.fires_at));
+        }
+        if !self.ordered {
+            self.lock().windows.entry(window).or_default();
+            return match rows.num_rows() > 0 || last {
+                true => self.write(worker, &rows, last),
+                false => Ok(()),
+            };
+        }
+        let run = self.held(self.sorted(rows)?);
+        let mut state = self.lock();
+        if self.has_ended() {
+            return Ok(());
+        }
+        let runs = state.windows.entry(window).or_default();
+        if !self.sorts() {
+            runs.extend(Some(run).filter(|run| run.rows.num_rows() > 0));
+            return Ok(());
+        }
+        drop(state);
+        self.hold_to_sort(run)
+    }
+
+    /// `worker` has fired everything of a stage that a watermark completes. Windows that every
+    /// leader has fired, of all stages, have their turn now.
+    pub(crate) fn advance(&self, worker: usize, stage: usize, watermark: i64) -> Result<()> {
+        let Some(place) = self.place_of(stage).filter(|_| !self.has_ended()) else { return Ok(()) };
+        let mut state = self.lock();
+        let unknown = || Error::Internal(format!("what leader {worker} has fired"));
+        let frontier = state.frontiers[place].get_mut(worker).ok_or_else(unknown)?;
+        *frontier = watermark.max(*frontier);
+        let fired = fired(&state.frontiers[place]);
+        if let Role::Helper { net, .. } = &self.outlet.role {
+            state.written[place] = fired;
+            let (id, count) = ((net.first() + worker) as u32, stage as u64);
+            let output = self.outlet.output as u16;
+            let head = Head { id, output, count, watermark, ..Head::new(cluster::Kind::Fired) };
+            return net.post(0, head, Vec::new());
+        }
+        self.queue_fired(&mut state);
+        if fired > state.queued[place] {
+            state.queued[place] = fired;
+            self.push(&mut state, Thing::Fired { place, watermark: fired });
+        }
+        Ok(())
+    }
+
+    /// Queues the windows whose turn it is.
+    fn queue_fired(&self, state: &mut State) {
+        if self.takes_batches() {
+            // What is fired at the end comes behind all records.
+            return;
+        }
+        let all = self.fired_of_all(|place| fired(&state.frontiers[place]));
+        while let Some(entry) = state.windows.first_entry().filter(|e| e.key().fires_at <= all) {
+            let (window, runs) = entry.remove_entry();
+            self.queue_window(state, window, runs);
+        }
+    }
+
+    /// Queues all windows that there are, which every leader has fired.
+    pub(super) fn queue_windows(&self, state: &mut State) {
+        while let Some((window, runs)) = state.windows.pop_first() {
+            self.queue_window(state, window, runs);
+        }
+    }
+
+    fn queue_window(&self, state: &mut State, window: Window, runs: Vec<crate::order::Run>) {
+        state.windows_fired += 1;
+        self.push(state, Thing::Window(window, runs));
+    }
+}
+
+/// Up to which watermark all leaders have fired.
+fn fired(frontiers: &[i64]) -> i64 {
+    frontiers.iter().copied().min().unwrap_or(BEGINNING)
+}
