@@ -25,69 +25,34 @@ fn simulate(seed: u64) -> Stats {
     let lateness = [0, 0, 700][random.below(3) as usize];
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let source = table(&data, &mut random, batch_rows);
-    let mut settings = Settings {
-        workers: 1 + random.below(5) as usize,
-        simulate: Some(seed),
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        allowed_lateness_us: lateness * 1000,
-        ..Settings::default()
-    };
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
-    settings.fragment_mode = modes[random.below(3) as usize];
+    let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 5, lateness) };
     let (expected, late, null_time) = oracle(&data, window, delay_us, lateness);
     let (stats, rows) = run(&query(source, window, delay_us), &settings);
-    let what = format!(
-        "seed {seed}: {settings:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci \
-         -p millstream-engine --test equivalence simulated\n"
-    );
+    let what = format!("seed {seed}: {settings:?}\n{}", repeat(seed, "equivalence"));
     let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
-    similar_asserts(&rows, &expected, &what);
+    same_rows(&rows, &expected, &what);
     assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
     assert_eq!(stats.records, (splits * per_split) as u64, "{what}");
     stats
 }
 
-/// Like `assert_eq!`, but shows only the first difference.
-fn similar_asserts(rows: &[String], expected: &[String], what: &str) {
-    let differing = rows.iter().zip(expected).find(|(a, b)| a != b);
-    assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
-    assert_eq!(rows.len(), expected.len(), "{what}\n  rows and expected rows");
-}
-
 #[test]
 fn simulated_jobs_agree_with_a_sequential_run() {
-    if let Ok(seed) = std::env::var("MILLSTREAM_SEED") {
-        simulate(seed.parse().expect("MILLSTREAM_SEED is a number"));
-        return;
-    }
-    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(2000, |n| n.parse().expect("a number"));
-    let mut sum = Stats::default();
-    for seed in 0..seeds {
-        let stats = simulate(seed);
-        sum.epochs += stats.epochs;
-        sum.late_records += stats.late_records;
-        sum.windows_fired_early += stats.windows_fired_early;
-        sum.merges += stats.merges;
-        sum.batches_stolen += stats.batches_stolen;
-        sum.credit_stalls += stats.credit_stalls;
-        sum.index_growths += stats.index_growths;
-        sum.empty_epochs += stats.empty_epochs;
-        sum.joint_rows_in += stats.joint_rows_in;
-    }
-    // What the test is for must really have happened.
-    for (what, count) in [
-        ("epochs", sum.epochs),
-        ("late records", sum.late_records),
-        ("windows fired while reading", sum.windows_fired_early),
-        ("merges", sum.merges),
-        ("stolen batches", sum.batches_stolen),
-        ("credit stalls", sum.credit_stalls),
-        ("index growths", sum.index_growths),
-        ("empty epochs", sum.empty_epochs),
-        ("rows that went into joint tables", sum.joint_rows_in),
-    ] {
-        assert!(count > 0, "no {what} in {seeds} seeds");
-    }
+    let (seeds, sum) = run_seeds(2000, simulate);
+    happened(
+        seeds,
+        &[
+            ("epochs", sum.epochs),
+            ("late records", sum.late_records),
+            ("windows fired while reading", sum.windows_fired_early),
+            ("merges", sum.merges),
+            ("stolen batches", sum.batches_stolen),
+            ("credit stalls", sum.credit_stalls),
+            ("index growths", sum.index_growths),
+            ("empty epochs", sum.empty_epochs),
+            ("rows that went into joint tables", sum.joint_rows_in),
+        ],
+    );
 }
 
 #[test]
@@ -102,7 +67,7 @@ fn threads_agree_with_a_sequential_run() {
             let settings = Settings { workers, epoch_bytes, ..Settings::default() };
             let (stats, rows) = run(&query(source.clone(), Some(10_000), 100_000), &settings);
             let rows = rows.unwrap();
-            similar_asserts(&rows, &expected, &format!("{settings:?}"));
+            same_rows(&rows, &expected, &format!("{settings:?}"));
             assert!(stats.epochs > 0, "{stats:?}");
             fired_early += stats.windows_fired_early;
             outputs.push(rows);
@@ -131,7 +96,7 @@ fn fragments_change_their_mode() {
     // Simulated, so that which worker takes which batch does not depend on the machine.
     let settings = Settings { workers: 2, simulate: Some(1), ..Settings::default() };
     let (stats, rows) = run(&query(source, None, 0), &settings);
-    similar_asserts(&rows.unwrap(), &expected, "mode switches");
+    same_rows(&rows.unwrap(), &expected, "mode switches");
     // Tables are joint, then rows are passed through; then they are aggregated, and tables joint.
     assert!(stats.mode_switches >= 1 && stats.fragment_rows_in > 25_000, "{stats:?}");
     assert!(stats.joint_rows_in > 100_000, "{stats:?}");
@@ -149,7 +114,7 @@ fn texts_that_come_often_are_counted_in_joint_tables() {
         // The windows are large, so that their tables are sealed some times before they fire.
         let settings = Settings { workers, epoch_bytes: 1 << 18, ..Settings::default() };
         let (stats, rows) = run(&query(source.clone(), Some(100_000), 100_000), &settings);
-        similar_asserts(&rows.unwrap(), &expected, &format!("{workers} workers"));
+        same_rows(&rows.unwrap(), &expected, &format!("{workers} workers"));
         let windows = expected.len() as u64 / 60;
         assert!(stats.epochs > 2 * windows && stats.joint_rows_in > 0, "{stats:?}");
         assert_eq!(stats.fragment_rows_in, 0, "all of it is joint: {stats:?}");
@@ -213,7 +178,7 @@ fn segments_are_adopted() {
             ..Settings::default()
         };
         let (stats, rows) = run(&query, &settings);
-        similar_asserts(&rows.unwrap(), &expected, &format!("seed {seed}"));
+        same_rows(&rows.unwrap(), &expected, &format!("seed {seed}"));
         assert!(stats.adoptions > 0, "seed {seed}: {stats:?}");
     }
 }
@@ -237,7 +202,7 @@ fn tables_go_from_window_to_window() {
             ..Settings::default()
         };
         let (stats, rows) = run(&query, &settings);
-        similar_asserts(&rows.unwrap(), &expected, &format!("{workers} workers"));
+        same_rows(&rows.unwrap(), &expected, &format!("{workers} workers"));
         assert!(stats.windows_fired_early > 1, "{workers} workers: {stats:?}");
         assert_eq!(stats.adoptions > 0, workers > 1, "{workers} workers: {stats:?}");
         // Growing to full size takes nine steps. With one worker only the first window takes all of

@@ -5,12 +5,11 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use millstream_contract::settings::FragmentMode;
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Job, Stats};
 use support::graph::Graph;
-use support::{Collect, Random, lines};
+use support::{Collect, Random, drawn_settings, happened, lines, repeat, run_seeds, same_rows};
 
 /// Runs a plan; the rows of each output.
 fn run(graph: &Graph, settings: &Settings, order: RowOrder) -> (Stats, Result<Vec<Vec<String>>>) {
@@ -30,19 +29,9 @@ fn run(graph: &Graph, settings: &Settings, order: RowOrder) -> (Stats, Result<Ve
 fn simulate(seed: u64) -> Stats {
     let mut random = Random::new(seed ^ 0x6a49_0000);
     let graph = Graph::any(&mut random);
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
-    let settings = Settings {
-        workers: 1 + random.below(4) as usize,
-        simulate: Some(seed),
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        fragment_mode: modes[random.below(3) as usize],
-        allowed_lateness_us: graph.lateness_ms * 1000,
-        ..Settings::default()
-    };
-    let what = format!(
-        "seed {seed}: {graph:?} {settings:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test \
-         --profile ci --workspace --test graphs simulated\n"
-    );
+    let drawn = drawn_settings(&mut random, 4, graph.lateness_ms);
+    let settings = Settings { simulate: Some(seed), ..drawn };
+    let what = format!("seed {seed}: {graph:?} {settings:?}\n{}", repeat(seed, "graphs"));
     let expected = graph.expected();
     let any = random.below(4) == 0 && !graph.has_limit();
     let order = if any { RowOrder::Any } else { RowOrder::Deterministic };
@@ -54,9 +43,7 @@ fn simulate(seed: u64) -> Stats {
             rows.sort();
             expected.sort();
         }
-        let differing = rows.iter().zip(&expected).find(|(a, b)| a != b);
-        assert!(differing.is_none(), "{what}\n  output {output}, first difference: {differing:?}");
-        assert_eq!(rows.len(), expected.len(), "{what}\n  output {output}: rows, expected rows");
+        same_rows(&rows, &expected, &format!("{what}\n  output {output}"));
         assert_eq!(stats.outputs[output].rows, rows.len() as u64, "{what}");
     }
     if !graph.has_limit() {
@@ -69,15 +56,17 @@ fn simulate(seed: u64) -> Stats {
 
 #[test]
 fn simulated_graphs_agree_with_a_sequential_run() {
-    if let Ok(seed) = std::env::var("MILLSTREAM_SEED") {
-        simulate(seed.parse().expect("MILLSTREAM_SEED is a number"));
-        return;
-    }
-    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(400, |n| n.parse().expect("a number"));
-    let mut sum = Stats::default();
-    (0..seeds).for_each(|seed| sum.add_process(&simulate(seed)));
-    assert!(sum.inner_rows > 0 && sum.late_records > 0 && sum.null_time_records > 0, "{sum:?}");
-    assert!(sum.windows_fired_early > 0 && sum.rows > 0, "{sum:?}");
+    let (seeds, sum) = run_seeds(400, simulate);
+    happened(
+        seeds,
+        &[
+            ("rows between stages", sum.inner_rows),
+            ("late records", sum.late_records),
+            ("records without a time", sum.null_time_records),
+            ("windows fired while reading", sum.windows_fired_early),
+            ("rows", sum.rows),
+        ],
+    );
 }
 
 /// A job that has enough memory for its largest window yields all its rows; any other ends with the

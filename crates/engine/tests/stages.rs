@@ -6,16 +6,14 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use arrow::array::*;
 use millstream_contract::Settings;
-use millstream_contract::plan::Plan;
-use millstream_contract::settings::{Exchange, FragmentMode};
+use millstream_contract::settings::Exchange;
 use millstream_contract::table::Table;
 use millstream_engine::{Job, Stats};
 use support::chain::{Chain, Link};
-use support::script::{Script, Scripted, batches_of};
+use support::script::{Script, Scripted, batches_of, with_a_silent_split};
 use support::watch::Watch;
-use support::{Random, Record, event_time, records, run, table};
+use support::*;
 
 /// One seed's job: everything about it follows from the seed.
 fn simulate(seed: u64) -> Stats {
@@ -27,69 +25,38 @@ fn simulate(seed: u64) -> Stats {
     let chain = Chain::any(&mut random);
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let idle = random.below(3) == 0;
-    let plan = match idle {
-        true => with_a_silent_split(&chain, &data, &mut random),
-        false => chain.plan(table(&data, &mut random, batch_rows)),
-    };
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
-    let settings = Settings {
-        workers: 1 + random.below(4) as usize,
-        simulate: Some(seed),
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        fragment_mode: modes[random.below(3) as usize],
-        allowed_lateness_us: chain.lateness_ms * 1000,
-        ..Settings::default()
-    };
+    let mut plan = chain.plan(match idle {
+        true => Arc::new(with_a_silent_split(&data, &mut random)) as Arc<dyn Table>,
+        false => table(&data, &mut random, batch_rows),
+    });
+    if idle {
+        event_time(&mut plan).idle_timeout_us = Some(60_000_000);
+    }
+    let drawn = drawn_settings(&mut random, 4, chain.lateness_ms);
+    let settings = Settings { simulate: Some(seed), ..drawn };
     let (expected, late, null_time) = chain.expected(&data);
     let (stats, rows) = run(&plan, &settings);
-    let what = format!(
-        "seed {seed}: {chain:?} {settings:?}\nrepeat it with:\n    MILLSTREAM_SEED={seed} cargo test \
-         --profile ci --workspace --test stages simulated\n"
-    );
+    let what = format!("seed {seed}: {chain:?} {settings:?}\n{}", repeat(seed, "stages"));
     let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
-    let differing = rows.iter().zip(&expected).find(|(a, b)| a != b);
-    assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
-    assert_eq!(rows.len(), expected.len(), "{what}\n  rows and expected rows");
+    same_rows(&rows, &expected, &what);
     assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
     stats
 }
 
-/// Over splits of different speed and one that never has a record, for which nobody waits.
-fn with_a_silent_split(chain: &Chain, data: &[Vec<Record>], random: &mut Random) -> Plan {
-    let mut scripts: Vec<Script> = Vec::new();
-    for split in data {
-        let pace_us = random.below(3_000) as i64;
-        let batches = batches_of(split, random, 30).into_iter().enumerate();
-        let batches = batches.map(|(i, batch)| (i as i64 * pace_us, batch)).collect();
-        scripts.push(Script { batches });
-    }
-    let nothing = table(&[], random, 1).schema.clone();
-    let nothing = RecordBatch::new_empty(nothing);
-    scripts.push(Script { batches: vec![(3_600_000_000, nothing)] });
-    let mut plan = chain.plan(Arc::new(Scripted::new(scripts, 0)));
-    event_time(&mut plan).idle_timeout_us = Some(60_000_000);
-    plan
-}
-
 #[test]
 fn simulated_chains_agree_with_a_sequential_run() {
-    if let Ok(seed) = std::env::var("MILLSTREAM_SEED") {
-        simulate(seed.parse().expect("MILLSTREAM_SEED is a number"));
-        return;
-    }
-    let seeds = std::env::var("MILLSTREAM_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
-    let mut sum = Stats::default();
-    (0..seeds).for_each(|seed| sum.add_process(&simulate(seed)));
-    for (what, count) in [
-        ("epochs", sum.epochs),
-        ("late records", sum.late_records),
-        ("windows fired while reading", sum.windows_fired_early),
-        ("rows between stages", sum.inner_rows),
-        ("merges", sum.merges),
-        ("credit stalls", sum.credit_stalls),
-    ] {
-        assert!(count > 0, "no {what} in {seeds} seeds");
-    }
+    let (seeds, sum) = run_seeds(1000, simulate);
+    happened(
+        seeds,
+        &[
+            ("epochs", sum.epochs),
+            ("late records", sum.late_records),
+            ("windows fired while reading", sum.windows_fired_early),
+            ("rows between stages", sum.inner_rows),
+            ("merges", sum.merges),
+            ("credit stalls", sum.credit_stalls),
+        ],
+    );
 }
 
 fn three_links() -> Chain {

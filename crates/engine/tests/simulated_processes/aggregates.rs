@@ -8,7 +8,7 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Scenario};
 
-use crate::support::{Random, oracle, query, records, table};
+use crate::support::{Random, drawn_settings, oracle, query, records, table};
 use crate::{counted_by_key, described, faults, happened, run, run_all, seeds};
 
 /// What a seed's job came to.
@@ -45,16 +45,8 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     let lateness = [0, 0, 700][random.below(3) as usize];
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let source = table(&data, &mut random, batch_rows);
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
-    let settings = Settings {
-        workers: 1 + random.below(3) as usize,
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
-        fragment_mode: modes[random.below(3) as usize],
-        allowed_lateness_us: lateness * 1000,
-        exchange,
-        ..Settings::default()
-    };
+    let drawn = drawn_settings(&mut random, 3, lateness);
+    let settings = Settings { exchange, ..drawn };
     let mut scenario = Scenario::from_seed(seed, processes);
     if with_faults {
         scenario.faults = faults(&mut random, processes);

@@ -1,14 +1,13 @@
 //! Plans of any shape on several processes.
 
 use millstream_contract::Settings;
-use millstream_contract::settings::FragmentMode;
 use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
 use crate::memory::refused;
-use crate::support::Random;
 use crate::support::graph::Graph;
+use crate::support::{Random, drawn_settings};
 use crate::{described, faults, happened, run_all, run_outputs, seeds};
 
 #[derive(Default)]
@@ -31,18 +30,13 @@ fn run_seed(seed: u64, with_faults: bool, scarce: bool) -> Came {
     let mut random = Random::new(seed ^ 0x6a49_0000);
     let processes = 2 + random.below(3) as usize;
     let graph = Graph::any(&mut random);
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    let drawn = drawn_settings(&mut random, 3, graph.lateness_ms);
     let settings = Settings {
-        workers: 1 + random.below(3) as usize,
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
-        fragment_mode: modes[random.below(3) as usize],
-        allowed_lateness_us: graph.lateness_ms * 1000,
         memory_bytes: match scarce {
             true => SCARCE_BYTES[(seed % 4) as usize],
             false => Settings::default().memory_bytes,
         },
-        ..Settings::default()
+        ..drawn
     };
     let mut scenario = Scenario::from_seed(seed, processes);
     if with_faults {

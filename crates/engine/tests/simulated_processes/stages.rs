@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use millstream_contract::settings::FragmentMode;
 use millstream_contract::sink::RowOrder;
 use millstream_contract::table::Table;
 use millstream_contract::{Error, Settings};
@@ -11,8 +9,8 @@ use millstream_engine::Stats;
 use millstream_engine::simulation::Scenario;
 
 use crate::support::chain::Chain;
-use crate::support::script::{Script, Scripted, batches_of};
-use crate::support::{Random, Record, event_time, records, table};
+use crate::support::script::with_a_silent_split;
+use crate::support::{Random, drawn_settings, event_time, records, table};
 use crate::{Ran, described, exceeds, faults, happened, named, run, run_all, seeds};
 
 #[derive(Default)]
@@ -20,20 +18,6 @@ struct Came {
     stats: Stats,
     failed: u64,
     survived: u64,
-}
-
-/// Splits of different speed, and one that never has a record.
-fn with_a_silent_split(data: &[Vec<Record>], random: &mut Random) -> Arc<dyn Table> {
-    let mut scripts: Vec<Script> = Vec::new();
-    for split in data {
-        let pace_us = random.below(3_000) as i64;
-        let batches = batches_of(split, random, 30).into_iter().enumerate();
-        let batches = batches.map(|(i, batch)| (i as i64 * pace_us, batch)).collect();
-        scripts.push(Script { batches });
-    }
-    let nothing = RecordBatch::new_empty(table(&[], random, 1).schema.clone());
-    scripts.push(Script { batches: vec![(3_600_000_000, nothing)] });
-    Arc::new(Scripted::new(scripts, 0))
 }
 
 /// One seed's job: everything about it follows from the seed.
@@ -48,21 +32,13 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let idle = random.below(3) == 0;
     let mut plan = chain.plan(match idle {
-        true => with_a_silent_split(&data, &mut random),
+        true => Arc::new(with_a_silent_split(&data, &mut random)) as Arc<dyn Table>,
         false => table(&data, &mut random, batch_rows),
     });
     if idle {
         event_time(&mut plan).idle_timeout_us = Some(60_000_000);
     }
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
-    let settings = Settings {
-        workers: 1 + random.below(3) as usize,
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        fragment_bytes: [1000, 8 << 20][random.below(2) as usize],
-        fragment_mode: modes[random.below(3) as usize],
-        allowed_lateness_us: chain.lateness_ms * 1000,
-        ..Settings::default()
-    };
+    let settings = drawn_settings(&mut random, 3, chain.lateness_ms);
     let mut scenario = Scenario::from_seed(seed, processes);
     if with_faults {
         scenario.faults = faults(&mut random, processes);
@@ -104,15 +80,9 @@ fn run_scarce(seed: u64) -> Scarce {
     let chain = Chain::any(&mut random);
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let plan = chain.plan(table(&data, &mut random, batch_rows));
-    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
-    let free = Settings {
-        workers: 1 + random.below(3) as usize,
-        batch_rows: batch_rows as usize,
-        epoch_bytes: [1, 1000, 64 << 20][random.below(3) as usize],
-        fragment_mode: modes[random.below(3) as usize],
-        allowed_lateness_us: chain.lateness_ms * 1000,
-        ..Settings::default()
-    };
+    let drawn = drawn_settings(&mut random, 3, chain.lateness_ms);
+    let fragment_bytes = Settings::default().fragment_bytes;
+    let free = Settings { batch_rows: batch_rows as usize, fragment_bytes, ..drawn };
     let scenario = Scenario::from_seed(seed, processes);
     let (expected, late, _) = chain.expected(&data);
     let peak = |ran: &Ran| {

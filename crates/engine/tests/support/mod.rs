@@ -16,7 +16,7 @@ use arrow::array::*;
 use arrow::datatypes::*;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::*;
-use millstream_contract::settings::Exchange;
+use millstream_contract::settings::{Exchange, FragmentMode};
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::*;
 use millstream_contract::{Result, Settings};
@@ -92,6 +92,55 @@ impl Sink for Collect {
     fn finish(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// Settings of a job, up to so many workers of a process, drawn at random: with small epochs and
+/// large ones, and with each mode of fragments.
+pub(crate) fn drawn_settings(random: &mut Random, workers: u64, lateness_ms: i64) -> Settings {
+    let modes = [FragmentMode::Auto, FragmentMode::Aggregate, FragmentMode::PassThrough];
+    Settings {
+        workers: 1 + random.below(workers) as usize,
+        epoch_bytes: random.pick(&[1, 1000, 64 << 20]),
+        fragment_bytes: random.pick(&[1000, 8 << 20]),
+        fragment_mode: random.pick(&modes),
+        allowed_lateness_us: lateness_ms * 1000,
+        ..Settings::default()
+    }
+}
+
+/// Runs the jobs of so many seeds, or of as many as `MILLSTREAM_SEEDS` says, or of just the one in
+/// `MILLSTREAM_SEED`; returns how many these are, and their counters.
+pub(crate) fn run_seeds(usual: u64, simulate: impl Fn(u64) -> Stats) -> (u64, Stats) {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
+    let (first, seeds) = match number("MILLSTREAM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("MILLSTREAM_SEEDS").unwrap_or(usual)),
+    };
+    let mut sum = Stats::default();
+    (first..first + seeds).for_each(|seed| sum.add_process(&simulate(seed)));
+    (seeds, sum)
+}
+
+/// What a test is for must really have happened, unless it ran a single seed.
+pub(crate) fn happened(seeds: u64, counts: &[(&str, u64)]) {
+    for (what, count) in counts {
+        assert!(*count > 0 || seeds == 1, "no {what} in {seeds} seeds");
+    }
+}
+
+/// The command that runs a test's job of a seed again.
+pub(crate) fn repeat(seed: u64, test: &str) -> String {
+    format!(
+        "repeat it with:\n    MILLSTREAM_SEED={seed} cargo test --profile ci --workspace --test {test} \
+         simulated\n"
+    )
+}
+
+/// Like `assert_eq!`, but shows only the first difference.
+pub(crate) fn same_rows(rows: &[String], expected: &[String], what: &str) {
+    let differing = rows.iter().zip(expected).find(|(a, b)| a != b);
+    assert!(differing.is_none(), "{what}\n  first difference: {differing:?}");
+    assert_eq!(rows.len(), expected.len(), "{what}\n  rows and expected rows");
 }
 
 /// Runs a plan and returns its rows as text, one line each, in the order of arrival.

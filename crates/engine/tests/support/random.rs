@@ -16,6 +16,11 @@ impl Random {
         ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) * bound) >> 32
     }
 
+    /// One of some things.
+    pub(crate) fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize].clone()
+    }
+
     pub(crate) fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }

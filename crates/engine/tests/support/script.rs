@@ -17,6 +17,20 @@ pub(crate) fn batches_of(records: &[Record], random: &mut Random, rows: u64) -> 
     table(&[records.to_vec()], random, rows).splits[0].clone()
 }
 
+/// Splits of different speed, and one that never has a record.
+pub(crate) fn with_a_silent_split(data: &[Vec<Record>], random: &mut Random) -> Scripted {
+    let mut scripts: Vec<Script> = Vec::new();
+    for split in data {
+        let pace_us = random.below(3_000) as i64;
+        let batches = batches_of(split, random, 30).into_iter().enumerate();
+        let batches = batches.map(|(i, batch)| (i as i64 * pace_us, batch)).collect();
+        scripts.push(Script { batches });
+    }
+    let nothing = RecordBatch::new_empty(table(&[], random, 1).schema.clone());
+    scripts.push(Script { batches: vec![(3_600_000_000, nothing)] });
+    Scripted::new(scripts, 0)
+}
+
 /// A split that follows a script: batches, each not before its time (microseconds from the start).
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
