@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The cost of a row is the number of instructions collected, divided by the number of rows
-//! printed. To count the receiver, collect `'*Receiver*take*'` and give `receive` as the
+//! printed. To count the receiver, collect `'*passed*Reader*read*'` and give `receive` as the
 //! last argument. Valgrind does not support AVX-512, so it counts the AVX2 code.
 
 use millstream_engine::exchange::bench::{Shape, run};

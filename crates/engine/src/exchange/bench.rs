@@ -10,14 +10,12 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::aggregate::grouping::Grouping;
-use crate::operator::aggregate::slices::Slices;
-use crate::operator::{Keyed, Room};
-use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
+use crate::operator::{self, Batch, Leadership, Operator, Room, Rows};
+use crate::plan::{self, Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::windowing::SliceId;
 
 use super::sender::Sender;
-use crate::passed::{Format, Outlet, Reader};
+use crate::passed::{Outlet, Reader};
 
 /// What is exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,23 +104,21 @@ pub struct Counts {
 }
 
 /// Slots in memory that a receiver takes in when they are sent, if there is one.
-struct Loop<'a> {
+struct Loop {
     slot: Vec<u64>,
     bytes: u64,
-    grouping: &'a Grouping,
-    receiver: Option<(Reader, Slices)>,
+    receiver: Option<(Reader, Box<dyn Operator>)>,
 }
 
-impl Outlet for Loop<'_> {
+impl Outlet for Loop {
     fn slot(&mut self) -> Result<Option<&mut [u64]>> {
         Ok(Some(&mut self.slot))
     }
 
     fn send(&mut self, words: usize) -> Result<()> {
         self.bytes += 8 * words as u64;
-        if let Some((reader, slices)) = &mut self.receiver {
-            let words = &self.slot[..words];
-            reader.read(words, &mut |rows| slices.update_own(self.grouping, rows))?;
+        if let Some((reader, operator)) = &mut self.receiver {
+            reader.read(&self.slot[..words], &mut |rows| operator.take_in(rows))?;
         }
         Ok(())
     }
@@ -141,14 +137,18 @@ pub fn run(
     receivers: usize,
     receive: bool,
 ) -> Result<Counts> {
-    let grouping = Grouping::new(&shape.aggregate(), 0)?;
-    let format = Arc::new(Format::new(&grouping.codec, &grouping.aggregates));
+    let no_exchange = || Error::Internal("an operator whose records cannot be exchanged".into());
+    let body = plan::Operator::Aggregate(shape.aggregate());
+    let stage = plan::Stage { inputs: vec![], operator: body, output: Schema::empty().into() };
+    let program = operator::program(&stage, 0)?.ok_or_else(no_exchange)?;
+    let format = program.format().ok_or_else(no_exchange)?;
     let mut sender = Sender::new(format.clone(), Leaders::even(receivers));
     let outlet = || {
         let room = Room { pool_bytes: 64 << 20, ..Room::default() };
-        let slices = Slices::new(grouping.layout.clone(), Leaders::even(1), 0, None, room);
-        let receiver = receive.then(|| (Reader::new(format.clone()), slices));
-        Loop { slot: vec![0; SLOT_WORDS], bytes: 0, grouping: &grouping, receiver }
+        let leadership = Leadership { me: 0, leaders: 1, of_empty_key: true };
+        let operator = || program.clone().start(leadership, room);
+        let receiver = receive.then(|| (Reader::new(format.clone()), operator()));
+        Loop { slot: vec![0; SLOT_WORDS], bytes: 0, receiver }
     };
     let mut outlets: Vec<_> = (0..receivers).map(|_| outlet()).collect();
     let filtered = matches!(shape, Shape::Count | Shape::Text);
@@ -159,9 +159,11 @@ pub fn run(
     let records = (0..different).map(|seed| shape.records(BATCH_ROWS, keys, seed));
     let records = records.collect::<Result<Vec<_>>>()?;
     for records in records.iter().cycle().take(batches) {
-        let arguments = grouping.aggregates.inputs(records)?;
-        let keys = vec![records.column(0).clone()];
-        sender.begin(Keyed { keys, arguments, by_slice: vec![(SliceId::WHOLE, rows.clone())] })?;
+        let all = Rows::Fired { rows: records, slice: SliceId::WHOLE };
+        let batch = Batch { input: 0, rows: all, filter: None, bytes: 0 };
+        let mut keyed = program.keyed(&batch)?.1.ok_or_else(no_exchange)?;
+        keyed.by_slice = vec![(SliceId::WHOLE, rows.clone())];
+        sender.begin(keyed)?;
         if !sender.advance(&mut outlets)? {
             return Err(Error::Internal("slots in memory have no end".into()));
         }

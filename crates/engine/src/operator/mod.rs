@@ -1,5 +1,5 @@
 //! Operators: what a stage does with rows. This file is the contract; [`aggregate`] is the example
-//! to read, and [`tally`] a small one that only tests use.
+//! to read, and `tally` a small one that only tests use.
 //!
 //! An operator has two parts. Its [`Program`] is what all workers of a process share: the body of a
 //! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
