@@ -116,6 +116,7 @@ fn run(seed: u64, model: Model, settings: Settings, messages: u64) -> Result<See
     run_with(seed, model, settings, messages, Reuse::Released)
 }
 
+// tidy: long function: one schedule, from what is drawn to what came of it
 fn run_with(
     seed: u64,
     model: Model,

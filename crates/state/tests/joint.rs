@@ -144,6 +144,7 @@ fn read(table: &Table, shape: Shape) -> Totals {
 }
 
 #[test]
+// tidy: long function: one run, from what is drawn to what came of it
 fn each_leader_gets_what_a_sequential_run_has() {
     let (mut sealed, mut parted, mut reused) = (0, 0, 0);
     for seed in 1..400u64 {

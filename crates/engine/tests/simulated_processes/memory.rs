@@ -71,6 +71,7 @@ pub(crate) fn refused(ran: &Ran, budget: u64, what: &str) {
     assert_eq!(errors.len(), ran.outcomes.len(), "{what}: some ended well: {errors:?}");
 }
 
+// tidy: long function: one job, from what is drawn to what came of it
 fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     let mut random = Random::new(seed ^ 0x3e30_0000);
     let processes = 2 + random.below(3) as usize;

@@ -157,6 +157,7 @@ fn count(table: &mut Table, words: &[u64], slot: ValueSlot, pool: &mut ChunkPool
 }
 
 #[test]
+// tidy: long function: one run, from what is drawn to what came of it
 fn state_is_that_of_a_sequential_run() {
     let (mut adopted, mut merged, mut taken_over, mut grown, mut cleared) = (0, 0, 0, 0, 0);
     let (mut in_heap, mut refused) = (0, 0);
