@@ -12,6 +12,7 @@ use datafusion_expr::{Cast, Expr, ExprSchemable};
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use millstream_contract::expr::Expr as EngineExpr;
 
+use crate::by_parts::by_parts;
 use crate::condition;
 use crate::error::Result;
 use crate::evaluate::compile;
@@ -69,15 +70,18 @@ impl Compiler<'_> {
         if matches!(expr, Expr::Column(_)) && plain_type(&before) == before {
             return Ok(expr.clone());
         }
-        let expr = as_meant(expr.clone(), schema, self.config)?;
-        let context = SimplifyContext::builder()
-            .with_schema(schema.clone())
-            .with_query_execution_start_time(Some(self.start_time))
-            .with_config_options(self.config.clone())
-            .build();
-        let simplified = ExprSimplifier::new(context).simplify(expr)?;
-        // What simplifying put in is bounded, too.
-        let simplified = bound_constants(bound_texts(simplified, schema)?)?;
+        let mut simplify = |part: Expr, schema: &Arc<DFSchema>| {
+            let part = as_meant(part, schema, self.config)?;
+            let context = SimplifyContext::builder()
+                .with_schema(schema.clone())
+                .with_query_execution_start_time(Some(self.start_time))
+                .with_config_options(self.config.clone())
+                .build();
+            let part = ExprSimplifier::new(context).simplify(part)?;
+            // What simplifying put in is bounded, too.
+            bound_constants(bound_texts(part, schema)?)
+        };
+        let simplified = by_parts(expr.clone(), schema, true, &mut simplify)?;
         let simplified = condition::value(simplified, schema)?;
         let after = simplified.get_type(schema.as_ref())?;
         let wanted = plain_type(&before);

@@ -26,7 +26,7 @@ pub(crate) fn fold_arithmetic(
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
     let folded = expr.transform_down(|e| {
-        if !is_exact_arithmetic(&e, schema)? || !is_constant(&e)? {
+        if !is_constant(&e)? || !is_exact_arithmetic(&e, schema)? {
             return Ok(Transformed::no(e));
         }
         match value(&e, schema, config) {

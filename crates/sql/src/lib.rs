@@ -28,8 +28,10 @@
 mod aggregates;
 mod assemble;
 mod blame;
+mod by_parts;
 mod catalog;
 mod check;
+mod coercion;
 mod compiler;
 mod computed;
 mod condition;

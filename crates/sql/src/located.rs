@@ -99,6 +99,7 @@ pub(crate) const UNNAMED: &str = "…";
 pub(crate) struct LocatedExpr {
     inner: Arc<dyn PhysicalExpr>,
     place: Place,
+    data_type: DataType,
 }
 
 impl LocatedExpr {
@@ -107,7 +108,8 @@ impl LocatedExpr {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
         let mark = call.fun().inner().downcast_ref::<Located>()?;
         let inner = call.args().first()?.clone();
-        Some(LocatedExpr { inner, place: mark.place.clone() })
+        let data_type = call.return_type().clone();
+        Some(LocatedExpr { inner, place: mark.place.clone(), data_type })
     }
 }
 
@@ -132,8 +134,9 @@ impl fmt::Display for LocatedExpr {
 }
 
 impl PhysicalExpr for LocatedExpr {
-    fn data_type(&self, schema: &Schema) -> DfResult<DataType> {
-        self.inner.data_type(schema)
+    /// Known, so that it is not worked out anew at every level above.
+    fn data_type(&self, _: &Schema) -> DfResult<DataType> {
+        Ok(self.data_type.clone())
     }
 
     fn nullable(&self, schema: &Schema) -> DfResult<bool> {
@@ -146,8 +149,8 @@ impl PhysicalExpr for LocatedExpr {
 
     fn evaluate(&self, batch: &RecordBatch) -> DfResult<ColumnarValue> {
         self.inner.evaluate(batch).map_err(|error| {
-            let data_type = self.inner.data_type(&batch.schema()).unwrap_or(DataType::Null);
-            let failed = evaluation_error(&error, &data_type, self.place.text(), Some(&self.place));
+            let (text, place) = (self.place.text(), Some(&self.place));
+            let failed = evaluation_error(&error, &self.data_type, text, place);
             DataFusionError::External(Box::new(failed))
         })
     }
@@ -163,7 +166,8 @@ impl PhysicalExpr for LocatedExpr {
         let Ok([inner]) = <[_; 1]>::try_from(children) else {
             return internal_err!("a mark has one child");
         };
-        Ok(Arc::new(LocatedExpr { inner, place: self.place.clone() }))
+        let (place, data_type) = (self.place.clone(), self.data_type.clone());
+        Ok(Arc::new(LocatedExpr { inner, place, data_type }))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

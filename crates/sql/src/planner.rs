@@ -14,7 +14,6 @@ use arrow::datatypes::{DataType, Field, Schema};
 use chrono::{DateTime, Utc};
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
-use datafusion_optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
@@ -27,6 +26,7 @@ use crate::catalog::{
     Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, WatermarkDecl,
 };
 use crate::check::{check_query, places};
+use crate::coercion::Coercion;
 use crate::compiler::Compiler;
 use crate::ends::Ends;
 use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
@@ -379,8 +379,7 @@ impl Planner {
 
     /// Makes types agree.
     fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let analyzer =
-            Analyzer::with_rules(vec![Arc::new(DatesAsTimes), Arc::new(TypeCoercion::new())]);
+        let analyzer = Analyzer::with_rules(vec![Arc::new(DatesAsTimes), Arc::new(Coercion)]);
         Ok(analyzer.execute_and_check(plan, &self.functions.config, |_, _| {})?)
     }
 

@@ -11,8 +11,6 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::cast;
 use arrow::compute::kernels::zip::zip;
 use arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion_common::cse::HashNode;
-use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{Result as DfResult, internal_err, plan_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -20,7 +18,7 @@ use datafusion_expr::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 /// DataFusion's function, evaluated otherwise.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq)]
 struct Choice {
     function: Arc<ScalarUDF>,
     name: &'static str,
@@ -42,22 +40,14 @@ pub(super) fn choices() -> [ScalarUDF; 3] {
     ]
 }
 
-/// A number in place of the names of arguments that have so many parts that writing these costs
-/// something.
-fn mark_of_large(args: &[Expr]) -> Option<u64> {
-    const LARGE_NODES: usize = 64;
-    const NODES_MAX: usize = 256;
-    let (mut nodes, mut state) = (0, DefaultHasher::new());
-    for arg in args {
-        let counted = arg.apply(|node| {
-            nodes += 1;
-            node.hash_node(&mut state);
-            let enough = nodes > NODES_MAX;
-            Ok(if enough { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        });
-        counted.ok()?;
+/// The names of arguments that are no longer than this stand in the name of a call.
+const NAME_BYTES_MAX: usize = 500;
+
+impl Hash for Choice {
+    /// Its name says all; what it is made of is long.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
     }
-    (nodes > LARGE_NODES).then(|| state.finish())
 }
 
 impl Choice {
@@ -77,12 +67,15 @@ impl ScalarUDFImpl for Choice {
     }
 
     fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
-        if let Some(mark) = mark_of_large(args) {
-            // It would be written anew at every level within it.
-            return Ok(format!("{}(…{mark:x})", self.name));
-        }
         let args: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
-        Ok(format!("{}({})", self.name, args.join(",")))
+        let args = args.join(",");
+        if args.len() <= NAME_BYTES_MAX {
+            return Ok(format!("{}({args})", self.name));
+        }
+        // It would be written anew at every level above.
+        let mut state = DefaultHasher::new();
+        args.hash(&mut state);
+        Ok(format!("{}(…{:x})", self.name, state.finish()))
     }
 
     fn signature(&self) -> &Signature {

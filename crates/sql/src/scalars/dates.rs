@@ -2,15 +2,19 @@
 //! would convert both to nanoseconds, which reach no further than the year 2262. The same places
 //! see to decimals beside doubles ([`super::doubles`]).
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, Result as DfResult, plan_err};
 use datafusion_expr::expr::{Between, InList};
 use datafusion_expr::expr_rewriter::NamePreserver;
-use datafusion_expr::utils::merge_schema;
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion_optimizer::analyzer::AnalyzerRule;
+
+use crate::by_parts::by_parts;
+use crate::coercion::schema_of;
 
 use super::doubles::{decimals_as_doubles, union_of_doubles};
 use crate::types::sql_type_name;
@@ -30,16 +34,17 @@ impl AnalyzerRule for DatesAsTimes {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> DfResult<LogicalPlan> {
         let mut changed = false;
         let analyzed = plan.transform_up_with_subqueries(|node| {
-            let mut schema = merge_schema(&node.inputs());
-            if let LogicalPlan::TableScan(scan) = &node {
-                schema.merge(&scan.projected_schema);
-            }
+            let schema = Arc::new(schema_of(&node));
             let names = NamePreserver::new(&node);
             let rewritten = node.map_expressions(|expr| {
                 let name = names.save(&expr);
-                Ok(dates_as_times(expr, &schema)?.update_data(|expr| name.restore(expr)))
+                let expr = by_parts(expr, &schema, false, &mut |part, schema| {
+                    let part = dates_as_times(part, schema)?;
+                    changed |= part.transformed;
+                    Ok(part.data)
+                })?;
+                Ok(Transformed::yes(name.restore(expr)))
             })?;
-            changed |= rewritten.transformed;
             // What stands above sees the types of what stands below.
             let node = if changed { rewritten.data.recompute_schema()? } else { rewritten.data };
             let LogicalPlan::Union(union) = node else { return Ok(Transformed::yes(node)) };

@@ -17,7 +17,7 @@ pub(super) fn refuse_lost_parts(expr: &Expr, schema: &DFSchema) -> DfResult<()> 
     let interval = |e: &Expr| is(e, |t| matches!(t, DataType::Interval(_) | DataType::Duration(_)));
     expr.apply(|e| match e {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus | Operator::Minus, right })
-            if date(left) && has_time_of_day(right) || date(right) && has_time_of_day(left) =>
+            if has_time_of_day(right) && date(left) || has_time_of_day(left) && date(right) =>
         {
             plan_err!(
                 "there is no time of day in a DATE, which this interval needs; \

@@ -226,6 +226,15 @@ fn long_chains_and_deep_calls_are_planned() {
     }
 }
 
+/// Calls so deep that their names are shortened are told apart by all of their parts.
+#[test]
+fn deep_calls_that_differ_in_one_part_are_two() {
+    let deep = nested(200, "i64", |x| format!("COALESCE({x}, i32)"));
+    let sums = format!("SUM(COALESCE({deep}, 1)) AS a, SUM(COALESCE({deep}, 2)) AS b");
+    let plan = plan(&format!("SELECT {sums} FROM typed"));
+    assert_eq!(aggregate(&plan).aggregates.len(), 2);
+}
+
 /// `c0, c1, …` with something around each.
 fn listed(columns: usize, item: impl Fn(usize) -> String) -> String {
     (0..columns).map(item).collect::<Vec<_>>().join(", ")
