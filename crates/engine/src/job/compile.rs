@@ -158,25 +158,19 @@ fn check_exchange(plan: &Plan, operations: &[Operation], settings: &Settings) ->
     if settings.exchange == Exchange::LateMerge {
         return Ok(());
     }
-    let has = match (plan.sources.len(), plan.stages.len(), plan.outputs.len()) {
+    let for_one = |has: String| format!("{has} records can be exchanged for one alone");
+    let message = match (plan.sources.len(), plan.stages.len(), plan.outputs.len()) {
         (1, 1, 1) => match operations.iter().find(|o| o.program.format().is_none()) {
             None => return Ok(()),
-            Some(other) => format!(
-                "the query's operator is '{}', and records can be exchanged of an aggregate",
-                other.program.name()
-            ),
+            Some(other) => format!("records cannot be exchanged for '{}'", other.program.name()),
         },
-        (1, stages, 1) => {
-            format!("the query aggregates in {stages} stages, of which records can be exchanged")
-        }
-        (sources, 1, 1) => {
-            format!("the query reads {sources} tables, and records can be exchanged")
-        }
-        (_, _, outputs) => format!("there are {outputs} results, and records can be exchanged"),
+        (1, stages, 1) => for_one(format!("the query aggregates in {stages} stages, of which")),
+        (sources, 1, 1) => for_one(format!("the query reads {sources} tables, and")),
+        (_, _, outputs) => for_one(format!("there are {outputs} results, and")),
     };
     Err(Error::Io {
         place: "exchange".into(),
-        message: format!("{has} for one alone"),
+        message,
         help: "leave the setting 'exchange' out".into(),
     })
 }

@@ -17,6 +17,11 @@
 //! When the clock says that a window is `complete`, its leader begins to `fire` it; every `step`
 //! then yields some of its rows, until `end_firing` frees what it held.
 //!
+//! **What an operator may rely on.** A slice that it is to update or merge into has not been
+//! fired; before a window fires, all that others had for it has been merged. **What is relied on.**
+//! A key's leader follows from its hash alone ([`Leadership`]). In which order deltas are merged,
+//! and how rows are spread over workers and epochs, makes no difference to what is fired.
+//!
 //! **Passing through.** What an operator passes through it either keeps, and hands out when it is
 //! sealed, or gives to the `Onward` that comes with the batch. The latter is the one place where an
 //! operator, called by delivery, calls back into it: rows are written straight from the batch's
@@ -114,7 +119,8 @@ pub(crate) trait Program: fmt::Debug + Send + Sync {
     }
 }
 
-/// Which keys a worker leads.
+/// Which keys a worker leads: those whose hash
+/// [`Leaders::even(leaders)`](millstream_state::Leaders) gives to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leadership {
     /// Its number, among so many leaders whose keys it meets.
@@ -199,8 +205,8 @@ pub(crate) trait Operator: Send {
     // Deltas.
 
     /// Seals what is kept for other leaders; `how` tells for each slice, in ascending order. One
-    /// parcel for each leader of the job, in order. Tables that are empty
-    /// afterwards are freed at once if memory is `scarce`.
+    /// parcel for each leader of the job, in order. Tables that are empty afterwards are freed at
+    /// once if memory is `scarce`.
     fn seal(&mut self, how: &dyn Fn(SliceId) -> SealSlice, scarce: bool) -> Vec<Parcel>;
 
     /// Whether anything is kept for other leaders.
@@ -216,7 +222,8 @@ pub(crate) trait Operator: Send {
     /// the vector clock has got so far.
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId>;
 
-    /// Begins to fire a complete window; false if there is nothing of it.
+    /// Begins to fire a complete window; false if there is nothing of it. It is not complete any
+    /// more, then.
     fn fire(&mut self, window: WindowId) -> bool;
 
     /// The window that fires, if one does: from `fire` to `end_firing`.
@@ -231,7 +238,9 @@ pub(crate) trait Operator: Send {
     // Memory.
 
     /// All that it holds; how much it may grow by the `next` input, and by that for which there
-    /// should be `room`.
+    /// should be `room`. Counted after each batch, so it looks into what has changed alone where
+    /// many slices may be open. What is kept for a leader and grows large ends the epoch
+    /// ([`Usage::largest_fragment_bytes`]).
     fn usage(&mut self, next: Load, room: Load) -> Usage;
 
     // Reports.

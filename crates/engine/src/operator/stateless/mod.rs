@@ -1,4 +1,6 @@
 //! Which rows somebody takes of a batch, and what they become: WHERE or HAVING, then columns.
+//! This is a function of a batch and keeps nothing, so it is a step on the way of rows, and no
+//! operator.
 
 use std::ops::Range;
 
