@@ -126,7 +126,7 @@ impl Spread {
     /// window needs one for each of its records, but no more than there are leaders.
     fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
         let rows = times.times.len();
-        let slices = times.bounds.map(|bounds| self.windowing.slices_between(bounds));
+        let slices = times.bounds.map(|(min, max)| self.windowing.slices_between(min, max));
         let few =
             |slices: i64| slices.saturating_mul(self.leaders as i64) <= self.tables_max as i64;
         if rows <= self.tables_max || slices.is_some_and(few) {

@@ -128,12 +128,12 @@ impl Windowing {
 
     /// The slice that all records between two times update, if it is one.
     #[inline(always)]
-    pub(crate) fn common_slice(&self, (min, max): (i64, i64)) -> Option<Bounds> {
+    pub(crate) fn common_slice(&self, min: i64, max: i64) -> Option<Bounds> {
         Some(self.slice_of(min)).filter(|slice| max < slice.end)
     }
 
     /// The most slices that records between two times may update.
-    pub(crate) fn slices_between(&self, (min, max): (i64, i64)) -> i64 {
+    pub(crate) fn slices_between(&self, min: i64, max: i64) -> i64 {
         let Some(tumble) = &self.tumble else { return 1 };
         let (first, last) = (start_of(tumble, min), start_of(tumble, max));
         last.saturating_sub(first) / tumble.size_us + 1
@@ -291,10 +291,10 @@ mod tests {
         assert_eq!(shifted.slice_of(2_999).start, -7_000);
         assert_eq!(shifted.slice_of(3_000).start, 3_000);
         assert!(shifted.has_slice(SliceId(3_000)) && !shifted.has_slice(SliceId(0)));
-        assert_eq!(windowing.slices_between((9_999, 10_000)), 2);
+        assert_eq!(windowing.slices_between(9_999, 10_000), 2);
         let first = Bounds { slice: SliceId(0), start: 0, end: 10_000 };
-        assert_eq!(windowing.common_slice((0, 9_999)), Some(first));
-        assert_eq!(windowing.common_slice((0, 10_000)), None);
+        assert_eq!(windowing.common_slice(0, 9_999), Some(first));
+        assert_eq!(windowing.common_slice(0, 10_000), None);
     }
 
     #[test]

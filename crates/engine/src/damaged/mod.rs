@@ -74,7 +74,8 @@ fn what_is_only_handed_on_is_merged() {
 /// Process 0 ends with an error that says what process 1 has sent, and nothing wrong has come out
 /// before.
 fn refused(
-    (form, workers): (Form, usize),
+    form: Form,
+    workers: usize,
     says: &str,
     mut change: impl FnMut(Way, Vec<u8>) -> Vec<(Way, Vec<u8>)>,
 ) {
@@ -131,7 +132,7 @@ fn set_word(message: &mut [u8], word: usize, change: impl Fn(u64) -> u64) {
 fn deltas_come_once_and_in_turn() {
     for form in [Form::Eager, Form::Passed] {
         let refused = |says, change: &dyn Fn(Vec<u8>) -> Vec<Vec<u8>>| {
-            refused((form, 1), says, nth(2, LEADER, is(Kind::Delta), change));
+            refused(form, 1, says, nth(2, LEADER, is(Kind::Delta), change));
         };
         refused("epoch 2, not 3", &|delta| vec![delta.clone(), delta]);
         refused("epoch 3, not 2", &|_| vec![]);
@@ -151,7 +152,7 @@ fn deltas_come_once_and_in_turn() {
 fn deltas_that_change_places_are_refused() {
     for form in [Form::Eager, Form::Passed] {
         let mut kept = None;
-        refused((form, 1), "epoch 3, not 2", |way, message| {
+        refused(form, 1, "epoch 3, not 2", |way, message| {
             let number = Head::decode(&message).unwrap().0.number;
             match (way == LEADER && is(Kind::Delta)(&message), number) {
                 (true, 2) => {
@@ -169,13 +170,13 @@ fn deltas_that_change_places_are_refused() {
 fn what_a_delta_is_made_of_comes_once() {
     for (form, kind) in [(Form::Eager, Kind::Rows), (Form::Passed, Kind::Passed)] {
         let twice = |message: Vec<u8>| vec![message.clone(), message];
-        refused((form, 1), " messages of epoch ", nth(3, LEADER, is(kind), twice));
-        refused((form, 1), " messages of epoch ", nth(3, LEADER, is(kind), |_| vec![]));
+        refused(form, 1, " messages of epoch ", nth(3, LEADER, is(kind), twice));
+        refused(form, 1, " messages of epoch ", nth(3, LEADER, is(kind), |_| vec![]));
     }
     // A watermark tells how many rows are before it.
     let twice = |message: Vec<u8>| vec![message.clone(), message];
-    refused((Form::Exchanged, 1), "a watermark behind ", nth(3, LANE, |_| true, twice));
-    refused((Form::Exchanged, 1), "a watermark behind ", nth(3, LANE, |_| true, |_| vec![]));
+    refused(Form::Exchanged, 1, "a watermark behind ", nth(3, LANE, |_| true, twice));
+    refused(Form::Exchanged, 1, "a watermark behind ", nth(3, LANE, |_| true, |_| vec![]));
 }
 
 /// What is for one leader goes to another: all of it, or what is passed through.
@@ -185,7 +186,7 @@ fn rows_of_another_leaders_keys_are_refused() {
         (Form::Eager, &[Kind::Arena, Kind::Rows, Kind::Delta][..]),
         (Form::Passed, &[Kind::Passed]),
     ] {
-        refused((form, 2), "rows of another leader's keys", |way, message| {
+        refused(form, 2, "rows of another leader's keys", |way, message| {
             let goes = way.to == 0 && way.channel < 2 && kinds.iter().any(|k| is(*k)(&message));
             let channel = if goes { 1 - way.channel } else { way.channel };
             vec![(Way { channel, ..way }, message)]
@@ -278,7 +279,7 @@ fn damaged_messages_are_refused() {
         (Form::Passed, Kind::Delta, END),
     ] {
         for (says, damage) in damages.iter().chain(ANY) {
-            refused((form, 1), says, change(kind, 3, *damage));
+            refused(form, 1, says, change(kind, 3, *damage));
         }
     }
 }
@@ -293,7 +294,7 @@ fn rows_for_complete_windows_are_refused() {
         vec![delta]
     };
     for form in [Form::Eager, Form::Passed] {
-        refused((form, 1), " after its end", nth(0, LEADER, is(Kind::Delta), ahead));
+        refused(form, 1, " after its end", nth(0, LEADER, is(Kind::Delta), ahead));
     }
     let marked = |slot: &[u8]| slot[slot.len() - 4] == 3;
     let ahead = |mut slot: Vec<u8>| {
@@ -301,7 +302,7 @@ fn rows_for_complete_windows_are_refused() {
         slot[at..at + 8].copy_from_slice(&LATER.to_le_bytes());
         vec![slot]
     };
-    refused((Form::Exchanged, 1), " after its end", nth(0, LANE, marked, ahead));
+    refused(Form::Exchanged, 1, " after its end", nth(0, LANE, marked, ahead));
 }
 
 /// A slot of exchanged rows has no head.
@@ -330,7 +331,7 @@ fn damaged_slots_of_exchanged_rows_are_refused() {
             damage(&mut message);
             vec![message]
         };
-        refused((Form::Exchanged, 1), says, nth(2, LANE, begins_with_rows, change));
+        refused(Form::Exchanged, 1, says, nth(2, LANE, begins_with_rows, change));
     }
 }
 
@@ -358,7 +359,7 @@ fn damaged_row_messages_are_refused() {
         };
         // What the head of the last of its parts says is what holds.
         let last = |m: &[u8]| m[0] == Kind::WindowRows as u8 && m[1] & MORE == 0;
-        refused((Form::Eager, 1), says, nth(0, messages, last, change));
+        refused(Form::Eager, 1, says, nth(0, messages, last, change));
     }
     for seed in 0..400 {
         let mut random = Random::new(seed);

@@ -145,7 +145,8 @@ impl Grouping {
         if self.windowing.is_whole() {
             return Some(SliceId::WHOLE);
         }
-        let slice = self.windowing.common_slice(batch.prepared.times.as_ref()?.bounds?)?.slice;
+        let (min, max) = batch.prepared.times.as_ref()?.bounds?;
+        let slice = self.windowing.common_slice(min, max)?.slice;
         (self.windowing.closes_at(slice) > batch.after).then_some(slice)
     }
 
