@@ -18,7 +18,7 @@ use crate::windowing::{SliceId, Windowing};
 /// What is passed through is shipped when a fragment has this part of what ends an epoch: it gains
 /// nothing by waiting, and is merged while it lies in a cache.
 const PASSED_SHARE: u64 = 4;
-/// The same where it is kept as keys and arguments, which none adopts: it need not be much.
+/// The same where it is kept as keys and arguments: it need not be much.
 const KEPT_SHARE: u64 = 32;
 
 /// A stage that has state.

@@ -75,8 +75,6 @@ pub struct Stats {
     pub rows_combined: u64,
     /// Segments that leaders merged row by row; from other processes, messages.
     pub merges: u64,
-    /// Segments that leaders adopted, indexing them where they stand.
-    pub adoptions: u64,
     /// Times a fragment changed between aggregating and passing through.
     pub mode_switches: u64,
     /// Times a hash index grew.
@@ -196,7 +194,6 @@ impl Stats {
         self.messages_sent += other.messages_sent;
         self.rows_combined += other.rows_combined;
         self.merges += other.merges;
-        self.adoptions += other.adoptions;
         self.mode_switches += other.mode_switches;
         self.index_growths += other.index_growths;
         self.windows_fired_early += other.windows_fired_early;

@@ -38,7 +38,6 @@ pub fn counters(stats: &Stats) -> Map<String, Value> {
         "messages_sent": stats.messages_sent,
         "rows_combined": stats.rows_combined,
         "merges": stats.merges,
-        "adoptions": stats.adoptions,
         "mode_switches": stats.mode_switches,
         "index_growths": stats.index_growths,
         "windows_fired_early": stats.windows_fired_early,

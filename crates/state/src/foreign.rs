@@ -27,16 +27,12 @@ impl Segment {
     ) -> impl Iterator<Item = &'s [u64]> + 's {
         let row_words = layout.row_words();
         self.chunks.iter().flat_map(move |chunk| {
-            chunk.live_runs().flat_map(move |run| {
-                let starts = run.clone().step_by(rows_max.max(1));
-                starts.map(move |start| {
-                    let rows = (start + rows_max.max(1)).min(run.end) - start;
-                    // SAFETY: a chunk's rows are written and stand one after the other; a sealed
-                    // segment does not change.
-                    unsafe {
-                        std::slice::from_raw_parts(chunk.row(start, row_words), rows * row_words)
-                    }
-                })
+            let starts = (0..chunk.rows()).step_by(rows_max.max(1));
+            starts.map(move |start| {
+                let rows = (start + rows_max.max(1)).min(chunk.rows()) - start;
+                // SAFETY: a chunk's rows are written and stand one after the other; a sealed
+                // segment does not change.
+                unsafe { std::slice::from_raw_parts(chunk.row(start, row_words), rows * row_words) }
             })
         })
     }
@@ -113,7 +109,7 @@ impl Table {
             pool,
             scratch,
         );
-        self.note_merged(words.len() / row_words, self.keys() - before);
+        self.live_rows += self.keys() - before;
         Ok(())
     }
 }
@@ -158,8 +154,7 @@ mod tests {
     fn rows(table: &Table) -> Vec<(Vec<u8>, f64, Option<Vec<u8>>)> {
         let mut all = Vec::new();
         for block in 0..table.scan_blocks() {
-            let mut buffer = Vec::new();
-            let rows = table.scan(block, &mut buffer);
+            let rows = table.scan(block);
             for row in 0..rows.len() {
                 let sum = [0, 1, 2].map(|i| rows.word(row, rows.layout().values()[0].word + i));
                 let least = rows.word(row, rows.layout().values()[1].word);
@@ -244,8 +239,7 @@ mod tests {
                 leader.merge_words(run, &Arena::default(), &mut pool, &mut scratch).unwrap();
             }
         }
-        let mut buffer = Vec::new();
-        let rows = leader.scan(0, &mut buffer);
+        let rows = leader.scan(0);
         assert_eq!((rows.len(), rows.words(1).sum::<u64>()), (1000, 2000));
     }
 }

@@ -19,12 +19,14 @@ use std::sync::Arc;
 use crate::hash::hash_each_word;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
-use crate::log::BLOCK_ROWS;
-use crate::log::ChunkPool;
+use crate::log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool};
 use crate::scratch::Scratch;
-use crate::segment::{ADOPT_ROWS_MIN, Segment};
+use crate::segment::Segment;
 use crate::table::Table;
 use crate::value::Block;
+
+/// Rows that are passed through are sent by themselves when there are so many at least.
+const PASSED_ROWS_MIN: usize = 4 * CHUNK_ROWS;
 
 /// Decisions are taken on at least this many rows.
 const DECIDE_ROWS: usize = 4096;
@@ -323,10 +325,9 @@ impl Fragment {
         (self.rows() > 0).then(|| self.table.seal())
     }
 
-    /// Bytes of rows that have been passed through, if they are so many that their leader may adopt
-    /// them.
+    /// Bytes of rows that have been passed through, if they are enough to be sent by themselves.
     pub fn passed_bytes(&self) -> usize {
-        let passed = self.mode == Mode::PassThrough && self.rows() >= ADOPT_ROWS_MIN;
+        let passed = self.mode == Mode::PassThrough && self.rows() >= PASSED_ROWS_MIN;
         if passed { self.table.live_bytes() } else { 0 }
     }
 

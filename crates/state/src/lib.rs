@@ -2,7 +2,7 @@
 //!
 //! Every worker keeps its *own* partial state for whatever keys its input brings. The part for keys
 //! that another worker leads is a *fragment*. At the end of an epoch the fragment's rows are sealed
-//! into a [`Segment`] and handed to the leader, which merges or adopts it.
+//! into a [`Segment`] and handed to the leader, which merges it.
 //!
 //! What this crate promises: a table belongs to one thread; a sealed segment is immutable and
 //! self-contained; merging is associative and commutative, with the empty value neutral, to the
@@ -31,8 +31,7 @@
 //! assert_eq!((delta.rows(), helper.rows()), (2, 0));
 //! leader.merge(&delta, &mut pool, &mut scratch);
 //!
-//! let mut rows = Vec::new();
-//! let rows = leader.scan(0, &mut rows);
+//! let rows = leader.scan(0);
 //! let mut counts: Vec<_> = rows.words(0).zip(rows.words(1)).collect();
 //! counts.sort();
 //! assert_eq!(counts, [(7, 3), (8, 1)]);

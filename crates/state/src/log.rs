@@ -44,8 +44,6 @@ pub(crate) const OWN_ROWS: RowId = 1 << 28;
 pub(crate) struct Chunk {
     memory: Memory,
     rows: u32,
-    /// One bit per row that is not part of the state (adopted, but its key stood elsewhere).
-    dead: Option<Box<[u64; CHUNK_ROWS / 64]>>,
 }
 
 /// A run of words, alone or a part of a slab, that is freed when its last part is dropped.
@@ -136,30 +134,6 @@ impl Chunk {
 
     pub(crate) fn first(&self) -> *const u64 {
         self.memory.as_ptr()
-    }
-
-    pub(crate) fn has_dead(&self) -> bool {
-        self.dead.is_some()
-    }
-
-    pub(crate) fn kill(&mut self, row: usize) {
-        let dead = self.dead.get_or_insert_with(|| Box::new([0; CHUNK_ROWS / 64]));
-        dead[row / 64] |= 1 << (row % 64);
-    }
-
-    /// The rows that are part of the state, as runs.
-    pub(crate) fn live_runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let mut next = 0;
-        std::iter::from_fn(move || {
-            let start = (next..self.rows()).find(|row| !self.is_dead(*row))?;
-            let dead = |row: &usize| self.has_dead() && self.is_dead(*row);
-            next = (start..self.rows()).find(dead).unwrap_or(self.rows());
-            Some(start..next)
-        })
-    }
-
-    pub(crate) fn is_dead(&self, row: usize) -> bool {
-        self.dead.as_ref().is_some_and(|dead| dead[row / 64] >> (row % 64) & 1 == 1)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -346,7 +320,7 @@ impl Log {
         self.first_chunk << CHUNK_BITS
     }
 
-    /// Rows written; that is, of those without adopted chunks.
+    /// Rows written.
     pub(crate) fn len(&self) -> usize {
         (self.next - self.base()) as usize
     }
@@ -379,7 +353,7 @@ impl Log {
             } else {
                 pool.take(self.chunks.len() >= SLAB_CHUNKS)
             };
-            self.push(Chunk { memory, rows: 0, dead: None });
+            self.push(Chunk { memory, rows: 0 });
         }
     }
 
@@ -488,40 +462,6 @@ impl Log {
         self.starts[index].wrapping_add((id & CHUNK_MASK) as usize * self.row_words)
     }
 
-    /// Takes in `chunk` as it stands. Its row `r` gets the number `result + r`; what is left of the
-    /// chunk that was open before stays unused.
-    pub(crate) fn adopt(&mut self, chunk: Chunk) -> RowId {
-        self.check_ids(chunk.rows());
-        self.skip_to_chunk_end();
-        let first = self.next;
-        self.next += chunk.rows;
-        let full = chunk.memory.capacity() >= CHUNK_ROWS * self.row_words;
-        self.push(chunk);
-        if !full {
-            self.skip_to_chunk_end();
-        }
-        first
-    }
-
-    /// Goes on with a new chunk.
-    fn skip_to_chunk_end(&mut self) {
-        // Chunks that were reserved ahead of need hold no rows; they would break the numbering.
-        let used = ((self.next - self.base()) as usize).div_ceil(CHUNK_ROWS);
-        self.chunks.truncate(used);
-        self.starts.truncate(used);
-        self.next = (self.next + CHUNK_MASK) & !CHUNK_MASK;
-    }
-
-    pub(crate) fn chunk(&self, id: RowId) -> (&Chunk, usize) {
-        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
-        (&self.chunks[index], (id & CHUNK_MASK) as usize)
-    }
-
-    pub(crate) fn chunk_mut(&mut self, id: RowId) -> (&mut Chunk, usize) {
-        let index = ((id >> CHUNK_BITS) - self.first_chunk) as usize;
-        (&mut self.chunks[index], (id & CHUNK_MASK) as usize)
-    }
-
     /// Forgets all rows and goes on, empty, with higher row numbers. Chunks go to the pool; that of
     /// a small log stays.
     pub(crate) fn clear(&mut self, pool: &mut ChunkPool) {
@@ -530,7 +470,7 @@ impl Log {
             return;
         }
         let chunk = &mut self.chunks[0];
-        (chunk.rows, chunk.dead) = (0, None);
+        chunk.rows = 0;
         self.first_chunk += 1;
         self.next = self.base();
     }

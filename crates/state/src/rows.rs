@@ -4,48 +4,28 @@ use crate::arena::{Arena, packed_len};
 use crate::layout::RowLayout;
 use crate::log::Chunk;
 
-/// Rows of a table, to read.
+/// Rows of a table, to read: one after the other.
 #[derive(Debug)]
 pub struct RowsRef<'t> {
-    rows: Rows<'t>,
+    first: *const u64,
+    count: usize,
     arena: &'t Arena,
     layout: &'t RowLayout,
 }
 
-#[derive(Debug)]
-enum Rows<'t> {
-    /// One after the other.
-    Dense { first: *const u64, count: usize, row_words: usize },
-    /// Some of a chunk's.
-    Listed(&'t [*const u64]),
-}
-
 impl<'t> RowsRef<'t> {
-    /// All rows of a chunk that are part of the state; `buffer` lists them if some are not.
+    /// All rows of a chunk.
     pub(crate) fn of_chunk(
         chunk: &'t Chunk,
         arena: &'t Arena,
         layout: &'t RowLayout,
-        buffer: &'t mut Vec<*const u64>,
     ) -> RowsRef<'t> {
-        let row_words = layout.row_words();
-        let rows = if chunk.has_dead() {
-            buffer.clear();
-            let live = (0..chunk.rows()).filter(|row| !chunk.is_dead(*row));
-            buffer.extend(live.map(|row| chunk.row(row, row_words)));
-            Rows::Listed(buffer)
-        } else {
-            Rows::Dense { first: chunk.first(), count: chunk.rows(), row_words }
-        };
-        RowsRef { rows, arena, layout }
+        RowsRef { first: chunk.first(), count: chunk.rows(), arena, layout }
     }
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        match self.rows {
-            Rows::Dense { count, .. } => count,
-            Rows::Listed(rows) => rows.len(),
-        }
+        self.count
     }
 
     /// Whether there is none.
@@ -59,23 +39,19 @@ impl<'t> RowsRef<'t> {
         assert!(word < self.layout.row_words());
         // SAFETY: rows are written and have `row_words` words; the table is borrowed.
         let read = |place: *const u64| value(unsafe { *place.add(word) });
-        match self.rows {
-            Rows::Dense { first, count, row_words } => {
-                // Four at a time: there is little to do for each.
-                let mut fours = Vec::with_capacity(count.div_ceil(4));
-                let mut place = first;
-                fours.extend((0..count / 4).map(|_| {
-                    let four = [0, 1, 2, 3].map(|i| read(place.wrapping_add(i * row_words)));
-                    place = place.wrapping_add(4 * row_words);
-                    four
-                }));
-                let mut values = fours.into_flattened();
-                let rest = values.len()..count;
-                values.extend(rest.map(|row| read(first.wrapping_add(row * row_words))));
-                values
-            }
-            Rows::Listed(rows) => rows.iter().map(|place| read(*place)).collect(),
-        }
+        let (first, row_words) = (self.first, self.layout.row_words());
+        // Four at a time: there is little to do for each.
+        let mut fours = Vec::with_capacity(self.count.div_ceil(4));
+        let mut place = first;
+        fours.extend((0..self.count / 4).map(|_| {
+            let four = [0, 1, 2, 3].map(|i| read(place.wrapping_add(i * row_words)));
+            place = place.wrapping_add(4 * row_words);
+            four
+        }));
+        let mut values = fours.into_flattened();
+        let rest = values.len()..self.count;
+        values.extend(rest.map(|row| read(first.wrapping_add(row * row_words))));
+        values
     }
 
     /// Word `word` of every row, in order.
@@ -87,10 +63,7 @@ impl<'t> RowsRef<'t> {
     #[inline]
     pub fn word(&self, row: usize, word: usize) -> u64 {
         assert!(word < self.layout.row_words() && row < self.len());
-        let place = match self.rows {
-            Rows::Dense { first, row_words, .. } => first.wrapping_add(row * row_words),
-            Rows::Listed(rows) => rows[row],
-        };
+        let place = self.first.wrapping_add(row * self.layout.row_words());
         // SAFETY: rows are written and have `row_words` words; the table is borrowed.
         unsafe { *place.add(word) }
     }

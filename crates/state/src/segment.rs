@@ -3,11 +3,8 @@
 use crate::arena::Arena;
 use crate::hash::{hash_each_word, hash_words};
 use crate::layout::RowLayout;
-use crate::log::{CHUNK_ROWS, Chunk, ChunkPool};
+use crate::log::{Chunk, ChunkPool};
 use crate::scratch::Scratch;
-
-/// Segments of fewer rows are merged: adopting leaves a chunk unfinished each time.
-pub(crate) const ADOPT_ROWS_MIN: usize = 4 * CHUNK_ROWS;
 
 /// Sealed rows on their way to their leader: immutable, position-independent, without an index.
 #[derive(Debug)]

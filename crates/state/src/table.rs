@@ -16,12 +16,12 @@ use crate::find;
 use crate::index::Index;
 use crate::key::{Keys, VarKeys};
 use crate::layout::RowLayout;
-use crate::log::{CHUNK_ROWS, Chunk, ChunkPool, Log};
+use crate::log::{Chunk, ChunkPool, Log};
 use crate::logs::LogsMut;
 use crate::partition::Own;
 use crate::rows::RowsRef;
 use crate::scratch::Scratch;
-use crate::segment::{ADOPT_ROWS_MIN, Segment};
+use crate::segment::Segment;
 use crate::value::Block;
 
 /// A joint table whose other rows have fewer numbers left is not joint any more, once they are
@@ -49,9 +49,6 @@ pub struct Table {
     pub(crate) arena: Arena,
     /// Rows in the log that are part of the state, whether indexed or appended without look-up.
     pub(crate) live_rows: usize,
-    /// Rows that came in segments, and how many of them had new keys.
-    merged: usize,
-    merged_new: usize,
     /// The most keys that the index has held since the table was cleared, but for those it holds
     /// now.
     pub(crate) keys_max: usize,
@@ -92,8 +89,6 @@ impl Table {
             wasted_rows: 0,
             arena: Arena::default(),
             live_rows: 0,
-            merged: 0,
-            merged_new: 0,
             keys_max: 0,
         }
     }
@@ -284,7 +279,7 @@ impl Table {
             others.give_room(pool);
         }
         self.empty_index();
-        (self.live_rows, self.merged, self.merged_new) = (0, 0, 0);
+        self.live_rows = 0;
         self.wasted_rows = 0;
         let keys = std::mem::take(&mut self.keys_max);
         if self.index_is_too_large(keys) {
@@ -306,18 +301,6 @@ impl Table {
     /// The most keys that it has held since it was cleared.
     pub fn keys_max(&self) -> usize {
         self.keys_max.max(self.keys())
-    }
-
-    pub(crate) fn note_merged(&mut self, rows: usize, new: usize) {
-        self.live_rows += new;
-        self.merged += rows;
-        self.merged_new += new;
-    }
-
-    /// Whether at most one in eight of the rows merged so far had a known key, as far as one can
-    /// tell.
-    pub(crate) fn merges_mostly_new(&self) -> bool {
-        self.merged >= CHUNK_ROWS && self.merged_new * 8 >= self.merged * 7
     }
 
     /// Keys held (with duplicates, if rows were appended without look-up).
@@ -372,18 +355,12 @@ impl Table {
         if !fits || !hashed || joint || few_ids {
             return false;
         }
-        let merged = (self.merged, self.merged_new);
         let rows = self.seal();
         // Whatever stands in the other's index lies below this table's rows: it is absent.
         self.log.number_above(&complete.log);
         self.index.take(&mut complete.index);
-        if rows.rows() >= ADOPT_ROWS_MIN && self.can_adopt(&rows) {
-            rows.chunks.into_iter().for_each(|chunk| self.adopt_chunk(chunk, scratch));
-        } else {
-            self.merge(&rows, pool, scratch);
-            rows.recycle(pool);
-        }
-        (self.merged, self.merged_new) = merged;
+        self.merge(&rows, pool, scratch);
+        rows.recycle(pool);
         true
     }
 
@@ -412,14 +389,14 @@ impl Table {
         if self.live_rows == 0 { 0 } else { self.log.chunks().len() }
     }
 
-    /// How many rows a scan block has at the most (some may be holes); beyond the last block none.
+    /// How many rows a scan block has; beyond the last block none.
     pub fn scan_rows(&self, block: usize) -> usize {
         self.log.chunks().get(block).map_or(0, Chunk::rows)
     }
 
     /// All rows of one scan block (up to [`CHUNK_ROWS`](crate::CHUNK_ROWS)), in log order. A scan
     /// goes over blocks `0..scan_blocks()`; the table must not change in between.
-    pub fn scan<'t>(&'t self, block: usize, buffer: &'t mut Vec<*const u64>) -> RowsRef<'t> {
-        RowsRef::of_chunk(&self.log.chunks()[block], &self.arena, &self.layout, buffer)
+    pub fn scan(&self, block: usize) -> RowsRef<'_> {
+        RowsRef::of_chunk(&self.log.chunks()[block], &self.arena, &self.layout)
     }
 }

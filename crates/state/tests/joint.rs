@@ -124,9 +124,9 @@ type Totals = BTreeMap<u64, (u64, u64, Option<Vec<u8>>)>;
 
 fn read(table: &Table, shape: Shape) -> Totals {
     let layout = shape.layout();
-    let (mut all, mut buffer) = (Totals::new(), Vec::new());
+    let mut all = Totals::new();
     for block in 0..table.scan_blocks() {
-        let rows = table.scan(block, &mut buffer);
+        let rows = table.scan(block);
         for row in 0..rows.len() {
             let word = |word| rows.word(row, word);
             let key = shape.key_of(word, |at| rows.bytes(at).to_vec());
@@ -177,7 +177,8 @@ fn each_leader_gets_what_a_sequential_run_has() {
                     }
                     1 => {
                         for (leader, segment) in on_their_way.drain(..) {
-                            tables[leader].take_in(segment, tools.0, tools.1);
+                            tables[leader].merge(&segment, tools.0, tools.1);
+                            segment.recycle(tools.0);
                         }
                     }
                     _ => {
@@ -222,7 +223,8 @@ fn each_leader_gets_what_a_sequential_run_has() {
                 on_their_way.extend(table.seal_others(&leaders, tools.0, tools.1));
             }
             for (leader, segment) in on_their_way.drain(..) {
-                tables[leader].take_in(segment, tools.0, tools.1);
+                tables[leader].merge(&segment, tools.0, tools.1);
+                segment.recycle(tools.0);
             }
             for (leader, table) in tables.iter_mut().enumerate() {
                 let what =
@@ -237,9 +239,9 @@ fn each_leader_gets_what_a_sequential_run_has() {
     assert!(sealed > 300 && parted > 50 && reused > 100);
 }
 
-/// Segments are adopted beside rows of other leaders, into a table that no near cache holds.
+/// Segments are merged beside rows of other leaders, into a table that no near cache holds.
 #[test]
-fn large_segments_are_adopted_by_joint_tables() {
+fn large_segments_are_merged_by_joint_tables() {
     for (shape, count) in [(Shape::Close, 2), (Shape::Apart, 2), (Shape::Apart, 3)] {
         let (leaders, layout) = (Leaders::even(count), shape.layout());
         let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
@@ -257,7 +259,7 @@ fn large_segments_are_adopted_by_joint_tables() {
         update(&mut table, shape, &tenth, own_keys, (&mut pool, &mut scratch));
         update(&mut helper, shape, &own, None, (&mut pool, &mut scratch));
         assert!(table.other_rows() > 1_000);
-        assert!(table.take_in(helper.seal(), &mut pool, &mut scratch), "{shape:?}: adopted");
+        table.merge(&helper.seal(), &mut pool, &mut scratch);
         update(&mut table, shape, &all, own_keys, (&mut pool, &mut scratch));
         let sealed = table.seal_others(&leaders, &mut pool, &mut scratch);
         update(&mut table, shape, &all, own_keys, (&mut pool, &mut scratch));
@@ -265,13 +267,13 @@ fn large_segments_are_adopted_by_joint_tables() {
         let more = table.seal_others(&leaders, &mut pool, &mut scratch);
         for (leader, segment) in sealed.into_iter().chain(more) {
             let other = others.entry(leader).or_insert_with(|| Table::new(layout.clone()));
-            other.take_in(segment, &mut pool, &mut scratch);
+            other.merge(&segment, &mut pool, &mut scratch);
         }
         others.insert(1, table);
         let mut found = 0;
         for (leader, table) in &others {
             for (key, (count, ..)) in read(table, shape) {
-                // A tenth of them, and twice all; and once what was adopted.
+                // A tenth of them, and twice all; and once what was merged.
                 let expected = 2 + u64::from(key % 10 == 0 || *leader == 1);
                 assert_eq!((leaders.of(shape.hash(key)), count), (*leader, expected), "{shape:?}");
                 found += 1;
@@ -318,7 +320,8 @@ fn numbers_of_other_leaders_rows_start_over() {
             let (_, segment) = table.seal_others(&leaders, &mut pool, &mut scratch).pop().unwrap();
             assert_eq!(segment.rows(), 1);
             let mut leader = Table::new(layout.clone());
-            leader.take_in(segment, &mut pool, &mut scratch);
+            leader.merge(&segment, &mut pool, &mut scratch);
+            segment.recycle(&mut pool);
             assert_eq!(read(&leader, shape)[&rows[0].0].0, 2);
         }
         assert_eq!(read(&table, shape)[&rows[1].0].0, EPOCHS);

@@ -87,8 +87,7 @@ impl Combiner {
         combined
     }
 
-    /// Merges a segment; returns how many rows it had. It is not adopted: what is shipped from
-    /// where it stands should have no holes, between which each run of rows would be a message.
+    /// Merges a segment; returns how many rows it had.
     fn merge(&mut self, segment: Segment) -> usize {
         self.table.merge(&segment, &mut self.pool, &mut self.scratch);
         let rows = segment.rows();

@@ -182,10 +182,9 @@ fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segm
     }
     let mut span = meter::span(meter::Kind::Merge);
     span.add(segment.rows());
-    match state.operator.merge(slice, Merged::Segment(segment))? {
-        true => context.stats.adoptions += 1,
-        false => context.stats.merges += 1,
-    }
+    state.operator.merge(slice, Merged::Segment(&segment))?;
+    state.operator.reuse(segment);
+    context.stats.merges += 1;
     state.uncounted += 1;
     if state.uncounted >= state.stage.limits.tables_max {
         context.note_usage(state);

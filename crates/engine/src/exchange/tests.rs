@@ -176,9 +176,9 @@ impl Case {
     /// Everything in a table, as text, sorted.
     fn dump(&self, slices: &mut Slices, id: SliceId) -> Vec<String> {
         let Some(table) = slices.remove(id..=id) else { return vec![] };
-        let (mut places, mut lines) = (vec![], vec![]);
+        let mut lines = vec![];
         for block in 0..table.scan_blocks() {
-            let rows = table.scan(block, &mut places);
+            let rows = table.scan(block);
             let mut columns = self.grouping.codec.decode(&rows).expect("keys");
             columns.extend(self.grouping.aggregates.finish(&rows).expect("values that fit"));
             for row in 0..rows.len() {

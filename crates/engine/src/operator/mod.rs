@@ -158,7 +158,7 @@ pub(crate) enum SealSlice {
 #[derive(Debug)]
 pub(crate) enum Delta<'a> {
     /// Of this process.
-    Segment(Segment),
+    Segment(&'a Segment),
     /// Of another process, where they arrived, with what they refer to. Nothing of them has been
     /// checked.
     Words { words: &'a [u64], arena: &'a Arena },
@@ -212,9 +212,9 @@ pub(crate) trait Operator: Send {
     /// Whether anything is kept for other leaders.
     fn holds_for_others(&self) -> bool;
 
-    /// Merges rows of state into a slice; true if they were adopted where they stand. Those of
-    /// another process may be anything: whatever is wrong with them is an error.
-    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<bool>;
+    /// Merges rows of state into a slice. Those of another process may be anything: whatever is
+    /// wrong with them is an error.
+    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<()>;
 
     // Firing, one window at a time.
 

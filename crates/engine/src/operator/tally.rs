@@ -136,14 +136,17 @@ impl Operator for Tallied {
         self.slices.values().any(|tables| tables.iter().enumerate().any(of_others))
     }
 
-    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<bool> {
+    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<()> {
         let me = self.me;
         let (tables, pool, scratch) = self.open(slice);
         match delta {
-            Delta::Segment(segment) => Ok(tables[me].take_in(segment, pool, scratch)),
+            Delta::Segment(segment) => {
+                tables[me].merge(segment, pool, scratch);
+                Ok(())
+            }
             Delta::Words { words, arena } => {
                 let merged = tables[me].merge_words(words, arena, pool, scratch);
-                merged.map(|()| false).map_err(|malformed| Error::Internal(malformed.what.into()))
+                merged.map_err(|malformed| Error::Internal(malformed.what.into()))
             }
         }
     }
@@ -175,8 +178,7 @@ impl Operator for Tallied {
         if *block == table.scan_blocks() {
             return Ok(None);
         }
-        let mut places = Vec::new();
-        let rows = table.scan(*block, &mut places);
+        let rows = table.scan(*block);
         *block += 1;
         let both: Vec<usize> = (0..rows.len())
             .filter(|row| rows.word(*row, 1) > 0 && rows.word(*row, 2) > 0)
@@ -239,7 +241,7 @@ mod tests {
         let sealed: Vec<Vec<Parcel>> = workers.iter_mut().map(|w| w.seal(how, false)).collect();
         for (leader, parcel) in sealed.into_iter().flat_map(|all| all.into_iter().enumerate()) {
             for (slice, segment) in parcel.segments {
-                let merged = workers[leader].merge(slice, Delta::Segment(segment));
+                let merged = workers[leader].merge(slice, Delta::Segment(&segment));
                 merged.expect("rows of this process");
             }
         }

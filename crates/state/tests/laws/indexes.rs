@@ -9,7 +9,7 @@ use super::{Key, Shape, Totals, count, counts_of, layout, read, write};
 
 /// Keys that share the upper half of their hashes, which may be all that an index holds of them:
 /// among many others in a table beyond any near cache, and by themselves in a small one; in rows of
-/// every width that has a loop of its own; updated, merged and adopted.
+/// every width that has a loop of its own; updated and merged.
 #[test]
 fn keys_whose_hashes_collide_keep_apart() {
     // Far apart, so that they are looked up by their hashes.
@@ -33,7 +33,7 @@ fn keys_whose_hashes_collide_keep_apart() {
             count(&mut helper, keys, slot, &mut pool);
             leader.merge(&helper.seal(), &mut pool, &mut scratch);
             count(&mut helper, keys, slot, &mut pool);
-            leader.adopt(helper.seal(), &mut scratch).expect("keys of fixed width");
+            leader.merge(&helper.seal(), &mut pool, &mut scratch);
             let counts = counts_of(&leader, &layout);
             assert_eq!(counts.len(), keys.len(), "{} values", 1 + sums);
             assert!(counts.values().all(|n| *n == 4), "{} values", 1 + sums);
@@ -65,8 +65,7 @@ fn keys_close_together_and_far_apart() {
         for hashed in [true, false] {
             let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
             let (mut table, mut scratch) = (Table::new(layout.clone()), Scratch::default());
-            let (mut merged, mut adopted) =
-                (Table::new(layout.clone()), Table::new(layout.clone()));
+            let mut merged = Table::new(layout.clone());
             let mut all = BTreeMap::new();
             for (key, direct) in epochs {
                 let words: Vec<u64> = (0..12_000).map(|i| key(i) as u64).collect();
@@ -89,12 +88,9 @@ fn keys_close_together_and_far_apart() {
                 // In buckets a key takes 16 bytes, and up to twice as much while there are few.
                 assert!(table.index_bytes() <= 64 * table.rows() + 4096, "case {case}");
                 expected.iter().for_each(|(word, n)| *all.entry(*word).or_insert(0) += n);
-                let segment = table.seal();
-                merged.merge(&segment, &mut pool, &mut scratch);
-                adopted.adopt(segment, &mut scratch).expect("keys of fixed width");
+                merged.merge(&table.seal(), &mut pool, &mut scratch);
             }
             assert_eq!(counts_of(&merged, &layout), all, "case {case}, merged");
-            assert_eq!(counts_of(&adopted, &layout), all, "case {case}, adopted");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of tables against a plain map. Whatever is updated, appended, sealed, merged and adopted,
+//! Tests of tables against a plain map. Whatever is updated, appended, sealed and merged,
 //! in whatever order, the state is that of a sequential run.
 
 mod fragments;
@@ -108,10 +108,9 @@ fn write(
 fn read(table: &Table, shape: Shape) -> BTreeMap<Key, Totals> {
     let layout = layout(shape);
     let word: Vec<usize> = layout.values().iter().map(|v| v.word).collect();
-    let mut buffer = Vec::new();
     let mut found = BTreeMap::new();
     for block in 0..table.scan_blocks() {
-        let rows = table.scan(block, &mut buffer);
+        let rows = table.scan(block);
         for row in 0..rows.len() {
             let at = |word| rows.word(row, word);
             let key = match shape {
@@ -131,10 +130,10 @@ fn read(table: &Table, shape: Shape) -> BTreeMap<Key, Totals> {
 
 /// How often each one-word key has been counted.
 fn counts_of(table: &Table, layout: &RowLayout) -> BTreeMap<u64, u64> {
-    let (mut buffer, mut counts) = (Vec::new(), BTreeMap::new());
+    let mut counts = BTreeMap::new();
     let word = layout.values()[0].word;
     for block in 0..table.scan_blocks() {
-        let rows = table.scan(block, &mut buffer);
+        let rows = table.scan(block);
         assert!(rows.words(0).eq(rows.collect(0, |word| word)));
         for row in 0..rows.len() {
             let seen = counts.insert(rows.word(row, 0), rows.word(row, word));
@@ -159,7 +158,7 @@ fn count(table: &mut Table, words: &[u64], slot: ValueSlot, pool: &mut ChunkPool
 #[test]
 // tidy: long function: one run, from what is drawn to what came of it
 fn state_is_that_of_a_sequential_run() {
-    let (mut adopted, mut merged, mut taken_over, mut grown, mut cleared) = (0, 0, 0, 0, 0);
+    let (mut recycled, mut grown, mut cleared) = (0, 0, 0);
     let (mut in_heap, mut refused) = (0, 0);
     for seed in 1..120u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -201,22 +200,10 @@ fn state_is_that_of_a_sequential_run() {
                     if random.below(2) == 0 {
                         let segment = helper.seal();
                         assert_eq!(helper.rows(), 0);
-                        match random.below(3) {
-                            0 => match leader.adopt(segment, &mut scratch) {
-                                Ok(_) => adopted += 1,
-                                Err(segment) => {
-                                    leader.merge(&segment, &mut pool, &mut scratch);
-                                }
-                            },
-                            1 => {
-                                leader.merge(&segment, &mut pool, &mut scratch);
-                                segment.recycle(&mut pool);
-                                merged += 1;
-                            }
-                            _ => {
-                                let taken = leader.take_in(segment, &mut pool, &mut scratch);
-                                taken_over += u64::from(taken);
-                            }
+                        leader.merge(&segment, &mut pool, &mut scratch);
+                        if random.below(2) == 0 {
+                            segment.recycle(&mut pool);
+                            recycled += 1;
                         }
                     }
                 }
@@ -239,7 +226,7 @@ fn state_is_that_of_a_sequential_run() {
         assert_eq!(heap.usage().used_bytes, 0, "seed {seed}");
     }
     assert!(in_heap > 0 && refused > 100, "{refused} refused");
-    assert!(adopted > 0 && merged > 0 && taken_over > 0 && grown > 0 && cleared > 0);
+    assert!(recycled > 0 && grown > 0 && cleared > 0);
 }
 
 /// Blocks in which one row is met again and again, however often and in whichever index: sums are
@@ -285,9 +272,9 @@ fn rows_that_come_often_add_up() {
                 block.count(slots[1], picks);
                 block.count(slots[2], None);
             }
-            let (mut buffer, mut found) = (Vec::new(), BTreeMap::new());
+            let mut found = BTreeMap::new();
             for block in 0..table.scan_blocks() {
-                let rows = table.scan(block, &mut buffer);
+                let rows = table.scan(block);
                 for row in 0..rows.len() {
                     let at = |word| rows.word(row, word);
                     let sum = read_i128(at(slots[0].word), at(slots[0].word + 1));
@@ -300,41 +287,4 @@ fn rows_that_come_often_add_up() {
             assert_eq!(found, expected, "{share} in 100, {apart} apart");
         }
     }
-}
-
-/// Rows that an adopted segment leaves behind as holes are nothing that a later merge may count
-/// again.
-#[test]
-fn a_table_that_has_adopted_can_itself_be_sealed_and_merged() {
-    let layout = layout(Shape::Word);
-    let mut pool = ChunkPool::new(layout.row_words(), 1 << 20, None);
-    let mut scratch = Scratch::default();
-    let mut add = |table: &mut Table, keys: std::ops::Range<u64>, pool: &mut ChunkPool| {
-        let words: Vec<u64> = keys.collect();
-        for words in words.chunks(BLOCK_ROWS) {
-            let hashes: Vec<u64> = words.iter().map(|w| hash_word(*w)).collect();
-            let keys = Keys { hashes: &hashes, ahead: &[], words, vars: NoVarKeys };
-            table.update(&keys, pool, &mut scratch).count(layout.values()[0], None);
-        }
-    };
-    let mut tables: Vec<Table> = (0..3).map(|_| Table::new(layout.clone())).collect();
-    let [helper, leader, next] = &mut tables[..] else { unreachable!("three") };
-    add(leader, 0..1000, &mut pool);
-    // Every tenth key is known.
-    add(helper, 900..10_000, &mut pool);
-    assert_eq!(leader.adopt(helper.seal(), &mut Scratch::default()).unwrap(), 9_000);
-    add(next, 5_000..5_010, &mut pool);
-    let sealed = leader.seal();
-    next.merge(&sealed, &mut pool, &mut Scratch::default());
-    let expected = |key| match key {
-        900..1000 | 5_000..5_010 => 2,
-        _ => 1,
-    };
-    let expected: BTreeMap<u64, u64> = (0..10_000).map(|key| (key, expected(key))).collect();
-    assert_eq!(counts_of(next, &layout), expected);
-    // Nor can what has holes be adopted.
-    add(leader, 0..10, &mut pool);
-    add(helper, 5..20, &mut pool);
-    assert!(leader.adopt(helper.seal(), &mut Scratch::default()).is_ok());
-    assert!(next.adopt(leader.seal(), &mut Scratch::default()).is_err());
 }

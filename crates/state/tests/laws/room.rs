@@ -111,7 +111,8 @@ fn a_sealed_segment_stands_in_the_heap() {
         let leader = std::thread::spawn(move || {
             let mut leader = Table::new(from.clone());
             let mut pool = ChunkPool::new(from.row_words(), 0, Some(other));
-            leader.take_in(segment, &mut pool, &mut Scratch::default());
+            leader.merge(&segment, &mut pool, &mut Scratch::default());
+            segment.recycle(&mut pool);
             leader
         });
         let leader = leader.join().unwrap();

@@ -36,9 +36,9 @@ fn feed(random: &mut Random, table: &mut Table, layout: &RowLayout, met: &mut Me
 }
 
 fn read(table: &Table, layout: &RowLayout) -> Met {
-    let (mut buffer, mut met) = (Vec::new(), Met::new());
+    let mut met = Met::new();
     for block in 0..table.scan_blocks() {
-        let rows = table.scan(block, &mut buffer);
+        let rows = table.scan(block);
         for row in 0..rows.len() {
             let has_met = |slot: &ValueSlot| {
                 let (word, bit) = layout.seen(*slot).expect("all can stay empty");
@@ -74,10 +74,10 @@ fn each_value_has_its_own_bit() {
             for table in &mut tables {
                 (0..3).for_each(|_| feed(&mut random, table, &layout, &mut expected));
             }
-            let [leader, merged, adopted] = &mut tables[..] else { unreachable!("three") };
+            let [leader, one, other] = &mut tables[..] else { unreachable!("three") };
             let mut pool = ChunkPool::new(layout.row_words(), 0, None);
-            leader.merge(&merged.seal(), &mut pool, &mut Scratch::default());
-            leader.adopt(adopted.seal(), &mut Scratch::default()).unwrap();
+            leader.merge(&one.seal(), &mut pool, &mut Scratch::default());
+            leader.merge(&other.seal(), &mut pool, &mut Scratch::default());
             assert_eq!(read(leader, &layout), expected, "{values} values");
         }
     }

@@ -122,7 +122,6 @@ impl Fire {
         &mut self,
         grouping: &Grouping,
         finisher: &Finisher,
-        places: &mut Vec<*const u64>,
     ) -> Result<Option<(RecordBatch, bool)>> {
         if self.is_over() {
             return Ok(None);
@@ -130,7 +129,7 @@ impl Fire {
         let fired = match self.left.take() {
             Some(left) => left,
             None => {
-                let rows = self.table.scan(self.block, places);
+                let rows = self.table.scan(self.block);
                 self.block += 1;
                 finisher.decode(grouping, &self.bounds, &rows)?
             }

@@ -115,15 +115,7 @@ struct Aggregate {
     leads_empty_key: bool,
     firing: Option<Fire>,
     buffers: Buffers,
-    places: Places,
 }
-
-/// Where rows stand that are being fired, kept for its memory: each step fills it before reading.
-#[derive(Default)]
-struct Places(Vec<*const u64>);
-
-// SAFETY: what a step has left here is not read any more.
-unsafe impl Send for Places {}
 
 impl Aggregate {
     fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
@@ -134,7 +126,6 @@ impl Aggregate {
             leads_empty_key: of_empty_key,
             firing: None,
             buffers: Buffers::default(),
-            places: Places::default(),
             program,
         }
     }
@@ -160,15 +151,15 @@ impl Operator for Aggregate {
         self.slices.has_fragment_rows()
     }
 
-    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<bool> {
+    fn merge(&mut self, slice: SliceId, delta: Delta<'_>) -> Result<()> {
         match delta {
-            Delta::Segment(segment) => Ok(self.slices.merge(slice, segment)),
+            Delta::Segment(segment) => self.slices.merge(slice, segment),
             Delta::Words { words, arena } => {
                 let merged = self.slices.merge_words(slice, words, arena);
                 merged.map_err(|malformed| Error::Internal(malformed.what.into()))?;
-                Ok(false)
             }
         }
+        Ok(())
     }
 
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
@@ -195,7 +186,7 @@ impl Operator for Aggregate {
     fn step(&mut self) -> Result<Option<(RecordBatch, bool)>> {
         let Program { grouping, finisher, .. } = &*self.program;
         match &mut self.firing {
-            Some(fire) => fire.step(grouping, finisher, &mut self.places.0),
+            Some(fire) => fire.step(grouping, finisher),
             None => Ok(None),
         }
     }

@@ -301,12 +301,12 @@ impl Slices {
         parcels
     }
 
-    /// Merges a segment that another worker sealed; true if some of it was adopted where it stands.
-    pub(crate) fn merge(&mut self, id: SliceId, segment: Segment) -> bool {
+    /// Merges a segment that another worker sealed.
+    pub(crate) fn merge(&mut self, id: SliceId, segment: &Segment) {
         self.ensure(id);
-        let Some(slice) = self.slices.get_mut(&id) else { return false };
+        let Some(slice) = self.slices.get_mut(&id) else { return };
         slice.counted = None;
-        slice.primary.take_in(segment, &mut self.pool, &mut self.scratch)
+        slice.primary.merge(segment, &mut self.pool, &mut self.scratch);
     }
 
     /// Merges rows that another process sealed, from where they arrived.
