@@ -282,7 +282,7 @@ impl Assembler<'_> {
                 "the query groups by {} values; at most {KEYS_MAX} are possible",
                 grouped.keys.len()
             ))
-            .at(places.group_by.or(places.distinct))
+            .at(places.group_by.or(places.distinct).or(places.union))
             .help("join some of them into one, for example CONCAT_WS('|', a, b)"));
         }
         let key = |expr: &Expr| {

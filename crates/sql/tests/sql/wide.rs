@@ -84,3 +84,46 @@ fn a_long_list_over_a_view_has_its_columns() {
         assert!(plan.stages[0].inputs[0].filter.is_some());
     }
 }
+
+#[test]
+fn unions_of_many_columns_are_those_of_few() {
+    for (query, stages, limit) in [
+        ("SELECT * FROM wide WHERE c1 > 0 UNION ALL SELECT * FROM wide WHERE c2 > 1", 1, None),
+        ("SELECT * FROM wide UNION ALL SELECT * FROM wide WHERE c2 > 1 LIMIT 7", 1, Some(7)),
+        ("WITH v AS (SELECT * FROM wide) SELECT * FROM v UNION ALL (SELECT * FROM wide)", 1, None),
+        (
+            "SELECT * FROM (SELECT * FROM wide UNION ALL SELECT * FROM wide) WHERE c1 > 0 LIMIT 3",
+            1,
+            Some(3),
+        ),
+        ("SELECT DISTINCT c0, c1 FROM wide", 1, None),
+        ("SELECT c0 FROM wide UNION SELECT c1 FROM wide", 1, None),
+    ] {
+        let [wide, narrow] = both(query);
+        for (plan, columns) in [(wide, 300), (narrow, 3)] {
+            assert_eq!((plan.sources.len(), plan.outputs.len()), (1, 1), "{query}");
+            assert!(plan.stages.len() >= stages, "{query}: {plan:?}");
+            let stage = &plan.stages[plan.outputs[0].stage];
+            let all = query.starts_with("SELECT *") || query.starts_with("WITH");
+            if all {
+                assert_eq!((stage.inputs.len(), stage.output.fields().len()), (2, columns));
+                let Operator::Stateless { limit: given, .. } = stage.operator else {
+                    panic!("{query}: {plan:?}");
+                };
+                assert_eq!(given, limit, "{query}");
+            }
+        }
+    }
+    for query in ["SELECT DISTINCT * FROM wide", "SELECT * FROM wide UNION SELECT * FROM wide"] {
+        let message = error(&format!("{} {query}", table(300)));
+        assert!(message.contains("groups by 300 values; at most 64"), "{message}");
+        let keyword = if query.contains("UNION") { "^^^^^" } else { "^^^^^^^^" };
+        assert!(
+            message.ends_with(keyword) || message.contains(&format!("{keyword}\n")),
+            "{message}"
+        );
+    }
+    let message =
+        error(&format!("{} SELECT * FROM wide UNION ALL SELECT c1 FROM wide", table(300)));
+    assert!(message.contains("query 2 of the UNION gives 1 column (c1)"), "{message}");
+}
