@@ -248,6 +248,31 @@ def test_a_reader_that_waits_stops_the_job(script, base, capsys, workers, query)
         process.wait()
 
 
+MANY_KEYS = """
+CREATE TABLE v (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH (
+    'connector' = 'datagen', 'number-of-rows' = '2000000', 'splits' = '4', 'seed' = '7', 'fields.id.kind' = 'sequence',
+    'fields.k.min' = '1', 'fields.k.max' = '200000', 'fields.ts.start' = '2024-01-01 00:00:00',
+    'fields.ts.step' = '20 us');
+SELECT window_start, k, COUNT(*) AS n, SUM(id) AS s
+FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+GROUP BY window_start, window_end, k;
+"""
+
+
+def test_scarce_memory_loses_no_rows(script):
+    """Workers that pass rows of some keys through and aggregate others, and have hardly room to: all records count."""
+    path = script.write(MANY_KEYS)
+
+    def lines(**settings: object) -> list[str]:
+        done = subprocess.run(command(path, settings), capture_output=True, text=True, check=True)
+        return done.stdout.split("\n")
+
+    alone = lines(workers=1)
+    assert sum(int(line.split(",")[2]) for line in alone[1:] if line) == 2_000_000
+    for seed in range(1, 7):
+        assert lines(workers=4, memory="24MB", simulate=seed) == alone, f"simulate={seed}"
+
+
 def test_long_texts_are_made_a_few_rows_at_a_time(script):
     script.data("events.csv", "ts,k,name\n" + "".join(f"2024-01-01 00:00:01,{k},{name}\n"
                                                      for k, name in [(1, "ab"), (2, "xaa"), (3, "z")]))

@@ -162,8 +162,11 @@ impl Slice {
             if fragment.verdicts() > verdicts {
                 known[leader] = Known::mode(fragment.mode());
             }
-            // One that passes rows through has hardly anything but what it knows about its keys.
-            let goes = |fragment: &mut Fragment| scarce && fragment.mode() == Mode::Aggregate;
+            // One that passes rows through has hardly anything but what it knows about its keys; and
+            // one that has not been sealed keeps its rows.
+            let goes = |fragment: &mut Fragment| {
+                scarce && fragment.mode() == Mode::Aggregate && fragment.rows() == 0
+            };
             if let Some(fragment) = place.take_if(goes) {
                 spare.retire_fragment(fragment);
             }

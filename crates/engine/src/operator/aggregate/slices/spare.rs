@@ -71,6 +71,7 @@ impl Spare {
     }
 
     pub(super) fn retire_fragment(&mut self, fragment: Fragment) {
+        debug_assert_eq!(fragment.rows(), 0, "rows that nobody has got");
         self.retired.add_fragment(&fragment);
     }
 
