@@ -7,8 +7,9 @@
 //! comes from, and written at the end of the input. For [`RowOrder::Any`] rows pass straight
 //! through.
 //!
-//! What has its turn waits in a queue; one worker at a time takes from it and writes ([`writer`]),
-//! and the others go on meanwhile. Rows that are held or queued count against the job's budget.
+//! For `Deterministic`, what has its turn waits in a queue; one worker at a time takes from it and
+//! writes ([`writer`]), and the others go on meanwhile. Rows that are held or queued count against
+//! the job's budget.
 
 mod ahead;
 mod asked;
@@ -73,7 +74,7 @@ pub(crate) struct Gather {
     ordered: bool,
     /// Of rows within a window, when the first is there.
     order: OnceLock<Order>,
-    /// Held for bookkeeping only: whoever sorts, merges or writes rows does so without.
+    /// Held for bookkeeping only: never while rows are sorted, merged or written.
     state: Mutex<State>,
     /// What the queue holds, to be looked at without the lock.
     waiting: Waiting,
@@ -162,7 +163,7 @@ impl Gather {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Takes no more rows; returns whether it did before.
+    /// Takes no more rows; true the first time.
     pub(crate) fn end(&self) -> bool {
         let first = !self.ended.swap(true, Ordering::AcqRel);
         let mut state = self.lock();

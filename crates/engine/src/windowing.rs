@@ -70,7 +70,7 @@ pub(crate) struct Windowing {
     lateness_us: i64,
 }
 
-/// A slice, and from when to when the records are that update it; the end does not belong to it.
+/// A slice, and the times of the records that update it, the end excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) slice: SliceId,
@@ -149,8 +149,8 @@ impl Windowing {
                 .is_some_and(|start| start.rem_euclid(tumble.size_us) == 0)
     }
 
-    /// The watermark from which on nothing is added to a slice: who comes for it then is late, and
-    /// what it has may be shipped.
+    /// The watermark from which on nothing is added to a slice: later records for it are late, and
+    /// its state may be shipped.
     #[inline(always)]
     pub(crate) fn closes_at(&self, slice: SliceId) -> i64 {
         self.ends_for_good(slice.0)
@@ -186,7 +186,7 @@ impl Windowing {
         self.windows_of(slice).find(|window| self.fires_at(*window) > frontier)
     }
 
-    /// The slices that a window consists of: those of these names that exist.
+    /// The names among which a window's slices are; not each of them need be one.
     pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
         SliceId(window.0)..=SliceId(window.0)
     }

@@ -2,7 +2,10 @@
 
 use datafusion_sql::sqlparser::ast::{
     Expr as SqlExpr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, Spanned,
+    TableAlias,
 };
+
+use millstream_contract::settings::closest;
 
 use crate::aggregates::aggregate_named;
 use crate::error::{Span, SqlError};
@@ -18,6 +21,7 @@ pub(crate) fn hint(
 ) -> SqlError {
     let place = position(&error, query, selects);
     let error = if place.is_some() { error.at(place) } else { error };
+    let error = in_with(error, query);
     selects.iter().fold(error, |error, select| {
         let error = misplaced_aggregate(error, select, syntax);
         let error = ungrouped_column(error, select, syntax);
@@ -25,6 +29,32 @@ pub(crate) fn hint(
         let error = unknown_table(error, select);
         unknown_column(error, select, syntax)
     })
+}
+
+/// A mistake in a WITH, or a name that one of its queries has, or nearly so.
+fn in_with(error: SqlError, query: &Query) -> SqlError {
+    let ctes = || query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| &cte.alias);
+    if error.message.starts_with("a WITH with names for ") {
+        let with_names = |alias: &&TableAlias| !alias.columns.is_empty();
+        let mut named = ctes().filter(with_names);
+        return match (named.next(), named.next()) {
+            (Some(alias), None) => error.at(Span::new(alias.name.span)),
+            _ => error,
+        };
+    }
+    if !error.message.starts_with("there is no table") {
+        return error;
+    }
+    let name = quoted(&error);
+    let names = || ctes().map(|alias| alias.name.value.as_str());
+    let help = match closest(name, names()) {
+        _ if names().any(|other| other == name) => {
+            format!("WITH defines '{name}' only after this: a query sees those before it")
+        }
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => return error,
+    };
+    SqlError { help: Some(help), ..error }
 }
 
 /// What an error's message has between the first quotes.

@@ -475,6 +475,22 @@ fn other(kind: ErrorKind, text: &str) -> Option<SqlError> {
         let error = SqlError::types("the rows of VALUES have different numbers of values");
         return Some(error.help("write as many values in each row"));
     }
+    if let Some(rest) = text.strip_prefix("Source table contains ") {
+        let (has, rest) = rest.split_once(" columns but only ")?;
+        let named = rest.split(' ').next()?;
+        let error = format!("a WITH with names for {named} columns, whose query has {has}");
+        return Some(SqlError::name(error).help("name each column of the query once, or none"));
+    }
+    if let Some(rest) = text.strip_prefix("For SELECT DISTINCT, ORDER BY expressions ") {
+        let (expr, _) = rest.split_once(" must appear")?;
+        let expr = expr.rsplit('.').next().unwrap_or(expr);
+        let error = format!("SELECT DISTINCT has no column '{expr}' to order by");
+        return Some(SqlError::name(error).help("order by columns that are selected"));
+    }
+    if text.to_lowercase().starts_with("union schemas have different number of fields") {
+        let error = "ORDER BY names a column that the first query of the UNION has not";
+        return Some(SqlError::name(error).help("order by a column of the first query"));
+    }
     if let Some(qualifier) = text.strip_prefix("Invalid qualifier ") {
         return Some(SqlError::name(format!("there is no table '{qualifier}' here")));
     }

@@ -10,7 +10,7 @@
 //!   ([`crate::exchange`]). There a worker may have both roles, or be only a sender or only a
 //!   receiver.
 //!
-//! What all of them keep: what has come from one worker is merged in the order in which it was
+//! Both guarantee: what has come from one worker is merged in the order in which it was
 //! sent, and each part once; a watermark comes after all that it covers.
 
 mod channels;
@@ -49,9 +49,9 @@ pub(crate) enum Hold {
     Memory,
 }
 
-/// The way between a worker's state and those who lead the keys. Nothing here waits.
+/// The way between a worker's state and those who lead the keys. No method blocks.
 pub(crate) trait Delivery: Send {
-    /// Merges one thing that has come, or sees to its credit. True if there was any that took time.
+    /// Merges one thing that has come, or sees to its credit. True if that was a step's work.
     fn receive(&mut self, context: &mut Context, stages: &mut [State]) -> Result<bool>;
 
     /// Sends on what waits, and tells the others how far this worker is, where it is time; of
@@ -84,7 +84,7 @@ pub(crate) trait Delivery: Send {
     /// at once: then the worker does not wait.
     fn has_mail(&self, context: &Context) -> bool;
 
-    /// Whether nothing will come any more of which rows come, nor is any input left.
+    /// Whether no input is left, and nothing that is still to come can yield rows.
     fn is_over(&self, context: &Context, stages: &[State]) -> bool;
 
     /// One step towards sleep: asks all channels to ring. Returns whether the worker may sleep.

@@ -1,5 +1,6 @@
-//! The writer of an output: one worker at a time takes what has its turn from the queue and writes
-//! it, without the lock, so that however slow the sink is, the others go on.
+//! The writer of an output whose rows come in order: one worker at a time takes what has its turn
+//! from the queue and writes it, without the lock, so that however slow the sink is, the others go
+//! on.
 //!
 //! Whoever adds to the queue does not write then and there. A step of whichever worker comes first
 //! takes the [`Pen`] and writes its share; if something is left, so does the next step, of this
@@ -55,7 +56,7 @@ impl Thing {
     }
 }
 
-/// The right to write: who has it is the only one.
+/// The right to write: who has it is the only one. (Who panics with it ends the job.)
 enum Pen {
     /// Nobody writes; what of the rows is still to come.
     Free(Part),

@@ -5,9 +5,9 @@
 //! stage of the plan in executable form. Its [`Operator`] is what one worker keeps, and no other
 //! worker looks into it: what others are to have is sealed and handed out, and what they have
 //! sealed is merged. An operator knows slices, windows and rows. It does not know who has announced
-//! a watermark ([`crate::progress`]), nor the network ([`crate::delivery`]), nor who takes what it
-//! fires ([`crate::flow`]). All methods are called once for a batch, a segment, a message or a
-//! step, and never for a record.
+//! a watermark ([`crate::progress`]), nor the network ([`crate::delivery`], but for `Onward`), nor
+//! who takes what it fires ([`crate::flow`]). All methods are called once for a batch, a segment, a
+//! message or a step, and never for a record.
 //!
 //! **To add one**, make a folder here that implements both traits, and name it in [`program`].
 //!
@@ -123,7 +123,7 @@ pub(crate) trait Program: fmt::Debug + Send + Sync {
 /// [`Leaders::even(leaders)`](millstream_state::Leaders) gives to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leadership {
-    /// Its number, among so many leaders whose keys it meets.
+    /// Its number among the leaders whose keys it meets, and how many these are.
     pub(crate) me: usize,
     pub(crate) leaders: usize,
     /// Whether it leads the key of no columns.
@@ -148,7 +148,8 @@ pub(crate) struct Room {
 pub(crate) enum SealSlice {
     /// Everything: its epoch ends.
     EndEpoch,
-    /// What has been passed through, and what has been sealed before. The epoch goes on.
+    /// What has been passed through, and what has been sealed before. Aggregated rows stay, and the
+    /// epoch goes on.
     PassedThrough,
     /// Nothing, and nothing of later ones.
     Nothing,
@@ -170,8 +171,8 @@ pub(crate) struct Firing {
     pub(crate) window: WindowId,
     /// Bytes of its keys and values.
     pub(crate) live_bytes: u64,
-    /// How many rows of state come next, and the bytes that result rows of them take, about;
-    /// `None`: all have been given.
+    /// The next step's rows of state, and about the bytes of their result rows; `None`: all have
+    /// been given.
     pub(crate) next: Option<Load>,
 }
 
@@ -218,8 +219,7 @@ pub(crate) trait Operator: Send {
 
     // Firing, one window at a time.
 
-    /// The window that fires next, when all that fire up to `frontier` have fired; if it does when
-    /// the vector clock has got so far.
+    /// The first window that fires after `frontier`, if it fires at or before `clock`.
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId>;
 
     /// Begins to fire a complete window; false if there is nothing of it. It is not complete any

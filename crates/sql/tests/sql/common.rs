@@ -61,7 +61,7 @@ fn connector(options: &TableOptions) -> &str {
     options.options.get("connector").map_or("", String::as_str)
 }
 
-fn refused(options: &TableOptions) -> Error {
+fn fails_to_open(options: &TableOptions) -> Error {
     Error::Option {
         table: options.name.clone(),
         option: "connector".into(),
@@ -76,14 +76,14 @@ impl Connectors for FakeConnectors {
         let bounded = match connector(options) {
             "fake" | "file" => true,
             "endless" => false,
-            _ => return Err(refused(options)),
+            _ => return Err(fails_to_open(options)),
         };
         Ok(Arc::new(Fake { schema: options.schema.clone(), bounded }))
     }
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
         match connector(options) {
             "nowhere" | "blackhole" | "file" => Ok(Arc::new(Nowhere)),
-            _ => Err(refused(options)),
+            _ => Err(fails_to_open(options)),
         }
     }
 }
@@ -194,3 +194,26 @@ pub(crate) fn fields(schema: &Schema) -> Vec<(&str, &DataType, bool)> {
 }
 
 pub(crate) const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
+
+#[track_caller]
+pub(crate) fn refused(text: &str, parts: &[&str]) {
+    let rendered = error(text);
+    for part in parts {
+        assert!(rendered.contains(part), "{part:?} is not in:\n{rendered}");
+    }
+    let (first, rest) = rendered.split_once('\n').expect("a place");
+    assert!(first.starts_with("error: ") && rest.contains("-->"), "{rendered}");
+    for word in [
+        "DataFusion",
+        "Error during",
+        "ParserError",
+        "Utf8",
+        "Int64",
+        "backtrace",
+        "not_impl",
+        "Span(",
+        " { ",
+    ] {
+        assert!(!rendered.contains(word), "{word} in:\n{rendered}");
+    }
+}

@@ -6,29 +6,6 @@ use crate::common::*;
 
 const FROM: &str = "FROM TABLE(TUMBLE(TABLE task_events, DESCRIPTOR(ts), INTERVAL '2' SECOND))";
 
-#[track_caller]
-fn refused(text: &str, parts: &[&str]) {
-    let rendered = error(text);
-    for part in parts {
-        assert!(rendered.contains(part), "{part:?} is not in:\n{rendered}");
-    }
-    let (first, rest) = rendered.split_once('\n').expect("a place");
-    assert!(first.starts_with("error: ") && rest.contains("-->"), "{rendered}");
-    for word in [
-        "DataFusion",
-        "Error during",
-        "ParserError",
-        "Utf8",
-        "Int64",
-        "backtrace",
-        "not_impl",
-        "Span(",
-        " { ",
-    ] {
-        assert!(!rendered.contains(word), "{word} in:\n{rendered}");
-    }
-}
-
 #[test]
 fn the_place_is_underlined() {
     let text = format!(
@@ -273,83 +250,6 @@ const COUNTS: &str = "CREATE VIEW counts AS
     SELECT window_time AS t, auction, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND))
     GROUP BY window_start, window_end, window_time, auction;";
-
-#[test]
-fn limits_are_whole_numbers_that_are_not_too_large() {
-    for (limit, part) in [
-        ("LIMIT 9223372036854775808", "at most 9223372036854775807, not 9223372036854775808"),
-        ("LIMIT 18446744073709551615", "at most 9223372036854775807, not 18446744073709551615"),
-        ("LIMIT 1 OFFSET 99999999999999999999", "at most 9223372036854775807, not 9999"),
-        ("LIMIT 1.5", "take whole numbers, not 1.5"),
-        ("LIMIT -1", "take whole numbers, not -1"),
-    ] {
-        refused(&format!("SELECT i64 FROM typed {limit}"), &[part, "query.sql:1:"]);
-    }
-    plan("SELECT i64 FROM typed LIMIT 9223372036854775807");
-}
-
-#[test]
-fn positions_of_columns() {
-    let few = "SELECT i64, i32 FROM typed ORDER BY";
-    for (key, parts) in [
-        ("0", ["ORDER BY 0: columns are counted from 1", "query.sql:1:37"]),
-        ("i64, 3", ["ORDER BY 3: SELECT has only 2 columns", "query.sql:1:42"]),
-        ("-1", ["ORDER BY -1: a column's number is whole and positive", "query.sql:1:3"]),
-        ("1.5", ["ORDER BY 1.5: a column's number is whole and positive", "query.sql:1:37"]),
-        ("99999999999999999999", ["SELECT has fewer columns", "query.sql:1:37"]),
-        ("'i64'", ["a constant orders nothing", "without quotes: ORDER BY i64"]),
-    ] {
-        refused(&format!("{few} {key}"), &parts);
-    }
-    refused("SELECT i64, COUNT(*) FROM typed GROUP BY 0", &["GROUP BY 0: columns are counted"]);
-    refused("SELECT i64, COUNT(*) FROM typed GROUP BY 3", &["SELECT has only 2 columns", ":42"]);
-    let table = "CREATE TABLE wide (c0 BIGINT";
-    let table = (1..300).fold(table.to_string(), |table, i| format!("{table}, c{i} BIGINT"));
-    let all = format!("{table}) WITH ('connector' = 'fake');\nSELECT * FROM wide ORDER BY");
-    refused(&format!("{all} 301"), &["ORDER BY 301: SELECT has only 300 columns", "sql:2:29"]);
-    refused(&format!("{all} 0"), &["ORDER BY 0: columns are counted from 1", "sql:2:29"]);
-}
-
-#[test]
-fn two_columns_of_one_name() {
-    let same = |name: &str| format!("two columns of the result have the same name, '{name}'");
-    refused("SELECT i64 AS x, i32 AS x FROM typed", &[&same("x"), "query.sql:1:25"]);
-    for order in ["", " ORDER BY i32", " ORDER BY b"] {
-        let query = format!("SELECT *, i32 AS b FROM typed{order}");
-        refused(&query, &[&same("b"), "query.sql:1:18", "another name with AS"]);
-    }
-    refused("SELECT *, typed.s FROM typed", &[&same("s"), "query.sql:1:17"]);
-    refused("SELECT i64 AS x, * FROM (SELECT i64, i32 AS x FROM typed)", &[&same("x")]);
-}
-
-#[test]
-fn an_alias_is_not_known_in_its_own_select() {
-    for (query, expr) in [
-        ("SELECT i64 + 1 AS x, x * 2 AS y FROM typed", "i64 + 1"),
-        ("SELECT x * 2 AS y, i64 + 1 AS x FROM typed", "i64 + 1"),
-        ("SELECT SUM(i64) AS x, AVG(x) FROM typed", "SUM(i64)"),
-        ("SELECT i64 AS d1, CASE WHEN d1 > 1 THEN 1 END FROM typed", "i64"),
-    ] {
-        refused(query, &["there is no column '", "within its own SELECT: write ", expr]);
-    }
-    refused("SELECT i64 + 1 AS x FROM typed WHERE x > 1", &["WHERE does not know the aliases"]);
-}
-
-#[test]
-fn names_that_with_gives_twice() {
-    let table = "CREATE TABLE wide (c0 BIGINT";
-    let wide = (1..300).fold(table.to_string(), |table, i| format!("{table}, c{i} BIGINT"));
-    for table in [wide, format!("{table}, c1 BIGINT")] {
-        let table = format!("{table}) WITH ('connector' = 'fake');\n");
-        let with = "WITH a AS (SELECT * FROM wide), a AS (SELECT c1 FROM wide)";
-        let parts = ["WITH gives the name 'a' twice", "query.sql:2:33", "another name"];
-        refused(&format!("{table}{with} SELECT c1 FROM a"), &parts);
-        refused(&format!("{table}SELECT * FROM ({with} SELECT c1 FROM a)"), &parts[..1]);
-        // A name that is given within is not known outside.
-        let within = "WITH b AS (WITH a AS (SELECT * FROM wide) SELECT * FROM a)";
-        refused(&format!("{table}{within} SELECT c1 FROM a"), &["there is no table 'a'"]);
-    }
-}
 
 #[test]
 fn unions_that_do_not_fit() {

@@ -6,6 +6,7 @@ mod evaluate;
 mod fuzz;
 mod graph;
 mod growth;
+mod names;
 mod plan;
 mod rehearsal;
 mod suite;

@@ -162,8 +162,8 @@ impl Slice {
             if fragment.verdicts() > verdicts {
                 known[leader] = Known::mode(fragment.mode());
             }
-            // One that passes rows through has hardly anything but what it knows about its keys; and
-            // one that has not been sealed keeps its rows.
+            // One that passes rows through has hardly anything but what it knows about its keys.
+            // One that has not been sealed keeps its rows.
             let goes = |fragment: &mut Fragment| {
                 scarce && fragment.mode() == Mode::Aggregate && fragment.rows() == 0
             };
