@@ -151,6 +151,7 @@ fn parse_option(parser: &mut Parser<'_>) -> Result<OptionDef> {
     Ok(OptionDef { key, value, key_span, value_span })
 }
 
+// tidy: long function: one branch per kind of element
 fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()> {
     let start = parser.peek_token();
     let next = parser.peek_nth_token(1);

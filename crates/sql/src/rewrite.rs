@@ -228,6 +228,7 @@ fn arguments(call: &Function) -> Option<Vec<Expr>> {
         .collect()
 }
 
+// tidy: long function: one arm per function
 fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
     let Some(name) = crate::script::single_part(&call.name) else { return Ok(None) };
     let Some(args) = arguments(call) else { return Ok(None) };

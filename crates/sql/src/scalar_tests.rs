@@ -73,6 +73,7 @@ impl Random {
 const I64_EDGES: [i64; 9] = [0, 1, -1, 7, 255, 400, -86_400_000_000, i64::MAX, i64::MIN];
 
 /// A column of every type: edges, and NULL in the last row.
+// tidy: long function: a table of edges, a column for each type
 fn edges() -> RecordBatch {
     let longs: Int64Array = I64_EDGES.into_iter().map(Some).chain([None]).collect();
     let longs: ArrayRef = Arc::new(longs);
