@@ -10,12 +10,11 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Operator, Plan, Project};
+use millstream_contract::plan::Plan;
 use millstream_contract::table::*;
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::Stats;
-use support::{Random, Record, oracle, query, run, table};
+use support::{Random, Record, oracle, passing, query, run, table};
 
 const MIB: u64 = 1 << 20;
 
@@ -180,13 +179,7 @@ fn rows_that_wait_count() {
 fn rows_of_a_fast_split_do_not_pile_up() {
     let data = [unique(2_000, 0), unique(60_000, 1_000_000)];
     let source = paced(&data, &[50_000, 0]);
-    let mut query = query(source, None, 0);
-    let columns = [0, 1, 2, 3, 4];
-    let schema = Arc::new(query.sources[0].schema.project(&columns).unwrap());
-    query.stages[0].output = schema.clone();
-    let columns = columns.into_iter().map(Expr::Column).collect();
-    query.stages[0].inputs[0].project = Some(Project { columns, schema });
-    query.stages[0].operator = Operator::Stateless { limit: None, offset: 0 };
+    let query = passing(source, None);
     for workers in [1, 3] {
         let (free, all) = run(&query, &settings(1, workers, 1 << 40));
         let all = all.unwrap();

@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Operator, Plan, Project};
 use millstream_contract::sink::{RowOrder, Sink, Writers};
 use millstream_contract::table::*;
 use millstream_contract::{Error, Result, Settings};
@@ -148,18 +146,6 @@ fn run_slowly(
     let expected: Vec<String> = support::lines(&all);
     assert_eq!(lines, expected[..lines.len()], "rows in the order of records");
     (stats, result, lines, writes)
-}
-
-/// A plan that passes all records on.
-fn passing(source: Arc<dyn Table>, limit: Option<u64>) -> Plan {
-    let mut query = query(source, None, 0);
-    let columns = [0, 1, 2, 3, 4];
-    let schema = Arc::new(query.sources[0].schema.project(&columns).unwrap());
-    query.stages[0].output = schema.clone();
-    let columns = columns.into_iter().map(Expr::Column).collect();
-    query.stages[0].inputs[0].project = Some(Project { columns, schema });
-    query.stages[0].operator = Operator::Stateless { limit, offset: 0 };
-    query
 }
 
 fn settings(workers: usize) -> Settings {

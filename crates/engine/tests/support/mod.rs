@@ -94,6 +94,18 @@ impl Sink for Collect {
     }
 }
 
+/// A plan that passes all records on.
+pub(crate) fn passing(source: Arc<dyn Table>, limit: Option<u64>) -> Plan {
+    let mut query = query(source, None, 0);
+    let columns = [0, 1, 2, 3, 4];
+    let schema = Arc::new(query.sources[0].schema.project(&columns).unwrap());
+    query.stages[0].output = schema.clone();
+    let columns = columns.into_iter().map(Expr::Column).collect();
+    query.stages[0].inputs[0].project = Some(Project { columns, schema });
+    query.stages[0].operator = Operator::Stateless { limit, offset: 0 };
+    query
+}
+
 /// Settings of a job, up to so many workers of a process, drawn at random: with small epochs and
 /// large ones, and with each mode of fragments.
 pub(crate) fn drawn_settings(random: &mut Random, workers: u64, lateness_ms: i64) -> Settings {
