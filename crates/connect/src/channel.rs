@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
@@ -159,6 +159,13 @@ impl Table for ChannelTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        if options.from.iter().any(|from| !from.is_beginning()) {
+            return Err(Error::Data {
+                place: "channel".into(),
+                message: "its records come once, and nothing goes on in the middle of them".into(),
+                help: "read from a file, or begin anew".into(),
+            });
+        }
         let mut receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(receivers) = receivers.take() else {
             return Err(Error::Data {
@@ -172,6 +179,7 @@ impl Table for ChannelTable {
                 name: format!("channel, split {split}"),
                 receiver,
                 rest: Slicer::new(projection, options.batch_rows),
+                read: 0,
             })
         };
         Ok(receivers.into_iter().enumerate().map(open).collect())
@@ -188,6 +196,8 @@ struct ChannelSplit {
     name: String,
     receiver: Receiver,
     rest: Slicer,
+    /// Rows handed out.
+    read: u64,
 }
 
 impl Split for ChannelSplit {
@@ -195,9 +205,14 @@ impl Split for ChannelSplit {
         &self.name
     }
 
+    fn position(&self) -> Position {
+        Position(vec![self.read])
+    }
+
     fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
         loop {
             if let Some(slice) = self.rest.next() {
+                self.read += slice.num_rows() as u64;
                 return Ok(SplitPoll::Chunk(Box::new(slice)));
             }
             let queue = &self.receiver.0;

@@ -1,6 +1,6 @@
 //! The sources, sinks and formats of Millstream: what is behind `CREATE TABLE … WITH (…)`.
 //!
-//! **Sources** ([`Table`](millstream_contract::table::Table)): CSV files ([`CsvTable`]), generated
+//! **Sources** ([`Table`](millstream_contract::table::Table)): files ([`FileTable`]), generated
 //! records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
 //! ([`channel`]). **Sinks** ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or
 //! JSON ([`TextSink`]), files of CSV or JSON ([`FileSink`]), batches for the program
@@ -9,8 +9,8 @@
 //!
 //! What it promises: a split gives the same records in the same order, however it is cut into
 //! chunks and whoever decodes them; a record that cannot be read is reported with file, line and
-//! column; no input makes it panic. What it does not do: a source does not remember a position, it
-//! reads from the beginning each time it is opened; and a sink that failed half-way does not undo
+//! column; a split can be read on from the end of any chunk; no input makes it panic. What it does
+//! not do: a sink that failed half-way does not undo
 //! what it has written (files show by their names that they are incomplete).
 
 mod channel;
@@ -18,23 +18,27 @@ mod csv;
 mod datagen;
 mod datetime;
 mod files;
+mod input;
 mod memory;
 mod number;
 mod options;
 mod random;
+mod records;
 mod registry;
 #[cfg(test)]
 mod round_trip;
 mod sinks;
+mod source;
 mod text;
 mod types;
 mod written;
 
 pub use channel::{ChannelTable, ChannelWriter, channel, channels};
-pub use csv::{CsvTable, fuzz_csv, standard_input};
+pub use csv::fuzz_csv;
 pub use datagen::DatagenTable;
 pub use files::FileSink;
 pub use memory::MemoryTable;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
+pub use source::{FileTable, standard_input};
 pub use text::{Format, TextOptions, TextSink};

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
@@ -86,16 +86,20 @@ impl Table for MemoryTable {
     }
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
-        let open = |split| -> Box<dyn Split> {
-            Box::new(MemorySplit {
+        let open = |split: usize| -> Result<Box<dyn Split>> {
+            let from = options.from(split).0;
+            let (batch, row) = (from.first().map_or(0, |b| *b), from.get(1).map_or(0, |r| *r));
+            let mut opened = MemorySplit {
                 name: format!("memory, split {split}"),
                 splits: self.splits.clone(),
                 split,
-                batch: 0,
+                batch: batch as usize,
                 rest: Slicer::new(projection, options.batch_rows),
-            })
+            };
+            opened.skip(row as usize)?;
+            Ok(Box::new(opened))
         };
-        Ok((0..self.splits.len()).map(open).collect())
+        (0..self.splits.len()).map(open).collect()
     }
 
     fn describe(&self, projection: &[usize]) -> String {
@@ -116,9 +120,36 @@ struct MemorySplit {
     rest: Slicer,
 }
 
+impl MemorySplit {
+    /// Leaves out the first rows of the batch whose turn it is.
+    fn skip(&mut self, rows: usize) -> Result<()> {
+        let batch = self.splits[self.split].get(self.batch).filter(|_| rows > 0);
+        if let Some(batch) = batch {
+            let rows = rows.min(batch.num_rows());
+            self.rest.put(&batch.slice(rows, batch.num_rows() - rows))?;
+            self.batch += 1;
+        }
+        Ok(())
+    }
+}
+
 impl Split for MemorySplit {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The number of a batch, and rows of it that have been handed out.
+    fn position(&self) -> Position {
+        let left = self.rest.rows();
+        let position = match left {
+            0 => [self.batch as u64, 0],
+            _ => {
+                let batch = self.batch - 1;
+                let rows = self.splits[self.split].get(batch).map_or(0, RecordBatch::num_rows);
+                [batch as u64, (rows - left) as u64]
+            }
+        };
+        Position(position.to_vec())
     }
 
     fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
@@ -154,6 +185,11 @@ impl Slicer {
             self.rest = Some(projected.map_err(|error| Error::Internal(error.to_string()))?);
         }
         Ok(())
+    }
+
+    /// Rows that are left.
+    pub(crate) fn rows(&self) -> usize {
+        self.rest.as_ref().map_or(0, RecordBatch::num_rows)
     }
 
     /// The next slice, or `None` if there are no rows left.

@@ -9,11 +9,11 @@ use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
-use crate::csv::CsvTable;
 use crate::datagen::DatagenTable;
 use crate::files::FileSink;
 use crate::options::{Options, option_error};
 use crate::sinks::BlackholeSink;
+use crate::source::FileTable;
 use crate::text::{Format, TextOptions, TextSink};
 use crate::types::sql_name;
 use crate::written::may_be_written;
@@ -31,7 +31,7 @@ type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync
 ///
 /// | connector | source | sink | |
 /// |---|---|---|---|
-/// | `file`, `filesystem` | yes | yes | [`CsvTable`]; [`FileSink`] |
+/// | `file`, `filesystem` | yes | yes | [`FileTable`]; [`FileSink`] |
 /// | `datagen` | yes | | [`DatagenTable`] |
 /// | `memory` | yes | | a table given to [`Registry::register_table`] |
 /// | `print`, `stdout` | | yes | [`TextSink`]; `format` is `table`, `csv` or `ndjson` |
@@ -71,7 +71,7 @@ impl Registry {
         let registry = Registry { known: RwLock::default() };
         for name in ["file", "filesystem"] {
             registry
-                .register_source(name, |options| Ok(Arc::new(CsvTable::from_options(options)?)));
+                .register_source(name, |options| Ok(Arc::new(FileTable::from_options(options)?)));
             registry.register_sink(name, |options| Ok(Arc::new(FileSink::from_options(options)?)));
         }
         registry.register_source("datagen", |options| {
@@ -211,7 +211,7 @@ impl Connectors for Registry {
             Err(Error::Option { option, .. })
                 if ours && option == "path" && may_be_written(options, written) =>
             {
-                Ok(Arc::new(CsvTable::not_yet(options)?))
+                Ok(Arc::new(FileTable::not_yet(options)?))
             }
             found => found,
         }
@@ -293,7 +293,7 @@ fn check_file(table: &TableOptions) -> Result<()> {
     match table.options.get("format").map(String::as_str) {
         // Only written so far.
         Some("ndjson" | "jsonl") => FileSink::from_options(table).map(drop),
-        _ => CsvTable::check(table),
+        _ => FileTable::check(table),
     }
 }
 

@@ -20,9 +20,9 @@ use arrow::datatypes::{
 use millstream_contract::sink::{Sink, Writers};
 use millstream_contract::table::{OpenOptions, SplitPoll, Table, TableOptions};
 
-use crate::csv::CsvTable;
 use crate::files::FileSink;
 use crate::random::Random;
+use crate::source::FileTable;
 
 type Options = Vec<(&'static str, String)>;
 
@@ -53,7 +53,7 @@ fn through_a_file(batches: &[RecordBatch], directory: &Path, options: &Options) 
     sink.finish().unwrap();
     sink.commit().unwrap();
     let file = directory.join("part-0-0");
-    let table = CsvTable::from_options(&table_options(&schema, &file, options)).unwrap();
+    let table = FileTable::from_options(&table_options(&schema, &file, options)).unwrap();
     let all: Vec<usize> = (0..schema.fields().len()).collect();
     let mut split = table.open(&all, &OpenOptions::alone(7, 0, 1)).unwrap().remove(0);
     let mut read = Vec::new();
@@ -211,7 +211,7 @@ fn what_is_written_is_read_back_the_same() {
     let file = directory.join("part-0-0");
     assert_eq!(fs::read_to_string(&file).unwrap(), "\"#\"\n\"#1\"\n\"\"\na\n");
     let comments: Options = vec![("csv.allow-comments", "true".into())];
-    let table = CsvTable::from_options(&table_options(&batch.schema(), &file, &comments)).unwrap();
+    let table = FileTable::from_options(&table_options(&batch.schema(), &file, &comments)).unwrap();
     let mut split = table.open(&[0], &OpenOptions::alone(100, 0, 1)).unwrap().remove(0);
     let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() else {
         panic!("no chunk")

@@ -39,19 +39,22 @@ pub trait Table: Send + Sync + Debug {
     fn begin(&self, _options: &OpenOptions) -> Option<Arc<dyn Table>> {
         None
     }
-    /// Opens all splits, positioned at their first record. Batches carry only the columns of
-    /// `projection` (indices into [`Table::schema`]), in that order; with an empty projection they
-    /// carry only a row count. Calling it again starts again from the first record.
+    /// Opens all splits at the positions of [`OpenOptions::from`], or at their first records.
+    /// Batches carry only the columns of `projection` (indices into [`Table::schema`]), in that
+    /// order; with an empty projection they carry only a row count. Calling it again starts again
+    /// from there.
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>>;
     /// One line for `explain`, for example `file data/events.csv (csv, 2 of 12 columns)`.
     fn describe(&self, projection: &[usize]) -> String;
-    /// What there is now in each split that can change: process 0 tells the others, and all read
-    /// just that, also of a file that grows.
-    fn extents(&self) -> Result<Vec<Extent>> {
+    /// The splits that there are now, before any is opened, where that can change from one look to
+    /// the next: the files of a directory, the length of a file. Whoever starts a job asks, and
+    /// tells all its processes: all read just that. Empty for a table whose splits are always the
+    /// same.
+    fn splits(&self) -> Result<Vec<SplitSpec>> {
         Ok(Vec::new())
     }
-    /// This table, of which is read what its `extents` were in process 0; `None` if it has none.
-    fn up_to(&self, _extents: &[Extent]) -> Option<Arc<dyn Table>> {
+    /// This table, of which just these splits are read; `None` if its splits are always the same.
+    fn with_splits(&self, _splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
         None
     }
 }
@@ -79,19 +82,44 @@ pub struct OpenOptions {
     pub process: usize,
     /// How many processes the job has.
     pub processes: usize,
+    /// By split, where reading begins: what [`Split::position`] has said. Empty: all begin with
+    /// their first records.
+    pub from: Vec<Position>,
 }
 
 impl OpenOptions {
     /// For a job of one process.
     pub fn alone(batch_rows: usize, start_time_us: i64, workers: usize) -> OpenOptions {
-        OpenOptions { batch_rows, start_time_us, workers, process: 0, processes: 1 }
+        let from = Vec::new();
+        OpenOptions { batch_rows, start_time_us, workers, process: 0, processes: 1, from }
+    }
+
+    /// Where split `number` begins.
+    pub fn from(&self, number: usize) -> Position {
+        self.from.get(number).cloned().unwrap_or_default()
     }
 }
 
-/// What there is of a split.
+/// A place between two records of a split, from which reading can go on: in another process, after
+/// a restart. What the numbers mean is the split's affair, for example an offset in bytes and the
+/// number of its line. Without numbers it is the beginning.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position(pub Vec<u64>);
+
+impl Position {
+    /// Before the first record.
+    pub fn is_beginning(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A split, before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
-    /// How much, for example in bytes; `None` if only the process that was asked can read it.
+pub struct SplitSpec {
+    /// Which one of its table, for example a path. It stays the same from one start to the next.
+    pub name: String,
+    /// How much there is of it, for example in bytes; `None` if only the process that was asked can
+    /// read it.
     pub length: Option<u64>,
     /// Which file it is, if it is one.
     pub file: Option<FileId>,
@@ -144,6 +172,9 @@ pub trait Split: Send {
     fn remark(&self) -> Option<&str> {
         None
     }
+    /// After the last chunk that was handed out. A split that is opened there gives the chunks that
+    /// would have come next.
+    fn position(&self) -> Position;
     /// The next chunk in split order. Must be cheap: parsing belongs in [`Chunk::decode`].
     /// `now_us` is the job's clock (microseconds since the epoch; virtual in simulation).
     fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll>;

@@ -33,6 +33,10 @@ struct PacedSplit {
 }
 
 impl Split for PacedSplit {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         "paced"
     }

@@ -66,6 +66,10 @@ impl Chunk for SlowChunk {
 }
 
 impl Split for OvertakingSplit {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         "overtaking"
     }

@@ -13,7 +13,7 @@ use millstream::cluster::{
     Place, QueryPart, Stops, fault, now_us, reader, stats_of,
 };
 use millstream::{
-    Executed, Extent, MemoryTable, OpenOptions, Session, Settings, Split, Stats, Table,
+    Executed, MemoryTable, OpenOptions, Session, Settings, Split, SplitSpec, Stats, Table,
     parse_script,
 };
 use millstream_fabric::setup::{Hello, Token};
@@ -150,8 +150,8 @@ impl Member for WorkloadMember {
         parts.map(Some).map_err(Fault::usage)
     }
 
-    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.part.prepare(extents)
+    fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(splits)
     }
 
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::datatypes::SchemaRef;
 use millstream_contract::settings::closest;
-use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
+use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table, TableOptions};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 use millstream_workloads::{BatchIter, Spec, Workload, schema};
@@ -91,9 +91,14 @@ impl Table for GeneratorTable {
 
     fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
         let split = |number| -> Box<dyn Split> {
+            let mut batches = BatchIter::new(&self.spec, number, self.splits, options.batch_rows);
+            // Draws follow from each other, so going on means drawing again what came before.
+            let given = options.from(number).0.first().map_or(0, |given| *given);
+            batches.by_ref().take(given as usize).for_each(drop);
             Box::new(GeneratorSplit {
                 name: format!("generator {}, shard {number}", self.spec.workload.name()),
-                batches: BatchIter::new(&self.spec, number, self.splits, options.batch_rows),
+                batches,
+                given,
                 projection: projection.into(),
             })
         };
@@ -111,6 +116,8 @@ impl Table for GeneratorTable {
 struct GeneratorSplit {
     name: String,
     batches: BatchIter,
+    /// Batches handed out.
+    given: u64,
     projection: Arc<[usize]>,
 }
 
@@ -119,9 +126,16 @@ impl Split for GeneratorSplit {
         &self.name
     }
 
+    fn position(&self) -> Position {
+        Position(vec![self.given])
+    }
+
     fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
         match self.batches.next() {
-            Some(batch) => Ok(SplitPoll::Chunk(Box::new(batch.project(&self.projection)?))),
+            Some(batch) => {
+                self.given += 1;
+                Ok(SplitPoll::Chunk(Box::new(batch.project(&self.projection)?)))
+            }
             None => Ok(SplitPoll::Ended),
         }
     }

@@ -56,8 +56,8 @@ pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_contract::sink::{RowOrder, Sink, Writers, commit_all};
 pub use millstream_contract::table::{
-    Chunk, Decoded, Extent, FileId, OpenOptions, Places, ReadOnce, Sharing, Split, SplitPoll,
-    Table, TableOptions,
+    Chunk, Decoded, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll,
+    SplitSpec, Table, TableOptions,
 };
 pub use millstream_contract::wording::{counted, grouped, harmless, plural};
 pub use millstream_contract::{Error, Result, Settings};

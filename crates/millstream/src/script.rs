@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millstream_connect::CollectSink;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::{RowOrder, Sink};
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_engine::{Stats, Stopper};
 use millstream_fabric::setup::{Hello, Token};
 use millstream_sql::{ErrorKind, SqlError, Statement, parse_script};
@@ -159,12 +159,12 @@ impl Member for ScriptMember {
         }
     }
 
-    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
-        self.part.extents()
+    fn splits(&mut self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
+        self.part.splits()
     }
 
-    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.part.prepare(extents)
+    fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(splits)
     }
 
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {

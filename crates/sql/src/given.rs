@@ -11,7 +11,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::{DataFusionError, ScalarValue};
 use datafusion_expr::Values;
 use millstream_contract::error::Result as TableResult;
-use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table};
+use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 
 use crate::catalog::{Origin, TableColumn, TableEntry};
 use crate::constants::constant;
@@ -74,8 +74,10 @@ impl Table for Given {
     fn open(&self, columns: &[usize], options: &OpenOptions) -> TableResult<Vec<Box<dyn Split>>> {
         let (rows, most) = (self.rows.project(columns)?, options.batch_rows.max(1));
         let batch = |start| rows.slice(start, most.min(rows.num_rows() - start));
-        let batches = (0..rows.num_rows()).step_by(most).map(batch).collect();
-        Ok(vec![Box::new(GivenSplit { batches })])
+        let read = options.from(0).0.first().map_or(0, |read| *read);
+        let first = rows.num_rows().min(read as usize);
+        let batches = (first..rows.num_rows()).step_by(most).map(batch).collect();
+        Ok(vec![Box::new(GivenSplit { batches, read })])
     }
 
     fn describe(&self, _: &[usize]) -> String {
@@ -85,6 +87,8 @@ impl Table for Given {
 
 struct GivenSplit {
     batches: VecDeque<RecordBatch>,
+    /// Rows handed out.
+    read: u64,
 }
 
 impl Split for GivenSplit {
@@ -92,9 +96,16 @@ impl Split for GivenSplit {
         "the query"
     }
 
+    fn position(&self) -> Position {
+        Position(vec![self.read])
+    }
+
     fn poll_next(&mut self, _: i64, _: &Waker) -> TableResult<SplitPoll> {
         match self.batches.pop_front() {
-            Some(batch) => Ok(SplitPoll::Chunk(Box::new(batch))),
+            Some(batch) => {
+                self.read += batch.num_rows() as u64;
+                Ok(SplitPoll::Chunk(Box::new(batch)))
+            }
             None => Ok(SplitPoll::Ended),
         }
     }

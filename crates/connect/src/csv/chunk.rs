@@ -6,20 +6,15 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
-use memchr::memchr_iter;
-use millstream_contract::table::{Chunk, Decoded, Places};
+use millstream_contract::table::Decoded;
 use millstream_contract::{Error, Result};
 
 use super::decode::{Column, Decoder, Fault, Why};
 use super::dialect::Dialect;
 use super::header::Layout;
 use super::index::{Index, Misshapen, Shape, index};
-use super::reader::Block;
-use super::{line, place};
+use crate::records::{Block, Decode, Lines, line, place, shown};
 use crate::types::{integer_range, sql_name};
-
-/// Characters of a field that a message shows.
-const SHOWN_CHARS_MAX: usize = 40;
 
 /// What is the same for all chunks of a split.
 #[derive(Debug)]
@@ -65,7 +60,7 @@ impl Plan {
     }
 
     /// The records of a block.
-    fn decode(&self, block: Block) -> Result<Decoded> {
+    pub(crate) fn decode(&self, block: Block) -> Result<Decoded> {
         let skip = self.dialect.skip_errors;
         let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
         let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
@@ -253,81 +248,12 @@ pub(super) const CLOSE_HELP: &str = "close it, or set 'csv.disable-quote-charact
                                      quotes are ordinary characters in this file";
 const SKIP_HELP: &str = "'csv.ignore-parse-errors' = 'true' leaves such records out";
 
-/// A field for a message: short, and harmless on a terminal.
-fn shown(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let mut shown: String =
-        text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
-        shown.push('…');
-    }
-    // Quotes are no danger, and are easier to read as they are.
-    shown.replace("\\\"", "\"").replace("\\'", "'")
-}
-
 fn internal(error: ArrowError) -> Error {
     Error::Internal(format!("a CSV batch does not fit its schema: {error}"))
 }
 
-/// A block and how to decode it.
-pub(crate) struct CsvChunk {
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) block: Block,
-}
-
-impl Chunk for CsvChunk {
-    fn bytes(&self) -> usize {
-        self.block.data.len()
-    }
-
-    fn decode(self: Box<Self>) -> Result<RecordBatch> {
-        Ok(self.decode_reporting()?.batch)
-    }
-
-    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        self.plan.decode(self.block)
-    }
-}
-
-/// The lines that a block's records begin on.
-#[derive(Debug)]
-struct Lines {
-    path: Arc<str>,
-    /// The block's first.
-    first: u64,
-    /// Per record, how many come before it in the block; `None` if each takes just one.
-    before: Option<Vec<u32>>,
-}
-
-impl Lines {
-    /// Of records that start at these offsets of the block.
-    fn new(path: &Arc<str>, block: &Block, starts: &[u32]) -> Lines {
-        let lines = block.lines + usize::from(block.data.last() != Some(&b'\n'));
-        let before = (starts.len() != lines).then(|| {
-            let (mut ends, mut before) = (memchr_iter(b'\n', &block.data).peekable(), 0);
-            let mut count = |start: &u32| {
-                while ends.next_if(|end| *end < *start as usize).is_some() {
-                    before += 1;
-                }
-                before
-            };
-            starts.iter().map(&mut count).collect()
-        });
-        Lines { path: path.clone(), first: block.line, before }
-    }
-}
-
-impl Places for Lines {
-    fn place(&self, row: usize) -> String {
-        let before = match &self.before {
-            None => row as u64,
-            Some(before) => before.get(row).map_or(0, |before| u64::from(*before)),
-        };
-        format!("{}:{}", self.path, self.first + before)
-    }
-
-    fn bytes(&self) -> usize {
-        let before = self.before.as_ref().map_or(0, |before| before.capacity() * size_of::<u32>());
-        size_of::<Lines>() + before
+impl Decode for Plan {
+    fn decode(&self, block: Block) -> Result<Decoded> {
+        Plan::decode(self, block)
     }
 }

@@ -12,18 +12,7 @@
 use memchr::{memchr, memchr_iter, memchr2, memrchr};
 
 use super::dialect::Dialect;
-
-/// Where the records at the front of a buffer end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// This many bytes are whole records.
-    At(usize),
-    /// Not one record is complete yet.
-    More,
-    /// The input ends inside the quotes opened at this offset, in the buffer's first record. Not
-    /// where malformed records are left out.
-    Unterminated(usize),
-}
+use crate::records::Cut;
 
 /// Finds the end of as many whole records as the (non-empty) buffer holds, at most `records_max`.
 /// The buffer starts with a record; if `last`, it ends with the input.

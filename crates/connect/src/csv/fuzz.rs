@@ -1,6 +1,7 @@
 //! A fuzz target: a CSV file of any content gives rows or an error, never a panic, and the same
 //! result however it is cut into chunks.
 
+use std::io::Cursor;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -8,10 +9,12 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_contract::Result;
-use millstream_contract::table::{OpenOptions, Split, SplitPoll};
+use millstream_contract::table::{Position, Sharing, Split, SplitPoll};
 
-use super::CsvTable;
+use super::CsvFormat;
 use super::dialect::{Dialect, Header};
+use crate::input::Input;
+use crate::records::{Reading, RecordSplit};
 
 /// Reads `data` as a CSV file, the first two bytes choosing the options.
 ///
@@ -79,10 +82,20 @@ pub(super) fn read_memory(
     projection: &[usize],
     chunk_bytes: usize,
 ) -> Result<Outcome> {
-    let dialect = Arc::new(dialect.clone());
-    let table = CsvTable::in_memory("memory.csv", content, schema.clone(), dialect);
-    let options = OpenOptions::alone(1 << 20, 0, 1);
-    let mut split = table.open_split(projection, Some(chunk_bytes), &options)?;
+    let format = Arc::new(CsvFormat { dialect: Arc::new(dialect.clone()) });
+    let reading = Reading {
+        path: "memory.csv".into(),
+        schema,
+        projection,
+        batch_rows: 1 << 20,
+        from: Position::default(),
+        length: Some(content.len() as u64),
+        sharing: Sharing::ByChunk,
+        one_of_many: false,
+        chunk_bytes: Some(chunk_bytes),
+    };
+    let input = Input::Memory(Cursor::new(content.into()));
+    let mut split = RecordSplit::open(format, input, &reading)?;
     let mut batches = Vec::new();
     let (mut left_out, mut first_left_out) = (0, None);
     loop {

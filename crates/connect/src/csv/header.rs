@@ -12,16 +12,14 @@ use std::sync::Arc;
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_contract::settings::closest;
-use millstream_contract::table::Chunk;
 use millstream_contract::{Error, Result};
 
-use super::chunk::{CLOSE_HELP, CsvChunk, Plan};
+use super::chunk::{CLOSE_HELP, Plan};
 use super::decode::{Column, Decoder};
 use super::dialect::{Dialect, Header};
 use super::index::{Index, index};
-use super::place;
-use super::reader::{Block, Reader};
 use crate::number::parse_f64;
+use crate::records::{Block, Reader, place};
 
 /// Bytes to read in search of the first record.
 const FIRST_READ_BYTES: usize = 4 << 10;
@@ -209,7 +207,7 @@ impl<'a> First<'a> {
         let decoded = Plan::new(self.path, &dialect, self.schema, layout, &all).and_then(|plan| {
             let Block { data, line, lines, offset } = self.block;
             let block = Block { data: data.clone(), line: *line, lines: *lines, offset: *offset };
-            Box::new(CsvChunk { plan: Arc::new(plan), block }).decode()
+            plan.decode(block)
         });
         let first = "the first line is neither a header with the table's columns nor a record";
         match decoded {

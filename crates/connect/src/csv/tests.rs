@@ -3,16 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::task::Waker;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema,
     Time32MillisecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, UInt8Type,
 };
+use millstream_contract::table::{OpenOptions, Split, SplitPoll, Table, TableOptions};
 
 use super::dialect::Header;
 use super::fuzz::read_memory;
 use super::*;
+use crate::source::FileTable;
 
 mod growing;
 mod header;
@@ -35,6 +38,11 @@ fn read(text: &str, schema: &SchemaRef, dialect: &Dialect) -> Result<RecordBatch
         _ => panic!("{whole:?} {cut:?}"),
     }
     whole.map(|outcome| outcome.rows)
+}
+
+fn in_memory(name: &str, text: &str, schema: SchemaRef, dialect: &Dialect) -> FileTable {
+    let format = Arc::new(CsvFormat { dialect: Arc::new(dialect.clone()) });
+    FileTable::in_memory(name, text.as_bytes(), schema, format)
 }
 
 fn error(text: &str, schema: &SchemaRef, dialect: &Dialect) -> String {
@@ -286,7 +294,7 @@ fn malformed_records_can_be_left_out() {
 #[test]
 fn the_first_record_left_out_and_the_lines_of_the_others_are_known() {
     let fields = [("a", DataType::Int64, false), ("b", DataType::Boolean, true)];
-    let dialect = Arc::new(Dialect { skip_errors: true, ..Dialect::default() });
+    let dialect = Dialect { skip_errors: true, ..Dialect::default() };
     for (text, left_out, first, lines) in [
         ("1,t\n2,f\n", 0, None, vec![1, 2]),
         ("1,t\n\n2,x\n\"3\n\",t\n4,f\n", 1, Some(":3:3: expected BOOLEAN"), vec![1, 4, 6]),
@@ -295,7 +303,7 @@ fn the_first_record_left_out_and_the_lines_of_the_others_are_known() {
         ("1,t\n3\nx,y\n,f\n", 3, Some(":2:1: expected 2 fields"), vec![1]),
         ("1,t\n2,x\ny,t\n", 2, Some(":2:3: expected BOOLEAN"), vec![1]),
     ] {
-        let table = CsvTable::in_memory("x.csv", text.as_bytes(), schema(&fields), dialect.clone());
+        let table = in_memory("x.csv", text, schema(&fields), &dialect);
         let options = OpenOptions::alone(100, 0, 1);
         let mut split = table.open(&[0, 1], &options).unwrap().remove(0);
         let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() else {
@@ -322,8 +330,7 @@ fn batches_have_at_most_as_many_rows_as_asked() {
     let schema = schema(&[("a", DataType::Utf8, true)]);
     let long = format!("{}\n", "x".repeat(100)).repeat(50);
     let text = format!("{long}{}", "y\n".repeat(500));
-    let table =
-        CsvTable::in_memory("memory.csv", text.as_bytes(), schema, Arc::new(Dialect::default()));
+    let table = in_memory("memory.csv", &text, schema, &Dialect::default());
     for batch_rows in [1, 7, 64] {
         let options = OpenOptions::alone(batch_rows, 0, 2);
         let mut split = table.open(&[0], &options).unwrap().remove(0);
@@ -342,12 +349,8 @@ fn batches_have_at_most_as_many_rows_as_asked() {
 #[test]
 fn a_small_file_is_several_chunks() {
     let text = "123456789,abcdefgh\n".repeat(10_000);
-    let table = CsvTable::in_memory(
-        "memory.csv",
-        text.as_bytes(),
-        schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]),
-        Arc::new(Dialect::default()),
-    );
+    let schema = schema(&[("a", DataType::Int64, true), ("b", DataType::Utf8, true)]);
+    let table = in_memory("memory.csv", &text, schema, &Dialect::default());
     let options = OpenOptions::alone(16_384, 0, 2);
     let mut split = table.open(&[], &options).unwrap().remove(0);
     let (mut rows, mut chunks) = (0, 0);
@@ -380,14 +383,13 @@ fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
 #[test]
 fn wrong_options_are_explained() {
     let error = |path: &str, more: &[(&str, &str)]| {
-        CsvTable::from_options(&options(path, more)).unwrap_err().to_string()
+        FileTable::from_options(&options(path, more)).unwrap_err().to_string()
     };
     for (path, more, expected) in [
         ("csv/moode.rs", &[][..], "did you mean"),
         ("cvs/mod.rs", &[], "did you mean"),
         ("no/such/place.txt", &[], "there is no directory"),
         ("", &[], "option 'path': a file needs a path"),
-        ("csv", &[], "is a directory"),
         ("lib.rs", &[("format", "json")], "comes in a later version"),
         ("lib.rs", &[("format", "cvs")], "did you mean 'csv'?"),
         ("lib.rs", &[("csv.feild-delimiter", ";")], "did you mean 'csv.field-delimiter'?"),
@@ -401,9 +403,9 @@ fn wrong_options_are_explained() {
     }
     let mut missing = options("lib.rs", &[]);
     missing.options.remove("format");
-    let found = CsvTable::from_options(&missing).unwrap_err().to_string();
+    let found = FileTable::from_options(&missing).unwrap_err().to_string();
     assert!(found.contains("write 'format' = 'csv'"), "{found}");
-    let table = CsvTable::from_options(&options("lib.rs", &[])).unwrap();
+    let table = FileTable::from_options(&options("lib.rs", &[])).unwrap();
     assert!(table.describe(&[0]).ends_with("lib.rs (csv, 1 of 1 column)"));
     assert!(table.bounded());
 }

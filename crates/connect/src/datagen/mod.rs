@@ -96,7 +96,9 @@ impl Table for DatagenTable {
         let open = |split| -> Box<dyn Split> {
             // Rows `i < rows` with `i % splits == split`.
             let rows = self.rows.map(|rows| rows.saturating_sub(split).div_ceil(self.splits));
-            Box::new(DatagenSplit::new(plan.clone(), split, rows, options.batch_rows.max(1)))
+            let next = options.from(split as usize).0.first().map_or(0, |next| *next);
+            let batch_rows = options.batch_rows.max(1);
+            Box::new(DatagenSplit::new(plan.clone(), split, rows, batch_rows, next))
         };
         Ok((0..self.splits).map(open).collect())
     }

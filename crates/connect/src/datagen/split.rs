@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use millstream_contract::table::{Chunk, Split, SplitPoll};
+use millstream_contract::table::{Chunk, Position, Split, SplitPoll};
 use millstream_contract::{Error, Result};
 
 use super::column::Column;
@@ -64,9 +64,10 @@ impl DatagenSplit {
         split: u64,
         rows: Option<u64>,
         batch_rows: usize,
+        next: u64,
     ) -> DatagenSplit {
         let name = format!("datagen, split {split}");
-        DatagenSplit { plan, name, split, rows, batch_rows, next: 0, not_before_us: i64::MIN }
+        DatagenSplit { plan, name, split, rows, batch_rows, next, not_before_us: i64::MIN }
     }
 }
 
@@ -75,8 +76,12 @@ impl Split for DatagenSplit {
         &self.name
     }
 
+    fn position(&self) -> Position {
+        Position(vec![self.next])
+    }
+
     fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
-        let left = self.rows.map_or(u64::MAX, |rows| rows - self.next);
+        let left = self.rows.map_or(u64::MAX, |rows| rows.saturating_sub(self.next));
         if left == 0 {
             return Ok(SplitPoll::Ended);
         }

@@ -14,7 +14,7 @@ use crate::plan::{EventTime, Source, Tumble, Watermark};
 use crate::prepare::Preparer;
 use crate::roles::Reading;
 use crate::stamped::Stamped;
-use crate::table::{Chunk, OpenOptions, SplitPoll, Table};
+use crate::table::{Chunk, OpenOptions, Position, SplitPoll, Table};
 use crate::windowing::Windowing;
 
 const IDLE_US: i64 = 100;
@@ -66,6 +66,10 @@ impl Table for Timed {
 }
 
 impl Split for TimedSplit {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         "timed"
     }
@@ -83,6 +87,10 @@ impl Split for TimedSplit {
 struct Gated(Sender<()>, Receiver<()>);
 
 impl Split for Gated {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         "gated"
     }
@@ -102,8 +110,7 @@ fn batch(time: i64) -> RecordBatch {
 /// As many workers as splits, windows of 100 µs.
 fn intake(table: Timed, clock: &Arc<Clock>) -> Intake {
     let workers = table.0.len();
-    let options =
-        OpenOptions { batch_rows: 1, start_time_us: 0, workers, process: 0, processes: 1 };
+    let options = OpenOptions::alone(1, 0, workers);
     let splits = table.open(&[0], &options).expect("it opens");
     intake_of(splits, table, clock)
 }

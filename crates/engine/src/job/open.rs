@@ -32,6 +32,7 @@ pub(super) fn origins(
         workers: leaders,
         process: place.process,
         processes: place.processes,
+        from: Vec::new(),
     };
     // No table is waited for before all have been begun.
     let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());

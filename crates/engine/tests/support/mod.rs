@@ -40,6 +40,10 @@ pub(crate) struct Memory {
 struct MemorySplit(std::vec::IntoIter<RecordBatch>, Sharing);
 
 impl Split for MemorySplit {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         "memory"
     }

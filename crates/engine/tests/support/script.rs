@@ -78,6 +78,10 @@ struct ScriptedSplit {
 }
 
 impl Split for ScriptedSplit {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         "script"
     }

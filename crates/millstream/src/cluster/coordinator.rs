@@ -174,9 +174,9 @@ impl Cluster {
     /// Lets everybody prepare and connect the query that was planned last. Returns when all are
     /// connected.
     pub fn connect(&self, own: &mut impl Member) -> Result<(), Failure> {
-        let extents = self.own(own.extents())?;
-        self.send_to_all(&Request::Prepare(extents.clone()))?;
-        let ours = self.own(own.prepare(&extents))?;
+        let splits = self.own(own.splits())?;
+        self.send_to_all(&Request::Prepare(splits.clone()))?;
+        let ours = self.own(own.prepare(&splits))?;
         let mut told = vec![self.own(pack(&ours, &self.token))?];
         for process in 1..self.processes {
             match self.reply(process)? {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_engine::Standing;
 use millstream_fabric::setup::Hello;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::failure::{Failure, Fault};
 use super::parts::Parts;
 
 /// One process's part in a job. The calls come in the order of the messages: for each statement
-/// `execute`, and if that was a query `extents` (in process 0), `prepare`, `connect`, `run`, and,
+/// `execute`, and if that was a query `splits` (in process 0), `prepare`, `connect`, `run`, and,
 /// if that went well in all processes, `commit`.
 pub trait Member {
     /// Executes a statement of the job's script. For a query: plans it, and says what has to be the
@@ -19,14 +19,14 @@ pub trait Member {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault>;
 
     /// How much there is to read of the query that was planned last, where that can change:
-    /// `extents` of each of its tables. Only process 0 is asked, for all.
-    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
+    /// `splits` of each of its tables. Only process 0 is asked, for all.
+    fn splits(&mut self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
         Ok(Vec::new())
     }
 
     /// Makes the channels of the query that was planned last, which will read no more than
-    /// `extents`; what each process has to be told, by process.
-    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault>;
+    /// `splits`; what each process has to be told, by process.
+    fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault>;
 
     /// Connects them with what each process has told, and opens the sources. Returns what else has
     /// to be the same in all processes.
@@ -44,11 +44,11 @@ impl<M: Member + ?Sized> Member for Box<M> {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         (**self).execute(statement, start_us)
     }
-    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
-        (**self).extents()
+    fn splits(&mut self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
+        (**self).splits()
     }
-    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
-        (**self).prepare(extents)
+    fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
+        (**self).prepare(splits)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
         (**self).connect(hellos)

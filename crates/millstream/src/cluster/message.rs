@@ -8,7 +8,7 @@
 
 use std::fmt::{self, Debug};
 
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_engine::Standing;
 use millstream_fabric::setup::{HELLO_BYTES, Hello, Token};
 use serde::de::DeserializeOwned;
@@ -34,9 +34,9 @@ pub enum Request {
         /// What `NOW()` means, and where the query's clock starts.
         start_us: i64,
     },
-    /// Make the channels of the query that was planned last, of whose table no more is read than
-    /// process 0 has found: what there is of each split that can change.
-    Prepare(Vec<Vec<Extent>>),
+    /// Make the channels of the query that was planned last, of whose tables just those splits are
+    /// read that process 0 has found.
+    Prepare(Vec<Vec<SplitSpec>>),
     /// Connect them: what every process has told this one, by process.
     Connect(Vec<Vec<PackedHello>>),
     /// All are connected.
@@ -197,9 +197,10 @@ mod tests {
             }),
             Request::Execute { statement: 3, start_us: i64::MIN },
             Request::Prepare(vec![
-                vec![Extent { length: None, file: None }],
+                vec![SplitSpec { name: "a".into(), length: None, file: None }],
                 vec![],
-                vec![Extent {
+                vec![SplitSpec {
+                    name: "b/ü.csv".into(),
                     length: Some(u64::MAX),
                     file: Some(FileId { device: 1, inode: u64::MAX, modified: (-1, 999) }),
                 }],

@@ -149,8 +149,8 @@ impl Node {
                     }
                     Reply::Planned(planned)
                 }
-                (Turn::Prepare, Request::Prepare(extents)) => {
-                    let hellos = self.own(member.prepare(&extents))?;
+                (Turn::Prepare, Request::Prepare(splits)) => {
+                    let hellos = self.own(member.prepare(&splits))?;
                     turn = Turn::Connect;
                     Reply::Hellos(self.own(pack(&hellos, &self.token))?)
                 }

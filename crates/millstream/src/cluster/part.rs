@@ -9,7 +9,7 @@ use arrow::datatypes::Schema;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{Exchange, SettingError, machine_memory_bytes};
 use millstream_contract::sink::{Sink, commit_all};
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_contract::{Error, Settings};
 use millstream_engine::cluster::{Mesh, MeshOptions, MeshSetup, Place, check_rows};
 use millstream_engine::{Job, Remains, Stats, Stopper};
@@ -199,19 +199,19 @@ impl QueryPart {
 
     /// How much there is in the splits of each of the query's tables, where that can change.
     /// Process 0 is asked before the others hear of the query.
-    pub fn extents(&self) -> Result<Vec<Vec<Extent>>, Fault> {
+    pub fn splits(&self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
         let ready = self.planned.as_ref().ok_or_else(out_of_turn)?;
         check_rows(&ready.planned.plan).map_err(fault)?;
         let sources = ready.planned.plan.sources.iter();
-        sources.map(|source| source.table.extents()).collect::<Result<_, _>>().map_err(fault)
+        sources.map(|source| source.table.splits()).collect::<Result<_, _>>().map_err(fault)
     }
 
-    /// Makes the channels, for a query that will read no more than `extents`; what each process has
+    /// Makes the channels, for a query that will read no more than `splits`; what each process has
     /// to be told, by process.
-    pub fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
+    pub fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
         let sources = self.planned.iter_mut().flat_map(|ready| &mut ready.planned.plan.sources);
-        for (source, extents) in sources.zip(extents) {
-            if let Some(table) = source.table.up_to(extents) {
+        for (source, splits) in sources.zip(splits) {
+            if let Some(table) = source.table.with_splits(splits) {
                 source.table = table;
             }
         }

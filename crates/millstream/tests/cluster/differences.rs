@@ -12,7 +12,9 @@ use millstream::cluster::{
     Cause, Cluster, FabricName, Failure, Fault, Member, Node, Parts, QueryPart, Stops, fault,
 };
 use millstream::{CollectSink, Executed, RowOrder, Session, Sink, parse_script};
-use millstream_contract::table::{Extent, OpenOptions, Sharing, Split, SplitPoll, Table};
+use millstream_contract::table::{
+    OpenOptions, Position, Sharing, Split, SplitPoll, SplitSpec, Table,
+};
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::{Value, json};
 
@@ -85,6 +87,10 @@ struct InputSplit {
 }
 
 impl Split for InputSplit {
+    /// No test goes on from a position.
+    fn position(&self) -> Position {
+        Position::default()
+    }
     fn name(&self) -> &str {
         &self.name
     }
@@ -135,16 +141,18 @@ impl Table for Input {
     fn describe(&self, _: &[usize]) -> String {
         "counted".into()
     }
-    fn extents(&self) -> millstream::Result<Vec<Extent>> {
-        let extent = |length| Extent { length: Some(length), file: None };
-        Ok(self.splits.iter().filter_map(|(_, length)| length.map(extent)).collect())
+    fn splits(&self) -> millstream::Result<Vec<SplitSpec>> {
+        let spec = |(name, length): &(String, Option<u64>)| {
+            length.map(|length| SplitSpec { name: name.clone(), length: Some(length), file: None })
+        };
+        Ok(self.splits.iter().filter_map(spec).collect())
     }
     /// Who has more than that has a file that has grown.
-    fn up_to(&self, extents: &[Extent]) -> Option<Arc<dyn Table>> {
-        let (mut input, mut extents) = (self.clone(), extents.iter());
+    fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
+        let (mut input, mut told) = (self.clone(), splits.iter());
         for extent in input.splits.iter_mut().filter_map(|(_, extent)| extent.as_mut()) {
-            let told = extents.next().and_then(|told| told.length);
-            *extent = told.map_or(*extent, |told| told.min(*extent));
+            let found = told.next().and_then(|spec| spec.length);
+            *extent = found.map_or(*extent, |found| found.min(*extent));
         }
         Some(Arc::new(input))
     }
@@ -212,12 +220,12 @@ impl Member for Process {
             None => parts,
         }))
     }
-    fn extents(&mut self) -> Result<Vec<Vec<Extent>>, Fault> {
-        self.part.extents()
+    fn splits(&mut self) -> Result<Vec<Vec<SplitSpec>>, Fault> {
+        self.part.splits()
     }
 
-    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.part.prepare(extents)
+    fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.part.prepare(splits)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
         self.part.connect(&hellos)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millstream::cluster::{
     Cluster, Failure, Fault, Invitation, Log, Member, Node, Parts, Setup, Stops, preamble,
 };
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::Hello;
 use millstream_fabric::{ENDPOINT_DETAIL_BYTES, Endpoint, Provider};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl Member for Stub {
         Ok((statement > 0).then_some(parts))
     }
 
-    fn prepare(&mut self, _: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, _: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
         let (own, all) = (self.process, self.processes);
         let for_peer = |to| if to == own { vec![] } else { vec![hello(own, to); to + 1] };
         Ok((0..all).map(for_peer).collect())

@@ -15,7 +15,7 @@ use millstream::cluster::message::{PackedHello, Reply, Request};
 use millstream::cluster::{
     Cause, Cluster, Failure, Fault, FaultKind, Interrupt, Member, Parts, Stops,
 };
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::Hello;
 use serde_json::{Value, json};
 
@@ -170,8 +170,8 @@ impl Member for Impatient {
     fn execute(&mut self, statement: usize, start_us: i64) -> Result<Option<Parts>, Fault> {
         self.0.execute(statement, start_us)
     }
-    fn prepare(&mut self, extents: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
-        self.0.prepare(extents)
+    fn prepare(&mut self, splits: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
+        self.0.prepare(splits)
     }
     fn connect(&mut self, hellos: Vec<Vec<Hello>>) -> Result<Parts, Fault> {
         self.0.connect(hellos)

@@ -12,7 +12,7 @@ use millstream::cluster::message::{Reply, Request};
 use millstream::cluster::{
     Cause, Failure, Fault, Invitation, Member, Node, Parts, Setup, Stops, preamble,
 };
-use millstream_contract::table::Extent;
+use millstream_contract::table::SplitSpec;
 use millstream_fabric::setup::{Hello, Token};
 use serde_json::Value;
 
@@ -185,7 +185,7 @@ impl Member for Asked {
         self.note("Execute");
         Ok(Some(Parts::new()))
     }
-    fn prepare(&mut self, _: &[Vec<Extent>]) -> Result<Vec<Vec<Hello>>, Fault> {
+    fn prepare(&mut self, _: &[Vec<SplitSpec>]) -> Result<Vec<Vec<Hello>>, Fault> {
         self.note("Prepare");
         Ok(vec![])
     }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use millstream_contract::Error;
+use millstream_contract::table::{Sharing, SplitSpec};
 
 use super::*;
 
@@ -46,7 +47,7 @@ impl Scratch {
         std::fs::rename(&new, &self.0).unwrap();
     }
 
-    fn table(&self) -> CsvTable {
+    fn table(&self) -> FileTable {
         table(&self.0)
     }
 }
@@ -57,10 +58,13 @@ impl Drop for Scratch {
     }
 }
 
-fn table(path: &Path) -> CsvTable {
-    let source = Source::File(path.to_path_buf());
+fn table(path: &Path) -> FileTable {
+    table_of(path, &Dialect::default())
+}
+
+fn table_of(path: &Path, dialect: &Dialect) -> FileTable {
     let schema = schema(&[("a", DataType::Int64, true)]);
-    CsvTable { source, ..CsvTable::in_memory("a.csv", b"", schema, Arc::default()) }
+    in_memory("a.csv", "", schema, dialect).of_file(path)
 }
 
 fn several() -> OpenOptions {
@@ -96,10 +100,10 @@ fn read(table: &dyn Table, options: &OpenOptions) -> Result<Vec<i64>> {
 fn several_processes_read_as_much_of_a_file_as_one_of_them_has_found() {
     let file = Scratch::new("1\n2\n");
     let table = file.table();
-    let extents = table.extents().unwrap();
+    let extents = table.splits().unwrap();
     assert_eq!(extents[0].length, Some(4));
     file.append("3\n");
-    let as_told = table.up_to(&extents).unwrap();
+    let as_told = table.with_splits(&extents).unwrap();
     assert_eq!(open(&*as_told, &several()).unwrap().extent(), Some(4));
     assert_eq!(read(&*as_told, &several()).unwrap(), [1, 2]);
     assert_eq!(read(&table, &several()).unwrap(), [1, 2, 3]);
@@ -134,7 +138,7 @@ fn a_file_that_shrinks_is_an_error_that_says_by_how_much() {
     }
     let file = Scratch::new("1\n2\n");
     let table = file.table();
-    let as_told = table.up_to(&table.extents().unwrap()).unwrap();
+    let as_told = table.with_splits(&table.splits().unwrap()).unwrap();
     file.write("1\n");
     let error = read(&*as_told, &several()).unwrap_err().to_string();
     assert!(error.contains("expected 4 bytes, found 2"), "{error}");
@@ -209,8 +213,9 @@ fn a_file_that_grows_all_the_time_has_no_half_records() {
 fn a_file_that_is_replaced_while_processes_start_is_an_error() {
     let file = Scratch::new("1\n2\n");
     let ours = file.table();
-    let extents = ours.extents().unwrap();
-    let (ours, theirs) = (ours.up_to(&extents).unwrap(), file.table().up_to(&extents).unwrap());
+    let extents = ours.splits().unwrap();
+    let (ours, theirs) =
+        (ours.with_splits(&extents).unwrap(), file.table().with_splits(&extents).unwrap());
     let other = OpenOptions { process: 1, ..several() };
     file.replace("1\n2\n3\n");
     let error = open(&*theirs, &other).err().unwrap().to_string();
@@ -223,7 +228,7 @@ fn a_file_that_is_replaced_while_processes_start_is_an_error() {
     assert_eq!(read(&*ours, &several()).unwrap(), [1, 2]);
     // In its place, of the same length.
     let ours = file.table();
-    let theirs = file.table().up_to(&ours.extents().unwrap()).unwrap();
+    let theirs = file.table().with_splits(&ours.splits().unwrap()).unwrap();
     file.write("7\n8\n9\n");
     file.age();
     let error = open(&*theirs, &other).err().unwrap().to_string();
@@ -233,14 +238,14 @@ fn a_file_that_is_replaced_while_processes_start_is_an_error() {
 /// Files of `/proc` say that they are empty, those of `/sys` that they have a page.
 #[test]
 fn what_does_not_tell_its_length_is_read_by_one_process() {
-    let alone = Extent { length: None, file: None };
     for path in ["/dev/stdin", "/proc/self/status", "/sys/kernel/mm/transparent_hugepage/enabled"] {
         if !Path::new(path).exists() {
             continue;
         }
         let table = table(Path::new(path));
-        assert_eq!(table.extents().unwrap(), std::slice::from_ref(&alone), "{path}");
-        let as_told = table.up_to(std::slice::from_ref(&alone)).unwrap();
+        let alone = SplitSpec { name: "a.csv".into(), length: None, file: None };
+        assert_eq!(table.splits().unwrap(), std::slice::from_ref(&alone), "{path}");
+        let as_told = table.with_splits(std::slice::from_ref(&alone)).unwrap();
         let other = OpenOptions { process: 1, ..several() };
         let mut split = open(&*as_told, &other).unwrap();
         assert_eq!(split.sharing(), Sharing::Coordinator);
@@ -250,12 +255,11 @@ fn what_does_not_tell_its_length_is_read_by_one_process() {
     let schema = schema(&[("a", DataType::Utf8, true)]);
     let mut dialect = Dialect { quote: None, delimiter: 1, ..Dialect::default() };
     dialect.header = Header::Absent;
-    let source = Source::File("/proc/self/status".into());
-    let table =
-        CsvTable { source, ..CsvTable::in_memory("status", b"", schema, Arc::new(dialect)) };
+    let status = Path::new("/proc/self/status");
+    let table = in_memory("status", "", schema, &dialect).of_file(status);
     for processes in [1, 2] {
         let options = OpenOptions { processes, ..OpenOptions::alone(100, 0, 1) };
-        let table = table.up_to(&table.extents().unwrap()).unwrap();
+        let table = table.with_splits(&table.splits().unwrap()).unwrap();
         let mut split = open(&*table, &options).unwrap();
         let mut rows = 0;
         loop {
@@ -275,11 +279,10 @@ fn what_does_not_tell_its_length_is_read_by_one_process() {
 #[test]
 fn an_open_quote_before_the_end_of_a_file_that_grows_takes_nothing_along() {
     let file = Scratch::new("1\n\"2\n3\n4");
-    let skip = Arc::new(Dialect { skip_errors: true, ..Dialect::default() });
-    let table = CsvTable { dialect: skip, ..file.table() };
-    let extents = table.extents().unwrap();
+    let table = table_of(&file.0, &Dialect { skip_errors: true, ..Dialect::default() });
+    let extents = table.splits().unwrap();
     file.append("5\n\"6\"\n7\n");
-    let as_told = table.up_to(&extents).unwrap();
+    let as_told = table.with_splits(&extents).unwrap();
     for options in [several(), OpenOptions::alone(1, 0, 1)] {
         assert_eq!(read(&*as_told, &options).unwrap(), [1, 3, 45]);
         assert_eq!(read(&table, &options).unwrap(), [1, 3, 45, 6, 7]);

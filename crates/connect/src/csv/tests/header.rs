@@ -69,12 +69,7 @@ fn what_the_first_record_is_follows_from_names_and_values() {
         for skip_errors in [false, true] {
             let dialect = Dialect { skip_errors, ..Dialect::default() };
             let text = format!("{first}\n{again}\n");
-            let table = CsvTable::in_memory(
-                "m.csv",
-                text.as_bytes(),
-                schema.clone(),
-                Arc::new(dialect.clone()),
-            );
+            let table = in_memory("m.csv", &text, schema.clone(), &dialect);
             let opened = table.open(&[0], &OpenOptions::alone(100, 0, 1));
             let remark = opened.as_ref().ok().and_then(|splits| splits[0].remark()).is_some();
             let read = read(&text, schema, &dialect).map(|rows| (rows.num_rows(), remark));

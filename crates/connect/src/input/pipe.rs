@@ -9,6 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 
+use super::MaybePacked;
+
 /// Bytes taken from the pipe at once.
 const READ_BYTES: usize = 64 << 10;
 /// Bytes that wait to be taken in at most, give or take one read; then the writer has to.
@@ -17,7 +19,7 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// What has come through a pipe. Its thread ends with the pipe, or at the first read after this has
 /// been dropped.
 #[derive(Debug)]
-pub(super) struct Pipe(Arc<Shared>);
+pub(crate) struct Pipe(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -60,7 +62,7 @@ impl Shared {
             Ok(_) if state.dropped => {}
             Ok(file) => {
                 drop(state);
-                self.take_in(Box::new(file));
+                self.take_in(Box::new(MaybePacked::new(Box::new(file))));
             }
             Err(error) => {
                 state.end_with(error);
@@ -101,12 +103,12 @@ impl Shared {
 
 impl Pipe {
     /// Begins to read.
-    pub(super) fn new(input: Box<dyn Read + Send>) -> Pipe {
+    pub(crate) fn new(input: Box<dyn Read + Send>) -> Pipe {
         Pipe::begin(move |shared| shared.take_in(input))
     }
 
     /// Begins to open and to read what is at `path`.
-    pub(super) fn open(path: PathBuf) -> Pipe {
+    pub(crate) fn open(path: PathBuf) -> Pipe {
         Pipe::begin(move |shared| shared.open(&path))
     }
 
@@ -122,7 +124,7 @@ impl Pipe {
 
     /// Whether a read would not have to wait. If it would, `waker` is called as soon as it would
     /// not.
-    pub(super) fn ready(&self, waker: &Waker) -> bool {
+    pub(crate) fn ready(&self, waker: &Waker) -> bool {
         let mut state = self.0.lock();
         let ready = state.ended || !state.bytes.is_empty();
         if !ready {

@@ -5,16 +5,16 @@
 //! the record that the extent cuts. A file may not shrink or be replaced.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use millstream_contract::table::{Extent, FileId};
+use millstream_contract::table::{FileId, SplitSpec};
 use millstream_contract::{Error, Result};
 
-use super::open::io_error;
+use super::{Packing, Unpacked, io_error};
 
 /// A file whose last line has no end is taken for complete when nothing has been written for so
 /// long.
@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_millis(250);
 
 /// A file, up to its extent.
 #[derive(Debug)]
-pub(super) struct Regular {
+pub(crate) struct Regular {
     file: File,
     name: Arc<str>,
     /// Bytes to read, and read so far.
@@ -30,22 +30,30 @@ pub(super) struct Regular {
     read: u64,
 }
 
+/// What there is of a regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Bytes.
+    pub(crate) length: u64,
+    pub(crate) file: FileId,
+}
+
 /// Opens a file; with its length and which file it is, if it is one that can be read anywhere and
 /// again: neither a pipe nor one whose length is not known before it has been read.
-pub(super) fn open(path: &Path) -> Result<(File, Option<Extent>)> {
+pub(crate) fn open(path: &Path) -> Result<(File, Option<Found>)> {
     let file = File::open(path).map_err(|error| io_error(path, &error))?;
     opened(file, path)
 }
 
 /// As [`open`], of a file that is open.
-pub(super) fn opened(file: File, path: &Path) -> Result<(File, Option<Extent>)> {
+pub(crate) fn opened(file: File, path: &Path) -> Result<(File, Option<Found>)> {
     let extent = extent_of(&file).map_err(|error| io_error(path, &error))?;
     Ok((file, extent))
 }
 
 /// Files of `/proc` say that they are empty, those of `/sys` that they have a page. So the last
 /// byte is looked for.
-fn extent_of(file: &File) -> io::Result<Option<Extent>> {
+fn extent_of(file: &File) -> io::Result<Option<Found>> {
     // Again where the length has just changed.
     for _ in 0..100 {
         let metadata = file.metadata()?;
@@ -57,7 +65,7 @@ fn extent_of(file: &File) -> io::Result<Option<Extent>> {
         // Some of those files cannot be read from just anywhere.
         let found = file.read_at(&mut last, length.saturating_sub(1)).ok();
         if found == Some(usize::from(length > 0)) {
-            return Ok(Some(Extent { length: Some(length), file: Some(identity(&metadata)) }));
+            return Ok(Some(Found { length, file: identity(&metadata) }));
         }
         if file.metadata()?.len() == length {
             return Ok(None);
@@ -75,14 +83,14 @@ fn identity(metadata: &Metadata) -> FileId {
 }
 
 /// Checks that a process has found the file that process 0 has found before.
-pub(super) fn check_same(name: &str, told: &Extent, found: Option<&Extent>) -> Result<()> {
+pub(crate) fn check_same(name: &str, told: &SplitSpec, found: Option<&Found>) -> Result<()> {
     let help = "run it again when the file is complete".to_string();
     let Some(found) = found else {
         let message = "it was replaced by what is no regular file while the job started".into();
         return Err(Error::Io { place: name.to_string(), message, help });
     };
-    let (Some(told_file), Some(found_file)) = (told.file, found.file) else { return Ok(()) };
-    let (told, found) = (told.length.unwrap_or(0), found.length.unwrap_or(0));
+    let Some(told_file) = told.file else { return Ok(()) };
+    let (told, found, found_file) = (told.length.unwrap_or(0), found.length, found.file);
     let same = (told_file.device, told_file.inode) == (found_file.device, found_file.inode);
     if same && found < told {
         return Err(shrunk(name, told, found));
@@ -115,12 +123,46 @@ fn shrunk(name: &str, expected: u64, found: u64) -> Error {
 }
 
 impl Regular {
-    pub(super) fn new(file: File, name: Arc<str>, extent: u64) -> Regular {
+    pub(crate) fn new(file: File, name: Arc<str>, extent: u64) -> Regular {
         Regular { file, name, extent, read: 0 }
     }
 
+    /// How its first bytes say that it is packed.
+    ///
+    /// # Errors
+    ///
+    /// If its name promises a packing that it does not have.
+    pub(crate) fn packing(&self) -> Result<Option<Packing>> {
+        let mut start = [0; 4];
+        let mut known = 0;
+        while known < start.len() {
+            match self.file.read_at(&mut start[known..], known as u64) {
+                Ok(0) => break,
+                Ok(got) => known += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        let found = Packing::of_bytes(&start[..known]);
+        match (found, Packing::of_name(&self.name)) {
+            (None, Some(promised)) => Err(Error::Io {
+                place: self.name.to_string(),
+                message: format!("it is no {promised} file, as its name says"),
+                help: "it may have been cut off, or never been packed: rename it".into(),
+            }),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Goes on at this offset.
+    pub(crate) fn seek(&mut self, offset: u64) -> Result<()> {
+        (&self.file).seek(SeekFrom::Start(offset)).map_err(|e| self.failed(&e))?;
+        self.read = offset;
+        Ok(())
+    }
+
     /// Appends what comes next, `bytes_max` bytes unless the extent ends before.
-    pub(super) fn read(&mut self, bytes_max: usize, buffer: &mut Vec<u8>) -> Result<usize> {
+    pub(crate) fn read(&mut self, bytes_max: usize, buffer: &mut Vec<u8>) -> Result<usize> {
         let left = self.extent.saturating_sub(self.read);
         let wanted = left.min(bytes_max as u64);
         buffer.reserve_exact(wanted as usize);
@@ -135,7 +177,7 @@ impl Regular {
 
     /// Appends what is behind the extent, as far as it has been written, and says whether more of
     /// it may come soon.
-    pub(super) fn read_beyond(&mut self, bytes_max: usize, buffer: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn read_beyond(&mut self, bytes_max: usize, buffer: &mut Vec<u8>) -> Result<bool> {
         // Asked before, so that nothing can be written between the two.
         let metadata = self.file.metadata().map_err(|e| self.failed(&e))?;
         let before = buffer.len();
@@ -148,6 +190,13 @@ impl Regular {
         // What was written in the future is of another clock, which cannot be asked.
         let age = written.and_then(|written| SystemTime::now().duration_since(written).ok());
         Ok(age.is_some_and(|age| age < QUIET))
+    }
+
+    /// What it unpacks to.
+    pub(crate) fn unpacked(self, packing: Packing) -> Result<Unpacked> {
+        let failed = |error| io_error(Path::new(&*self.name), &error);
+        let file = self.file.try_clone().map_err(failed)?;
+        Unpacked::new(packing, file.take(self.extent)).map_err(failed)
     }
 
     fn failed(&self, error: &io::Error) -> Error {

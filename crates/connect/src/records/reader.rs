@@ -1,12 +1,10 @@
-//! The reader of a CSV file: it goes forward and hands out blocks of whole records.
+//! The reader of a file of records: it goes forward and hands out blocks of whole records.
 //!
 //! A last line without a line end is a record once the file has stopped growing. So it is read on,
 //! also beyond the file's extent, until its line end has been written or nothing has been written
 //! for a while. Thus all processes find the same number of blocks, whenever they look; only one of
 //! them decodes the last block.
 
-use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
@@ -15,13 +13,8 @@ use std::time::Duration;
 use memchr::memchr_iter;
 use millstream_contract::{Error, Result};
 
-use super::chunk::CLOSE_HELP;
-use super::cut::{Cut, cut};
-use super::dialect::Dialect;
-use super::open::io_error;
-use super::pipe::Pipe;
-use super::place;
-use super::regular::Regular;
+use super::{Block, Cut, Endless, RecordFormat, place};
+use crate::input::{Input, Name};
 
 /// Pause before looking again for the end of a file's last line.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
@@ -29,23 +22,11 @@ pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// A record longer than this is taken for a quote that was never closed.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// Whole records, as they stand in the file.
-#[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) data: Vec<u8>,
-    /// Physical line on which it starts, from 1.
-    pub(crate) line: u64,
-    /// Lines it holds.
-    pub(crate) lines: usize,
-    /// Offset in the file.
-    pub(crate) offset: u64,
-}
-
 /// The file, from where the last block ended.
 pub(crate) struct Reader {
     input: Input,
-    path: Arc<str>,
-    dialect: Arc<Dialect>,
+    path: Name,
+    format: Arc<dyn RecordFormat>,
     /// Read, but not yet handed out; starts with a record.
     buffer: Vec<u8>,
     /// Whether the input has been read to its end, of a file to its extent.
@@ -59,16 +40,6 @@ pub(crate) struct Reader {
     line: u64,
 }
 
-/// Where the bytes come from.
-pub(crate) enum Input {
-    /// Each read may wait until all the bytes asked for are there.
-    Memory(Box<dyn Read + Send>),
-    /// As in memory, but it may grow meanwhile.
-    File(Regular),
-    /// Reads must take what comes.
-    Pipe(Pipe),
-}
-
 /// Whether there is a block to be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
@@ -80,10 +51,29 @@ pub(crate) enum Ready {
 }
 
 impl Reader {
-    pub(crate) fn new(input: Input, path: Arc<str>, dialect: Arc<Dialect>) -> Reader {
+    pub(crate) fn new(input: Input, path: Name, format: Arc<dyn RecordFormat>) -> Reader {
         let (buffer, ended, last) = (Vec::new(), false, false);
         let extent = None;
-        Reader { input, path, dialect, buffer, ended, last, extent, offset: 0, line: 1 }
+        Reader { input, path, format, buffer, ended, last, extent, offset: 0, line: 1 }
+    }
+
+    /// For messages.
+    pub(crate) fn path(&self) -> &Name {
+        &self.path
+    }
+
+    /// Goes on at this offset, where a record begins on this line.
+    pub(crate) fn seek(&mut self, offset: u64, line: u64) -> Result<()> {
+        self.input.seek(offset, &self.path)?;
+        (self.offset, self.line) = (offset, line);
+        (self.ended, self.last, self.extent) = (false, false, None);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Offset and line of the record that comes next.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.offset, self.line)
     }
 
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
@@ -91,27 +81,20 @@ impl Reader {
         while self.buffer.len() < 5 && !self.ended {
             self.read(5)?;
         }
-        let wrong = |message: &str, help: &str| {
-            Err(Error::Data {
-                place: self.path.to_string(),
-                message: message.into(),
-                help: help.into(),
-            })
+        let name = self.format.name();
+        let wrong = |message: String, help: &str| {
+            let place = self.path.to_string();
+            Err(Error::Data { place, message, help: help.into() })
         };
         match self.buffer.as_slice() {
-            [0x1f, 0x8b, ..] => {
-                return wrong("expected CSV, found a gzip file", "unpack it first (gunzip)");
-            }
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-                return wrong("expected CSV, found a zstd file", "unpack it first (zstd -d)");
-            }
             // The first page's header begins with this byte.
             [b'P', b'A', b'R', b'1', 0x15, ..] => {
-                return wrong("expected CSV, found a Parquet file", "");
+                let help = "write 'format' = 'parquet' among the table's options";
+                return wrong(format!("expected {name}, found a Parquet file"), help);
             }
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
                 let help = "convert it, for example with iconv -f UTF-16 -t UTF-8";
-                return wrong("expected UTF-8, found UTF-16", help);
+                return wrong("expected UTF-8, found UTF-16".into(), help);
             }
             [0xef, 0xbb, 0xbf, ..] => {
                 self.buffer.drain(..3);
@@ -126,7 +109,7 @@ impl Reader {
     /// when there is more to read.
     pub(crate) fn ready(&mut self, bytes: usize, waker: &Waker) -> Result<Ready> {
         match &self.input {
-            Input::Memory(_) => Ok(Ready::Now),
+            Input::Memory(_) | Input::Packed { .. } => Ok(Ready::Now),
             Input::File(_) => self.file_ready(bytes.max(1)),
             Input::Pipe(_) => self.pipe_ready(bytes.max(1), waker),
         }
@@ -138,7 +121,7 @@ impl Reader {
         }
         let unfinished = self.ended && !self.last && !self.buffer.is_empty();
         if unfinished
-            && cut(&self.buffer, false, 1, &self.dialect) == Cut::More
+            && self.format.cut(&self.buffer, false, 1) == Cut::More
             && !self.complete_last()?
         {
             return Ok(Ready::Later);
@@ -156,7 +139,7 @@ impl Reader {
                 self.read(want)?;
                 continue;
             }
-            if !self.buffer.is_empty() && cut(&self.buffer, false, 1, &self.dialect) != Cut::More {
+            if !self.buffer.is_empty() && self.format.cut(&self.buffer, false, 1) != Cut::More {
                 return Ok(Ready::Now);
             }
             if self.buffer.len() < want {
@@ -198,10 +181,10 @@ impl Reader {
     fn end_with_extent(&mut self, extent: usize, last: bool) -> bool {
         let mut at = 0;
         while at < extent {
-            let whole = cut(&self.buffer[at..extent], false, usize::MAX, &self.dialect);
+            let whole = self.format.cut(&self.buffer[at..extent], false, usize::MAX);
             let next = match whole {
                 Cut::At(_) => whole,
-                _ => cut(&self.buffer[at..], last, 1, &self.dialect),
+                _ => self.format.cut(&self.buffer[at..], last, 1),
             };
             match next {
                 Cut::At(end) => at += end,
@@ -227,10 +210,12 @@ impl Reader {
             if self.buffer.is_empty() {
                 return Ok(None);
             }
-            match cut(&self.buffer, self.last, records_max, &self.dialect) {
+            match self.format.cut(&self.buffer, self.last, records_max) {
                 Cut::At(end) => break end,
-                Cut::Unterminated(at) => return Err(self.unterminated(at)),
-                Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => return Err(self.too_long()),
+                Cut::Unterminated(at) => return Err(self.endless(Endless::Open(at))),
+                Cut::More if self.buffer.len() >= RECORD_BYTES_MAX => {
+                    return Err(self.endless(Endless::TooLong));
+                }
                 Cut::More if self.ended => {
                     while !self.complete_last()? {
                         thread::sleep(LOOK);
@@ -263,65 +248,43 @@ impl Reader {
     /// Reads once, so that the buffer may reach `want` bytes.
     fn read(&mut self, want: usize) -> Result<()> {
         let missing = want - self.buffer.len();
-        let got = match &mut self.input {
-            Input::File(file) => Ok(file.read(missing, &mut self.buffer)?),
-            Input::Memory(bytes) => {
-                self.buffer.reserve_exact(missing);
-                bytes.take(missing as u64).read_to_end(&mut self.buffer)
-            }
-            Input::Pipe(pipe) => read_some(pipe, missing, &mut self.buffer),
-        };
-        match got {
+        if self.input.read(missing, &self.path, &mut self.buffer)? == 0 {
             // Of a file, more may have been written behind it.
-            Ok(0) => (self.ended, self.last) = (true, !matches!(self.input, Input::File(_))),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Err(io_error(Path::new(&*self.path), &error));
-            }
+            (self.ended, self.last) = (true, !matches!(self.input, Input::File(_)));
         }
         Ok(())
     }
 
-    fn unterminated(&self, at: usize) -> Error {
+    #[cold]
+    fn endless(&self, what: Endless) -> Error {
+        let (at, message, help) = self.format.endless(&self.buffer, what);
         Error::Data {
             place: place(&self.path, &self.buffer, self.line, at),
-            message: "the quote that opens here is never closed".into(),
-            help: CLOSE_HELP.into(),
-        }
-    }
-
-    fn too_long(&self) -> Error {
-        let (at, what, help) = match cut(&self.buffer, true, 1, &self.dialect) {
-            // It is what takes so much.
-            Cut::Unterminated(at) => (at, "quote that opens here is not closed within", CLOSE_HELP),
-            _ => (0, "record that starts here is longer than", "this may be no CSV file"),
-        };
-        Error::Data {
-            place: place(&self.path, &self.buffer, self.line, at),
-            message: format!("the {what} {} MiB", RECORD_BYTES_MAX >> 20),
+            message,
             help: help.into(),
         }
     }
 }
 
-/// Appends what one read gives, at most `missing` bytes.
-fn read_some(input: &mut impl Read, missing: usize, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    let before = buffer.len();
-    buffer.resize(before + missing, 0);
-    let got = input.read(&mut buffer[before..]);
-    buffer.truncate(before + got.as_ref().map_or(0, |n| *n));
-    got
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Read};
+
     use super::*;
+    use crate::csv::CsvFormat;
+    use crate::input::Pipe;
+
+    fn csv() -> Arc<dyn RecordFormat> {
+        Arc::new(CsvFormat::default())
+    }
 
     fn reader(data: &str, fill: bool) -> Reader {
-        let bytes = Box::new(io::Cursor::new(data.as_bytes().to_vec()));
-        let input = if fill { Input::Memory(bytes) } else { Input::Pipe(Pipe::new(bytes)) };
-        let mut reader = Reader::new(input, "x.csv".into(), Arc::default());
+        let pipe = |bytes: &[u8]| Pipe::new(Box::new(io::Cursor::new(bytes.to_vec())));
+        let input = match fill {
+            true => Input::memory(data.as_bytes()),
+            false => Input::Pipe(pipe(data.as_bytes())),
+        };
+        let mut reader = Reader::new(input, "x.csv".into(), csv());
         reader.start().unwrap();
         reader
     }
@@ -363,11 +326,9 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_refused() {
-        for (bytes, word) in
-            [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0xff, 0xfe, 0x41, 0][..], "UTF-16")]
+        for (bytes, word) in [(&b"PAR1\x15"[..], "Parquet"), (&[0xff, 0xfe, 0x41, 0][..], "UTF-16")]
         {
-            let input = Input::Memory(Box::new(io::Cursor::new(bytes.to_vec())));
-            let error = Reader::new(input, "x".into(), Arc::default()).start().unwrap_err();
+            let error = Reader::new(Input::memory(bytes), "x".into(), csv()).start().unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
         }
     }
@@ -380,8 +341,8 @@ mod tests {
                 Err(io::Error::other("disk on fire"))
             }
         }
-        let input = Input::Memory(Box::new(Broken));
-        let error = Reader::new(input, "x.csv".into(), Arc::default()).start();
+        let input = Input::Packed { bytes: Box::new(Broken), read: 0 };
+        let error = Reader::new(input, "x.csv".into(), csv()).start();
         assert_eq!(error.unwrap_err().to_string(), "x.csv: disk on fire");
     }
 }

@@ -1,0 +1,93 @@
+//! Formats whose records stand in bytes one after the other: CSV, NDJSON, lines.
+//!
+//! A [`Reader`] goes through the bytes and hands out [`Block`]s of whole records, cheaply and in
+//! order. Where a record ends is the format's to say ([`RecordFormat::cut`]). Decoding a block
+//! ([`Decode`]) is a pure function of it, which any worker runs.
+//!
+//! To add a format, implement these two traits in a folder of its own, and name it in
+//! [`crate::source`].
+
+mod place;
+mod reader;
+mod split;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millstream_contract::Result;
+use millstream_contract::table::Decoded;
+
+pub(crate) use self::place::{Lines, line, place, shown};
+pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
+pub(crate) use self::split::{Reading, RecordSplit};
+
+/// Whole records, as they stand in the file.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) data: Vec<u8>,
+    /// Physical line on which it starts, from 1.
+    pub(crate) line: u64,
+    /// Lines it holds.
+    pub(crate) lines: usize,
+    /// Offset in the file.
+    pub(crate) offset: u64,
+}
+
+/// Where the records at the front of a buffer end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// This many bytes are whole records.
+    At(usize),
+    /// Not one record is complete yet.
+    More,
+    /// The input ends inside the quotes opened at this offset, in the buffer's first record. Not
+    /// where malformed records are left out.
+    Unterminated(usize),
+}
+
+/// How records of a format stand in bytes. One for each table.
+pub(crate) trait RecordFormat: Send + Sync + Debug {
+    /// For messages, for example `CSV`.
+    fn name(&self) -> &'static str;
+
+    /// Finds the end of as many whole records as the (non-empty) buffer holds, at most
+    /// `records_max`, which is at least 1. The buffer starts with a record; if `last`, it ends with
+    /// the input. However the same bytes are given, the records are the same.
+    fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut;
+
+    /// What is wrong with the buffer's first record, which is longer than [`RECORD_BYTES_MAX`] or
+    /// does not end with the input: offset, message, help.
+    fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, &'static str);
+
+    /// Takes what stands before the first record, for example a header, and says how blocks are
+    /// decoded into the columns of `projection`.
+    fn start(
+        &self,
+        reader: &mut Reader,
+        schema: &SchemaRef,
+        projection: &[usize],
+    ) -> Result<Started>;
+}
+
+/// Why a record has no end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endless {
+    /// The input ends in what opens at this offset.
+    Open(usize),
+    /// It has more than [`RECORD_BYTES_MAX`] bytes.
+    TooLong,
+}
+
+/// What is known once the head of a file has been read.
+pub(crate) struct Started {
+    pub(crate) decode: Arc<dyn Decode>,
+    /// What was decided where that is open to doubt, in one line.
+    pub(crate) remark: Option<String>,
+}
+
+/// Decodes blocks of one split.
+pub(crate) trait Decode: Send + Sync + Debug {
+    /// The records of a block, in their order. Pure, may run on any worker.
+    fn decode(&self, block: Block) -> Result<Decoded>;
+}

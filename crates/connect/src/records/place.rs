@@ -1,0 +1,83 @@
+//! Where records stand, for messages.
+
+use std::sync::Arc;
+
+use memchr::{memchr_iter, memrchr};
+use millstream_contract::table::Places;
+
+use super::Block;
+
+/// Characters of a field that a message shows.
+const SHOWN_CHARS_MAX: usize = 40;
+
+/// The line of offset `at` in `data`, which starts on `first_line`.
+pub(crate) fn line(data: &[u8], first_line: u64, at: usize) -> u64 {
+    let before = &data[..at.min(data.len())];
+    first_line + memchr_iter(b'\n', before).count() as u64
+}
+
+/// `path:line:column` of offset `at` in `data`, which starts on `first_line`. The column counts
+/// characters from 1.
+pub(crate) fn place(path: &str, data: &[u8], first_line: u64, at: usize) -> String {
+    let before = &data[..at.min(data.len())];
+    let line = line(data, first_line, at);
+    let line_start = memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+    // Every byte that does not continue a character starts one.
+    let column = before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1;
+    format!("{path}:{line}:{column}")
+}
+
+/// A field for a message: short, and harmless on a terminal.
+pub(crate) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut shown: String =
+        text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    // Quotes are no danger, and are easier to read as they are.
+    shown.replace("\\\"", "\"").replace("\\'", "'")
+}
+
+/// The lines that a block's records begin on.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    path: Arc<str>,
+    /// The block's first.
+    first: u64,
+    /// Per record, how many come before it in the block; `None` if each takes just one.
+    before: Option<Vec<u32>>,
+}
+
+impl Lines {
+    /// Of records that start at these offsets of the block.
+    pub(crate) fn new(path: &Arc<str>, block: &Block, starts: &[u32]) -> Lines {
+        let lines = block.lines + usize::from(block.data.last() != Some(&b'\n'));
+        let before = (starts.len() != lines).then(|| {
+            let (mut ends, mut before) = (memchr_iter(b'\n', &block.data).peekable(), 0);
+            let mut count = |start: &u32| {
+                while ends.next_if(|end| *end < *start as usize).is_some() {
+                    before += 1;
+                }
+                before
+            };
+            starts.iter().map(&mut count).collect()
+        });
+        Lines { path: path.clone(), first: block.line, before }
+    }
+}
+
+impl Places for Lines {
+    fn place(&self, row: usize) -> String {
+        let before = match &self.before {
+            None => row as u64,
+            Some(before) => before.get(row).map_or(0, |before| u64::from(*before)),
+        };
+        format!("{}:{}", self.path, self.first + before)
+    }
+
+    fn bytes(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, |before| before.capacity() * size_of::<u32>());
+        size_of::<Lines>() + before
+    }
+}

@@ -1,0 +1,202 @@
+//! One file of a table: what there is of it, and its bytes.
+
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream_contract::Result;
+use millstream_contract::table::{OpenOptions, ReadOnce, Sharing, SplitSpec};
+
+use super::paths;
+use crate::input::{self, Found, Input, MaybePacked, Name, Pipe, Regular};
+
+/// A file, or what stands for one.
+#[derive(Debug, Clone)]
+pub(crate) struct OneFile {
+    pub(super) bytes: Bytes,
+    /// For messages; the same in all processes.
+    pub(super) name: Name,
+    /// What process 0 has found, in a job of several.
+    told: Option<SplitSpec>,
+    /// There, the file that it has found: as long as it is open no other can get its number.
+    kept: Arc<Mutex<Option<File>>>,
+    /// A pipe whose opening has begun.
+    begun: Arc<Mutex<Option<Pipe>>>,
+}
+
+/// Where the bytes come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Bytes {
+    File(PathBuf),
+    /// For tests and fuzzing.
+    #[cfg(test)]
+    Memory(Arc<[u8]>),
+}
+
+/// Whether a path names what a process has open itself, as its standard input: it is not the same
+/// in another.
+fn is_own(path: &Path) -> bool {
+    ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir))
+}
+
+/// A panic elsewhere leaves something or nothing.
+fn locked<T>(kept: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OneFile {
+    pub(super) fn new(bytes: Bytes, name: impl Into<Name>) -> OneFile {
+        let name = name.into();
+        OneFile { bytes, name, told: None, kept: Arc::default(), begun: Arc::default() }
+    }
+
+    pub(super) fn at(path: PathBuf) -> OneFile {
+        let name = path.display().to_string();
+        OneFile::new(Bytes::File(path), name)
+    }
+
+    /// This file, of which no more is read than that.
+    pub(super) fn told(&self, spec: &SplitSpec) -> OneFile {
+        OneFile { told: Some(spec.clone()), ..self.clone() }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match &self.bytes {
+            Bytes::File(path) => Some(path),
+            #[cfg(test)]
+            Bytes::Memory(_) => None,
+        }
+    }
+
+    /// What process 0 has found of it.
+    pub(super) fn given_spec(&self) -> Option<SplitSpec> {
+        self.told.clone()
+    }
+
+    /// The input and its length, if that is known.
+    pub(super) fn input(&self) -> Result<(Input, Option<u64>)> {
+        let path = match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(bytes) => {
+                let input = Input::Memory(std::io::Cursor::new(bytes.clone()));
+                return Ok((input, Some(bytes.len() as u64)));
+            }
+            Bytes::File(path) => path,
+        };
+        if let Some(pipe) = locked(&self.begun).take() {
+            return Ok((Input::Pipe(pipe), None));
+        }
+        let told = self.told.as_ref().filter(|told| told.length.is_some());
+        let kept = locked(&self.kept).take().filter(|_| told.is_some());
+        let (file, found) = match kept {
+            Some(file) => input::opened(file, path)?,
+            None => input::open(path)?,
+        };
+        if let Some(told) = told {
+            input::check_same(&self.name, told, found.as_ref())?;
+        }
+        let length = told.and_then(|told| told.length).or(found.map(|found| found.length));
+        let Some(length) = length else {
+            let stream = MaybePacked::new(Box::new(file));
+            return Ok((Input::Pipe(Pipe::new(Box::new(stream))), None));
+        };
+        let regular = Regular::new(file, self.name.clone(), length);
+        match regular.packing()? {
+            Some(packing) => {
+                let bytes = Box::new(regular.unpacked(packing)?);
+                Ok((Input::Packed { bytes, read: 0 }, None))
+            }
+            None => Ok((Input::File(regular), Some(length))),
+        }
+    }
+
+    /// What all processes of a job may read of it; without length if only one can.
+    pub(super) fn spec(&self) -> Result<SplitSpec> {
+        let spec = |length, file| SplitSpec { name: self.name.to_string(), length, file };
+        let path = match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(bytes) => return Ok(spec(Some(bytes.len() as u64), None)),
+            Bytes::File(path) => path,
+        };
+        // To open a pipe is to wait for its writer.
+        let is_file = !is_own(path) && path.metadata().is_ok_and(|metadata| metadata.is_file());
+        if !is_file {
+            return Ok(spec(None, None));
+        }
+        let (file, found) = input::open(path)?;
+        *locked(&self.kept) = found.is_some().then_some(file);
+        Ok(found.map_or(spec(None, None), |Found { length, file }| spec(Some(length), Some(file))))
+    }
+
+    /// As [`OneFile::spec`], of one file of many, which are not all kept open.
+    pub(super) fn spec_of_many(&self) -> Result<SplitSpec> {
+        let spec = self.spec();
+        locked(&self.kept).take();
+        spec
+    }
+
+    /// How the processes of a job share it, if its length is as found here.
+    pub(super) fn sharing(&self, found: Option<u64>) -> Sharing {
+        let length = match (&self.told, &self.bytes) {
+            (Some(told), _) => told.length,
+            (None, Bytes::File(path)) if is_own(path) => None,
+            (None, _) => found,
+        };
+        match length {
+            // What is packed is read from front to back, which one process does.
+            Some(_) if self.is_packed() => Sharing::Whole,
+            Some(_) => Sharing::ByChunk,
+            None => Sharing::Coordinator,
+        }
+    }
+
+    /// Whether its first bytes say that it is packed. Where that cannot be seen, opening it will
+    /// say why.
+    fn is_packed(&self) -> bool {
+        let Some(Ok((file, Some(found)))) = self.path().map(|path| input::open(path)) else {
+            return false;
+        };
+        let packing = Regular::new(file, self.name.clone(), found.length).packing();
+        packing.is_ok_and(|packing| packing.is_some())
+    }
+
+    /// Whether only the coordinator can read it.
+    pub(super) fn is_elsewhere(&self, options: &OpenOptions) -> Result<bool> {
+        if options.process == 0 {
+            return Ok(false);
+        }
+        let found = if self.told.is_none() { self.spec()?.length } else { None };
+        Ok(self.sharing(found) == Sharing::Coordinator)
+    }
+
+    /// Whether records come as they happen.
+    pub(super) fn live(&self) -> bool {
+        match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(_) => false,
+            Bytes::File(path) => path.metadata().is_ok_and(|metadata| !metadata.is_file()),
+        }
+    }
+
+    pub(super) fn read_once(&self) -> Option<ReadOnce> {
+        match &self.bytes {
+            #[cfg(test)]
+            Bytes::Memory(_) => None,
+            Bytes::File(path) => paths::read_once(path),
+        }
+    }
+
+    /// Begins to open a pipe.
+    pub(super) fn begin(&self, options: &OpenOptions) -> Option<OneFile> {
+        let path = self.path()?;
+        let is_pipe = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        // Where process 0 has found a file, a pipe is an error.
+        let told = self.told.as_ref().is_some_and(|told| told.length.is_some());
+        if !is_pipe || told || options.process != 0 {
+            return None;
+        }
+        let begun = Arc::new(Mutex::new(Some(Pipe::open(path.to_path_buf()))));
+        Some(OneFile { begun, ..self.clone() })
+    }
+}

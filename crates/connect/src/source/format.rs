@@ -1,0 +1,72 @@
+//! What the bytes of a file mean: the option `format`.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use millstream_contract::Result;
+use millstream_contract::settings::closest;
+use millstream_contract::table::Split;
+
+use crate::csv::CsvFormat;
+use crate::input::Input;
+use crate::options::Options;
+use crate::records::{Reading, RecordSplit};
+
+/// A format of files.
+pub(crate) trait Format: Send + Sync + Debug {
+    /// As the option names it.
+    fn name(&self) -> &'static str;
+
+    /// Whether a column of this type can be read.
+    fn supports(&self, data_type: &DataType) -> bool;
+
+    /// Opens a file. Whatever the workers and processes, the chunks are the same, and each ends at
+    /// a position from which the rest can be read. A value that does not fit its column is an error
+    /// with its place, when the chunk is decoded.
+    fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>>;
+}
+
+impl Format for CsvFormat {
+    fn name(&self) -> &'static str {
+        "csv"
+    }
+
+    fn supports(&self, data_type: &DataType) -> bool {
+        CsvFormat::supported(data_type)
+    }
+
+    fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
+        Ok(Box::new(RecordSplit::open(Arc::new(self.clone()), input, reading)?))
+    }
+}
+
+/// The formats that files are read in.
+const NAMES: [&str; 1] = ["csv"];
+
+/// Formats that are planned, for a better message.
+const LATER: &[&str] = &["json", "ndjson", "parquet", "avro", "raw", "orc"];
+
+/// The format that the options name, with its own options.
+pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
+    let list = format!("the formats of files to read are {}", NAMES.join(", "));
+    match options.text("format") {
+        Some("csv") => Ok(Arc::new(CsvFormat::from_options(options)?)),
+        Some(later) if LATER.contains(&later) => {
+            Err(options.error("format", format!("'{later}' comes in a later version"), list))
+        }
+        Some(other) => Err(options.error(
+            "format",
+            format!("there is no format '{}'", other.escape_debug()),
+            match closest(other, NAMES.into_iter()) {
+                Some(name) => format!("did you mean '{name}'?"),
+                None => list,
+            },
+        )),
+        None => Err(options.error(
+            "format",
+            "a file needs a format".into(),
+            "write 'format' = 'csv' among the options",
+        )),
+    }
+}

@@ -1,0 +1,107 @@
+//! One file of many: it is opened when it is read.
+//!
+//! A job opens all splits when it begins, and there may be more files than a process may have open.
+//! So a file is opened for its first chunk, which is small and shows at which time the file begins;
+//! then it is closed, and opened again, where it was left, when its turn has come.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use millstream_contract::Result;
+use millstream_contract::table::{OpenOptions, Position, Sharing, Split, SplitPoll};
+
+use super::{FileTable, OneFile, Place};
+
+/// A file that is opened when it is read.
+pub(super) struct LaterSplit {
+    table: FileTable,
+    file: OneFile,
+    place: Place,
+    projection: Arc<[usize]>,
+    options: OpenOptions,
+    sharing: Sharing,
+    length: Option<u64>,
+    /// Where to go on.
+    position: Position,
+    /// Chunks read.
+    chunks: u64,
+    open: Option<Box<dyn Split>>,
+    ended: bool,
+}
+
+impl LaterSplit {
+    pub(super) fn new(
+        table: FileTable,
+        file: OneFile,
+        place: Place,
+        projection: &[usize],
+        options: &OpenOptions,
+        sharing: Sharing,
+    ) -> LaterSplit {
+        LaterSplit {
+            table,
+            length: file.given_spec().and_then(|spec| spec.length),
+            file,
+            place,
+            projection: projection.into(),
+            position: options.from(place.number),
+            options: OpenOptions { from: Vec::new(), ..options.clone() },
+            sharing,
+            chunks: 0,
+            open: None,
+            ended: false,
+        }
+    }
+
+    fn opened(&mut self) -> Result<&mut Box<dyn Split>> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let mut options = self.options.clone();
+                options.from = vec![Position::default(); self.place.number];
+                options.from.push(self.position.clone());
+                self.table.open_file(&self.file, self.place, &self.projection, &options)?
+            }
+        };
+        Ok(self.open.insert(open))
+    }
+}
+
+impl Split for LaterSplit {
+    fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    fn extent(&self) -> Option<u64> {
+        self.length.filter(|_| self.sharing == Sharing::ByChunk)
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    fn position(&self) -> Position {
+        self.position.clone()
+    }
+
+    fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+        if self.ended {
+            return Ok(SplitPoll::Ended);
+        }
+        let open = self.opened()?;
+        let poll = open.poll_next(now_us, waker)?;
+        let position = open.position();
+        match poll {
+            SplitPoll::Chunk(_) => {
+                self.position = position;
+                self.chunks += 1;
+                if self.chunks == 1 {
+                    self.open = None;
+                }
+            }
+            SplitPoll::Ended => (self.ended, self.open) = (true, None),
+            SplitPoll::Pending { .. } => {}
+        }
+        Ok(poll)
+    }
+}

@@ -1,0 +1,255 @@
+//! Files as tables: `'connector' = 'file', 'format' = '…', 'path' = '…'`.
+//!
+//! One file is one split; `path` may name several, by a pattern or by their directory
+//! ([`paths::Files`]), in the order of their names. What bytes mean is the affair of a [`Format`].
+//!
+//! A file is read in chunks of about 1 MiB (less for small files, so that windows fire while the
+//! file is read), which end with whole records. Any worker can decode a chunk; it decodes only the
+//! columns that are used. A pipe is read as it is written: a record is available as soon as it is
+//! complete. The processes of a job share a file by chunks. A pipe, or a file that does not report
+//! its length (as in `/proc`), is read by the coordinator.
+//!
+//! A file is read up to where it ended when the job opened it. It may grow meanwhile. If the last
+//! line has no line end at that moment, reading goes on until the line end has been written. If
+//! nothing is written for a quarter of a second, the line is complete as it is. A file that becomes
+//! shorter, or is not the same in all processes, is an error.
+//!
+//! Of many files, each is opened to see at which time it begins, and closed again until its turn
+//! comes ([`many`]).
+
+mod file;
+mod format;
+mod many;
+mod paths;
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::datatypes::SchemaRef;
+use millstream_contract::Result;
+use millstream_contract::table::{
+    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, SplitSpec, Table, TableOptions,
+};
+use millstream_contract::wording::counted;
+
+#[cfg(test)]
+use self::file::Bytes;
+pub(crate) use self::file::OneFile;
+pub(crate) use self::format::Format;
+use self::many::LaterSplit;
+use self::paths::Files;
+pub(crate) use self::paths::missing_help;
+pub use self::paths::standard_input;
+use crate::input::Name;
+use crate::options::Options;
+use crate::records::Reading;
+use crate::types::sql_name;
+
+/// A file or several, in one format.
+#[derive(Debug, Clone)]
+pub struct FileTable {
+    files: Files,
+    schema: SchemaRef,
+    format: Arc<dyn Format>,
+}
+
+impl FileTable {
+    /// A table from `WITH` options. Checks that the files are there; their content is looked at
+    /// when the table is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`millstream_contract::Error::Option`] with the option at fault.
+    pub fn from_options(table: &TableOptions) -> Result<FileTable> {
+        let (format, given) = FileTable::checked(table)?;
+        let files = Files::resolve(&Options::new(table), given)?;
+        Ok(FileTable { files, schema: table.schema.clone(), format })
+    }
+
+    /// A table of a file that an earlier statement makes, to plan with.
+    pub(crate) fn not_yet(table: &TableOptions) -> Result<FileTable> {
+        let (format, given) = FileTable::checked(table)?;
+        let path = Options::new(table).path(given.unwrap_or_default());
+        let files = Files::One(OneFile::at(path));
+        Ok(FileTable { files, schema: table.schema.clone(), format })
+    }
+
+    /// For tests.
+    #[cfg(test)]
+    pub(crate) fn in_memory(
+        name: &str,
+        bytes: &[u8],
+        schema: SchemaRef,
+        format: Arc<dyn Format>,
+    ) -> FileTable {
+        let bytes = Bytes::Memory(bytes.into());
+        FileTable { files: Files::One(OneFile::new(bytes, name)), schema, format }
+    }
+
+    /// For tests: the same of the bytes of a file, with its name as it is.
+    #[cfg(test)]
+    pub(crate) fn of_file(mut self, path: &std::path::Path) -> FileTable {
+        if let Files::One(file) = &mut self.files {
+            file.bytes = Bytes::File(path.to_path_buf());
+        }
+        self
+    }
+
+    /// Whether the options are those of a file, which need not exist.
+    pub(crate) fn check(table: &TableOptions) -> Result<()> {
+        FileTable::checked(table).map(drop)
+    }
+
+    /// The format, and the path as it is given.
+    fn checked(table: &TableOptions) -> Result<(Arc<dyn Format>, Option<&str>)> {
+        let options = Options::new(table);
+        let given = options.text("path").map(str::trim);
+        let format = format::from_options(&options)?;
+        options.finish(&format!("a {} file", format.name()))?;
+        for field in table.schema.fields() {
+            if !format.supports(field.data_type()) {
+                let message = format!(
+                    "{} cannot hold column '{}' of type {}",
+                    format.name(),
+                    field.name(),
+                    sql_name(field.data_type())
+                );
+                return Err(options.error("format", message, ""));
+            }
+        }
+        Ok((format, given))
+    }
+
+    /// Opens a file; `number` is its place among those of the table.
+    fn open_file(
+        &self,
+        file: &OneFile,
+        place: Place,
+        projection: &[usize],
+        options: &OpenOptions,
+    ) -> Result<Box<dyn Split>> {
+        let (input, length) = file.input()?;
+        let reading = Reading {
+            path: file.name.clone(),
+            schema: &self.schema,
+            projection,
+            batch_rows: options.batch_rows,
+            from: options.from(place.number),
+            length,
+            sharing: place.sharing.unwrap_or_else(|| file.sharing(length)),
+            one_of_many: place.one_of_many,
+            chunk_bytes: None,
+        };
+        self.format.open(input, &reading)
+    }
+
+    /// The files that there are now, each of which is read up to where it ends.
+    fn files_now(&self) -> Result<Vec<(OneFile, SplitSpec)>> {
+        let files = self.files.list()?;
+        let spec = |file: OneFile| match file.given_spec() {
+            Some(spec) => Ok((file, spec)),
+            None => file.spec_of_many().map(|spec| (file, spec)),
+        };
+        files.into_iter().map(spec).collect()
+    }
+}
+
+/// Which file of a table is opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// From 0.
+    pub(crate) number: usize,
+    pub(crate) one_of_many: bool,
+    /// How processes share it; `None`: by its length.
+    pub(crate) sharing: Option<Sharing>,
+}
+
+/// So many files for each process and they need not be shared by chunks.
+const FILES_PER_PROCESS: usize = 4;
+
+impl Table for FileTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        true
+    }
+
+    fn live(&self) -> bool {
+        self.files.single().is_some_and(OneFile::live)
+    }
+
+    fn read_once(&self) -> Option<ReadOnce> {
+        self.files.single()?.read_once()
+    }
+
+    fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
+        let begun = self.files.single()?.begin(options)?;
+        Some(Arc::new(FileTable { files: Files::One(begun), ..self.clone() }))
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        if let Some(file) = self.files.single() {
+            if file.is_elsewhere(options)? {
+                return Ok(vec![Box::new(Elsewhere(file.name.clone()))]);
+            }
+            let place = Place { number: 0, one_of_many: false, sharing: None };
+            return Ok(vec![self.open_file(file, place, projection, options)?]);
+        }
+        let files = self.files_now()?;
+        let whole = files.len() >= FILES_PER_PROCESS * options.processes;
+        let several = files.len() > 1;
+        let open = |(number, (file, spec)): (usize, (OneFile, SplitSpec))| -> Box<dyn Split> {
+            let sharing = whole.then_some(Sharing::Whole);
+            let place = Place { number, one_of_many: several, sharing };
+            let sharing = sharing.unwrap_or_else(|| file.sharing(spec.length));
+            let file = file.told(&spec);
+            let later = LaterSplit::new(self.clone(), file, place, projection, options, sharing);
+            Box::new(later)
+        };
+        Ok(files.into_iter().enumerate().map(open).collect())
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let (read, all) = (projection.len(), self.schema.fields().len());
+        let all = counted(all as u64, "column");
+        format!("{} ({}, {read} of {all})", self.files.describe(), self.format.name())
+    }
+
+    fn splits(&self) -> Result<Vec<SplitSpec>> {
+        match self.files.single() {
+            Some(file) => Ok(vec![file.spec()?]),
+            None => self.files.list()?.iter().map(OneFile::spec_of_many).collect(),
+        }
+    }
+
+    fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
+        let files = match self.files.single() {
+            Some(file) => Files::One(file.told(splits.first()?)),
+            None => Files::listed(splits),
+        };
+        Some(Arc::new(FileTable { files, ..self.clone() }))
+    }
+}
+
+/// A pipe that the coordinator reads.
+struct Elsewhere(Name);
+
+impl Split for Elsewhere {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Coordinator
+    }
+
+    fn position(&self) -> Position {
+        Position::default()
+    }
+
+    fn poll_next(&mut self, _now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+        Ok(SplitPoll::Ended)
+    }
+}

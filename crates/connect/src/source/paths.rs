@@ -1,0 +1,210 @@
+//! The option `path`: one file, the files of a directory, or those that a pattern matches; and the
+//! error message if there are none.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use millstream_contract::settings::closest;
+use millstream_contract::table::{ReadOnce, SplitSpec};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+
+use super::OneFile;
+use crate::input::io_error;
+use crate::options::Options;
+
+/// The files of a table.
+#[derive(Debug, Clone)]
+pub(crate) enum Files {
+    /// One, which need not be a regular file.
+    One(OneFile),
+    /// Those of a directory, but for those whose names begin with `.` or `_`, which are not
+    /// finished or tell of the others.
+    Directory(PathBuf),
+    /// Those that a pattern matches: `*`, `?`, `[…]`, and `**` for directories at any depth.
+    Pattern(String),
+    /// Those that process 0 has found.
+    Listed(Vec<OneFile>),
+}
+
+impl Files {
+    /// What `path` names, after checking that it is there.
+    pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
+        let given = given.unwrap_or_default();
+        if given.is_empty() {
+            return Err(options.error(
+                "path",
+                "a file needs a path".into(),
+                "write 'path' = 'data/events.csv' among the options, relative to the SQL file",
+            ));
+        }
+        let path = options.path(given);
+        let text = path.to_string_lossy();
+        if text.contains(['*', '?', '[']) && !path.exists() {
+            let wrong = |message, help: &str| options.error("path", message, help);
+            if let Err(error) = glob::Pattern::new(&text) {
+                let help = "in a pattern, '*' stands for any text, '?' for a character, '[ab]' for \
+                            one of two, '**' for directories";
+                return Err(wrong(format!("no pattern of paths: {}", error.msg), help));
+            }
+            let files = Files::Pattern(text.into_owned());
+            return match files.list()?.is_empty() {
+                false => Ok(files),
+                true => {
+                    let message = format!("no file matches '{}'", path.display());
+                    Err(wrong(message, options.start(given)))
+                }
+            };
+        }
+        let metadata = std::fs::metadata(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound if given == "-" => options.error(
+                "path",
+                "there is no file '-'".into(),
+                "write 'path' = '/dev/stdin' to read standard input",
+            ),
+            ErrorKind::NotFound | ErrorKind::NotADirectory => options.error(
+                "path",
+                format!("there is no file '{}'", path.display()),
+                missing_help(&path, options.start(given)),
+            ),
+            _ => io_error(&path, &error),
+        })?;
+        if !metadata.is_dir() {
+            return Ok(Files::One(OneFile::at(path)));
+        }
+        let files = Files::Directory(path);
+        match files.list()?.is_empty() {
+            false => Ok(files),
+            true => {
+                let message =
+                    format!("the directory '{}' has no files", options.path(given).display());
+                let help = "files whose names begin with '.' or '_' do not count";
+                Err(options.error("path", message, help))
+            }
+        }
+    }
+
+    /// Those that process 0 has found.
+    pub(super) fn listed(splits: &[SplitSpec]) -> Files {
+        let file = |spec: &SplitSpec| OneFile::at(PathBuf::from(&spec.name)).told(spec);
+        Files::Listed(splits.iter().map(file).collect())
+    }
+
+    /// The only file, if there is just one by its nature.
+    pub(super) fn single(&self) -> Option<&OneFile> {
+        match self {
+            Files::One(file) => Some(file),
+            Files::Directory(_) | Files::Pattern(_) | Files::Listed(_) => None,
+        }
+    }
+
+    /// The regular files that there are now, in the order of their paths.
+    pub(super) fn list(&self) -> Result<Vec<OneFile>> {
+        let mut paths = match self {
+            Files::One(file) => return Ok(vec![file.clone()]),
+            Files::Listed(files) => return Ok(files.clone()),
+            Files::Directory(directory) => in_directory(directory)?,
+            Files::Pattern(pattern) => matching(pattern)?,
+        };
+        paths.sort();
+        Ok(paths.into_iter().map(OneFile::at).collect())
+    }
+
+    /// For `explain`.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Files::One(file) => format!("file {}", file.name),
+            Files::Directory(path) => format!("directory {}", path.display()),
+            Files::Pattern(pattern) => format!("files {pattern}"),
+            Files::Listed(files) => counted(files.len() as u64, "file"),
+        }
+    }
+}
+
+/// The files of a directory that count.
+fn in_directory(directory: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| io_error(directory, &error);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        if !name.starts_with(b".") && !name.starts_with(b"_") && path.is_file() {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// The files that a pattern matches.
+fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    // As in a shell, a hidden file is matched only by a pattern that names its dot.
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let found = glob::glob_with(pattern, options).map_err(|error| Error::Io {
+        place: pattern.to_string(),
+        message: format!("no pattern of paths: {}", error.msg),
+        help: String::new(),
+    })?;
+    let mut paths = Vec::new();
+    for path in found {
+        let path = path.map_err(|error| io_error(error.path(), error.error()))?;
+        if path.is_file() {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// Standard input, if it can be read only once.
+pub fn standard_input() -> Option<ReadOnce> {
+    read_once(Path::new("/dev/stdin"))
+}
+
+/// Pipes and terminals are gone once they have been read, whatever the path to them.
+pub(super) fn read_once(path: &Path) -> Option<ReadOnce> {
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let metadata = path.metadata().ok()?;
+    let null = Path::new("/dev/null").metadata();
+    // Of what is a device, `/dev/null` can be read again.
+    if metadata.is_file() || metadata.is_dir() || null.is_ok_and(|null| same(&metadata, &null)) {
+        return None;
+    }
+    let stdin = Path::new("/dev/stdin").metadata();
+    let name = match stdin.is_ok_and(|stdin| same(&metadata, &stdin)) {
+        true => "standard input".to_string(),
+        false => format!("'{}'", path.display()),
+    };
+    Some(ReadOnce { id: format!("{}:{}", metadata.dev(), metadata.ino()), name })
+}
+
+/// Looks at the deepest directory that exists for something with a similar name.
+/// `start` says where such paths start.
+pub(crate) fn missing_help(path: &Path, start: &str) -> String {
+    let mut missing = path;
+    while let Some(parent) = missing.parent() {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        if !parent.is_dir() {
+            missing = parent;
+            if parent == Path::new(".") {
+                break;
+            }
+            continue;
+        }
+        let name = missing.file_name().unwrap_or_default().to_string_lossy();
+        let names = entries(parent);
+        let similar = closest(&name, names.iter().map(String::as_str));
+        return match similar {
+            Some(similar) => format!("did you mean '{}'?", parent.join(similar).display()),
+            None if missing == path => start.to_string(),
+            None => format!("there is no directory '{}'; {start}", missing.display()),
+        };
+    }
+    start.to_string()
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let Ok(read) = std::fs::read_dir(directory) else { return Vec::new() };
+    // A directory may be huge; a help line is not worth reading it whole.
+    read.take(10_000).flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
