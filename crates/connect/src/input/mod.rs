@@ -1,5 +1,6 @@
 //! Bytes of a file, wherever they come from: memory, a regular file, a packed one, a pipe.
 
+mod missing;
 mod packed;
 mod pipe;
 mod regular;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use millstream_contract::{Error, Result};
 
+pub(crate) use self::missing::missing_help;
 pub(crate) use self::packed::{MaybePacked, Packing, Unpacked};
 pub(crate) use self::pipe::Pipe;
 pub(crate) use self::regular::{Found, Regular, check_same, open, opened};
@@ -113,7 +115,7 @@ fn read_some(input: &mut impl Read, missing: usize, buffer: &mut Vec<u8>) -> io:
 /// What the system said about a file, and what can be done about it.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     let help = match error.kind() {
-        io::ErrorKind::NotFound => crate::source::missing_help(path, "check the path"),
+        io::ErrorKind::NotFound => missing_help(path, "check the path"),
         io::ErrorKind::PermissionDenied => {
             "make the file readable for this user (chmod)".to_string()
         }
