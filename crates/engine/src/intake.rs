@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::roles::{Place, Reading};
 use crate::stamped::Stamped;
 use crate::table::{Sharing, Split};
+use order::{Taking, ToRead};
 use read::Read;
 use source::{SourceIn, SourceState};
 use split::SplitState;
@@ -187,12 +188,12 @@ impl Intake {
         // In simulation, sometimes read on although batches are ready, so that they can be
         // shuffled.
         let read_first = self.env.choose(2) == Some(1);
-        if !read_first && let Some(batch) = self.take_ready(worker, only) {
+        if !read_first && let Some(batch) = self.take_ready(worker, only, Taking::Near) {
             return Ok(Taken::Batch(batch));
         }
         let mut until: Option<i64> = None;
-        let mut held = false;
-        for split in self.to_read(worker) {
+        let (mut held, mut busy_until) = (false, None);
+        for ToRead { split, is_ahead } in self.to_read(worker) {
             let now = self.env.now_us();
             {
                 let state = self.lock();
@@ -206,6 +207,7 @@ impl Intake {
                 }
                 // A split that may go on always has one chunk at least, or it could not.
                 let ahead_max = if self.budget.input_full() { 1 } else { self.ahead_max() };
+                let ahead_max = if is_ahead { 1 } else { ahead_max };
                 if s.outstanding() >= ahead_max as u64 {
                     continue;
                 }
@@ -216,7 +218,7 @@ impl Intake {
             }
             match self.read(split, now)? {
                 Read::Prepared => {
-                    return Ok(match self.take_ready(worker, only) {
+                    return Ok(match self.take_ready(worker, only, Taking::Near) {
                         Some(batch) if !read_first => Taken::Batch(batch),
                         Some(batch) if self.env.choose(2) == Some(0) => Taken::Batch(batch),
                         Some(batch) => {
@@ -227,11 +229,18 @@ impl Intake {
                     });
                 }
                 Read::Ended | Read::Skipped => return Ok(Taken::Again),
-                Read::Busy => {}
+                Read::Busy { until_us } if !is_ahead && until_us > now => {
+                    busy_until = [busy_until, Some(until_us)].into_iter().flatten().min();
+                }
+                Read::Busy { .. } => {}
                 Read::Pending(retry) => until = [until, retry].into_iter().flatten().min(),
             }
         }
-        if let Some(batch) = self.take_ready(worker, only) {
+        // Rather than open a window far ahead, wait for who reads from a split that is not.
+        if let Some(until) = busy_until {
+            return Ok(Taken::Wait { until_us: Some(until) });
+        }
+        if let Some(batch) = self.take_ready(worker, only, Taking::Any) {
             return Ok(Taken::Batch(batch));
         }
         let state = self.lock();
@@ -276,9 +285,9 @@ impl Intake {
         }
     }
 
-    fn take_ready(&self, worker: usize, only: &[Only]) -> Option<Box<Stamped>> {
+    fn take_ready(&self, worker: usize, only: &[Only], taking: Taking) -> Option<Box<Stamped>> {
         let mut state = self.lock();
-        let split = self.next_ready(&state, worker, only)?;
+        let split = self.next_ready(&state, worker, only, taking)?;
         let source = self.splits[split].source;
         let s = &mut state.splits[split];
         let pick = match only[source] {
@@ -288,7 +297,7 @@ impl Intake {
             _ => self.env.choose(s.ready.len() as u64).map(|pick| pick as usize),
         };
         let batch = s.ready.remove(pick.unwrap_or(0))?;
-        state.current[worker] = Some((source, batch.stamp));
+        state.current[worker] = Some((source, batch.holds));
         state.turns[worker] += 1;
         Some(Box::new(batch))
     }

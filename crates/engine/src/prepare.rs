@@ -194,6 +194,21 @@ impl BatchTimes {
         BatchTimes::new(self.times.slice(rows), watermark, self.limit)
     }
 
+    /// The least watermark that these records leave in a split that has had none before, or the
+    /// least time of those up to that one, if that is less: nothing that is not late comes before
+    /// it. `BEGINNING` if no watermark is believed.
+    pub(crate) fn first(&self) -> i64 {
+        let mut least = END;
+        for row in 0..self.times.len() {
+            least = least.min(self.times.us(row).unwrap_or(END));
+            let watermark = self.watermark(row).filter(|watermark| *watermark <= self.limit);
+            if let Some(watermark) = watermark {
+                return least.min(watermark);
+            }
+        }
+        BEGINNING
+    }
+
     /// A running maximum that starts at `watermark`.
     pub(crate) fn running(&self, watermark: i64) -> Running {
         Running { watermark, limit: self.limit }

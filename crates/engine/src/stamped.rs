@@ -27,6 +27,9 @@ pub(crate) struct Stamped {
     pub(crate) first_record: u64,
     /// The split's watermark before the batch's first record.
     pub(crate) stamp: i64,
+    /// What the low watermark may be while it has not been taken in: its stamp, or, where the split
+    /// has had no record, what follows from the first ones.
+    pub(crate) holds: i64,
     /// The split's watermark after its last record.
     pub(crate) after: i64,
     pub(crate) prepared: Prepared,

@@ -64,10 +64,15 @@ impl Reader {
 
     /// Goes on at this offset, where a record begins on this line.
     pub(crate) fn seek(&mut self, offset: u64, line: u64) -> Result<()> {
-        self.input.seek(offset, &self.path)?;
+        match offset.checked_sub(self.offset).filter(|ahead| *ahead <= self.buffer.len() as u64) {
+            Some(ahead) => drop(self.buffer.drain(..ahead as usize)),
+            None => {
+                self.input.seek(offset, &self.path)?;
+                (self.ended, self.last, self.extent) = (false, false, None);
+                self.buffer.clear();
+            }
+        }
         (self.offset, self.line) = (offset, line);
-        (self.ended, self.last, self.extent) = (false, false, None);
-        self.buffer.clear();
         Ok(())
     }
 

@@ -75,6 +75,10 @@ impl OneFile {
     }
 
     /// The input and its length, if that is known.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
+    )]
     pub(super) fn input(&self) -> Result<(Input, Option<u64>)> {
         let path = match &self.bytes {
             #[cfg(test)]
@@ -112,6 +116,10 @@ impl OneFile {
     }
 
     /// What all processes of a job may read of it; without length if only one can.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
+    )]
     pub(super) fn spec(&self) -> Result<SplitSpec> {
         let spec = |length, file| SplitSpec { name: self.name.to_string(), length, file };
         let path = match &self.bytes {
@@ -154,7 +162,7 @@ impl OneFile {
     /// Whether its first bytes say that it is packed. Where that cannot be seen, opening it will
     /// say why.
     fn is_packed(&self) -> bool {
-        let Some(Ok((file, Some(found)))) = self.path().map(|path| input::open(path)) else {
+        let Some(Ok((file, Some(found)))) = self.path().map(input::open) else {
             return false;
         };
         let packing = Regular::new(file, self.name.clone(), found.length).packing();

@@ -252,3 +252,6 @@ impl Split for Elsewhere {
         Ok(SplitPoll::Ended)
     }
 }
+
+#[cfg(test)]
+mod tests;

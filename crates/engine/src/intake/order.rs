@@ -12,34 +12,63 @@ use crate::event_time::{BEGINNING, END};
 /// another worker reads it; its watermark, and how many of its chunks have been stamped.
 type Rank = (usize, i64, bool, i64, u64);
 
+/// A split to read.
+pub(super) struct ToRead {
+    pub(super) split: usize,
+    /// Whether it is more than a window ahead of others, which have their turn first.
+    pub(super) is_ahead: bool,
+}
+
+/// Which batches are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// Of splits that are no more than a window ahead of others.
+    Near,
+    /// Of any split.
+    Any,
+}
+
 impl Intake {
     /// Splits in the order in which a worker reads them.
-    pub(super) fn to_read(&self, worker: usize) -> Vec<usize> {
+    pub(super) fn to_read(&self, worker: usize) -> Vec<ToRead> {
         let state = self.lock();
         let goes_on = |s: &SplitState| !s.ended && !s.elsewhere;
         if state.splits.len() == 1 {
-            return if goes_on(&state.splits[0]) { vec![0] } else { Vec::new() };
+            let only = ToRead { split: 0, is_ahead: false };
+            return if goes_on(&state.splits[0]) { vec![only] } else { Vec::new() };
         }
         let lows = self.lows_of_groups(&state);
         let splits = (0..state.splits.len()).filter(|split| goes_on(&state.splits[*split]));
         let mut splits: Vec<_> =
             splits.map(|split| (self.rank(&state, &lows, worker, split), split)).collect();
         splits.sort_unstable();
-        splits.into_iter().map(|(_, split)| split).collect()
+        let to_read = |(rank, split): (Rank, usize)| ToRead { split, is_ahead: rank.1 > 0 };
+        splits.into_iter().map(to_read).collect()
     }
 
     /// The split whose batch a worker takes next, of those that have one and may go on.
-    pub(super) fn next_ready(&self, state: &State, worker: usize, only: &[Only]) -> Option<usize> {
+    pub(super) fn next_ready(
+        &self,
+        state: &State,
+        worker: usize,
+        only: &[Only],
+        taking: Taking,
+    ) -> Option<usize> {
         let mut ready = (0..state.splits.len())
             .filter(|split| !state.splits[*split].ready.is_empty())
             .filter(|split| self.may_go_on(state, *split, only));
         let first = ready.next()?;
         let mut rest = ready.peekable();
-        if rest.peek().is_none() {
+        if state.splits.len() == 1 || taking == Taking::Any && rest.peek().is_none() {
             return Some(first);
         }
         let lows = self.lows_of_groups(state);
-        [first].into_iter().chain(rest).min_by_key(|split| self.rank(state, &lows, worker, *split))
+        let ranked = [first].into_iter().chain(rest);
+        let ranked = ranked.map(|split| (self.rank(state, &lows, worker, split), split));
+        let (rank, split) = ranked.min()?;
+        // Those that alone may go on are not kept waiting for others.
+        let chosen = only[self.splits[split].source] != Only::Any;
+        (rank.1 == 0 || chosen || taking == Taking::Any).then_some(split)
     }
 
     /// By group: where the least of its splits is that does not wait for its source.
@@ -66,9 +95,12 @@ impl Intake {
         let (ahead, low) = match of.reach_us() {
             Some(reach) => {
                 let (low, least) = (s.low(), lows[of.group]);
-                // Of one that has not begun it is not known where it will.
-                let ahead = low.saturating_sub(least).saturating_sub(reach).max(0);
-                (if least == BEGINNING { 0 } else { ahead }, low)
+                let ahead = match least {
+                    // Of one that has not begun it is not known where it will: it comes first.
+                    BEGINNING => i64::from(low > BEGINNING),
+                    least => low.saturating_sub(least).saturating_sub(reach).max(0),
+                };
+                (ahead, low)
             }
             None => (0, 0),
         };

@@ -16,9 +16,15 @@ use crate::table::{self, SplitPoll};
 /// Watermarks of which it is known when they were reached, the latest.
 pub(super) const REACHED_MAX: usize = 4096;
 
+/// Reading a chunk takes less, unless the source is slow.
+const READ_US: i64 = 2_000;
+
 pub(super) enum Read {
-    /// Another worker reads from the split just now; it wakes the others when it has done.
-    Busy,
+    /// Another worker reads from the split just now; it wakes the others when it has done. Until
+    /// this moment that is worth waiting for.
+    Busy {
+        until_us: i64,
+    },
     Prepared,
     /// A chunk of another process.
     Skipped,
@@ -52,7 +58,7 @@ impl Intake {
                 return Ok(false);
             }
         }
-        Ok(!matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy))
+        Ok(!matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy { .. }))
     }
 
     /// Looks at splits that count as idle, while all others have to wait: another process may have
@@ -64,7 +70,7 @@ impl Intake {
                 let s = &self.lock().splits[split];
                 s.idle && !s.ended && !s.elsewhere && s.outstanding() == 0 && s.retry_at_us <= now
             };
-            if looks && !matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy) {
+            if looks && !matches!(self.read(split, now)?, Read::Pending(_) | Read::Busy { .. }) {
                 return Ok(true);
             }
         }
@@ -73,7 +79,7 @@ impl Intake {
 
     /// Notes that this worker reads from a split, unless there is nothing to be read or another
     /// worker does so: nobody waits for a source that takes its time.
-    fn begin_to_read(&self, split: usize) -> Option<Read> {
+    fn begin_to_read(&self, split: usize, now: i64) -> Option<Read> {
         let mut state = self.lock();
         let s = &mut state.splits[split];
         if s.ended {
@@ -81,15 +87,15 @@ impl Intake {
         }
         s.has_waiting |= s.reading;
         if s.reading {
-            return Some(Read::Busy);
+            return Some(Read::Busy { until_us: s.reading_since_us.saturating_add(READ_US) });
         }
-        s.reading = true;
+        (s.reading, s.reading_since_us) = (true, now);
         None
     }
 
     pub(super) fn read(&self, split: usize, now: i64) -> Result<Read> {
         let SplitIn { reader, by_chunk, source, .. } = &self.splits[split];
-        if let Some(nothing) = self.begin_to_read(split) {
+        if let Some(nothing) = self.begin_to_read(split, now) {
             return Ok(nothing);
         }
         // Nobody else does meanwhile.

@@ -24,8 +24,9 @@ pub(super) struct SplitState {
     pub(super) ended_elsewhere: Option<u64>,
     pub(super) retry_at_us: i64,
     pub(super) last_data_us: i64,
-    /// Whether a worker reads from it, and whether others wanted to meanwhile.
+    /// Whether a worker reads from it, since when, and whether others wanted to meanwhile.
     pub(super) reading: bool,
+    pub(super) reading_since_us: i64,
     pub(super) has_waiting: bool,
     /// Whether the last look found nothing, and until when there is nothing, as far as is known.
     pub(super) pending: bool,
@@ -63,6 +64,7 @@ impl SplitState {
             retry_at_us: i64::MIN,
             last_data_us: now_us,
             reading: false,
+            reading_since_us: i64::MIN,
             has_waiting: false,
             pending: false,
             nothing_until_us: i64::MIN,
@@ -100,11 +102,13 @@ impl SplitState {
         self.idle_at(timeout_us).is_some_and(|at| at <= looked_us)
     }
 
-    /// The least stamp of anything of this split that nobody has taken yet.
+    /// Where this split holds the low watermark: the least stamp of anything of it that nobody has
+    /// taken yet. Before its first batch that is what the first records say, so that of many files
+    /// those that begin later do not keep the windows of the others open.
     pub(super) fn low(&self) -> i64 {
         // In their order, in which stamps only rise.
         match self.ready.front() {
-            Some(batch) => batch.stamp,
+            Some(batch) => batch.holds,
             None if self.exhausted() => END,
             None => self.watermark,
         }
@@ -132,6 +136,10 @@ impl SplitState {
             let last = parts.len() - 1;
             for (part, (first_row, prepared)) in parts.into_iter().enumerate() {
                 let stamp = self.watermark;
+                let holds = match &prepared.times {
+                    Some(times) if stamp == BEGINNING => times.first(),
+                    _ => stamp,
+                };
                 let greatest = prepared.times.as_ref().map_or(BEGINNING, |t| t.greatest);
                 self.watermark = self.watermark.max(greatest);
                 let (after, first_record) = (self.watermark, self.records);
@@ -144,6 +152,7 @@ impl SplitState {
                     first_row,
                     first_record,
                     stamp,
+                    holds,
                     after,
                     prepared,
                 });

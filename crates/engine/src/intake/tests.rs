@@ -144,9 +144,13 @@ fn finish(intake: &Intake, worker: usize) -> i64 {
 
 /// The next batch, which must be there.
 fn take(intake: &Intake, worker: usize) -> Box<Stamped> {
-    match intake.take(worker, &[Only::Any]).expect("nothing fails") {
-        Taken::Batch(batch) => batch,
-        _ => panic!("no batch for worker {worker}"),
+    loop {
+        match intake.take(worker, &[Only::Any]).expect("nothing fails") {
+            Taken::Batch(batch) => return batch,
+            // It has looked at a split that had not begun.
+            Taken::Again => {}
+            _ => panic!("no batch for worker {worker}"),
+        }
     }
 }
 
@@ -170,6 +174,10 @@ fn nobody_waits_for_a_split_that_another_reads_from() {
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| take(&intake, 0).after);
         says.recv().expect("worker 0 reads");
+        // As long as that may be just a moment, they do not run ahead of it.
+        assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Again)));
+        assert!(matches!(intake.take(1, &[Only::Any]), Ok(Taken::Wait { until_us: Some(_) })));
+        clock.pass_time(10_000);
         for after in [10, 20] {
             assert_eq!(take(&intake, 1).after, after);
             assert_eq!(finish(&intake, 1), BEGINNING);
@@ -271,7 +279,7 @@ fn a_batch_in_work_holds_the_low_watermark() {
     let intake = intake(Timed(vec![long, VecDeque::from([(0, 900)])]), &clock);
     // The first record's batch stays in work with worker 1.
     assert_eq!(take(&intake, 0).after, 10);
-    assert_eq!(finish(&intake, 0), BEGINNING);
+    assert_eq!(finish(&intake, 0), 10);
     let slow = loop {
         let batch = take(&intake, 1);
         if batch.split == 0 {
@@ -292,4 +300,22 @@ fn a_batch_in_work_holds_the_low_watermark() {
     assert_eq!(finish(&intake, 0), 10);
     // When it is done, only what may still come does.
     assert_eq!(finish(&intake, 1), 380);
+}
+
+/// Of several files, one that begins later holds the low watermark where it begins, before any of
+/// its records is taken in: windows of the others need not wait for its turn.
+#[test]
+fn a_split_that_has_been_looked_at_holds_the_low_watermark_where_it_begins() {
+    let clock = Arc::new(Clock::default());
+    let early = VecDeque::from([(0, 10), (0, 150), (0, 420)]);
+    let late = VecDeque::from([(0, 400), (0, 500)]);
+    let intake = intake(Timed(vec![early, late]), &clock);
+    // The later one has been looked at, too, but is not taken in before its turn.
+    for after in [10, 150, 420] {
+        let batch = take(&intake, 0);
+        assert_eq!((batch.split, batch.after), (0, after));
+        assert_eq!(finish(&intake, 0), after.min(400), "no further than where the other begins");
+    }
+    let batch = take(&intake, 0);
+    assert_eq!((batch.split, batch.stamp, batch.holds), (1, BEGINNING, 400));
 }

@@ -128,7 +128,7 @@ impl Worker {
         }
         let settled = || match awaited {
             true => lacks_credit || shared.budget.held(Kind::Segments) == 0,
-            false => shared.settled(feeds.group, batch.stamp),
+            false => shared.settled(feeds.group, batch.holds),
         };
         for stage in &feeds.stages {
             let mut load = Load { rows: 0, text_bytes: 0 };
