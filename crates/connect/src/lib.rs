@@ -20,9 +20,12 @@ mod datetime;
 mod files;
 mod input;
 mod memory;
+mod ndjson;
 mod number;
 mod options;
+mod parquet;
 mod random;
+mod raw;
 mod records;
 mod registry;
 #[cfg(test)]

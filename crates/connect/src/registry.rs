@@ -85,8 +85,8 @@ impl Registry {
             Ok(Arc::new(BlackholeSink::new()))
         });
         registry.change().checks = BTreeMap::from([
-            ("file".to_string(), check_file as fn(&TableOptions) -> Result<()>),
-            ("filesystem".to_string(), check_file),
+            ("file".to_string(), FileTable::check as fn(&TableOptions) -> Result<()>),
+            ("filesystem".to_string(), FileTable::check),
             ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
             ("print".to_string(), |options| print(options).map(drop)),
             ("stdout".to_string(), |options| print(options).map(drop)),
@@ -286,15 +286,6 @@ fn connector<'a>(
         None => list,
     };
     error(format!("there is no connector '{shown}'"), help)
-}
-
-/// Whether options are those of a file, to read or to write.
-fn check_file(table: &TableOptions) -> Result<()> {
-    match table.options.get("format").map(String::as_str) {
-        // Only written so far.
-        Some("ndjson" | "jsonl") => FileSink::from_options(table).map(drop),
-        _ => FileTable::check(table),
-    }
 }
 
 /// `'connector' = 'print'`: rows on stdout.

@@ -205,10 +205,7 @@ impl Intake {
                     until = Some(until.map_or(s.retry_at_us, |u| u.min(s.retry_at_us)));
                     continue;
                 }
-                // A split that may go on always has one chunk at least, or it could not.
-                let ahead_max = if self.budget.input_full() { 1 } else { self.ahead_max() };
-                let ahead_max = if is_ahead { 1 } else { ahead_max };
-                if s.outstanding() >= ahead_max as u64 {
+                if s.outstanding() >= self.ahead_max(is_ahead) {
                     continue;
                 }
                 if !self.may_go_on(&state, split, only) {
@@ -258,10 +255,13 @@ impl Intake {
         })
     }
 
-    /// Chunks of a split that may be read ahead.
-    fn ahead_max(&self) -> usize {
-        // Of those that all processes read, only some are ours.
-        (2 * self.workers + 2) * self.reading.processes
+    /// Chunks of a split that may be read ahead. One at least, or a split that may go on could not.
+    fn ahead_max(&self, is_ahead: bool) -> u64 {
+        match is_ahead || self.budget.input_full() {
+            true => 1,
+            // Of those that all processes read, only some are ours.
+            false => ((2 * self.workers + 2) * self.reading.processes) as u64,
+        }
     }
 
     /// Whether no worker of this process reads.

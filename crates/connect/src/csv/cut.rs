@@ -9,10 +9,10 @@
 //! field. A broken field makes its record malformed; the record ends with the line in which the
 //! field begins.
 
-use memchr::{memchr, memchr_iter, memchr2, memrchr};
+use memchr::{memchr, memchr2};
 
 use super::dialect::Dialect;
-use crate::records::Cut;
+use crate::records::{Cut, cut_lines};
 
 /// Finds the end of as many whole records as the (non-empty) buffer holds, at most `records_max`.
 /// The buffer starts with a record; if `last`, it ends with the input.
@@ -23,19 +23,6 @@ pub(crate) fn cut(buffer: &[u8], last: bool, records_max: usize, dialect: &Diale
         }
         _ => cut_lines(buffer, last, records_max),
     }
-}
-
-fn cut_lines(buffer: &[u8], last: bool, records_max: usize) -> Cut {
-    let unfinished = buffer.last() != Some(&b'\n');
-    let lines = memchr_iter(b'\n', buffer).count();
-    if lines + usize::from(last && unfinished) > records_max {
-        let end = memchr_iter(b'\n', buffer).nth(records_max.saturating_sub(1));
-        return end.map_or(Cut::More, |at| Cut::At(at + 1));
-    }
-    if last {
-        return Cut::At(buffer.len());
-    }
-    memrchr(b'\n', buffer).map_or(Cut::More, |at| Cut::At(at + 1))
 }
 
 fn cut_quoted(buffer: &[u8], last: bool, records_max: usize, quote: u8, dialect: &Dialect) -> Cut {

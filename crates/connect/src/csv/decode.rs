@@ -25,7 +25,7 @@ use crate::datetime::{parse_date, parse_time, parse_timestamp};
 use crate::number::{NumberError, parse_decimal, parse_f32, parse_f64, parse_i64, parse_u64};
 
 /// Standard base64, with or without padding.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
@@ -385,27 +385,27 @@ fn without_blanks<V>(
 }
 
 /// Reads timestamps in `unit`s.
-fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
+pub(crate) fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
     move |text| parse_timestamp(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
 }
 
 /// Reads times of day in `unit`s.
-fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
+pub(crate) fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
     move |text| parse_time(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
 }
 
 /// As [`time`]; a day has fewer than 2^31 milliseconds.
-fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> {
+pub(crate) fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> {
     move |text| time(unit)(text).map(|value| value as i32)
 }
 
 #[inline]
-fn signed<N: TryFrom<i64>>(text: &[u8]) -> Result<N, Why> {
+pub(crate) fn signed<N: TryFrom<i64>>(text: &[u8]) -> Result<N, Why> {
     N::try_from(parse_i64(text)?).map_err(|_| Why::OutOfRange)
 }
 
 #[inline]
-fn unsigned<N: TryFrom<u64>>(text: &[u8]) -> Result<N, Why> {
+pub(crate) fn unsigned<N: TryFrom<u64>>(text: &[u8]) -> Result<N, Why> {
     N::try_from(parse_u64(text)?).map_err(|_| Why::OutOfRange)
 }
 

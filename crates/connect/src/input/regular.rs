@@ -127,6 +127,16 @@ impl Regular {
         Regular { file, name, extent, read: 0 }
     }
 
+    /// Bytes to read.
+    pub(crate) fn length(&self) -> u64 {
+        self.extent
+    }
+
+    /// The file, for reading it at any place.
+    pub(crate) fn try_clone(&self) -> Result<File> {
+        self.file.try_clone().map_err(|error| self.failed(&error))
+    }
+
     /// How its first bytes say that it is packed.
     ///
     /// # Errors
@@ -195,7 +205,7 @@ impl Regular {
     /// What it unpacks to.
     pub(crate) fn unpacked(self, packing: Packing) -> Result<Unpacked> {
         let failed = |error| io_error(Path::new(&*self.name), &error);
-        let file = self.file.try_clone().map_err(failed)?;
+        let file = self.try_clone()?;
         Unpacked::new(packing, file.take(self.extent)).map_err(failed)
     }
 

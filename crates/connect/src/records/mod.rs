@@ -15,6 +15,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use memchr::{memchr_iter, memrchr};
 use millstream_contract::Result;
 use millstream_contract::table::Decoded;
 
@@ -44,6 +45,20 @@ pub(crate) enum Cut {
     /// The input ends inside the quotes opened at this offset, in the buffer's first record. Not
     /// where malformed records are left out.
     Unterminated(usize),
+}
+
+/// [`RecordFormat::cut`] where each line is a record.
+pub(crate) fn cut_lines(buffer: &[u8], last: bool, records_max: usize) -> Cut {
+    let unfinished = buffer.last() != Some(&b'\n');
+    let lines = memchr_iter(b'\n', buffer).count();
+    if lines + usize::from(last && unfinished) > records_max {
+        let end = memchr_iter(b'\n', buffer).nth(records_max.saturating_sub(1));
+        return end.map_or(Cut::More, |at| Cut::At(at + 1));
+    }
+    if last {
+        return Cut::At(buffer.len());
+    }
+    memrchr(b'\n', buffer).map_or(Cut::More, |at| Cut::At(at + 1))
 }
 
 /// How records of a format stand in bytes. One for each table.

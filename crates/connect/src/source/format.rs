@@ -10,7 +10,10 @@ use millstream_contract::table::Split;
 
 use crate::csv::CsvFormat;
 use crate::input::Input;
+use crate::ndjson::NdjsonFormat;
 use crate::options::Options;
+use crate::parquet;
+use crate::raw::RawFormat;
 use crate::records::{Reading, RecordSplit};
 
 /// A format of files.
@@ -41,17 +44,67 @@ impl Format for CsvFormat {
     }
 }
 
+impl Format for NdjsonFormat {
+    fn name(&self) -> &'static str {
+        "ndjson"
+    }
+
+    fn supports(&self, data_type: &DataType) -> bool {
+        NdjsonFormat::supported(data_type)
+    }
+
+    fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
+        Ok(Box::new(RecordSplit::open(Arc::new(*self), input, reading)?))
+    }
+}
+
+impl Format for RawFormat {
+    fn name(&self) -> &'static str {
+        "raw"
+    }
+
+    fn supports(&self, data_type: &DataType) -> bool {
+        RawFormat::supported(data_type)
+    }
+
+    fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
+        Ok(Box::new(RecordSplit::open(Arc::new(*self), input, reading)?))
+    }
+}
+
+/// Parquet has no options.
+#[derive(Debug)]
+struct ParquetFormat;
+
+impl Format for ParquetFormat {
+    fn name(&self) -> &'static str {
+        "parquet"
+    }
+
+    fn supports(&self, data_type: &DataType) -> bool {
+        parquet::supported(data_type)
+    }
+
+    fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
+        Ok(Box::new(parquet::open(input, reading)?))
+    }
+}
+
 /// The formats that files are read in.
-const NAMES: [&str; 1] = ["csv"];
+const NAMES: [&str; 4] = ["csv", "ndjson", "parquet", "raw"];
 
 /// Formats that are planned, for a better message.
-const LATER: &[&str] = &["json", "ndjson", "parquet", "avro", "raw", "orc"];
+const LATER: &[&str] = &["arrow", "avro", "orc"];
 
 /// The format that the options name, with its own options.
 pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
     let list = format!("the formats of files to read are {}", NAMES.join(", "));
     match options.text("format") {
         Some("csv") => Ok(Arc::new(CsvFormat::from_options(options)?)),
+        // Flink's `json` reads one object after the other, which people write one per line.
+        Some("ndjson" | "jsonl" | "json") => Ok(Arc::new(NdjsonFormat::from_options(options)?)),
+        Some("parquet") => Ok(Arc::new(ParquetFormat)),
+        Some("raw") => Ok(Arc::new(RawFormat)),
         Some(later) if LATER.contains(&later) => {
             Err(options.error("format", format!("'{later}' comes in a later version"), list))
         }

@@ -94,16 +94,16 @@ fn read(table: &dyn Table, options: &OpenOptions) -> Result<Vec<i64>> {
     Ok(rest(&mut *open(table, options)?)?.concat())
 }
 
-/// What has been in a file when its extents were asked for is read by every process, though the
+/// What has been in a file when its splits were asked for is read by every process, though the
 /// file grows.
 #[test]
 fn several_processes_read_as_much_of_a_file_as_one_of_them_has_found() {
     let file = Scratch::new("1\n2\n");
     let table = file.table();
-    let extents = table.splits().unwrap();
-    assert_eq!(extents[0].length, Some(4));
+    let splits = table.splits().unwrap();
+    assert_eq!(splits[0].length, Some(4));
     file.append("3\n");
-    let as_told = table.with_splits(&extents).unwrap();
+    let as_told = table.with_splits(&splits).unwrap();
     assert_eq!(open(&*as_told, &several()).unwrap().extent(), Some(4));
     assert_eq!(read(&*as_told, &several()).unwrap(), [1, 2]);
     assert_eq!(read(&table, &several()).unwrap(), [1, 2, 3]);
@@ -213,9 +213,9 @@ fn a_file_that_grows_all_the_time_has_no_half_records() {
 fn a_file_that_is_replaced_while_processes_start_is_an_error() {
     let file = Scratch::new("1\n2\n");
     let ours = file.table();
-    let extents = ours.splits().unwrap();
+    let splits = ours.splits().unwrap();
     let (ours, theirs) =
-        (ours.with_splits(&extents).unwrap(), file.table().with_splits(&extents).unwrap());
+        (ours.with_splits(&splits).unwrap(), file.table().with_splits(&splits).unwrap());
     let other = OpenOptions { process: 1, ..several() };
     file.replace("1\n2\n3\n");
     let error = open(&*theirs, &other).err().unwrap().to_string();
@@ -280,9 +280,9 @@ fn what_does_not_tell_its_length_is_read_by_one_process() {
 fn an_open_quote_before_the_end_of_a_file_that_grows_takes_nothing_along() {
     let file = Scratch::new("1\n\"2\n3\n4");
     let table = table_of(&file.0, &Dialect { skip_errors: true, ..Dialect::default() });
-    let extents = table.splits().unwrap();
+    let splits = table.splits().unwrap();
     file.append("5\n\"6\"\n7\n");
-    let as_told = table.with_splits(&extents).unwrap();
+    let as_told = table.with_splits(&splits).unwrap();
     for options in [several(), OpenOptions::alone(1, 0, 1)] {
         assert_eq!(read(&*as_told, &options).unwrap(), [1, 3, 45]);
         assert_eq!(read(&table, &options).unwrap(), [1, 3, 45, 6, 7]);

@@ -1,0 +1,193 @@
+//! Tests of Parquet: values, chunks and positions, types, and damaged files.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::basic::Compression;
+use ::parquet::file::properties::WriterProperties;
+use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray, TimestampMillisecondArray};
+use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
+use millstream_contract::table::{OpenOptions, Table, TableOptions};
+
+use super::*;
+use crate::source::FileTable;
+
+/// A file of its own, which goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(bytes: &[u8]) -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("millstream-parquet-{}-{number}.parquet", std::process::id());
+        let scratch = Scratch(std::env::temp_dir().join(name));
+        fs::write(&scratch.0, bytes).unwrap();
+        scratch
+    }
+
+    fn table(&self, schema: &SchemaRef) -> FileTable {
+        let path = self.0.display().to_string();
+        let options = [("connector", "file"), ("format", "parquet"), ("path", &path)];
+        FileTable::from_options(&TableOptions {
+            name: "t".into(),
+            schema: schema.clone(),
+            options: options.map(|(key, value)| (key.to_string(), value.to_string())).into(),
+            base_dir: ".".into(),
+        })
+        .unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn rows(count: i32) -> RecordBatch {
+    let numbers = (0..count).map(|n| (n % 7 != 3).then_some(n));
+    let texts = (0..count).map(|n| (n % 5 != 0).then(|| format!("text {}", n % 100)));
+    let times = (0..count).map(|n| Some(i64::from(n) * 1000));
+    let columns: [(&str, ArrayRef, bool); 4] = [
+        ("n", Arc::new(Int32Array::from_iter(numbers)), true),
+        ("S", Arc::new(StringArray::from_iter(texts)), true),
+        ("ts", Arc::new(TimestampMillisecondArray::from_iter(times)), true),
+        ("x", Arc::new(Float64Array::from_iter_values((0..count).map(f64::from))), true),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+fn written(batch: &RecordBatch, group_rows: usize, packing: Compression) -> Vec<u8> {
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(group_rows))
+        .set_data_page_row_count_limit(500)
+        .set_compression(packing)
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn read(
+    table: &FileTable,
+    projection: &[usize],
+    options: &OpenOptions,
+) -> Result<Vec<RecordBatch>> {
+    let mut split = table.open(projection, options)?.remove(0);
+    let mut batches = Vec::new();
+    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop())? {
+        batches.push(chunk.decode()?);
+    }
+    Ok(batches)
+}
+
+fn field(name: &str, data_type: DataType) -> Field {
+    Field::new(name, data_type, true)
+}
+
+#[test]
+fn what_was_written_is_read_in_the_tables_order_and_types() {
+    let batch = rows(10_000);
+    let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let table_schema = Arc::new(Schema::new(vec![
+        field("x", DataType::Float64),
+        field("s", DataType::Utf8),
+        field("ts", timestamp.clone()),
+        field("n", DataType::Int64),
+    ]));
+    let packings = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(Default::default()),
+    ];
+    for packing in packings {
+        let file = Scratch::new(&written(&batch, 3000, packing));
+        let found = read(&file.table(&table_schema), &[3, 1, 2], &OpenOptions::alone(100, 0, 1));
+        let found = found.unwrap();
+        assert_eq!(found.len(), 4, "a chunk for each row group");
+        let found = concat_batches(&found[0].schema(), &found).unwrap();
+        let cast = |column: &ArrayRef, to| arrow::compute::cast(column, to).unwrap();
+        assert_eq!(found.column(0), &cast(batch.column(0), &DataType::Int64));
+        assert_eq!(found.column(1), batch.column(1));
+        assert_eq!(found.column(2), &cast(batch.column(2), &timestamp));
+        // Without columns the rows are counted.
+        let counted = read(&file.table(&table_schema), &[], &OpenOptions::alone(100, 0, 1));
+        let counted: usize = counted.unwrap().iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(counted, 10_000);
+    }
+}
+
+#[test]
+fn large_row_groups_are_cut_and_any_position_plus_the_rest_is_the_whole() {
+    let batch = rows(300_000);
+    let file = Scratch::new(&written(&batch, 200_000, Compression::SNAPPY));
+    let schema = Arc::new(Schema::new(vec![field("n", DataType::Int32)]));
+    let table = file.table(&schema);
+    let options = OpenOptions::alone(100, 0, 1);
+    let mut split = table.open(&[0], &options).unwrap().remove(0);
+    let (mut rows, mut places) = (0, vec![(0, Position::default())]);
+    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+        rows += chunk.decode().unwrap().num_rows();
+        places.push((rows, split.position()));
+    }
+    assert_eq!((rows, places.len()), (300_000, 4));
+    for (before, position) in places {
+        let options = OpenOptions { from: vec![position], ..options.clone() };
+        let rest = read(&table, &[0], &options).unwrap();
+        let rest = concat_batches(&schema, &rest).unwrap();
+        assert_eq!(rest.column(0), &batch.column(0).slice(before, 300_000 - before));
+    }
+}
+
+#[test]
+fn columns_that_do_not_fit_are_explained() {
+    let file = Scratch::new(&written(&rows(10), 10, Compression::SNAPPY));
+    for (name, data_type, expected) in [
+        ("nn", DataType::Int32, "the file has no column 'nn'\n  help: did you mean"),
+        (
+            "n",
+            DataType::Int16,
+            "column 'n' is declared SMALLINT, and the file has INT\n  help: declare it INT",
+        ),
+        ("S", DataType::Int64, "the file has STRING"),
+        ("ts", DataType::Timestamp(TimeUnit::Second, None), "declare it TIMESTAMP(3)"),
+    ] {
+        let schema = Arc::new(Schema::new(vec![field(name, data_type)]));
+        let error = read(&file.table(&schema), &[0], &OpenOptions::alone(100, 0, 1));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, false)]));
+    let error = read(&file.table(&schema), &[0], &OpenOptions::alone(100, 0, 1)).unwrap_err();
+    assert!(error.to_string().contains("row group 0: column 'n' is NOT NULL"), "{error}");
+}
+
+#[test]
+fn every_truncation_is_an_error_and_damage_never_panics() {
+    let whole = written(&rows(400), 150, Compression::SNAPPY);
+    let schema = Arc::new(Schema::new(vec![
+        field("n", DataType::Int32),
+        field("s", DataType::Utf8),
+        field("x", DataType::Float64),
+    ]));
+    let options = OpenOptions::alone(100, 0, 1);
+    for end in (0..whole.len()).step_by(7) {
+        let file = Scratch::new(&whole[..end]);
+        let error = read(&file.table(&schema), &[0, 1, 2], &options).unwrap_err().to_string();
+        assert!(error.contains(".parquet: it cannot be read as Parquet"), "{end}: {error}");
+    }
+    let mut seed = 1u64;
+    for _ in 0..1500 {
+        let mut damaged = whole.clone();
+        for _ in 0..3 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let at = (seed >> 33) as usize % damaged.len();
+            damaged[at] = (seed >> 24) as u8;
+        }
+        let file = Scratch::new(&damaged);
+        let _ = read(&file.table(&schema), &[0, 1, 2], &options);
+    }
+}

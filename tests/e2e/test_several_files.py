@@ -1,0 +1,117 @@
+"""Tables of several files, packed files, and formats other than CSV."""
+
+import bz2
+import gzip
+import subprocess
+
+import harness
+import pytest
+
+HOURS = 150
+
+
+def logs(path: str, format: str = "csv") -> str:
+    return (f"CREATE TABLE logs (ts TIMESTAMP(3), n BIGINT, WATERMARK FOR ts AS ts) "
+            f"WITH ('connector' = 'file', 'path' = '{path}', 'format' = '{format}');\n")
+
+
+BY_HOUR = ("SELECT window_start, COUNT(*) AS records, SUM(n) AS n "
+           "FROM TABLE(TUMBLE(TABLE logs, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end;")
+RECORDS = "SELECT COUNT(*) AS records, SUM(n) AS n FROM logs;"
+
+
+def rows(result: harness.Run) -> list[str]:
+    return result.stdout.decode().splitlines()[1:]
+
+
+def hour(number: int, format: str) -> str:
+    """The records of an hour: a second each, with the numbers from 1 on."""
+    day, of_day = divmod(number, 24)
+    lines = []
+    for second in range(600):
+        time = f"2024-01-{day + 1:02} {of_day:02}:{second // 60:02}:{second % 60:02}"
+        if format == "ndjson":
+            lines.append(f'{{"n": {second + 1}, "ts": "{time}"}}\n')
+        else:
+            lines.append(f"{time},{second + 1}\n")
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_a_file_for_each_hour_is_read_hour_by_hour(script, format, processes):
+    """More files than the program may have open, and memory for a few windows only."""
+    for number in range(HOURS):
+        text = hour(number, format).encode()
+        name = f"hour-{number:03}.{format}"
+        if number % 3 == 1:
+            script.data(name + ".gz", gzip.compress(text))
+        elif number % 3 == 2:
+            script.data(name + ".bz2", bz2.compress(text))
+        else:
+            script.data(name, text)
+    query = script.write(logs("hour-*", format) + BY_HOUR)
+    command = f"ulimit -n 100 && exec {harness.program()} run {query} --format csv --workers 2 --processes {processes}"
+    result = subprocess.run(["bash", "-c", command], cwd=script.folder, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    hours = result.stdout.splitlines()[1:]
+    assert len(hours) == HOURS and hours == sorted(hours)
+    assert all(row.endswith(",600,180300") for row in hours), hours
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_files_over_the_same_hour_make_nothing_late(script, workers):
+    for name in "abc":
+        script.data(f"{name}.csv", hour(5, "csv"))
+    result = script.run(logs("?.csv") + BY_HOUR, workers=workers, batch_rows=50)
+    assert rows(result) == ["2024-01-01 05:00:00.000,1800,540900"]
+    assert result.stats["late_records"] == 0
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_directory_is_its_files(script, processes):
+    (script.folder / "in").mkdir()
+    for number in range(3):
+        script.data(f"in/{number}", hour(number, "csv"))
+    script.data("in/_SUCCESS", "")
+    script.data("in/.part.inprogress", "rubbish")
+    result = script.run(logs("in") + RECORDS, "--processes", processes)
+    assert rows(result) == ["1800,540900"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_packed_file_that_is_cut_off_ends_the_job(script, processes):
+    packed = gzip.compress(hour(0, "csv").encode())
+    script.data("whole.csv.gz", packed)
+    result = script.run(logs("whole.csv.gz") + RECORDS, "--processes", processes)
+    assert rows(result) == ["600,180300"]
+    script.data("cut.csv.gz", packed[:-20])
+    result = script.run(logs("cut.csv.gz") + RECORDS, "--processes", processes)
+    assert result.code == 1 and result.stdout == b""
+    assert "cut.csv.gz: the file ends in the middle of its gzip data" in result.stderr, result.stderr
+
+
+def test_a_packed_pipe_is_unpacked(script):
+    query = script.write(logs("/dev/stdin", "ndjson") + RECORDS)
+    result = subprocess.run([str(harness.program()), "run", str(query), "--format", "csv"], capture_output=True,
+                            input=gzip.compress(hour(0, "ndjson").encode()), timeout=60)
+    assert result.stdout.decode().splitlines()[1:] == ["600,180300"], result.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pretty_printed_json_is_refused_with_its_place(script, workers):
+    script.data("pretty.ndjson", '{\n  "n": 1,\n  "ts": "2024-01-01 00:00:00"\n}\n' * 1000)
+    result = script.run(logs("pretty.ndjson", "ndjson") + RECORDS, workers=workers)
+    assert result.code == 1
+    assert "pretty.ndjson:1:1: the object that starts here does not end on its line" in result.stderr
+    assert "jq -c" in result.stderr
+
+
+def test_raw_lines(script):
+    script.data("x.log", b"GET /a\r\nPOST /b\n\nGET /c")
+    create = "CREATE TABLE lines (line STRING) WITH ('connector' = 'file', 'path' = 'x.log', 'format' = 'raw');\n"
+    result = script.run(create + "SELECT COUNT(*) AS n FROM lines WHERE line LIKE 'GET %';")
+    assert rows(result) == ["2"]
+    two = create.replace("line STRING", "line STRING, n INT")
+    result = script.run(two + "SELECT COUNT(*) AS n FROM lines;")
+    assert result.code != 0 and "raw" in result.stderr, result.stderr
