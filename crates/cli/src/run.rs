@@ -158,10 +158,7 @@ pub(crate) fn run(
             Executed::Query(mut planned) => {
                 check_settings(1, session.settings())
                     .map_err(|e| failed(millstream::Failure::Sql(session.refuse_setting(e))))?;
-                let mut sinks = std::mem::take(&mut planned.sinks);
-                if sinks.is_empty() {
-                    sinks.push(text_sink(output));
-                }
+                let sinks = planned.take_sinks(|| text_sink(output));
                 let job = Job::new(&planned.plan, session.settings(), sinks.clone())
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 remarks.say(job.remarks());

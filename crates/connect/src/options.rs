@@ -9,6 +9,18 @@ use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
+/// What becomes of malformed records: the option `on_error`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// The first ends the job.
+    #[default]
+    Fail,
+    /// They are counted and left out.
+    Skip,
+    /// They are left out, and go to a table of their own.
+    Keep,
+}
+
 /// Reads options and remembers which exist.
 pub(crate) struct Options<'a> {
     table: &'a TableOptions,
@@ -75,6 +87,26 @@ impl<'a> Options<'a> {
             _ => None,
         })?;
         Ok(flag.unwrap_or(false))
+    }
+
+    /// What becomes of malformed records. `own` is the option by which the format is told to leave
+    /// them out, as in Flink.
+    pub(crate) fn on_error(&self, own: &str) -> Result<OnError> {
+        let form = "'fail', 'skip' or 'table:NAME'";
+        let on_error = self.parsed("on_error", form, |text| match text.trim() {
+            "fail" => Some(OnError::Fail),
+            "skip" => Some(OnError::Skip),
+            // The planner looks for the table.
+            text => text.strip_prefix("table:").map(|_| OnError::Keep),
+        })?;
+        match (on_error, self.flag(own)?) {
+            (Some(OnError::Fail), true) => {
+                let message = format!("'fail' does not go with '{own}' = 'true'");
+                Err(self.error("on_error", message, "leave one of them out"))
+            }
+            (None, true) => Ok(OnError::Skip),
+            (on_error, _) => Ok(on_error.unwrap_or_default()),
+        }
     }
 
     /// An integer in `min..=max`.

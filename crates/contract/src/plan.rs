@@ -6,9 +6,9 @@
 //!
 //! The SQL crate produces a [`Plan`]; nothing here knows SQL text.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -58,11 +58,50 @@ pub struct Stage {
 pub struct Input {
     /// Whose rows.
     pub from: Node,
+    /// Those that are too late for a window of the stage that they are meant for; `None`: all. Of
+    /// a source only, and by a stage without state. Two columns follow theirs ([`Late`]).
+    pub late: Option<Late>,
     /// Those that it takes of them: a condition over their columns.
     pub filter: Option<Expr>,
     /// What the operator sees of them; `None`: their columns as they are. All inputs of a stage
     /// show it the same types.
     pub project: Option<Project>,
+}
+
+/// Records that are late: they come when the watermark of their own split has closed the window
+/// that they belong to.
+///
+/// The columns that follow those of the source are [`PLACE`] and [`REASON`], both `Utf8` and never
+/// NULL: where the record stands, and by how much it was late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// The window that they were meant for.
+    pub window: Tumble,
+}
+
+/// The column that says where a record stands that does not count, for example `events.csv:17`.
+pub const PLACE: &str = "place";
+/// The column that says why it does not count.
+pub const REASON: &str = "reason";
+/// The column that has the bytes of a malformed record.
+pub const RAW: &str = "raw";
+
+/// The columns of [`Node::Malformed`]: [`RAW`], [`PLACE`] and [`REASON`], none of them ever NULL.
+pub fn malformed_schema() -> SchemaRef {
+    MALFORMED.clone()
+}
+
+static MALFORMED: LazyLock<SchemaRef> = LazyLock::new(|| {
+    Arc::new(Schema::new(vec![
+        Field::new(RAW, DataType::Binary, false),
+        Field::new(PLACE, DataType::Utf8, false),
+        Field::new(REASON, DataType::Utf8, false),
+    ]))
+});
+
+/// The two columns that follow those of a source whose records are late.
+pub fn late_fields() -> [Field; 2] {
+    [PLACE, REASON].map(|name| Field::new(name, DataType::Utf8, false))
 }
 
 /// Columns computed of others.
@@ -77,7 +116,7 @@ pub struct Project {
 impl Input {
     /// All rows of a node, as they are.
     pub fn all(from: Node) -> Input {
-        Input { from, filter: None, project: None }
+        Input { from, late: None, filter: None, project: None }
     }
 }
 
@@ -86,6 +125,9 @@ impl Input {
 pub enum Node {
     /// Of [`Plan::sources`].
     Source(usize),
+    /// What cannot be read as a record of one of [`Plan::sources`], where its table keeps that
+    /// ([`crate::table::Decoded::malformed`]). Only stages without state take it.
+    Malformed(usize),
     /// Of [`Plan::stages`].
     Stage(usize),
 }
@@ -97,6 +139,15 @@ pub struct Output {
     pub stage: usize,
     /// Of rows that are all there before the first is written.
     pub sort: Option<Sort>,
+    /// Whether it has what is left out elsewhere: nothing is read for its sake alone.
+    pub side: bool,
+}
+
+impl Output {
+    /// All rows of a stage, as they come.
+    pub fn of(stage: usize) -> Output {
+        Output { stage, sort: None, side: false }
+    }
 }
 
 /// ORDER BY, LIMIT and OFFSET of a result that ends.
@@ -135,7 +186,7 @@ impl Plan {
         Plan {
             sources: vec![source],
             stages: vec![Stage { inputs, operator, output }],
-            outputs: vec![Output { stage: 0, sort: None }],
+            outputs: vec![Output::of(0)],
         }
     }
 
@@ -172,6 +223,7 @@ impl Plan {
             Node::Source(source) => {
                 self.sources.get(source).is_some_and(|source| source.event_time.is_some())
             }
+            Node::Malformed(_) => false,
             Node::Stage(stage) => {
                 self.stages.get(stage).is_some_and(|stage| match &stage.operator {
                     Operator::Aggregate(aggregate) => aggregate.window.is_some(),
@@ -192,7 +244,7 @@ impl Plan {
         let wrong = |what: &str| Err(Error::Internal(format!("a plan with {what}")));
         for (number, stage) in self.stages.iter().enumerate() {
             let is_before = |input: &Input| match input.from {
-                Node::Source(source) => source < self.sources.len(),
+                Node::Source(source) | Node::Malformed(source) => source < self.sources.len(),
                 Node::Stage(stage) => stage < number,
             };
             if stage.inputs.is_empty() || !stage.inputs.iter().all(is_before) {
@@ -200,6 +252,19 @@ impl Plan {
             }
             if stage.inputs.len() > 1 && stage.inputs.iter().any(|input| input.project.is_none()) {
                 return wrong("a stage of several inputs that are not brought to one schema");
+            }
+            let misplaced = |input: &Input| match (input.late, input.from) {
+                (Some(_), Node::Source(_)) => !self.has_time(input.from) || input.project.is_none(),
+                (Some(_), _) => true,
+                (None, Node::Malformed(_)) => input.project.is_none(),
+                (None, _) => false,
+            };
+            let is_left_out =
+                |input: &Input| input.late.is_some() || matches!(input.from, Node::Malformed(_));
+            if stage.inputs.iter().any(misplaced)
+                || (stage.operator.has_state() && stage.inputs.iter().any(is_left_out))
+            {
+                return wrong("rows that are left out where none are");
             }
             match &stage.operator {
                 Operator::Aggregate(aggregate)
@@ -241,9 +306,23 @@ impl Plan {
     pub fn schema_of(&self, node: Node) -> Result<&SchemaRef> {
         let schema = match node {
             Node::Source(source) => self.sources.get(source).map(|source| &source.schema),
+            Node::Malformed(source) => self.sources.get(source).map(|_| &*MALFORMED),
             Node::Stage(stage) => self.stages.get(stage).map(|stage| &stage.output),
         };
         schema.ok_or_else(|| Error::Internal(format!("a plan without {node:?}")))
+    }
+
+    /// Who takes rows of an input sees these columns, before it filters and computes.
+    ///
+    /// # Errors
+    /// As [`Plan::schema_of`].
+    pub fn schema_for(&self, input: &Input) -> Result<SchemaRef> {
+        let schema = self.schema_of(input.from)?;
+        if input.late.is_none() {
+            return Ok(schema.clone());
+        }
+        let late = late_fields().into_iter().map(Arc::new);
+        Ok(Arc::new(Schema::new(schema.fields().iter().cloned().chain(late).collect::<Vec<_>>())))
     }
 }
 

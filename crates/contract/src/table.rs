@@ -201,7 +201,7 @@ pub trait Chunk: Send {
     fn decode(self: Box<Self>) -> Result<RecordBatch>;
     /// As [`Chunk::decode`], with what the closing report says of records that do not count.
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        Ok(Decoded { batch: self.decode()?, left_out: 0, first_left_out: None, places: None })
+        Ok(Decoded::whole(self.decode()?, None))
     }
 }
 
@@ -212,10 +212,35 @@ pub struct Decoded {
     pub batch: RecordBatch,
     /// Malformed records that were left out, where the table's options ask for that.
     pub left_out: u64,
-    /// Where the first of them stands and what is wrong with it.
-    pub first_left_out: Option<String>,
+    /// The first of them.
+    pub first_left_out: Option<LeftOut>,
+    /// All of them, with the columns of [`crate::plan::malformed_schema`], where the table's
+    /// options ask for that; `None`: there are none, or they are not kept.
+    pub malformed: Option<RecordBatch>,
     /// Where the records of `batch` stand, if the source can say.
     pub places: Option<Box<dyn Places>>,
+}
+
+impl Decoded {
+    /// Records of which none was left out.
+    pub fn whole(batch: RecordBatch, places: Option<Box<dyn Places>>) -> Decoded {
+        Decoded { batch, left_out: 0, first_left_out: None, malformed: None, places }
+    }
+}
+
+/// A malformed record that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Where it stands.
+    pub place: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
 }
 
 /// Where the records of a batch stand in their source.

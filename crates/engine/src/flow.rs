@@ -6,8 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::operator::late::LateRecords;
 use crate::operator::stateless::Taking;
-use crate::plan::{Input, Node, Plan, Project};
+use crate::plan::{Input, Node, Output, Plan, Project};
+use crate::windowing::Windowing;
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,11 +35,14 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Feeds {
     pub(crate) takers: Takers,
+    /// Who takes what a source gives that is no record.
+    pub(crate) malformed: Takers,
     /// Stages with state that it feeds, and outputs, each once.
     pub(crate) stages: Vec<usize>,
     pub(crate) outputs: Vec<usize>,
-    /// Stages with state and outputs that have anything of it, through whatever stages.
+    /// Stages with state that have anything of it, through whatever stages.
     pub(crate) later: Vec<usize>,
+    /// Outputs that have anything of it and for whose sake it is read.
     pub(crate) serves: Vec<usize>,
     /// Sources of a group feed, in the end, a common stage.
     pub(crate) group: usize,
@@ -65,6 +70,8 @@ pub(crate) struct Edge {
 /// A stage without state that takes rows, and who takes what it makes of them.
 #[derive(Debug)]
 pub(crate) struct Pass {
+    /// Only records that are late; what is taken is of these, with what is said of them.
+    pub(crate) late: Option<LateRecords>,
     pub(crate) taking: Taking,
     pub(crate) takers: Takers,
 }
@@ -81,6 +88,10 @@ pub(crate) struct Way {
 }
 
 impl Takers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.edges.is_empty() && self.passes.is_empty() && self.ways.is_empty()
+    }
+
     /// All edges to stages with state, also those behind passes.
     pub(crate) fn all_edges(&self) -> Vec<&Edge> {
         let behind = self.passes.iter().flat_map(|pass| pass.takers.all_edges());
@@ -103,32 +114,40 @@ struct Nodes<'p> {
     plan: &'p Plan,
     /// Per stage of the plan: its number among those with state.
     numbers: Vec<Option<usize>>,
+    /// How long windows wait for late records.
+    lateness_us: i64,
 }
 
 impl Flow {
-    pub(crate) fn new(plan: &Plan) -> Result<Flow> {
+    /// Of a plan whose windows wait so long for late records.
+    pub(crate) fn new(plan: &Plan, lateness_us: i64) -> Result<Flow> {
         let mut next = 0;
         let number = |stage: &crate::plan::Stage| {
             let has_state = stage.operator.has_state();
             next += usize::from(has_state);
             has_state.then(|| next - 1)
         };
-        let nodes = Nodes { plan, numbers: plan.stages.iter().map(number).collect() };
+        let numbers = plan.stages.iter().map(number).collect();
+        let nodes = Nodes { plan, numbers, lateness_us };
         let with_state = || (0..plan.stages.len()).filter(|stage| nodes.numbers[*stage].is_some());
         let takers = |node| nodes.takers(node, &[]);
-        let mut sources = (0..plan.sources.len()).map(Node::Source).map(takers).collect::<Vec<_>>();
+        let all = 0..plan.sources.len();
+        let mut sources = all.clone().map(Node::Source).map(takers).collect::<Vec<_>>();
+        let mut malformed = all.map(Node::Malformed).map(takers).collect::<Vec<_>>();
         let mut stages = with_state().map(Node::Stage).map(takers).collect::<Vec<_>>();
-        let outputs = number_inputs(&mut sources, &mut stages, plan.outputs.len());
+        let outputs =
+            number_inputs([&mut sources, &mut malformed], &mut stages, plan.outputs.len());
         let inputs = with_state().map(|stage| nodes.roots(stage)).collect();
         let groups = nodes.groups();
         let mut flow = Flow { sources: vec![], stages: vec![], outputs, inputs };
         // The last first: they are what others feed.
+        let feeds = Feeding { outputs: &plan.outputs, stages_all: next };
         for takers in stages.into_iter().rev() {
-            let feeds = Feeds::new(takers, &flow.stages, next, 0);
+            let feeds = feeds.of(takers, Takers::default(), &flow.stages, 0);
             flow.stages.insert(0, feeds);
         }
-        for (takers, group) in sources.into_iter().zip(groups) {
-            flow.sources.push(Feeds::new(takers, &flow.stages, next, group));
+        for ((takers, malformed), group) in sources.into_iter().zip(malformed).zip(groups) {
+            flow.sources.push(feeds.of(takers, malformed, &flow.stages, group));
         }
         flow.check(plan)?;
         Ok(flow)
@@ -151,36 +170,48 @@ impl Flow {
     }
 }
 
-impl Feeds {
-    /// `after` are those of later stages with state, up to the last of so many.
-    fn new(takers: Takers, after: &[Feeds], stages_all: usize, group: usize) -> Feeds {
+/// What finding out whom something feeds takes.
+struct Feeding<'p> {
+    outputs: &'p [Output],
+    /// Number of stages with state.
+    stages_all: usize,
+}
+
+impl Feeding<'_> {
+    /// `after` are those of later stages with state, up to the last.
+    fn of(&self, takers: Takers, malformed: Takers, after: &[Feeds], group: usize) -> Feeds {
         let once = |mut all: Vec<usize>| {
             all.sort_unstable();
             all.dedup();
             all
         };
         let stages = once(takers.all_edges().iter().map(|edge| edge.stage).collect());
-        let outputs = once(takers.all_ways().iter().map(|way| way.output).collect());
-        let next = |stage: &usize| &after[stage + after.len() - stages_all];
+        let ways = takers.all_ways().into_iter().chain(malformed.all_ways());
+        let outputs = once(ways.map(|way| way.output).collect());
+        let next = |stage: &usize| &after[stage + after.len() - self.stages_all];
         let later = stages.iter().flat_map(|stage| next(stage).later.iter().chain([stage]));
         let later = once(later.copied().collect());
         let serves = stages.iter().flat_map(|stage| &next(stage).serves).chain(&outputs);
-        let serves = once(serves.copied().collect());
-        Feeds { takers, stages, outputs, later, serves, group }
+        let serves = serves.copied().filter(|output| !self.outputs[*output].side);
+        let serves = once(serves.collect());
+        Feeds { takers, malformed, stages, outputs, later, serves, group }
     }
 }
 
 /// Numbers the inputs of each output; returns where they come from.
 fn number_inputs(
-    sources_mut: &mut [Takers],
-    stages_mut: &mut [Takers],
+    of_sources: [&mut Vec<Takers>; 2],
+    of_stages: &mut [Takers],
     outputs: usize,
 ) -> Vec<Vec<Root>> {
-    let sources = sources_mut.iter_mut().enumerate().map(|(i, takers)| (Root::Source(i), takers));
-    let stages = stages_mut.iter_mut().enumerate().map(|(i, takers)| (Root::Stage(i), takers));
+    let mut all: Vec<(Root, &mut Takers)> = Vec::new();
+    for takers in of_sources {
+        all.extend(takers.iter_mut().enumerate().map(|(i, takers)| (Root::Source(i), takers)));
+    }
+    all.extend(of_stages.iter_mut().enumerate().map(|(i, takers)| (Root::Stage(i), takers)));
     let mut ways: Vec<(Root, &mut Way)> = Vec::new();
-    for (root, takers) in sources.chain(stages) {
-        ways.extend(takers.all_ways_mut().into_iter().map(|way| (root, way)));
+    for (root, takers) in &mut all {
+        ways.extend(takers.all_ways_mut().into_iter().map(|way| (*root, way)));
     }
     ways.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
     let mut roots = vec![Vec::new(); outputs];
@@ -188,9 +219,7 @@ fn number_inputs(
         way.input = roots[way.output].len();
         roots[way.output].push(root);
     }
-    let sources = sources_mut.iter_mut().enumerate().map(|(i, t)| (Root::Source(i), t));
-    let stages = stages_mut.iter_mut().enumerate().map(|(i, t)| (Root::Stage(i), t));
-    for (root, takers) in sources.chain(stages) {
+    for (root, takers) in all {
         for way in takers.all_ways_mut() {
             let same = roots[way.output].iter().filter(|other| **other == root);
             way.has_siblings = same.count() > 1;
@@ -205,7 +234,7 @@ impl Nodes<'_> {
         let mut takers = Takers::default();
         for (number, stage) in self.plan.stages.iter().enumerate() {
             for (at, input) in stage.inputs.iter().enumerate().filter(|(_, i)| i.from == node) {
-                let Input { filter, project, .. } = input.clone();
+                let Input { late, filter, project, .. } = input.clone();
                 let taking = Taking { filter, project };
                 if let Some(stage) = self.numbers[number] {
                     takers.edges.push(Edge { stage, input: at, taking, texts: Vec::new() });
@@ -221,7 +250,10 @@ impl Nodes<'_> {
                 };
                 let path: Vec<usize> = [at].into_iter().chain(path.iter().copied()).collect();
                 let takers_of = self.takers(Node::Stage(number), &path);
-                takers.passes.push(Pass { taking, takers: takers_of });
+                let late = late.map(|late| {
+                    LateRecords::new(Windowing::new(Some(late.window), self.lateness_us))
+                });
+                takers.passes.push(Pass { late, taking, takers: takers_of });
             }
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {
@@ -236,7 +268,7 @@ impl Nodes<'_> {
     /// Whose rows a stage takes.
     fn roots(&self, stage: usize) -> Vec<Root> {
         let root = |input: &Input| match input.from {
-            Node::Source(source) => vec![Root::Source(source)],
+            Node::Source(source) | Node::Malformed(source) => vec![Root::Source(source)],
             Node::Stage(before) => match self.numbers[before] {
                 Some(number) => vec![Root::Stage(number)],
                 None => self.roots(before),
@@ -257,7 +289,7 @@ impl Nodes<'_> {
             let mut of = None;
             for input in &stage.inputs {
                 let source = match input.from {
-                    Node::Source(source) => Some(source),
+                    Node::Source(source) | Node::Malformed(source) => Some(source),
                     Node::Stage(before) => fed_by[before],
                 };
                 if let (Some(one), Some(other)) = (of, source) {

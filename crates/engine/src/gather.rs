@@ -60,6 +60,8 @@ pub(crate) struct Outlet {
     pub(crate) offset: u64,
     pub(crate) limit: Option<u64>,
     pub(crate) sort: Option<Sort>,
+    /// Whether nothing is read for its sake.
+    pub(crate) side: bool,
     /// Leaders whose rows come here.
     pub(crate) leaders: usize,
     pub(crate) role: Role,
@@ -156,6 +158,11 @@ impl Gather {
     /// Where the rows go.
     pub(crate) fn sink(&self) -> &Arc<dyn Sink> {
         &self.sink
+    }
+
+    /// Whether nothing is read for its sake.
+    pub(crate) fn is_side(&self) -> bool {
+        self.outlet.side
     }
 
     /// Whether no more rows are taken.

@@ -19,7 +19,7 @@ use crate::event_time::{BEGINNING, END, Running, Times};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::plan::{EventTime, Source, Watermark};
-use crate::table::{Chunk, Decoded, Places};
+use crate::table::{Chunk, Decoded, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
 
@@ -34,8 +34,10 @@ pub(crate) struct Prepared {
     pub(crate) held: Option<Arc<Held>>,
     /// Malformed records that were left out.
     pub(crate) malformed_records: u64,
-    /// Where the first of them stands and what is wrong with it.
-    pub(crate) first_malformed: Option<String>,
+    /// The first of them.
+    pub(crate) first_malformed: Option<LeftOut>,
+    /// All of them, where they are kept.
+    pub(crate) malformed: Option<RecordBatch>,
     /// Where the records stand, if the source can say.
     pub(crate) places: Option<Arc<dyn Places>>,
     /// Rows before which it is to be cut, ascending; see [`Prepared::cut`].
@@ -81,7 +83,8 @@ impl Prepared {
         // Each part that it is cut into has arrays of its own.
         let part_bytes = size_of::<Prepared>() + self.batch.num_columns() * PART_COLUMN_BYTES;
         let places_bytes = self.places.as_ref().map_or(0, |places| places.bytes());
-        batch_bytes(&self.batch) + places_bytes + self.cuts.len() * part_bytes
+        let malformed_bytes = self.malformed.as_ref().map_or(0, batch_bytes);
+        batch_bytes(&self.batch) + places_bytes + malformed_bytes + self.cuts.len() * part_bytes
     }
 
     /// What stamping later batches of its split takes: the greatest watermark, and how many records
@@ -111,6 +114,7 @@ impl Prepared {
                 held: self.held.clone(),
                 malformed_records: std::mem::take(&mut self.malformed_records),
                 first_malformed: self.first_malformed.take(),
+                malformed: self.malformed.take(),
                 places: self.places.clone(),
                 cuts: Vec::new(),
             };
@@ -271,7 +275,8 @@ impl Preparer {
     /// Decodes and completes a chunk.
     pub(crate) fn prepare(&self, chunk: Box<dyn Chunk>, now_us: i64) -> Result<Prepared> {
         let input_bytes = chunk.bytes();
-        let Decoded { batch, left_out, first_left_out, places } = chunk.decode_reporting()?;
+        let decoded = chunk.decode_reporting()?;
+        let Decoded { batch, left_out, first_left_out, malformed, places } = decoded;
         let limit = self.max_ahead_us.map_or(END - 1, |ahead| now_us.saturating_add(ahead));
         let (batch, times) = self.complete(&batch, limit).map_err(|error| {
             let alone = |rows: Range<usize>| {
@@ -291,6 +296,7 @@ impl Preparer {
             held: None,
             malformed_records: left_out,
             first_malformed: first_left_out,
+            malformed,
             places: places.map(Arc::from),
             cuts,
         })
@@ -376,7 +382,8 @@ mod tests {
             input_bytes: 1_001,
             held: None,
             malformed_records: 3,
-            first_malformed: Some("here".into()),
+            first_malformed: Some(LeftOut { place: "here".into(), message: "odd".into() }),
+            malformed: None,
             places: None,
             cuts,
         }

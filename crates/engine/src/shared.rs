@@ -104,7 +104,7 @@ impl Shared {
             return Ok(());
         }
         if let Some(net) = self.net.as_ref().filter(|net| net.is_coordinator()) {
-            let all = self.gathers.iter().all(Gather::has_ended);
+            let all = self.has_ended();
             let (output, flags) = (output as u16, if all { LAST } else { 0 });
             net.broadcast(Head { output, flags, ..Head::new(cluster::Kind::Enough) })?;
         }
@@ -119,7 +119,7 @@ impl Shared {
 
     /// Closes sources of which no output wants any more; if none wants anything, the job ends.
     pub(crate) fn close_unwanted(&self) {
-        if self.gathers.iter().all(Gather::has_ended) {
+        if self.has_ended() {
             return self.stop(None);
         }
         for (source, feeds) in self.flow.sources.iter().enumerate() {
@@ -129,6 +129,11 @@ impl Shared {
         }
     }
 
+    /// Whether all outputs have ended but those for whose sake nothing is read.
+    fn has_ended(&self) -> bool {
+        self.gathers.iter().filter(|gather| !gather.is_side()).all(Gather::has_ended)
+    }
+
     /// Whether some output wants what comes of some rows.
     pub(crate) fn is_wanted(&self, feeds: &Feeds) -> bool {
         feeds.serves.iter().any(|output| !self.gathers[*output].has_ended())
@@ -136,7 +141,11 @@ impl Shared {
 
     /// What has come out so far.
     pub(crate) fn counted(&self) -> Stats {
-        let of = |gather: &Gather| OutputStats { rows: gather.rows(), windows: gather.windows() };
+        let of = |gather: &Gather| OutputStats {
+            rows: gather.rows(),
+            windows: gather.windows(),
+            side: gather.is_side(),
+        };
         Stats::of_outputs(self.gathers.iter().map(of).collect())
     }
 

@@ -23,9 +23,9 @@ pub(crate) fn keep_first(first: &mut Option<Skipped>, other: &Option<Skipped>) {
 
 /// Notes the first malformed record of a batch.
 pub(crate) fn note_malformed(first: &mut Option<Skipped>, batch: &Stamped) {
-    let Some(place) = &batch.prepared.first_malformed else { return };
+    let Some(first_malformed) = &batch.prepared.first_malformed else { return };
     let position = (batch.split, batch.sequence, 0);
-    keep_first(first, &Some(Skipped { position, place: place.clone() }));
+    keep_first(first, &Some(Skipped { position, place: first_malformed.to_string() }));
 }
 
 /// Notes a row of a batch of the split `name`.

@@ -22,7 +22,7 @@ pub struct Stats {
     pub open_windows: Option<BTreeSet<(i64, i64)>>,
     /// Rows that stages have fired for the next stage.
     pub inner_rows: u64,
-    /// Result rows written, of all outputs.
+    /// Result rows written, of all outputs but those that have what others left out.
     pub rows: u64,
     /// The same by output.
     pub outputs: Vec<OutputStats>,
@@ -116,6 +116,8 @@ pub struct OutputStats {
     pub rows: u64,
     /// Windows fired with at least one group; 0 if there are no windows.
     pub windows: u64,
+    /// Whether it has what others left out.
+    pub side: bool,
 }
 
 impl Stats {
@@ -128,8 +130,11 @@ impl Stats {
 
     /// Rows and windows of all outputs.
     fn sum_outputs(&mut self) {
-        self.rows = self.outputs.iter().map(|output| output.rows).sum();
-        self.windows = self.outputs.iter().map(|output| output.windows).sum();
+        let outputs = || self.outputs.iter().filter(|output| !output.side);
+        (self.rows, self.windows) = (
+            outputs().map(|output| output.rows).sum(),
+            outputs().map(|output| output.windows).sum(),
+        );
     }
 
     /// Adds what another process of the same job did: counts and bytes add up; windows of an output
@@ -141,6 +146,7 @@ impl Stats {
         self.outputs.resize(outputs, OutputStats::default());
         for (output, other) in self.outputs.iter_mut().zip(&other.outputs) {
             output.rows += other.rows;
+            output.side |= other.side;
             output.windows = output.windows.max(other.windows);
         }
         self.sum_outputs();

@@ -94,6 +94,11 @@ impl Windowing {
         Windowing { tumble, lateness_us }
     }
 
+    /// How long a window waits for late records once it has ended.
+    pub(crate) fn lateness_us(&self) -> i64 {
+        self.lateness_us
+    }
+
     /// Whether there is one window for the whole input.
     pub(crate) fn is_whole(&self) -> bool {
         self.tumble.is_none()

@@ -26,13 +26,26 @@ pub struct Planned {
     pub sinks: Vec<Arc<dyn Sink>>,
     /// The names of the tables that it inserts into, in the order of its outputs.
     pub targets: Vec<String>,
+    /// Of a query whose rows the caller takes: the sinks of the plan's outputs behind the first,
+    /// which records go to that do not count.
+    pub left_out: Vec<Arc<dyn Sink>>,
     /// The plan as `EXPLAIN` prints it.
     pub explain: String,
 }
 
 impl Planned {
     pub(crate) fn new(planned: PlannedQuery, sinks: Vec<Arc<dyn Sink>>) -> Planned {
-        let PlannedQuery { plan, targets, explain, .. } = planned;
-        Planned { plan, sinks, targets, explain }
+        let PlannedQuery { plan, targets, left_out_sinks: left_out, explain, .. } = planned;
+        Planned { plan, sinks, targets, left_out, explain }
+    }
+
+    /// The sinks of all its outputs; `show` makes that of the rows that the caller takes.
+    pub fn take_sinks(&mut self, show: impl FnOnce() -> Arc<dyn Sink>) -> Vec<Arc<dyn Sink>> {
+        let mut sinks = std::mem::take(&mut self.sinks);
+        if sinks.is_empty() {
+            sinks.push(show());
+        }
+        sinks.append(&mut self.left_out);
+        sinks
     }
 }

@@ -149,10 +149,7 @@ impl Member for ScriptMember {
                 Ok(None)
             }
             Ok(Executed::Query(mut planned)) => {
-                let mut sinks = std::mem::take(&mut planned.sinks);
-                if sinks.is_empty() {
-                    sinks.push((self.show)(number));
-                }
+                let sinks = planned.take_sinks(|| (self.show)(number));
                 let parts = self.part.plan(*planned, self.session.settings(), sinks, start_us);
                 parts.map(Some).map_err(|e| self.note(self.session.refuse_setting(e).into()))
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_connect::CollectSink;
+use millstream_connect::{BlackholeSink, CollectSink};
 use millstream_contract::plan::Plan;
 use millstream_contract::sink::{RowOrder, Sink, Writers, commit_all};
 use millstream_contract::wording::counted;
@@ -278,14 +278,12 @@ struct Ready {
 
 fn prepare(
     session: &Session,
-    planned: Planned,
+    mut planned: Planned,
     sink: Option<Arc<dyn Sink>>,
 ) -> Result<Ready, Failure> {
     check_settings(1, session.settings()).map_err(|e| session.refuse_setting(e))?;
-    let sinks = match planned.sinks.is_empty() {
-        true => sink.into_iter().collect(),
-        false => planned.sinks,
-    };
+    // A query whose rows nobody takes has sinks of its own.
+    let sinks = planned.take_sinks(|| sink.unwrap_or_else(|| Arc::new(BlackholeSink::new())));
     let job = Job::new(&planned.plan, session.settings(), sinks.clone())?;
     Ok(Ready { job, sinks, targets: planned.targets })
 }

@@ -15,6 +15,7 @@ use crate::catalog::{INPUT, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
 use crate::graph::{Graph, Grouping, Part, Pass};
+use crate::left_out::Aside;
 use crate::lower::{Call, FIRED, Grouped, Places};
 use crate::nest::written;
 use crate::scan::{Needs, finish_grouping, finish_output};
@@ -52,7 +53,11 @@ struct Taking {
 
 impl Assembler<'_> {
     /// Puts the plan together.
-    pub(crate) fn assemble(&self, mut graph: Graph) -> std::result::Result<Plan, Refused> {
+    pub(crate) fn assemble(
+        &self,
+        mut graph: Graph,
+        asides: &[Aside],
+    ) -> std::result::Result<Plan, Refused> {
         graph.prune();
         let mut needs: Vec<Needs> = graph.scans.iter().map(|_| Needs::default()).collect();
         for number in 0..graph.groupings.len() {
@@ -63,6 +68,11 @@ impl Assembler<'_> {
             let query = graph.outputs[number].query;
             of(query, finish_output(&self.compiler, &mut graph, number, &mut needs))?;
         }
+        for (number, needs) in needs.iter_mut().enumerate() {
+            let table = &graph.scans[number].entry;
+            asides.iter().for_each(|aside| needs.also(aside.columns_of(number, table)));
+        }
+        let windows = graph.windows_over_scans();
         of(0, graph.share_work())?;
         let mut plan = Plan { sources: vec![], stages: vec![], outputs: vec![] };
         for (scan, needs) in graph.scans.iter().zip(needs) {
@@ -81,9 +91,23 @@ impl Assembler<'_> {
             let like = known.entry(output.fingerprint()).or_default();
             let stage = of(output.query, self.output(&graph, number, like, &mut plan))?;
             like.push(number);
-            plan.outputs.push(plan::Output { stage, sort: output.sort.clone() });
+            plan.outputs.push(plan::Output { stage, sort: output.sort.clone(), side: false });
+        }
+        for aside in asides {
+            let schemas: Vec<_> = plan.sources.iter().map(|source| source.schema.clone()).collect();
+            let any_of = |scan: usize, lists: &[Vec<Expr>]| self.any_of(&schemas[scan], lists);
+            of(0, aside.add_to(&mut plan, &windows, &any_of))?;
         }
         Ok(plan)
+    }
+
+    /// That all conditions of one of some lists hold; `None` if that is so of any record.
+    fn any_of(&self, schema: &SchemaRef, lists: &[Vec<Expr>]) -> Result<Option<EngineExpr>> {
+        let all = |list: &Vec<Expr>| list.iter().cloned().reduce(|a, b| a.and(b));
+        let Some(each) = lists.iter().map(all).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let Some(any) = each.into_iter().reduce(|a, b| a.or(b)) else { return Ok(None) };
+        let schema = qualified(INPUT, schema.as_ref().clone())?;
+        self.compiler.compile_filter(&[any], &schema)
     }
 
     /// The stage of what several readers of a table have in common.
@@ -230,7 +254,7 @@ impl Assembler<'_> {
             let columns =
                 columns.map(|columns| self.compiler.compile_all(&columns, &schema)).transpose()?;
             let project = columns.map(|columns| Project { columns, schema: arrow.clone() });
-            Ok(Input { from, filter, project })
+            Ok(Input { from, late: None, filter, project })
         };
         let inputs = takings.into_iter().map(input).collect::<Result<_>>()?;
         Ok((inputs, shown))

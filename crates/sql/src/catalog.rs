@@ -17,6 +17,7 @@ use millstream_contract::table::{Connectors, Table, TableOptions};
 
 use crate::create_table::OptionDef;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
+use crate::left_out::LeftOut;
 use crate::syntax::Syntax;
 
 /// The qualifier of a table's columns in lowered expressions.
@@ -29,6 +30,7 @@ pub(crate) struct TableEntry {
     /// Physical and computed columns, in the order of their declaration.
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) event_time: Option<EventTimeDecl>,
+    pub(crate) left_out: LeftOut,
     pub(crate) origin: Origin,
 }
 
@@ -90,7 +92,7 @@ pub(crate) struct Declared {
 
 impl Declared {
     /// A connector's refusal, placed at the option at fault.
-    fn refused(&self, error: millstream_contract::Error) -> SqlError {
+    pub(crate) fn refused(&self, error: millstream_contract::Error) -> SqlError {
         let millstream_contract::Error::Option { table, option, message, help } = error else {
             let mut lines = error.to_string();
             let help = lines.find("\n  help: ").map(|at| lines.split_off(at));

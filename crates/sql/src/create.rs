@@ -25,6 +25,7 @@ use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, Waterma
 use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
+use crate::left_out::{LATE, LeftOut, ON_ERROR, named_table};
 use crate::rewrite::rewrite_expr;
 use crate::scalars::{as_meant, dates_as_times};
 use crate::scan::watermark_delay;
@@ -33,7 +34,7 @@ use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::{arrow_type, sql_type_name};
 
-/// The option that is the planner's, not the connector's.
+/// An option that is the planner's, not the connector's.
 const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
 
 /// Builds the entry of a `CREATE TABLE`.
@@ -44,7 +45,8 @@ pub(crate) fn table_entry(
     source: &Arc<Source>,
 ) -> Result<TableEntry> {
     let columns = columns(create, context, source)?;
-    let (options, idle_timeout_us) = options(&create.options)?;
+    let Planners { options, idle_timeout_us, left_out } = options(&create.options)?;
+    refuse_late_without_watermark(create, &left_out)?;
     let physical: Vec<Field> = columns
         .iter()
         .filter(|c| c.computed.is_none())
@@ -76,6 +78,7 @@ pub(crate) fn table_entry(
         name,
         columns,
         event_time: None,
+        left_out,
         origin: Origin::Connector(Box::new(declared)),
     };
     if let Some(watermark) = &create.watermark {
@@ -260,24 +263,66 @@ fn unknown_time(name: &Ident, entry: &TableEntry) -> SqlError {
     }
 }
 
-/// The connector's options, and the idle timeout.
-fn options(defs: &[OptionDef]) -> Result<(BTreeMap<String, String>, Option<i64>)> {
+/// Options of a table, those apart that are the planner's.
+struct Planners {
+    /// The connector's.
+    options: BTreeMap<String, String>,
+    idle_timeout_us: Option<i64>,
+    left_out: LeftOut,
+}
+
+fn options(defs: &[OptionDef]) -> Result<Planners> {
     let mut options = BTreeMap::new();
-    let mut idle_timeout = None;
+    let (mut idle_timeout_us, mut left_out) = (None, LeftOut::default());
+    let mut seen = HashSet::new();
     for def in defs {
-        if def.key == IDLE_TIMEOUT {
-            let us = parse_duration_us(&def.value).ok_or_else(|| {
-                SqlError::new(ErrorKind::Connector, format!("'{}' is no duration", def.value))
-                    .at(def.value_span)
-                    .help("write for example '10 s'")
-            })?;
-            idle_timeout = Some(us).filter(|us| *us > 0);
-        } else if options.insert(def.key.clone(), def.value.clone()).is_some() {
+        let wrong = |message: String, help: &str| {
+            Err(SqlError::new(ErrorKind::Connector, message).at(def.value_span).help(help))
+        };
+        if !seen.insert(&def.key) {
             let error = format!("the option '{}' is given twice", def.key);
             return Err(SqlError::new(ErrorKind::Connector, error)
                 .at(def.key_span)
                 .help("leave one of them out"));
         }
+        let named = named_table(&def.value).map(str::to_string);
+        match def.key.as_str() {
+            IDLE_TIMEOUT => match parse_duration_us(&def.value) {
+                Some(us) => idle_timeout_us = Some(us).filter(|us| *us > 0),
+                None => {
+                    return wrong(
+                        format!("'{}' is no duration", def.value),
+                        "write for example '10 s'",
+                    );
+                }
+            },
+            LATE if named.is_none() && def.value.trim() != "drop" => {
+                let message = format!("'late' is 'drop' or 'table:NAME', not '{}'", def.value);
+                return wrong(message, "name a table that is declared before the query");
+            }
+            LATE => left_out.late = named,
+            key => {
+                if key == ON_ERROR {
+                    if named.is_none() && def.value.trim().starts_with("table:") {
+                        return wrong("'table:' names no table".into(), "write 'table:bad_rows'");
+                    }
+                    left_out.malformed = named;
+                }
+                options.insert(def.key.clone(), def.value.clone());
+            }
+        }
     }
-    Ok((options, idle_timeout))
+    Ok(Planners { options, idle_timeout_us, left_out })
+}
+
+/// Without a watermark nothing is late.
+fn refuse_late_without_watermark(create: &CreateTable, left_out: &LeftOut) -> Result<()> {
+    if left_out.late.is_none() || create.watermark.is_some() {
+        return Ok(());
+    }
+    let def = create.options.iter().find(|def| def.key == LATE);
+    let message = "nothing can be late here: the table has no WATERMARK";
+    Err(SqlError::new(ErrorKind::Connector, message)
+        .at(def.and_then(|def| def.key_span))
+        .help("declare WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or leave 'late' out"))
 }

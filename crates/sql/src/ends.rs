@@ -61,7 +61,7 @@ impl Endless {
 
 /// Whether an output of a plan goes on for ever.
 fn never_ends(plan: &Plan) -> bool {
-    plan.outputs.iter().any(|output| {
+    plan.outputs.iter().filter(|output| !output.side).any(|output| {
         let stage = plan.stages.get(output.stage);
         let limited = stage.is_some_and(|stage| {
             matches!(stage.operator, Operator::Stateless { limit: Some(_), .. })
@@ -73,7 +73,7 @@ fn never_ends(plan: &Plan) -> bool {
 /// Whether rows of a node come from a table that never ends.
 fn reads_endless(plan: &Plan, node: Node) -> bool {
     match node {
-        Node::Source(source) => {
+        Node::Source(source) | Node::Malformed(source) => {
             plan.sources.get(source).is_some_and(|source| !source.table.bounded())
         }
         Node::Stage(stage) => plan

@@ -53,7 +53,11 @@ pub(crate) fn explain(
     }
     for (number, output) in plan.outputs.iter().enumerate() {
         let Some(stage) = plan.stages.get(output.stage) else { continue };
-        let _ = match (targets.get(number), explained.chain) {
+        // Those that records are left out for have no query of their own.
+        let shown = plan.outputs.iter().filter(|output| !output.side).count();
+        let shown = if targets.len() < plan.outputs.len() { shown } else { 0 };
+        let target = number.checked_sub(shown).and_then(|at| targets.get(at));
+        let _ = match (target, explained.chain) {
             (_, true) => writeln!(text, "result"),
             (Some(name), false) => {
                 writeln!(text, "result INSERT INTO {name}: rows of stage {}", output.stage + 1)
@@ -127,15 +131,19 @@ impl Explained<'_> {
 
     fn stage(&self, text: &mut String, stage: &Stage) {
         let _ = writeln!(text, "first pipeline (for each batch of records)");
-        let mut schema = &stage.output;
+        let mut schema = stage.output.clone();
         for input in &stage.inputs {
-            let Ok(rows) = self.plan.schema_of(input.from) else { continue };
-            schema = rows;
+            let Ok(rows) = self.plan.schema_for(input) else { continue };
+            schema = rows.clone();
             match input.from {
                 Node::Source(source) if self.chain => self.source(text, source),
                 Node::Source(source) => {
                     let name = self.names.get(source).map_or("", String::as_str);
                     let _ = writeln!(text, "  records of source {}: {name}", source + 1);
+                }
+                Node::Malformed(source) => {
+                    let name = self.names.get(source).map_or("", String::as_str);
+                    let _ = writeln!(text, "  malformed records of source {}: {name}", source + 1);
                 }
                 Node::Stage(before) => {
                     let columns = rows.fields().iter().map(|field| field.name().clone());
@@ -146,17 +154,21 @@ impl Explained<'_> {
                     }
                 }
             }
+            if let Some(late) = &input.late {
+                let size = duration(late.window.size_us);
+                let _ = writeln!(text, "  only those that are late for their window of {size}");
+            }
             if let Some(filter) = &input.filter {
-                let _ = writeln!(text, "  filter {}", shown(filter, schema));
+                let _ = writeln!(text, "  filter {}", shown(filter, &schema));
             }
             if let Some(project) = &input.project {
                 let columns = project.columns.iter().zip(project.schema.fields());
-                let columns = columns.map(|(expr, field)| match shown(expr, schema) {
+                let columns = columns.map(|(expr, field)| match shown(expr, &schema) {
                     text if self.chain || text == *field.name() => text,
                     text => format!("{text} AS {}", field.name()),
                 });
                 let _ = writeln!(text, "  project {}", list(columns));
-                schema = &project.schema;
+                schema = project.schema.clone();
             }
         }
         match &stage.operator {
@@ -166,7 +178,7 @@ impl Explained<'_> {
                 (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
                 (None, skip) => text.push_str(&format!("  skip {skip}\n")),
             },
-            Operator::Aggregate(aggregate) => aggregate_text(text, schema, aggregate),
+            Operator::Aggregate(aggregate) => aggregate_text(text, &schema, aggregate),
         }
     }
 

@@ -16,6 +16,7 @@ use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table}
 use crate::catalog::{Origin, TableColumn, TableEntry};
 use crate::constants::constant;
 use crate::error::Result;
+use crate::left_out::LeftOut;
 
 /// A table of rows that are there.
 #[derive(Debug)]
@@ -57,9 +58,10 @@ fn entry(
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let rows = RecordBatch::try_new_with_options(schema, columns, &options);
     let rows = rows.map_err(DataFusionError::from)?;
+    let left_out = LeftOut::default();
     let origin = Origin::Table(Arc::new(Given { rows, described }));
     let name = described.to_string();
-    Ok(Arc::new(TableEntry { name, columns: fields, event_time: None, origin }))
+    Ok(Arc::new(TableEntry { name, columns: fields, event_time: None, left_out, origin }))
 }
 
 impl Table for Given {

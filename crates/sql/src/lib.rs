@@ -56,6 +56,7 @@ mod hints;
 mod indexed;
 mod insert;
 mod lazy;
+mod left_out;
 mod located;
 mod lower;
 mod nest;

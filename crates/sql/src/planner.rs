@@ -34,6 +34,7 @@ use crate::explain::{explain, logical_text};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink};
+use crate::left_out::{LeftOut, asides};
 use crate::lower::{Places, Stage};
 use crate::readings::Readings;
 use crate::references::tables_of;
@@ -115,6 +116,11 @@ pub struct PlannedQuery {
     pub plan: Plan,
     /// The tables that its outputs are inserted into; none of a query whose rows are shown.
     pub targets: Vec<String>,
+    /// Of a query whose rows are shown: the tables that records are inserted into which do not
+    /// count, and their sinks. They are the plan's outputs behind the first.
+    pub left_out: Vec<String>,
+    /// See [`PlannedQuery::left_out`].
+    pub left_out_sinks: Vec<Arc<dyn Sink>>,
     /// The logical plan as text, one operator per line.
     pub logical: String,
     /// What `EXPLAIN` prints: the logical plan, then the pipelines.
@@ -242,8 +248,8 @@ impl Planner {
                 idle_timeout_us: spec.idle_timeout_us,
             }),
         };
-        let origin = Origin::Table(table);
-        let entry = TableEntry { name: name.to_string(), columns, event_time, origin };
+        let (left_out, origin) = (LeftOut::default(), Origin::Table(table));
+        let entry = TableEntry { name: name.to_string(), columns, event_time, left_out, origin };
         self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
         Ok(())
     }
@@ -251,8 +257,9 @@ impl Planner {
     /// Declares a sink of the program's own, to insert into. A table of that name is replaced.
     pub fn register_sink(&mut self, name: &str, schema: &Schema, sink: Arc<dyn Sink>) {
         let (columns, origin) = (physical_columns(schema), Origin::Sink(sink));
-        let entry = TableEntry { name: name.to_string(), columns, event_time: None, origin };
-        self.catalog.insert(name.to_string(), Entry::Table(Arc::new(entry)));
+        let (name, left_out) = (name.to_string(), LeftOut::default());
+        let entry = TableEntry { name: name.clone(), columns, event_time: None, left_out, origin };
+        self.catalog.insert(name, Entry::Table(Arc::new(entry)));
     }
 
     /// Executes one statement: declares what it declares, plans what it queries.
@@ -304,25 +311,27 @@ impl Planner {
                 Ok(Outcome::Set { key: key.clone() })
             }
             StatementKind::Query(_) => {
-                let planned = self.plan(&statement.kind, statement)?;
+                let mut planned = self.plan(&statement.kind, statement)?;
                 self.note(&planned, statement)?;
+                for number in 0..planned.left_out.len() {
+                    let name = Ident::new(planned.left_out[number].clone());
+                    planned.left_out_sinks.push(self.sink_of(&name)?);
+                }
                 Ok(Outcome::Query(planned))
             }
             StatementKind::Explain(explained) => {
                 Ok(Outcome::Explain(self.plan(explained, statement)?))
             }
             StatementKind::Insert(_) | StatementKind::Inserts(_) => {
-                let planned = self.plan(&statement.kind, statement)?;
+                let mut planned = self.plan(&statement.kind, statement)?;
                 self.note(&planned, statement)?;
                 let mut sinks = Vec::new();
                 for insert in inserts(&statement.kind) {
-                    let entry = self.table_named(&insert.table)?;
-                    sinks.push(entry.sink(&*self.connectors)?);
-                    if let (Some(written), Origin::Connector(declared)) =
-                        (&mut self.written, &entry.origin)
-                    {
-                        written.push(declared.options.clone());
-                    }
+                    sinks.push(self.sink_of(&insert.table)?);
+                }
+                for name in std::mem::take(&mut planned.left_out) {
+                    sinks.push(self.sink_of(&Ident::new(name.clone()))?);
+                    planned.targets.push(name);
                 }
                 Ok(Outcome::Insert(planned, sinks))
             }
@@ -336,6 +345,16 @@ impl Planner {
             self.ends.note(&planned.plan, !planned.targets.is_empty(), statement)?;
         }
         Ok(())
+    }
+
+    /// The sink of a table that the statement inserts into.
+    fn sink_of(&mut self, name: &Ident) -> Result<Arc<dyn Sink>> {
+        let entry = self.table_named(name)?;
+        let sink = entry.sink(&*self.connectors)?;
+        if let (Some(written), Origin::Connector(declared)) = (&mut self.written, &entry.origin) {
+            written.push(declared.options.clone());
+        }
+        Ok(sink)
     }
 
     fn context(&self) -> Context<'_> {
@@ -430,17 +449,20 @@ impl Planner {
         for (number, logical) in queries.iter().enumerate() {
             self.lower(&mut graph, number, logical, targets).map_err(|e| blamed(number, e))?;
         }
+        let asides = asides(&graph, &self.catalog, targets, targets.is_empty())?;
         let names: Vec<_> = graph.scans.iter().map(|scan| scan.entry.name.clone()).collect();
         let start_time = self.start_time.unwrap_or_else(Utc::now);
         let assembler = Assembler {
             compiler: Compiler { start_time, config: &self.functions.config },
             places: queries.iter().map(|query| &query.places).collect(),
         };
-        let plan = assembler.assemble(graph).map_err(|e| blamed(e.query, e.error))?;
+        let plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
         let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
-        let explain = explain(&logical, &plan, &names, &targets);
-        Ok(PlannedQuery { plan, targets, logical: logical.join("\n"), explain })
+        let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();
+        let explain = explain(&logical, &plan, &names, &[&targets[..], &left_out].concat());
+        let (logical, left_out_sinks) = (logical.join("\n"), Vec::new());
+        Ok(PlannedQuery { plan, targets, left_out, left_out_sinks, logical, explain })
     }
 
     /// Adds a query to a graph.

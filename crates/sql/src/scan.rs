@@ -34,6 +34,11 @@ struct Columns {
 }
 
 impl Needs {
+    /// These columns are needed, too.
+    pub(crate) fn also(&mut self, columns: impl Iterator<Item = String>) {
+        self.columns.extend(columns);
+    }
+
     /// How a table is read.
     pub(crate) fn read(self, compiler: &Compiler<'_>, scan: &Scan) -> Result<Source> {
         let table = &*scan.entry;

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
-use millstream_contract::table::Decoded;
+use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 
 use super::decode::{Column, Decoder, Fault, Why};
@@ -89,7 +89,7 @@ impl Plan {
             _ => None,
         };
         let first_left_out = match first_error {
-            Some(Error::Data { place, message, .. }) if skip => Some(format!("{place}: {message}")),
+            Some(Error::Data { place, message, .. }) if skip => Some(LeftOut { place, message }),
             Some(error) => return Err(error),
             None => None,
         };
@@ -110,7 +110,7 @@ impl Plan {
         }
         let left_out = (rows - batch.num_rows() + misshapen) as u64;
         let places = Box::new(Lines::new(&self.path, &block, &starts));
-        Ok(Decoded { batch, left_out, first_left_out, places: Some(places) })
+        Ok(Decoded { batch, left_out, first_left_out, malformed: None, places: Some(places) })
     }
 
     fn error(&self, block: &Block, at: usize, message: String, help: String) -> Error {

@@ -2,7 +2,7 @@
 
 use millstream_contract::Result;
 
-use crate::options::Options;
+use crate::options::{OnError, Options};
 
 /// Whether the first record names the columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct Dialect {
     pub(crate) comments: bool,
     /// Leave malformed records out instead of failing.
     pub(crate) skip_errors: bool,
+    /// Of those left out, keep what they are.
+    pub(crate) keep_malformed: bool,
     /// Then a quoted field is over after so many bytes, closed or not.
     pub(crate) quoted_bytes_max: usize,
 }
@@ -54,6 +56,7 @@ impl Default for Dialect {
             null_literal: None,
             comments: false,
             skip_errors: false,
+            keep_malformed: false,
             quoted_bytes_max: QUOTED_BYTES_MAX,
         }
     }
@@ -63,6 +66,7 @@ impl Dialect {
     /// Reads the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<Dialect> {
         let header = options.parsed("csv.header", "'auto', 'true' or 'false'", Header::parse)?;
+        let on_error = options.on_error("csv.ignore-parse-errors")?;
         let quote = options.ascii_char("csv.quote-character")?.unwrap_or(b'"');
         let dialect = Dialect {
             delimiter: options.ascii_char("csv.field-delimiter")?.unwrap_or(b','),
@@ -70,7 +74,8 @@ impl Dialect {
             header: header.unwrap_or(Header::Auto),
             null_literal: options.text("csv.null-literal").map(str::to_string),
             comments: options.flag("csv.allow-comments")?,
-            skip_errors: options.flag("csv.ignore-parse-errors")?,
+            skip_errors: on_error != OnError::Fail,
+            keep_malformed: on_error == OnError::Keep,
             quoted_bytes_max: QUOTED_BYTES_MAX,
         };
         let clash = |option: &str, what: &str| {

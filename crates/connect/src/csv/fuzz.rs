@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_contract::Result;
-use millstream_contract::table::{Position, Sharing, Split, SplitPoll};
+use millstream_contract::table::{LeftOut, Position, Sharing, Split, SplitPoll};
 
 use super::CsvFormat;
 use super::dialect::{Dialect, Header};
@@ -31,6 +31,7 @@ pub fn fuzz_csv(data: &[u8]) {
         null_literal: (choice[0] & 16 != 0).then(|| "NULL".to_string()),
         comments: choice[0] & 32 != 0,
         skip_errors: choice[0] & 64 != 0,
+        keep_malformed: choice[0] & 64 != 0,
         quoted_bytes_max: if choice[0] & 128 != 0 { 12 } else { 1 << 20 },
     };
     let schema = Arc::new(Schema::new(fuzz_fields()));
@@ -71,7 +72,7 @@ pub(super) struct Outcome {
     pub(super) rows: RecordBatch,
     /// Malformed records, and what is said of the first.
     pub(super) left_out: u64,
-    pub(super) first_left_out: Option<String>,
+    pub(super) first_left_out: Option<LeftOut>,
 }
 
 /// A file in memory, read in chunks of about `chunk_bytes`.
@@ -103,6 +104,10 @@ pub(super) fn read_memory(
             SplitPoll::Chunk(chunk) => {
                 let decoded = chunk.decode_reporting()?;
                 batches.push(decoded.batch);
+                let kept = decoded.malformed.map_or(0, |malformed| malformed.num_rows());
+                if dialect.keep_malformed {
+                    assert_eq!(kept as u64, decoded.left_out, "malformed records that are kept");
+                }
                 left_out += decoded.left_out;
                 first_left_out = first_left_out.or(decoded.first_left_out);
             }

@@ -7,7 +7,8 @@
 //! | `csv.disable-quote-character` | `false` | quotes are ordinary characters |
 //! | `csv.header` | `auto` | `true`: the first record names the columns; `auto`: see below |
 //! | `csv.null-literal` | | an unquoted field with this text is NULL |
-//! | `csv.ignore-parse-errors` | `false` | leave malformed records out: see below |
+//! | `csv.ignore-parse-errors` | `false` | as `'on_error' = 'skip'`: see below |
+//! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
 //! | `csv.allow-comments` | `false` | lines that start with `#` are no records |
 //!
 //! With `auto`, the first record is the header if all declared columns are among its fields,
@@ -29,8 +30,7 @@
 //! Digits beyond the type's precision are cut off, that is, rounded towards the past. Blanks around
 //! a value are ignored, except in strings; blanks inside a timestamp are not.
 //!
-//! **Malformed records** end the job, or are skipped with `csv.ignore-parse-errors`. With that
-//! option, a quote that is never closed costs only its own line. It counts as never closed if the
+//! **Malformed records** end the job, or are left out with `on_error`. With that option, a quote that is never closed costs only its own line. It counts as never closed if the
 //! field goes on for more than 1 MiB, to the end of the file, or to a quote on a later line after
 //! which text follows. Then the line in which the quote opens is skipped, and the next line is read
 //! as a record.
@@ -80,6 +80,10 @@ impl CsvFormat {
 impl RecordFormat for CsvFormat {
     fn name(&self) -> &'static str {
         "CSV"
+    }
+
+    fn keeps_malformed(&self) -> bool {
+        self.dialect.keep_malformed
     }
 
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut {

@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use memchr::memchr;
-use millstream_contract::table::Decoded;
+use millstream_contract::table::{Decoded, LeftOut};
 use millstream_contract::{Error, Result};
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -267,10 +267,10 @@ impl Decode for Plan {
             .map_err(internal)?;
         let first_left_out = found.first.map(|wrong| {
             let place = place(&self.path, &block.data, block.line, wrong.at);
-            format!("{place}: {}", wrong.message)
+            LeftOut { place, message: wrong.message }
         });
         let places = Box::new(Lines::new(&self.path, &block, &starts));
-        Ok(Decoded { batch, left_out, first_left_out, places: Some(places) })
+        Ok(Decoded { batch, left_out, first_left_out, malformed: None, places: Some(places) })
     }
 }
 

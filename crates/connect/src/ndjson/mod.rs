@@ -2,7 +2,8 @@
 //!
 //! | option | default | |
 //! |---|---|---|
-//! | `json.ignore-parse-errors` | `false` | leave malformed records out |
+//! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
+//! | `json.ignore-parse-errors` | `false` | as `'on_error' = 'skip'` |
 //!
 //! A column is the member of its name, exactly so; other members are ignored. A member that is
 //! missing, or `null`, is NULL. Blank lines are skipped. Every line has to be a JSON object, as a
@@ -26,7 +27,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::Result;
 
 use self::decode::Plan;
-use crate::options::Options;
+use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines};
 
 #[cfg(test)]
@@ -35,14 +36,14 @@ mod tests;
 /// NDJSON with its options.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NdjsonFormat {
-    /// Leave malformed records out instead of failing.
-    skip_errors: bool,
+    /// What becomes of malformed records.
+    on_error: OnError,
 }
 
 impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
-        Ok(NdjsonFormat { skip_errors: options.flag("json.ignore-parse-errors")? })
+        Ok(NdjsonFormat { on_error: options.on_error("json.ignore-parse-errors")? })
     }
 
     /// Whether a column of this type can be read.
@@ -54,6 +55,10 @@ impl NdjsonFormat {
 impl RecordFormat for NdjsonFormat {
     fn name(&self) -> &'static str {
         "NDJSON"
+    }
+
+    fn keeps_malformed(&self) -> bool {
+        self.on_error == OnError::Keep
     }
 
     fn cut(&self, buffer: &[u8], last: bool, records_max: usize) -> Cut {
@@ -71,7 +76,7 @@ impl RecordFormat for NdjsonFormat {
         schema: &SchemaRef,
         projection: &[usize],
     ) -> Result<Started> {
-        let plan = Plan::new(reader.path(), schema, projection, self.skip_errors)?;
+        let plan = Plan::new(reader.path(), schema, projection, self.on_error != OnError::Fail)?;
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
 }

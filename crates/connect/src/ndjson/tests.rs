@@ -45,7 +45,9 @@ fn read_in(
         one_of_many: false,
         chunk_bytes: Some(chunk_bytes),
     };
-    let format = Arc::new(NdjsonFormat { skip_errors });
+    let format = Arc::new(NdjsonFormat {
+        on_error: if skip_errors { OnError::Keep } else { OnError::Fail },
+    });
     let mut split = RecordSplit::open(format, Input::memory(text), &reading)?;
     let (mut batches, mut left_out, mut first) = (Vec::new(), 0, None);
     while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop())? {
@@ -54,7 +56,7 @@ fn read_in(
         first = first.or(decoded.first_left_out);
         batches.push(decoded.batch);
     }
-    Ok((concat_batches(schema, &batches).unwrap(), left_out, first))
+    Ok((concat_batches(schema, &batches).unwrap(), left_out, first.map(|f| f.to_string())))
 }
 
 /// The same however the text is cut.

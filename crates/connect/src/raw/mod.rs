@@ -117,6 +117,6 @@ impl Decode for Plan {
             .map_err(|error| Error::Internal(error.to_string()))?;
         let starts: Vec<u32> = lines.iter().map(|(start, _)| *start).collect();
         let places = Box::new(Lines::new(&self.path, &block, &starts));
-        Ok(Decoded { batch, left_out: 0, first_left_out: None, places: Some(places) })
+        Ok(Decoded::whole(batch, Some(places)))
     }
 }

@@ -7,6 +7,7 @@
 //! To add a format, implement these two traits in a folder of its own, and name it in
 //! [`crate::source`].
 
+mod malformed;
 mod place;
 mod reader;
 mod split;
@@ -65,6 +66,11 @@ pub(crate) fn cut_lines(buffer: &[u8], last: bool, records_max: usize) -> Cut {
 pub(crate) trait RecordFormat: Send + Sync + Debug {
     /// For messages, for example `CSV`.
     fn name(&self) -> &'static str;
+
+    /// Whether malformed records that are left out are kept, to go to a table of their own.
+    fn keeps_malformed(&self) -> bool {
+        false
+    }
 
     /// Finds the end of as many whole records as the (non-empty) buffer holds, at most
     /// `records_max`, which is at least 1. The buffer starts with a record; if `last`, it ends with

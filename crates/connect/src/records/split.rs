@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
 use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
 
+use super::malformed::decode_keeping;
 use super::reader::{LOOK, Ready};
 use super::{Block, Decode, Reader, RecordFormat};
 use crate::input::{Input, Name};
@@ -53,6 +54,8 @@ pub(crate) struct Reading<'a> {
 pub(crate) struct RecordSplit {
     path: Name,
     reader: Reader,
+    /// The format, if malformed records are kept.
+    keeps: Option<Arc<dyn RecordFormat>>,
     decode: Arc<dyn Decode>,
     /// Bytes that the first chunk and the later ones should have, as long as that is not too many
     /// rows.
@@ -93,6 +96,7 @@ impl RecordSplit {
         Ok(RecordSplit {
             path: reading.path.clone(),
             reader,
+            keeps: format.keeps_malformed().then_some(format),
             decode: started.decode,
             first_bytes,
             chunk_bytes,
@@ -154,12 +158,15 @@ impl Split for RecordSplit {
         };
         self.first_bytes = self.chunk_bytes;
         self.line_bytes = block.data.len() as f64 / block.lines.max(1) as f64;
-        Ok(SplitPoll::Chunk(Box::new(RecordChunk { decode: self.decode.clone(), block })))
+        let (keeps, decode) = (self.keeps.clone(), self.decode.clone());
+        Ok(SplitPoll::Chunk(Box::new(RecordChunk { keeps, decode, block })))
     }
 }
 
 /// A block and how to decode it.
 struct RecordChunk {
+    /// See [`RecordSplit::keeps`].
+    keeps: Option<Arc<dyn RecordFormat>>,
     decode: Arc<dyn Decode>,
     block: Block,
 }
@@ -174,6 +181,9 @@ impl Chunk for RecordChunk {
     }
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        self.decode.decode(self.block)
+        match self.keeps {
+            None => self.decode.decode(self.block),
+            Some(format) => decode_keeping(&*format, &*self.decode, self.block),
+        }
     }
 }

@@ -89,6 +89,7 @@ impl Fixture {
             offset: 0,
             limit,
             sort: None,
+            side: false,
             leaders: 2,
             role: Role::Alone { elsewhere: false },
             one_writer: false,

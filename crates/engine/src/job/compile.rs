@@ -24,7 +24,7 @@ pub(super) struct Compiled {
 impl Compiled {
     pub(super) fn new(plan: &Plan, settings: &Settings) -> Result<Compiled> {
         plan.check()?;
-        let mut flow = Flow::new(plan)?;
+        let mut flow = Flow::new(plan, settings.allowed_lateness_us)?;
         let mut operations = Vec::new();
         let with_state = plan.stages.iter().filter(|stage| stage.operator.has_state());
         for (stage, inputs) in with_state.zip(&flow.inputs) {

@@ -129,6 +129,7 @@ impl Outputs<'_> {
             offset,
             limit,
             sort,
+            side: self.plan.outputs[output].side,
             leaders: if matches!(role, Role::Coordinator(_)) { all } else { workers },
             role,
             one_writer,

@@ -33,6 +33,7 @@
 
 pub(crate) mod aggregate;
 mod input;
+pub(crate) mod late;
 pub(crate) mod stateless;
 #[cfg(test)]
 mod tally;

@@ -13,6 +13,7 @@ use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
 use crate::operator::{Batch, Program, Records, Rows, Updated, stateless};
+use crate::plan::malformed_schema;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
 use millstream_state::Load;
@@ -166,6 +167,12 @@ impl Worker {
         let records = Records { stamped: batch, rows: &batch.prepared.batch, places: None };
         let mut passed = Vec::new();
         self.push(stages, &feeds.takers, &records, &mut passed)?;
+        if !feeds.malformed.is_empty() {
+            let rows = batch.prepared.malformed.clone();
+            let rows = rows.unwrap_or_else(|| RecordBatch::new_empty(malformed_schema()));
+            let malformed = Records { stamped: batch, rows: &rows, places: None };
+            self.push(stages, &feeds.malformed, &malformed, &mut passed)?;
+        }
         drop(span);
         self.write_batch(feeds, batch, passed)
     }
@@ -189,6 +196,13 @@ impl Worker {
             Passed { output, input, rows, places, then: None }
         }));
         for pass in &takers.passes {
+            if let Some(late) = &pass.late {
+                let name = self.context.shared.intake.name(records.stamped.split);
+                let taken = late.take(&pass.taking, records, name)?;
+                let taken = Records::taken(&taken, records.stamped);
+                self.push(stages, &pass.takers, &taken, passed)?;
+                continue;
+            }
             let Takers { edges, passes, ways } = &pass.takers;
             let has_siblings = ways.iter().any(|way| way.has_siblings);
             let taken = match edges.is_empty() && passes.is_empty() && !has_siblings {

@@ -125,7 +125,7 @@ impl Chain {
                 output: link.output(),
             });
         }
-        let outputs = vec![Output { stage: stages.len() - 1, sort: None }];
+        let outputs = vec![Output::of(stages.len() - 1)];
         Plan { sources, stages, outputs }
     }
 

@@ -291,7 +291,7 @@ impl Graph {
         let (column, limit) = (visible - 1, [None, Some(10)][random.below(2) as usize]);
         let keys = vec![SortKey { column, descending: true, nulls_first: false }];
         let sort = Sort { keys, visible, limit, offset: random.below(3) };
-        self.outputs.push(Output { stage, sort: sorts.then_some(sort) });
+        self.outputs.push(Output { stage, sort: sorts.then_some(sort), side: false });
     }
 
     /// Whether rows of records come out of a stage, or rows of windows.
@@ -301,7 +301,7 @@ impl Graph {
             Kind::Pass { .. } => {
                 for take in &self.stops[stage].takes {
                     match take.from {
-                        Node::Source(_) => *records = true,
+                        Node::Source(_) | Node::Malformed(_) => *records = true,
                         Node::Stage(before) => self.see_roots(before, records, windows),
                     }
                 }
@@ -315,7 +315,7 @@ impl Graph {
 
     fn has_time(&self, node: Node) -> bool {
         match node {
-            Node::Source(_) => true,
+            Node::Source(_) | Node::Malformed(_) => true,
             Node::Stage(stage) => match &self.stops[stage].kind {
                 Kind::Aggregate { window_ms, .. } => window_ms.is_some(),
                 Kind::Pass { .. } => {
@@ -339,7 +339,7 @@ impl Graph {
     /// The columns of a node's rows that are taken as key and value.
     fn columns(&self, node: Node) -> [usize; 2] {
         match node {
-            Node::Source(_) => [1, 3],
+            Node::Source(_) | Node::Malformed(_) => [1, 3],
             Node::Stage(stage) => match &self.stops[stage].kind {
                 Kind::Pass { .. } => [0, 1],
                 Kind::Aggregate { window_ms, keyed } => {
@@ -376,6 +376,7 @@ impl Graph {
                 let at_least = take.at_least.map(|least| AtLeast { column: value, least });
                 Input {
                     from: take.from,
+                    late: None,
                     filter: at_least.map(|at_least| Expr::Computed(Arc::new(at_least))),
                     project: (!raw).then_some(Project { columns, schema }),
                 }
@@ -447,7 +448,7 @@ impl Graph {
             let mut rows = Vec::new();
             for (input, take) in stop.takes.iter().enumerate() {
                 let from = match take.from {
-                    Node::Source(source) => &sources[source],
+                    Node::Source(source) | Node::Malformed(source) => &sources[source],
                     Node::Stage(stage) => &stages[stage],
                 };
                 let least = |row: &&Row| {
@@ -464,7 +465,7 @@ impl Graph {
                 }
             });
         }
-        for Output { stage, sort } in &self.outputs {
+        for Output { stage, sort, .. } in &self.outputs {
             let mut rows = stages[*stage].clone();
             let one_after_the_other = self.comes_by_source(*stage);
             let source = |turn: &Turn| match turn {
@@ -501,7 +502,7 @@ impl Graph {
 
     fn takes_records(&self, stage: usize) -> bool {
         let takes_records = |take: &Take| match take.from {
-            Node::Source(_) => true,
+            Node::Source(_) | Node::Malformed(_) => true,
             Node::Stage(before) => {
                 matches!(self.stops[before].kind, Kind::Pass { .. }) && self.takes_records(before)
             }

@@ -45,7 +45,7 @@ impl Graph {
     /// Whether records of a source come to a stage.
     fn takes_of(&self, stage: usize, source: usize) -> bool {
         self.stops[stage].takes.iter().any(|take| match take.from {
-            Node::Source(from) => from == source,
+            Node::Source(from) | Node::Malformed(from) => from == source,
             Node::Stage(before) => self.sources_of(before).contains(&source),
         })
     }

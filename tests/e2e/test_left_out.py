@@ -1,0 +1,211 @@
+"""Records that do not count, in tables of their own: malformed ones (`on_error`) and late ones (`late`)."""
+
+import json
+import random
+from datetime import datetime, timedelta
+
+import pytest
+
+BAD = ("CREATE TABLE bad_rows (raw STRING, place STRING, reason STRING) "
+       "WITH ('connector' = 'file', 'path' = '{}', 'format' = 'ndjson');\n")
+TABLE = ("CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) "
+         "WITH ('connector' = 'file', 'path' = '{}', 'format' = '{}'{});\n")
+TUMBLE = "TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+COUNT = f"SELECT window_start, COUNT(*) AS n FROM {TUMBLE} {{}} GROUP BY window_start, window_end;"
+START = datetime(2024, 1, 1)
+WAYS = [{"workers": 1}, {"workers": 3, "batch_rows": 7}, {"workers": 2, "batch_rows": 1}, {"processes": 2}]
+
+
+def rows_in(folder) -> list[dict]:
+    """The rows of a directory of NDJSON files that a job has written."""
+    parts = [path for path in folder.iterdir() if path.name.startswith("part-")]
+    return [json.loads(line) for path in parts for line in path.read_text().splitlines()]
+
+
+def run(script, sql: str, way: dict):
+    """Runs a script in one of the ways; every run writes to a directory of its own."""
+    words = ["--processes", way["processes"], "--workers", 1] if "processes" in way else []
+    return script.run(sql, *words, **{key: value for key, value in way.items() if key != "processes"})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_malformed_records_of_a_csv_file_come_as_they_stand(script, way):
+    lines = [f"2024-01-01 00:{i // 60:02}:{i % 60:02},{i}" for i in range(2_000)]
+    lines[3], lines[500], lines[1_999] = "never,3", "2024-01-01 00:08:20,1,2", 'x"y,z'
+    script.data("events.csv", "ts,k\n" + "\n".join(lines) + "\n")
+    table = TABLE.format("events.csv", "csv", ", 'on_error' = 'table:bad_rows'")
+    result = run(script, BAD.format("bad") + table + "SELECT COUNT(ts) AS n, SUM(k) AS s FROM events;", way)
+    assert result.code == 0, result.stderr
+    counted = [i for i in range(2_000) if i not in (3, 500, 1_999)]
+    assert result.stdout == f"n,s\n{len(counted)},{sum(counted)}\n".encode()
+    place = str(script.folder / "events.csv")
+    bad = sorted((row["place"], row["raw"]) for row in rows_in(script.folder / "bad"))
+    assert bad == sorted([(f"{place}:5:1", lines[3]), (f"{place}:502:1", lines[500]), (f"{place}:2001:1", lines[1_999])])
+    reasons = {row["raw"]: row["reason"] for row in rows_in(script.folder / "bad")}
+    assert reasons[lines[3]] == "expected TIMESTAMP(3) for column 'ts', found 'never'"
+    assert reasons[lines[500]].startswith("expected 2 fields"), reasons
+    assert (result.stats["malformed_records"], result.stats["rows"]) == (3, 1)
+    assert "3 malformed records left out" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_malformed_records_of_ndjson_files_come_from_all_files(script, way):
+    (script.folder / "in").mkdir()
+    expected = []
+    for number in range(3):
+        lines = [json.dumps({"ts": f"2024-01-01 00:{i // 60:02}:{i % 60:02}", "k": i}) for i in range(100)]
+        lines[10 * number] = '{"ts": 1.5}'
+        lines[50] = '{"k": "x"'
+        lines[70] = ""
+        script.data(f"in/{number}.ndjson", "\r\n".join(lines) + "\n")
+        path = str(script.folder / "in" / f"{number}.ndjson")
+        expected += [(f"{path}:{10 * number + 1}", lines[10 * number]), (f"{path}:51", lines[50])]
+    table = TABLE.format("in", "ndjson", ", 'on_error' = 'table:bad_rows'")
+    result = run(script, BAD.format("bad") + table + "SELECT COUNT(*) AS n, MAX(ts) AS t, MAX(k) AS k FROM events;", way)
+    assert (result.code, result.stdout) == (0, b"n,t,k\n291,2024-01-01 00:01:39.000,99\n"), result.stderr
+    bad = rows_in(script.folder / "bad")
+    assert sorted((row["place"].rsplit(":", 1)[0], row["raw"]) for row in bad) == sorted(expected)
+    assert all(row["reason"] for row in bad)
+
+
+def test_bytes_that_are_no_text_are_kept_as_bytes(script):
+    script.data("events.csv", b"ts,k\n2024-01-01 00:00:01,\xff\n")
+    bad = BAD.format("bad").replace("raw STRING", "raw BYTES")
+    table = TABLE.format("events.csv", "csv", ", 'on_error' = 'table:bad_rows'")
+    result = script.run(bad + table + "SELECT k FROM events;")
+    assert (result.code, result.stdout) == (0, b"k\n"), result.stderr
+    # In base64, as bytes are written.
+    assert [row["raw"] for row in rows_in(script.folder / "bad")] == ["MjAyNC0wMS0wMSAwMDowMDowMSz/"]
+
+
+def test_skip_leaves_them_out_and_fail_is_the_default(script):
+    script.data("events.csv", "ts,k\n2024-01-01 00:00:01,x\n2024-01-01 00:00:02,2\n")
+    for more, code, rows in [("skip", 0, b"k\n2\n"), ("fail", 1, None)]:
+        table = TABLE.format("events.csv", "csv", f", 'on_error' = '{more}'")
+        result = script.run(table + "SELECT k FROM events;")
+        assert result.code == code, result.stderr
+        assert rows is None or result.stdout == rows
+    assert "events.csv:2:21: expected BIGINT" in result.stderr
+
+
+def late_by_a_model(times: list[datetime], size: int, lateness: int = 0) -> list[int]:
+    """The numbers of the records that are late: by the greatest time before each."""
+    late, greatest = [], None
+    for number, time in enumerate(times):
+        start = START + timedelta(seconds=(time - START).total_seconds() // size * size)
+        closed = start + timedelta(seconds=size + lateness)
+        if greatest is not None and closed <= greatest - timedelta(seconds=5):
+            late.append(number)
+        greatest = time if greatest is None else max(greatest, time)
+    return late
+
+
+def disordered(seed: int, count: int) -> list[datetime]:
+    """Times that go on by a second, of which some come far too late."""
+    pick = random.Random(seed)
+    back = [pick.choice([0, 0, 0, 2, 6, 30]) for _ in range(count)]
+    return [START + timedelta(seconds=max(0, i - back[i])) for i in range(count)]
+
+
+LATE = ("CREATE TABLE late_rows (k BIGINT, ts TIMESTAMP(3), place STRING, reason STRING) "
+        "WITH ('connector' = 'file', 'path' = '{}', 'format' = 'ndjson');\n")
+
+
+@pytest.mark.parametrize("lateness", [0, 8])
+@pytest.mark.parametrize("way", WAYS)
+def test_late_records_come_with_their_place_and_the_reason(script, way, lateness):
+    times = disordered(7, 3_000)
+    late = late_by_a_model(times, 10, lateness)
+    assert 100 < len(late) < 2_000
+    script.data("events.csv", "ts,k\n" + "".join(f"{time},{i}\n" for i, time in enumerate(times)))
+    table = TABLE.format("events.csv", "csv", ", 'late' = 'table:late_rows'")
+    setting = f"SET 'allowed_lateness' = '{lateness} s';\n"
+    result = run(script, setting + LATE.format("late") + table + COUNT.format(""), way)
+    assert result.code == 0, result.stderr
+    rows = rows_in(script.folder / "late")
+    assert sorted(row["k"] for row in rows) == late
+    assert result.stats["late_records"] == len(late)
+    counted = sum(int(line.split(",")[1]) for line in result.stdout.decode().splitlines()[1:])
+    assert counted == len(times) - len(late)
+    for row in rows:
+        assert row["place"] == f"{script.folder / 'events.csv'}:{row['k'] + 2}"
+        assert datetime.fromisoformat(row["ts"]) == times[row["k"]]
+        start = START + timedelta(seconds=(times[row["k"]] - START).total_seconds() // 10 * 10)
+        assert f"its window ended at {start + timedelta(seconds=10)}" in row["reason"], row
+        watermark = max(times[:row["k"]]) - timedelta(seconds=5)
+        assert row["reason"].endswith(f"the watermark was at {watermark}"), row
+
+
+def test_only_records_that_the_query_wants_are_late_for_it(script):
+    times = disordered(8, 500)
+    late = [number for number in late_by_a_model(times, 10) if number % 3 == 0]
+    script.data("events.csv", "ts,k\n" + "".join(f"{time},{i}\n" for i, time in enumerate(times)))
+    table = TABLE.format("events.csv", "csv", ", 'late' = 'table:late_rows'")
+    result = script.run(LATE.format("late") + table + COUNT.format("WHERE MOD(k, 3) = 0"))
+    assert result.code == 0, result.stderr
+    assert sorted(row["k"] for row in rows_in(script.folder / "late")) == late
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_of_several_windows_each_has_its_own_late_records(script, way):
+    times = disordered(9, 1_000)
+    script.data("events.csv", "ts,k\n" + "".join(f"{time},{i}\n" for i, time in enumerate(times)))
+    table = TABLE.format("events.csv", "csv", ", 'late' = 'table:late_rows'")
+    sinks = "".join(f"CREATE TABLE s{i} (w TIMESTAMP(3), n BIGINT) WITH ('connector' = 'blackhole');\n" for i in (1, 2))
+    wide = COUNT.replace("'10' SECOND", "'20' SECOND").format("")
+    both = f"EXECUTE STATEMENT SET BEGIN INSERT INTO s1 {COUNT.format('')} INSERT INTO s2 {wide} END;"
+    result = run(script, LATE.format("late") + table + sinks + both, way)
+    assert result.code == 0, result.stderr
+    expected = sorted(late_by_a_model(times, 10) + late_by_a_model(times, 20))
+    assert sorted(row["k"] for row in rows_in(script.folder / "late")) == expected
+
+
+def test_two_tables_may_share_one_and_a_limit_ends_the_job(script):
+    script.data("a.csv", "v\nx\n1\n")
+    script.data("b.csv", "v\ny\n2\n")
+    tables = "".join(f"CREATE TABLE {name} (v BIGINT) WITH ('connector' = 'file', 'path' = '{name}.csv', "
+                     "'format' = 'csv', 'csv.header' = 'true', 'on_error' = 'table:bad_rows');\n" for name in "ab")
+    result = script.run(BAD.format("bad") + tables + "SELECT v FROM a UNION ALL SELECT v FROM b;")
+    assert (result.code, result.stdout) == (0, b"v\n1\n2\n"), result.stderr
+    assert sorted(row["raw"] for row in rows_in(script.folder / "bad")) == ["x", "y"]
+    endless = ("CREATE TABLE t (n BIGINT, ts AS to_timestamp_seconds(n), WATERMARK FOR ts AS ts) WITH ('connector' = "
+               "'datagen', 'rows-per-second' = '1000', 'late' = 'table:late_rows', 'fields.n.kind' = 'sequence', "
+               "'fields.n.start' = '0');\n")
+    late = "CREATE TABLE late_rows (n BIGINT) WITH ('connector' = 'blackhole');\n"
+    result = script.run(endless + late + "SELECT n FROM t LIMIT 3;")
+    assert (result.code, result.stdout) == (0, b"n\n0\n1\n2\n"), result.stderr
+
+
+EVENTS = TABLE.format("events.csv", "csv", ", '{}' = '{}'")
+ANY = "SELECT k FROM events;"
+WRONG = [
+    (EVENTS.format("on_error", "table:nowhere") + ANY, "there is no table 'nowhere'", "CREATE TABLE nowhere (raw BYTES"),
+    (EVENTS.format("on_error", "table:events") + ANY, "cannot go to 'events' itself", "declare it"),
+    (EVENTS.format("on_error", "table:") + ANY, "'table:' names no table", "table:bad_rows"),
+    (EVENTS.format("on_error", "ignore") + ANY, "expected 'fail', 'skip' or 'table:NAME', found 'ignore'", ""),
+    (EVENTS.format("late", "skip") + ANY, "'late' is 'drop' or 'table:NAME', not 'skip'", ""),
+    (EVENTS.format("late", "table:nowhere") + COUNT.format(""), "there is no table 'nowhere'", "declare it before"),
+    (EVENTS.format("late", "table:late_rows").replace(", WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", "") + ANY,
+     "nothing can be late here", "declare WATERMARK"),
+    ("CREATE TABLE bad (raw STRING, row_number BIGINT) WITH ('connector' = 'blackhole');\n"
+     + EVENTS.format("on_error", "table:bad") + ANY, "nothing for column 'row_number' of 'bad'", "raw, place, reason"),
+    ("CREATE TABLE bad (place BIGINT) WITH ('connector' = 'blackhole');\n" + EVENTS.format("on_error", "table:bad")
+     + ANY, "column 'place' of 'bad' is BIGINT, and here is STRING", "declare it STRING"),
+    ("CREATE TABLE late_rows (k BIGINT NOT NULL) WITH ('connector' = 'blackhole');\n"
+     + EVENTS.format("late", "table:late_rows") + COUNT.format(""), "is NOT NULL, and may be NULL", "leave NOT NULL out"),
+    ("CREATE VIEW bad AS SELECT 1 AS raw;\n" + EVENTS.format("on_error", "table:bad") + ANY,
+     "nothing can be inserted into the view 'bad'", "declare it"),
+    ("CREATE TABLE bad (raw STRING) WITH ('connector' = 'print');\n" + EVENTS.format("on_error", "table:bad") + ANY,
+     "would be written to the same place as the query's rows", "a file"),
+    ("CREATE TABLE bad (raw STRING) WITH ('connector' = 'blackhole');\n" + EVENTS.format("on_error", "table:bad")
+     + "INSERT INTO bad SELECT 'x' FROM events;", "would be written to the same place as INSERT INTO bad", "own"),
+]
+
+
+@pytest.mark.parametrize("sql, message, help_", WRONG)
+def test_mistakes_are_found_before_anything_runs(script, sql, message, help_):
+    script.data("events.csv", "ts,k\n2024-01-01 00:00:01,1\n")
+    result = script.run(sql)
+    assert result.code == 2 and result.stdout == b"", result.stderr
+    assert message in result.stderr and help_ in result.stderr, result.stderr
+    assert "query.sql:" in result.stderr, result.stderr
