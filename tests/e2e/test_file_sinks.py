@@ -43,7 +43,8 @@ def reads(format: str, paths: str, hive: bool = False) -> str:
     """How DuckDB reads such files."""
     columns = f"columns = {DUCK_TYPES}"
     more = f", hive_partitioning = {hive}"
-    return {"csv": f"read_csv('{paths}', nullstr = '', allow_quoted_nulls = false, {columns}{more})",
+    csv = "header = true, delim = ',', quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false"
+    return {"csv": f"read_csv('{paths}', {csv}, {columns}{more})",
             "ndjson": f"read_json('{paths}', format = 'newline_delimited', {columns}{more})",
             "parquet": f"read_parquet('{paths}'{more})"}[format]
 
@@ -80,7 +81,7 @@ def test_each_format_holds_the_rows_that_were_inserted(script, format, processes
         assert whole.startswith(b"ARROW1\0\0") and whole.endswith(b"ARROW1"), path
     back = "CREATE TABLE back ({}) WITH ('connector' = 'file', 'path' = 'out', 'format' = 'arrow');\n".format(DECLARED)
     read = script.run(back + "SELECT * FROM back;")
-    if "there is no format 'arrow'" not in read.stderr:
+    if "'arrow' comes in a later version" not in read.stderr:
         printed = script.run(SOURCE + "SELECT * FROM events;")
         assert (read.code, printed.code) == (0, 0), read.stderr + printed.stderr
         whole = [sorted(map(repr, harness.parse_csv(run.stdout.decode()))) for run in (read, printed)]
@@ -127,7 +128,7 @@ def test_an_endless_query_shows_files_while_it_runs(job, script, format):
     wait_until("both processes have shown files", lambda: {name[5] for name in visible(out)} == {"0", "1"})
     if format in ("csv", "parquet"):
         read = {"csv": "read_csv", "parquet": "read_parquet"}[format]
-        assert duckdb.sql(f"SELECT sum(n) > 0 FROM {read}('{out}/part-*')").fetchone() == (True,)
+        assert duckdb.sql(f"SELECT sum(n) > 0 FROM {read}('{out}/part-*')").fetchall() == [(True,)]
     # A second job does not get between.
     second = script.run(MANY + into() + "INSERT INTO results " + WINDOW)
     assert second.code == 1 and "out: it holds the result of a job already: part-" in second.stderr, second.stderr
@@ -186,16 +187,17 @@ def limited(script, sql: str, which: int, limit: int) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("more", ["", ", 'sink.rolling-policy.file-size' = '1 MB'"])
 def test_of_many_partitions_few_files_are_open(script, more):
-    sql = (generated(rows=400, step="5 ms", more=", 'fields.k.kind' = 'sequence'").replace("'9'", "'399'") +
+    sql = (generated(rows=400, step="5 ms").replace("'fields.k.min' = '0', 'fields.k.max' = '9'",
+                                                   "'fields.k.kind' = 'sequence'") +
            PARTITIONED.format("'format' = 'parquet'" + more) + "INSERT INTO results SELECT k, ts FROM events;")
     done = limited(script, sql, resource.RLIMIT_NOFILE, 300)
     assert done.returncode == 0, done.stderr
     found = duckdb.sql(f"SELECT count(*), count(DISTINCT k), max(k) FROM "
-                       f"read_parquet('{script.folder}/out/*/part-*', hive_partitioning = true)").fetchone()
-    assert found == (400, 400, 399)
+                       f"read_parquet('{script.folder}/out/*/part-*', hive_partitioning = true)").fetchall()
+    assert found == [(400, 400, 399)]
 
 
-KILLED = generated(rows=400_000, step="5 ms").replace("'9'", "'19'")
+KILLED = generated(rows=200_000, step="5 ms").replace("'9'", "'19'")
 
 
 def killed_at(job, script, sql: str, processes: int, delay_seconds: float) -> None:
@@ -214,22 +216,23 @@ def whole_rows(format: str, out: Path) -> int:
     if not visible(out):
         return 0
     read = {"csv": "read_csv", "parquet": "read_parquet"}[format]
-    return duckdb.sql(f"SELECT count(ts) FROM {read}('{out}/**/part-*')").fetchone()[0]
+    return duckdb.sql(f"SELECT count(ts) FROM {read}('{out}/**/part-*')").fetchall()[0][0]
 
 
 @pytest.mark.parametrize("format, processes", [("csv", 1), ("parquet", 1), ("parquet", 2)])
 def test_kill_at_any_moment_leaves_no_half_file_and_the_next_job_goes_on_or_refuses(job, script, format, processes):
     chance, out = random.Random(f"{format}{processes}"), script.folder / "out"
-    sql = KILLED + PARTITIONED.format(f"'format' = '{format}'") + "INSERT INTO results SELECT k, ts FROM events;"
+    # It takes half a second.
+    sql = KILLED.replace(");\n", ", 'rows-per-second' = '400000');\n") + PARTITIONED.format(f"'format' = '{format}'") + "INSERT INTO results SELECT k, ts FROM events;"
     found_something = 0
-    for _ in range(8):
-        killed_at(job, script, sql, processes, chance.uniform(0, 0.5))
+    for _ in range(6):
+        killed_at(job, script, sql, processes, chance.uniform(0, 0.8))
         shown, left = whole_rows(format, out), len(unfinished(out))
         own = len([name for name in unfinished(out) if name.startswith(".part-0-")])
         if not shown and left:
             found_something += 1
         done = script.run(sql, "--processes", processes, workers=1)
-        if visible(out) and shown:
+        if shown:
             assert done.code == 1 and "it holds the result of a job already: k=" in done.stderr, done.stderr
             said = f"with {left} unfinished file" in done.stderr
             assert said == (left > 0), done.stderr
@@ -239,7 +242,7 @@ def test_kill_at_any_moment_leaves_no_half_file_and_the_next_job_goes_on_or_refu
             counted = "1 unfinished file " if own == 1 else f"{own} unfinished files "
             said = f"out: removed {counted}of a job that did not end well" in done.stderr
             assert said == (own > 0), (own, done.stderr)
-            assert whole_rows(format, out) == 400_000 and unfinished(out) == []
+            assert whole_rows(format, out) == 200_000 and unfinished(out) == []
         subprocess.run(["rm", "-r", out], check=True)
     assert found_something, "it was never killed while it wrote"
 
@@ -348,7 +351,7 @@ def test_the_examples_of_the_documentation_run(script):
     for example in examples:
         done = script.run(example, workers=2)
         assert done.code == 0, done.stderr
-    rows = {name: duckdb.sql(f"SELECT count(*) FROM {read}('{script.folder}/{name}')").fetchone()[0] for name, read in [
+    rows = {name: duckdb.sql(f"SELECT count(*) FROM {read}('{script.folder}/{name}')").fetchall()[0][0] for name, read in [
         ("clicks/part-*", "read_parquet"), ("archive/part-*", "read_json"), ("per_page/page=*/part-*", "read_parquet")]}
     assert rows["archive/part-*"] == rows["per_page/page=*/part-*"] == 10_000
     # 10,000 seconds are 167 minutes, with up to ten pages.

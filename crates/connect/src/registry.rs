@@ -10,7 +10,7 @@ use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
 use crate::datagen::DatagenTable;
-use crate::files::{FileSink, refuse_partitions};
+use crate::files::{FileSink, is_only_written, refuse_partitions};
 use crate::options::{Options, option_error};
 use crate::sinks::BlackholeSink;
 use crate::source::FileTable;
@@ -313,8 +313,9 @@ fn check_file(table: &TableOptions) -> Result<()> {
     let of_format =
         |error: &Error| matches!(error, Error::Option { option, .. } if option == "format");
     let only_written = of_format(&read) && !of_format(&written);
-    let is_sink = table.options.keys().any(|key| key.starts_with("sink."));
-    let to_write = is_sink || !table.partitioned_by.is_empty() || only_written;
+    let to_write = table.options.keys().any(|key| is_only_written(key))
+        || !table.partitioned_by.is_empty()
+        || only_written;
     Err(if to_write { written } else { read })
 }
 

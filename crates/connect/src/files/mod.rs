@@ -64,7 +64,7 @@ use millstream_contract::{Error, Result};
 
 use self::directory::Lock;
 use self::options::Settings;
-pub(crate) use self::options::refuse_partitions;
+pub(crate) use self::options::{is_only_written, refuse_partitions};
 use self::partition::Partitions;
 use self::rolling::Clock;
 use self::worker::{Common, Worker};

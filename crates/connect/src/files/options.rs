@@ -147,6 +147,13 @@ fn arrow_options(options: &Options<'_>) -> Result<ArrowOptions> {
     Ok(ArrowOptions { compression: compression.flatten() })
 }
 
+/// Whether an option belongs to files that are written, and to no file that is read.
+pub(crate) fn is_only_written(option: &str) -> bool {
+    ["sink.", "parquet.compression", "parquet.block.size", "arrow.compression"]
+        .iter()
+        .any(|start| option.starts_with(start))
+}
+
 /// That rows are told apart by their values is said of a table that is not written to files.
 pub(crate) fn refuse_partitions(table: &TableOptions, what: &str) -> Result<()> {
     if table.partitioned_by.is_empty() {
