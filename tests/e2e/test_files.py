@@ -226,5 +226,6 @@ def test_a_directory_that_cannot_be_is_named_before_anything_is_read(script):
         for processes in (1, 2):
             done = script.run(SOURCE + into(path=path) + "INSERT INTO results " + QUERY, "--processes", processes)
             assert done.code == 1 and expected in done.stderr, done.stderr
-    wrong = script.run(SOURCE + into("'format' = 'parquet'") + "INSERT INTO results " + QUERY)
-    assert wrong.code == 2 and "parquet" in wrong.stderr, wrong.stderr
+    wrong = script.run(SOURCE + into("'format' = 'raw'", columns="k STRING") +
+                       "INSERT INTO results SELECT CAST(k AS STRING) FROM events;")
+    assert wrong.code == 2 and "csv, ndjson, parquet and arrow" in wrong.stderr, wrong.stderr

@@ -10,7 +10,7 @@ use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
 use crate::datagen::DatagenTable;
-use crate::files::FileSink;
+use crate::files::{FileSink, is_only_written, refuse_partitions};
 use crate::options::{Options, option_error};
 use crate::sinks::BlackholeSink;
 use crate::source::FileTable;
@@ -23,6 +23,9 @@ const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store"
 
 /// Other names of `file` and `print`.
 const SECOND_NAMES: [&str; 2] = ["filesystem", "stdout"];
+
+/// The connector whose tables can have partitions.
+const FILES: [&str; 2] = ["file", "filesystem"];
 
 type MakeTable = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Table>> + Send + Sync>;
 type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync>;
@@ -69,7 +72,7 @@ impl Registry {
     /// The connectors of this crate.
     pub fn new() -> Registry {
         let registry = Registry { known: RwLock::default() };
-        for name in ["file", "filesystem"] {
+        for name in FILES {
             registry
                 .register_source(name, |options| Ok(Arc::new(FileTable::from_options(options)?)));
             registry.register_sink(name, |options| Ok(Arc::new(FileSink::from_options(options)?)));
@@ -85,8 +88,8 @@ impl Registry {
             Ok(Arc::new(BlackholeSink::new()))
         });
         registry.change().checks = BTreeMap::from([
-            ("file".to_string(), FileTable::check as fn(&TableOptions) -> Result<()>),
-            ("filesystem".to_string(), FileTable::check),
+            ("file".to_string(), check_file as fn(&TableOptions) -> Result<()>),
+            ("filesystem".to_string(), check_file),
             ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
             ("print".to_string(), |options| print(options).map(drop)),
             ("stdout".to_string(), |options| print(options).map(drop)),
@@ -194,6 +197,10 @@ impl Connectors for Registry {
         let connector =
             connector(options, "read from", &names, known.sinks.contains_key(named(options)))?;
         let make = known.sources.get(connector).cloned();
+        // Those of a program look for themselves.
+        if known.checks.contains_key(connector) || connector == "memory" {
+            refuse_partitions(options, "a table that is read")?;
+        }
         drop(known);
         match make {
             Some(make) => make(options),
@@ -226,6 +233,9 @@ impl Connectors for Registry {
         names.dedup();
         let connector = connector(options, "read from and write to", &names, false)?;
         // One that was registered in place of ours is asked when it is used.
+        if !FILES.contains(&connector) && known.checks.contains_key(connector) {
+            refuse_partitions(options, &format!("the connector '{connector}'"))?;
+        }
         match (known.checks.get(connector), connector) {
             (Some(check), _) => check(options),
             (None, "memory") => {
@@ -243,6 +253,9 @@ impl Connectors for Registry {
         let source = known.sources.contains_key(named(options)) || named(options) == "memory";
         let connector = connector(options, "write to", &names, source)?;
         let make = known.sinks.get(connector).cloned();
+        if known.checks.contains_key(connector) && !FILES.contains(&connector) {
+            refuse_partitions(options, &format!("the connector '{connector}'"))?;
+        }
         drop(known);
         match make {
             Some(make) => make(options),
@@ -286,6 +299,24 @@ fn connector<'a>(
         None => list,
     };
     error(format!("there is no connector '{shown}'"), help)
+}
+
+/// Whether options are those of a file, to read or to write. Where they are neither, it is said
+/// what is wrong with the one that seems to be meant.
+fn check_file(table: &TableOptions) -> Result<()> {
+    let read = match table.partitioned_by.is_empty() {
+        true => FileTable::check(table),
+        false => refuse_partitions(table, "a file that is read"),
+    };
+    let Err(read) = read else { return Ok(()) };
+    let Err(written) = FileSink::from_options(table) else { return Ok(()) };
+    let of_format =
+        |error: &Error| matches!(error, Error::Option { option, .. } if option == "format");
+    let only_written = of_format(&read) && !of_format(&written);
+    let to_write = table.options.keys().any(|key| is_only_written(key))
+        || !table.partitioned_by.is_empty()
+        || only_written;
+    Err(if to_write { written } else { read })
 }
 
 /// `'connector' = 'print'`: rows on stdout.

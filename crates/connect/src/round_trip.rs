@@ -37,6 +37,7 @@ fn table_options(schema: &SchemaRef, path: &Path, more: &Options) -> TableOption
         name: "t".into(),
         schema: schema.clone(),
         options: options.into_iter().map(|(key, value)| (key.to_string(), value)).collect(),
+        partitioned_by: Vec::new(),
         base_dir: PathBuf::from("/"),
     }
 }
@@ -51,7 +52,7 @@ fn through_a_file(batches: &[RecordBatch], directory: &Path, options: &Options) 
         sink.write(0, batch, true).unwrap();
     }
     sink.finish().unwrap();
-    sink.commit().unwrap();
+    sink.commit(&sink.prepare().unwrap()).unwrap();
     let file = directory.join("part-0-0");
     let table = FileTable::from_options(&table_options(&schema, &file, options)).unwrap();
     let all: Vec<usize> = (0..schema.fields().len()).collect();

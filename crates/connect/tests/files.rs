@@ -23,6 +23,7 @@ fn options(base: &Path, more: Given<'_>) -> TableOptions {
         name: "results".into(),
         schema: batch(&[]).schema(),
         options: given.iter().map(text).collect::<BTreeMap<_, _>>(),
+        partitioned_by: Vec::new(),
         base_dir: base.to_path_buf(),
     }
 }
@@ -54,6 +55,11 @@ fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
     files.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
 }
 
+/// Ends the job's last interval.
+fn commit(sink: &dyn Sink) -> millstream_contract::Result<()> {
+    sink.commit(&sink.prepare()?)
+}
+
 type Given<'a> = &'a [(&'a str, &'a str)];
 
 const CSV: Given<'_> = &[("format", "csv")];
@@ -75,7 +81,7 @@ fn each_worker_writes_a_file_that_has_its_name_when_it_is_whole() {
     sink.finish().unwrap();
     let done = [(".part-3-0.inprogress", "n\n3\n"), (".part-3-1.inprogress", "n\n1\n2\n4\n")];
     assert_eq!(files(&directory), owned(&done));
-    sink.commit().unwrap();
+    commit(&*sink).unwrap();
     let whole = [("part-3-0", "n\n3\n"), ("part-3-1", "n\n1\n2\n4\n")];
     assert_eq!(files(&directory), owned(&whole));
 }
@@ -88,7 +94,7 @@ fn a_name_that_somebody_else_has_taken_meanwhile_is_theirs() {
     sink.write(1, &batch(&[1]), false).unwrap();
     sink.finish().unwrap();
     fs::write(directory.0.join("deep/results/part-3-1"), "theirs").unwrap();
-    let error = sink.commit().unwrap_err().to_string();
+    let error = commit(&*sink).unwrap_err().to_string();
     assert!(error.contains("part-3-1: somebody else has made it"), "{error}");
     assert!(error.contains(".part-3-1.inprogress"), "{error}");
     let left = [(".part-3-1.inprogress", "n\n1\n"), ("part-3-0", "n\n"), ("part-3-1", "theirs")];
@@ -109,7 +115,7 @@ fn formats_and_headers() {
         sink.open(&batch(&[]).schema(), Writers { process: 0, workers: 2 }).unwrap();
         sink.write(0, &batch(&[7]), true).unwrap();
         sink.finish().unwrap();
-        sink.commit().unwrap();
+        commit(&*sink).unwrap();
         assert_eq!(files(&directory), owned(&[("part-0-0", with_row), ("part-0-1", without)]));
     }
 }
@@ -120,8 +126,6 @@ fn what_a_failed_job_has_left_is_begun_anew_and_a_result_is_kept() {
     let failing = sink(&directory.0, CSV);
     failing.open(&batch(&[]).schema(), TWO).unwrap();
     failing.write(0, &batch(&[1, 2, 3]), true).unwrap();
-    // It has not finished.
-    failing.commit().unwrap();
     drop(failing);
     assert_eq!(files(&directory)[0], (".part-3-0.inprogress".into(), "n\n1\n2\n3\n".into()));
 
@@ -129,7 +133,7 @@ fn what_a_failed_job_has_left_is_begun_anew_and_a_result_is_kept() {
     next.open(&batch(&[]).schema(), TWO).unwrap();
     next.write(0, &batch(&[4]), true).unwrap();
     next.finish().unwrap();
-    next.commit().unwrap();
+    commit(&*next).unwrap();
     let whole = owned(&[("part-3-0", "n\n4\n"), ("part-3-1", "n\n")]);
     assert_eq!(files(&directory), whole);
 
@@ -201,7 +205,18 @@ fn wrong_options_and_places_are_explained() {
     };
     for (given, expected) in [
         (&[][..], "a file needs a format"),
-        (&[("format", "parquet")], "the formats of files to write are csv and ndjson"),
+        (&[("format", "orc")], "the formats of files to write are csv, ndjson, parquet and arrow"),
+        (&[("format", "parquet"), ("parquet.compression", "zip")], "expected 'snappy', 'zstd'"),
+        (&[("format", "parquet"), ("parquet.block.size", "1 KB")], "from '64 KB' to '1 GB'"),
+        (&[("format", "arrow"), ("arrow.compression", "gzip")], "'lz4', 'zstd' or 'none'"),
+        (&[("format", "csv"), ("parquet.compression", "zstd")], "has no such option"),
+        (&[("format", "csv"), ("sink.rolling-policy.rows", "0")], "a whole number from 1"),
+        (&[("format", "csv"), ("sink.rolling-policy.file-size", "0")], "a size such as '128 MB'"),
+        (
+            &[("format", "csv"), ("sink.rolling-policy.rollover-interval", "0")],
+            "it has to be longer than nothing",
+        ),
+        (&[("format", "csv"), ("sink.rolling-policy.row", "5")], "did you mean"),
         (&[("format", "csv"), ("path", " ")], "files need a path to a directory"),
         (&[("format", "csv"), ("csv.header", "maybe")], "expected 'true', 'false' or 'auto'"),
         (&[("format", "csv"), ("csv.heade", "true")], "did you mean 'csv.header'?"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -29,6 +30,25 @@ pub struct Writers {
     pub workers: usize,
 }
 
+/// What [`Sink::prepare`] has sealed: small enough to be kept in a checkpoint, and all that
+/// [`Sink::commit`] needs, also in another process after a crash. Empty for a sink whose rows are
+/// visible as soon as they are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// In the order in which they were sealed.
+    pub sealed: Vec<Sealed>,
+}
+
+/// Rows that are complete, and not visible yet. What the names mean is the sink's affair: paths
+/// within its directory, for example.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// What they are called until they are committed.
+    pub from: String,
+    /// What they are called from then on.
+    pub to: String,
+}
+
 /// Takes result rows. Called from worker threads; a slow `write` slows the job, which is how
 /// back-pressure reaches the source.
 pub trait Sink: Send + Sync + Debug {
@@ -46,22 +66,36 @@ pub trait Sink: Send + Sync + Debug {
     fn is_local(&self) -> bool {
         false
     }
+    /// What the user should know of what was found when the sink was opened, in one line.
+    fn remark(&self) -> Option<String> {
+        None
+    }
     /// Called once after the last row, on success only. What was written should outlast a crash
-    /// from now on.
+    /// from now on. It does the slow part of the last [`Sink::prepare`], while the job can still
+    /// fail.
     fn finish(&self) -> Result<()>;
-    /// Called once after all processes of the job have finished their sinks, also of a sink that
-    /// was not opened since another process's took its rows: the result is complete, and may be
-    /// shown as such.
-    fn commit(&self) -> Result<()> {
+    /// Ends an interval: seals what has been written since the interval before, so that it outlasts
+    /// a crash and nothing is added to it, and says what that is. Rows that come later belong to
+    /// the next interval. The end of a job is the end of its last interval. A sink that was not
+    /// opened, since another process's took its rows, has nothing to seal.
+    fn prepare(&self) -> Result<Prepared> {
+        Ok(Prepared::default())
+    }
+    /// Makes visible what was prepared. Doing so again is harmless, also by a sink that has just
+    /// been made again after a crash; that one commits what its job has prepared before it is
+    /// opened. At the end of a job it is called after all processes have finished their sinks.
+    fn commit(&self, _prepared: &Prepared) -> Result<()> {
         Ok(())
     }
 }
 
-/// Commits the sinks of a job, one after the other. If one of several fails, the error says which
-/// results have been published before it: `names` are those of the tables that they go to.
+/// Ends the last interval of a job's sinks, one after the other: what they hold gets visible. If
+/// one of several fails, the error says which results have been published before it: `names` are
+/// those of the tables that they go to.
 pub fn commit_all(sinks: &[Arc<dyn Sink>], names: &[String]) -> Result<()> {
     for (number, sink) in sinks.iter().enumerate() {
-        let Err(error) = sink.commit() else { continue };
+        let committed = sink.prepare().and_then(|prepared| sink.commit(&prepared));
+        let Err(error) = committed else { continue };
         if sinks.len() == 1 {
             return Err(error);
         }

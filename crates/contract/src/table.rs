@@ -271,6 +271,8 @@ pub struct TableOptions {
     pub schema: SchemaRef,
     /// The `WITH` options.
     pub options: BTreeMap<String, String>,
+    /// `PARTITIONED BY`: physical columns, outermost first.
+    pub partitioned_by: Vec<String>,
     /// Directory against which relative paths are resolved: that of the SQL file.
     pub base_dir: PathBuf,
 }

@@ -174,11 +174,12 @@ impl Job {
         let budget =
             Arc::new(Budget::new(settings.memory_bytes, workers, names, settings.batch_rows));
         let origins = origins(plan, &compiled, &settings, place, started_us)?;
-        let remarks = remarks(&origins);
+        let mut remarks = remarks(&origins);
         let intake =
             Intake::new(origins, env.clone(), net.clone(), workers, reading, budget.clone());
         let outputs = Outputs { plan, compiled: &compiled, settings: &settings, intake: &intake };
-        let gathers = outputs.open(sinks, &net, &budget)?;
+        let gathers = outputs.open(sinks.clone(), &net, &budget)?;
+        remarks.extend(sinks.iter().filter_map(|sink| sink.remark()));
         let (stages, flow) = compiled.into_stages(&settings, leaders);
         let shared = Shared {
             intake,
@@ -206,7 +207,8 @@ impl Job {
         self.shared.intake.described()
     }
 
-    /// What the user should know of how the splits are read, a line each.
+    /// What the user should know of how the splits are read and of what the sinks
+    /// have found, a line each.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }

@@ -54,7 +54,7 @@ pub use millstream_connect::{
 };
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
-pub use millstream_contract::sink::{RowOrder, Sink, Writers, commit_all};
+pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers, commit_all};
 pub use millstream_contract::table::{
     Chunk, Decoded, FileId, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll,
     SplitSpec, Table, TableOptions,

@@ -298,6 +298,6 @@ pub(crate) fn write_lines(sink: &dyn Sink, text: &str) -> Result<u64, Failure> {
         written => written?,
     }
     sink.finish()?;
-    sink.commit()?;
+    sink.commit(&sink.prepare()?)?;
     Ok(rows.num_rows() as u64)
 }

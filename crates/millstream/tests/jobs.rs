@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{AsArray, Int64Array, RecordBatch, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use millstream::{
-    BlackholeSink, Error, Failure, MemoryTable, RowOrder, Session, Sink, Writers, channel,
+    BlackholeSink, Error, Failure, MemoryTable, Prepared, RowOrder, Session, Sink, Writers, channel,
 };
 
 const NUMBERS: &str = "CREATE TABLE numbers (n BIGINT NOT NULL)
@@ -273,7 +273,7 @@ impl Sink for Locked {
     fn finish(&self) -> millstream::Result<()> {
         Ok(())
     }
-    fn commit(&self) -> millstream::Result<()> {
+    fn commit(&self, _: &Prepared) -> millstream::Result<()> {
         let (place, help) = ("the window".into(), String::new());
         Err(Error::Io { place, message: "it is locked".into(), help })
     }

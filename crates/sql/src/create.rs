@@ -57,6 +57,7 @@ pub(crate) fn table_entry(
         name: name.clone(),
         schema: Arc::new(Schema::new(physical)),
         options,
+        partitioned_by: partitions(create)?,
         base_dir: base_dir.to_path_buf(),
     };
     if !options.options.contains_key("connector") {
@@ -130,6 +131,38 @@ fn columns(
             .help("write CREATE TABLE name (column TYPE, …) WITH (…)"));
     }
     Ok(planned.into_values().collect())
+}
+
+/// The columns of PARTITIONED BY. What a partition is, the connector says.
+fn partitions(create: &CreateTable) -> Result<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for name in &create.partitioned_by {
+        let found = create.columns.iter().find(|column| column.name.value == name.value);
+        let (message, help) = match found.map(|column| &column.kind) {
+            Some(ColumnKind::Physical { .. }) if !names.contains(&name.value) => {
+                names.push(name.value.clone());
+                continue;
+            }
+            Some(ColumnKind::Physical { .. }) => {
+                (format!("column '{}' is named twice", name.value), "leave one of them out".into())
+            }
+            Some(ColumnKind::Computed(_)) => (
+                format!("'{}' is a computed column: nothing is written to it", name.value),
+                "declare it with a type, and insert its value".into(),
+            ),
+            None => {
+                let names = create.columns.iter().map(|column| column.name.value.as_str());
+                let meant =
+                    closest(&name.value, names).map(|meant| format!("did you mean '{meant}'?"));
+                (
+                    format!("there is no column '{}' to partition by", name.value),
+                    meant.unwrap_or_else(|| "name columns of the table".into()),
+                )
+            }
+        };
+        return Err(SqlError::name(message).at(Span::new(name.span)).help(help));
+    }
+    Ok(names)
 }
 
 /// The names in an expression, those of columns among them.

@@ -3,7 +3,7 @@
 
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, Expr, Ident};
 use datafusion_sql::sqlparser::keywords::Keyword;
-use datafusion_sql::sqlparser::parser::Parser;
+use datafusion_sql::sqlparser::parser::{IsOptional, Parser};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
 use crate::error::{Result, Span, SqlError};
@@ -16,6 +16,7 @@ pub(crate) struct CreateTable {
     pub(crate) if_not_exists: bool,
     pub(crate) columns: Vec<ColumnDef>,
     pub(crate) watermark: Option<WatermarkDef>,
+    pub(crate) partitioned_by: Vec<Ident>,
     pub(crate) options: Vec<OptionDef>,
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
         if_not_exists,
         columns: Vec::new(),
         watermark: None,
+        partitioned_by: Vec::new(),
         options: Vec::new(),
     };
     let next = parser.peek_token();
@@ -100,10 +102,14 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
         parser.parse_literal_string()?;
     }
     let next = parser.peek_token();
-    if ["PARTITIONED", "DISTRIBUTED"].iter().any(|word| is_word(&next.token, word)) {
+    if is_word(&next.token, "DISTRIBUTED") {
         return Err(SqlError::unsupported(format!("{next} BY is not supported"))
             .at(Span::new(next.span))
             .help("leave it out: state is partitioned by the key of each query"));
+    }
+    if is_word(&next.token, "PARTITIONED") {
+        parser.next_token();
+        table.partitioned_by = parse_partitions(parser)?;
     }
     if parser.parse_keyword(Keyword::WITH) {
         parser.expect_token(&Token::LParen)?;
@@ -116,6 +122,15 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
         }
     }
     Ok(table)
+}
+
+/// Parses what follows `PARTITIONED`.
+fn parse_partitions(parser: &mut Parser<'_>) -> Result<Vec<Ident>> {
+    let help = "write PARTITIONED BY (column, …)";
+    parser.expect_keyword(Keyword::BY).map_err(|e| SqlError::from(e).help(help))?;
+    parser
+        .parse_parenthesized_column_list(IsOptional::Mandatory, false)
+        .map_err(|e| SqlError::from(e).help(help))
 }
 
 /// Whether a token is this word, unquoted.

@@ -34,6 +34,7 @@ impl Scratch {
             name: "t".into(),
             schema: schema.clone(),
             options: options.map(|(key, value)| (key.to_string(), value.to_string())).into(),
+            partitioned_by: Vec::new(),
             base_dir: ".".into(),
         })
         .unwrap()

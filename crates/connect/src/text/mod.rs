@@ -21,7 +21,7 @@ use millstream_contract::{Error, Result};
 
 pub(crate) use self::csv::PLAIN;
 use self::table::TableWriter;
-use self::value::Cells;
+pub(crate) use self::value::Cells;
 
 /// Bytes that may wait for more rows before they are written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -146,6 +146,16 @@ impl TextSink {
             closed: false,
         };
         TextSink { format, options, inner: Mutex::new(inner) }
+    }
+
+    /// Writes what is in the buffer.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.lock().flush()
+    }
+
+    /// Bytes in the buffer.
+    pub(crate) fn buffered(&self) -> usize {
+        self.lock().buffer.len()
     }
 
     /// A panic elsewhere leaves at worst half a row in the buffer.

@@ -1,0 +1,168 @@
+//! The options of a directory that is written.
+
+use arrow::datatypes::{DataType, Schema};
+use arrow::ipc::CompressionType;
+use millstream_contract::settings::{closest, parse_bytes};
+use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+
+use super::directory::Directory;
+use super::encode::Encoding;
+use super::ipc::ArrowOptions;
+use super::parquet::ParquetOptions;
+use super::rolling::Rolling;
+use crate::csv::Header;
+use crate::options::Options;
+use crate::text::{Format, PLAIN, TextOptions};
+use crate::types::sql_name;
+
+/// What a table says about its files.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) directory: Directory,
+    pub(super) encoding: Encoding,
+    pub(super) rolling: Option<Rolling>,
+    pub(super) partitioned_by: Vec<String>,
+}
+
+const FORMATS: &str = "the formats of files to write are csv, ndjson, parquet and arrow";
+
+/// Sizes of row groups, encoded.
+const GROUP_BYTES_DEFAULT: u64 = 32 << 20;
+const GROUP_BYTES_MIN: u64 = 64 << 10;
+const GROUP_BYTES_MAX: u64 = 1 << 30;
+
+impl Settings {
+    pub(super) fn from_options(table: &TableOptions) -> Result<Settings> {
+        let options = Options::new(table);
+        let encoding = match options.text("format") {
+            Some("csv") => Encoding::Text(Format::Csv, text_options(&options)?),
+            Some("ndjson" | "jsonl") => Encoding::Text(Format::Ndjson, TextOptions::default()),
+            Some("parquet") => Encoding::Parquet(parquet_options(&options)?),
+            Some("arrow") => Encoding::Arrow(arrow_options(&options)?),
+            Some(other) => {
+                let message = format!("there is no format '{}'", other.escape_debug());
+                return Err(options.error("format", message, FORMATS));
+            }
+            None => return Err(options.error("format", "a file needs a format".into(), FORMATS)),
+        };
+        let given = options.text("path").map_or("", str::trim);
+        if given.is_empty() {
+            let help = "write 'path' = 'results' among the options, relative to the SQL file";
+            return Err(options.error("path", "files need a path to a directory".into(), help));
+        }
+        let rolling = Rolling::from_options(&options)?;
+        options.finish("a file that is written")?;
+        check_partitions(&table.partitioned_by, &table.schema, &options)?;
+        let depth = table.partitioned_by.len();
+        Ok(Settings {
+            directory: Directory { path: options.path(given), depth },
+            encoding,
+            rolling,
+            partitioned_by: table.partitioned_by.clone(),
+        })
+    }
+}
+
+/// Whether rows can be told apart by these columns, and the files have columns left.
+fn check_partitions(by: &[String], schema: &Schema, options: &Options<'_>) -> Result<()> {
+    let wrong = |message: String, help: &str| Err(options.error("PARTITIONED BY", message, help));
+    for (number, name) in by.iter().enumerate() {
+        let Ok(field) = schema.field_with_name(name) else {
+            let meant = closest(name, schema.fields().iter().map(|field| field.name().as_str()));
+            let help = meant.map(|meant| format!("did you mean '{meant}'?")).unwrap_or_default();
+            return wrong(format!("there is no column '{name}'"), &help);
+        };
+        if by[..number].contains(name) {
+            return wrong(format!("column '{name}' is named twice"), "leave one of them out");
+        }
+        let data_type = field.data_type();
+        let nested = matches!(data_type, DataType::Map(..)) || data_type.is_nested();
+        if nested {
+            let message = format!("'{name}' is {}, and no single value", sql_name(data_type));
+            return wrong(message, "name a column whose values can stand in a path");
+        }
+    }
+    if !by.is_empty() && by.len() == schema.fields().len() {
+        let help = "leave out one of them: the columns stand in the paths, not in the files";
+        return wrong("no column is left for the files".into(), help);
+    }
+    Ok(())
+}
+
+/// The `csv.*` options, which mean what they mean to the source.
+fn text_options(options: &Options<'_>) -> Result<TextOptions> {
+    let header = options.parsed("csv.header", "'true', 'false' or 'auto'", Header::parse)?;
+    let (delimiter, quote) =
+        (options.ascii_char("csv.field-delimiter")?, options.ascii_char("csv.quote-character")?);
+    let between = delimiter.unwrap_or(b',');
+    let around = quote.unwrap_or(b'"');
+    if around == between {
+        let message = "the same character is the field delimiter".into();
+        return Err(options.error("csv.quote-character", message, ""));
+    }
+    if PLAIN.contains(&around) {
+        let message = format!("numbers and times have '{}' in them", char::from(around));
+        return Err(options.error("csv.quote-character", message, "choose another character"));
+    }
+    let null_literal = options.text("csv.null-literal").map(str::to_string);
+    let special = |byte: &u8| [between, around, b'\n', b'\r'].contains(byte);
+    if null_literal.as_ref().is_some_and(|text| text.as_bytes().iter().any(special)) {
+        let message = "it must do without quotes, and has such a character in it".into();
+        return Err(options.error("csv.null-literal", message, "choose another text"));
+    }
+    let without_header = header == Some(Header::Absent);
+    Ok(TextOptions { without_header, delimiter, quote, null_literal, ..TextOptions::default() })
+}
+
+fn parquet_options(options: &Options<'_>) -> Result<ParquetOptions> {
+    let names = "'snappy', 'zstd', 'gzip', 'lz4' or 'none'";
+    let compression = options.parsed("parquet.compression", names, |text| {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "snappy" => Compression::SNAPPY,
+            "zstd" => Compression::ZSTD(ZstdLevel::default()),
+            "gzip" => Compression::GZIP(GzipLevel::default()),
+            "lz4" => Compression::LZ4_RAW,
+            "none" | "uncompressed" => Compression::UNCOMPRESSED,
+            _ => return None,
+        })
+    })?;
+    let size = options.parsed("parquet.block.size", "a size from '64 KB' to '1 GB'", |text| {
+        parse_bytes(text).filter(|bytes| (GROUP_BYTES_MIN..=GROUP_BYTES_MAX).contains(bytes))
+    })?;
+    let compression = compression.unwrap_or(Compression::SNAPPY);
+    Ok(ParquetOptions { compression, group_bytes: size.unwrap_or(GROUP_BYTES_DEFAULT) })
+}
+
+fn arrow_options(options: &Options<'_>) -> Result<ArrowOptions> {
+    let compression = options.parsed("arrow.compression", "'lz4', 'zstd' or 'none'", |text| {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "lz4" => Some(CompressionType::LZ4_FRAME),
+            "zstd" => Some(CompressionType::ZSTD),
+            "none" => None,
+            _ => return None,
+        })
+    })?;
+    Ok(ArrowOptions { compression: compression.flatten() })
+}
+
+/// Whether an option belongs to files that are written, and to no file that is read.
+pub(crate) fn is_only_written(option: &str) -> bool {
+    ["sink.", "parquet.compression", "parquet.block.size", "arrow.compression"]
+        .iter()
+        .any(|start| option.starts_with(start))
+}
+
+/// That rows are told apart by their values is said of a table that is not written to files.
+pub(crate) fn refuse_partitions(table: &TableOptions, what: &str) -> Result<()> {
+    if table.partitioned_by.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Option {
+        table: table.name.clone(),
+        option: "PARTITIONED BY".into(),
+        message: format!("{what} has no partitions"),
+        help: "only a table of files that INSERT INTO writes has them: leave it out".into(),
+    })
+}

@@ -1,0 +1,82 @@
+//! A file that is written: it counts its bytes, and remembers what the system said about it.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millstream_contract::{Error, Result};
+
+use crate::text::write_error;
+
+/// The file, for whoever writes to it.
+#[derive(Debug, Clone)]
+pub(super) struct Output(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// For messages.
+    place: String,
+    /// Locked for as long as it is open.
+    file: File,
+    bytes: AtomicU64,
+    /// Formats wrap errors in their own; this is what people have to be told.
+    failed: Mutex<Option<io::Error>>,
+}
+
+impl Output {
+    pub(super) fn new(place: String, file: File) -> Output {
+        Output(Arc::new(Inner { place, file, bytes: AtomicU64::new(0), failed: Mutex::default() }))
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.0.place
+    }
+
+    /// Bytes written so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// From now on what was written outlasts a crash.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.0.file.sync_all().map_err(|error| write_error(&self.0.place, &error))
+    }
+
+    /// What a format's error means: that of the file, if there was one.
+    pub(super) fn error(&self, error: impl Display) -> Error {
+        let failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match failed {
+            Some(failed) => write_error(&self.0.place, &failed),
+            None => Error::Io {
+                place: self.0.place.clone(),
+                message: error.to_string(),
+                help: String::new(),
+            },
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match (&self.0.file).write(bytes) {
+            Ok(written) => {
+                self.0.bytes.fetch_add(written as u64, Ordering::Relaxed);
+                Ok(written)
+            }
+            Err(error) => {
+                let same = match error.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => io::Error::from(error.kind()),
+                };
+                *self.0.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(same);
+                Err(error)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
