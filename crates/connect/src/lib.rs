@@ -14,11 +14,15 @@
 //! what it has written (files show by their names that they are incomplete).
 
 mod channel;
+mod columns;
+mod conform;
 mod csv;
 mod datagen;
 mod datetime;
 mod files;
+mod guard;
 mod input;
+mod ipc;
 mod memory;
 mod ndjson;
 mod number;
