@@ -12,7 +12,7 @@ use millstream_contract::table::Places;
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::conform::{conform, conformed, widens};
+use crate::conform::{self, conform, conformed, widens};
 use crate::input::Name;
 use crate::types::sql_name;
 
@@ -111,16 +111,9 @@ pub(crate) fn damaged(place: &str, message: impl Into<String>) -> Error {
 
 fn index_of(path: &Name, name: &str, file: &Fields) -> Result<usize> {
     let place = || path.to_string();
-    let all = |same: &dyn Fn(&str) -> bool| -> Vec<usize> {
-        file.iter().enumerate().filter(|(_, f)| same(f.name())).map(|(at, _)| at).collect()
-    };
-    let mut found = all(&|other| other == name);
-    if found.is_empty() {
-        found = all(&|other| other.to_lowercase() == name.to_lowercase());
-    }
-    match found[..] {
-        [index] => Ok(index),
-        [] => {
+    match conform::index_of(name, file) {
+        Ok(index) => Ok(index),
+        Err(0) => {
             let names = file.iter().map(|field| field.name().as_str());
             let meant = closest(name, names)
                 .map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
@@ -130,9 +123,9 @@ fn index_of(path: &Name, name: &str, file: &Fields) -> Result<usize> {
                 help: format!("{meant}its columns are {}", listed(file)),
             })
         }
-        _ => Err(Error::Data {
+        Err(count) => Err(Error::Data {
             place: place(),
-            message: format!("the file has {} columns '{name}'", found.len()),
+            message: format!("the file has {count} columns '{name}'"),
             help: "a column is found by its name: give each another when you write the file".into(),
         }),
     }
