@@ -61,6 +61,17 @@ impl Columns {
         &self.read
     }
 
+    /// Where a projected column stands in the file, and its type in the table.
+    pub(crate) fn source_of(&self, projected: usize) -> Option<(usize, &DataType)> {
+        let file = *self.read.get(*self.slots.get(projected)?)?;
+        Some((file, self.schema.fields().get(projected)?.data_type()))
+    }
+
+    /// The projected columns.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// The batch of what was read: an array for each of [`Columns::read`]. `place` is where they
     /// stand in the file, and `first_row` the number of their first row there, from 0.
     pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Rows) -> Result<RecordBatch> {

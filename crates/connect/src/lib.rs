@@ -47,5 +47,5 @@ pub use files::FileSink;
 pub use memory::MemoryTable;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
-pub use source::{FileTable, standard_input};
+pub use source::{FileSchema, FileTable, file_schema, standard_input};
 pub use text::{Format, TextOptions, TextSink};

@@ -10,9 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, MapArray, OffsetSizeTrait, StructArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, OffsetSizeTrait, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
@@ -70,7 +68,8 @@ pub(crate) fn conformed(data_type: &DataType) -> Option<DataType> {
         | FixedSizeList(item, _) => List(conformed_field(item, ITEM, item.is_nullable())?),
         Struct(fields) if fields.is_empty() => return None,
         Struct(fields) => {
-            let field = |field: &FieldRef| conformed_field(field, field.name(), field.is_nullable());
+            let field =
+                |field: &FieldRef| conformed_field(field, field.name(), field.is_nullable());
             Struct(fields.iter().map(field).collect::<Option<Fields>>()?)
         }
         Map(entries, _) => {

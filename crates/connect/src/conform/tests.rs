@@ -145,13 +145,9 @@ fn rows_are_matched_by_name_and_maps_by_place() {
     let other = DataType::Struct(vec![field("c", DataType::Utf8)].into());
     assert!(!widens(&conformed(array.data_type()).unwrap(), &other));
 
-    let names = MapFieldNames {
-        entry: "key_value".into(),
-        key: "keys".into(),
-        value: "values".into(),
-    };
-    let mut maps =
-        MapBuilder::new(Some(names), StringViewBuilder::new(), Date64Builder::new());
+    let names =
+        MapFieldNames { entry: "key_value".into(), key: "keys".into(), value: "values".into() };
+    let mut maps = MapBuilder::new(Some(names), StringViewBuilder::new(), Date64Builder::new());
     maps.keys().append_value("k");
     maps.values().append_value(DAY_MS);
     maps.append(true).unwrap();

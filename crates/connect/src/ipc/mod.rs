@@ -11,6 +11,8 @@
 mod message;
 mod source;
 mod split;
+#[cfg(test)]
+mod tests;
 
 use arrow::datatypes::{DataType, Schema};
 use millstream_contract::Result;
@@ -30,6 +32,11 @@ impl IpcFormat {
     pub(crate) fn supported(data_type: &DataType) -> bool {
         conformed(data_type).as_ref() == Some(data_type)
     }
+}
+
+/// Whether bytes begin as a file does, or a stream since version 0.15.
+pub(crate) fn is_start(bytes: &[u8]) -> bool {
+    bytes.starts_with(source::MAGIC) || bytes.starts_with(&source::CONTINUATION.to_le_bytes())
 }
 
 /// The columns of a file as a table would declare them, and those of which SQL has no type.

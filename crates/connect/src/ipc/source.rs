@@ -17,13 +17,13 @@ use crate::guard::guarded;
 use crate::input::{Anywhere, Input, Name, Pipe, io_error};
 
 /// A file begins and ends with it.
-const MAGIC: &[u8; 6] = b"ARROW1";
+pub(super) const MAGIC: &[u8; 6] = b"ARROW1";
 /// A file's magic, and what fills it up to eight bytes.
 const HEAD_BYTES: u64 = 8;
 /// The length of the footer, and the magic.
 const TAIL_BYTES: usize = 10;
 /// Before the length of a message, since version 0.15.
-const CONTINUATION: u32 = u32::MAX;
+pub(super) const CONTINUATION: u32 = u32::MAX;
 /// A message's metadata of more bytes are taken for damage.
 const METADATA_BYTES_MAX: u32 = 256 << 20;
 /// Bytes in which a message's metadata are looked for at first.
@@ -49,7 +49,18 @@ enum From {
     /// Each lies behind the one before.
     Stream { bytes: Anywhere, next: u64 },
     /// What has come and has not been taken yet.
-    Pipe { pipe: Pipe, come: Vec<u8>, started: bool },
+    Pipe { pipe: Pipe, come: Vec<u8>, at: Place },
+}
+
+/// What comes next of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A stream, or a file, which holds one behind its magic.
+    Beginning,
+    /// What fills up the magic, which some writers make longer than they have to.
+    Filling,
+    /// A message.
+    Message,
 }
 
 /// Where a message lies in a file.
@@ -81,7 +92,7 @@ impl Source {
         if let Input::Pipe(pipe) = input {
             return Ok(Source {
                 name,
-                from: From::Pipe { pipe, come: Vec::new(), started: false },
+                from: From::Pipe { pipe, come: Vec::new(), at: Place::Beginning },
             });
         }
         let bytes = Anywhere::new(input, name.clone(), "Arrow IPC")?;
@@ -150,7 +161,7 @@ impl Source {
                 Ok(Next::Message(message, body))
             }
             From::Stream { bytes, next } => from_stream(bytes, next),
-            From::Pipe { pipe, come, started } => from_pipe(pipe, come, started, &name, waker),
+            From::Pipe { pipe, come, at } => from_pipe(pipe, come, at, &name, waker),
         }
     }
 
@@ -239,7 +250,8 @@ fn from_stream(bytes: &Anywhere, next: &mut u64) -> Result<Next> {
     if length == 0 {
         return Ok(Next::Ended);
     }
-    if length > METADATA_BYTES_MAX {
+    let fits = (before as u64 + u64::from(length)) <= bytes.length().saturating_sub(offset);
+    if length > METADATA_BYTES_MAX || offset == 0 && !fits {
         return Err(match offset {
             0 => is_none(name, "found something else"),
             _ => damaged(&at(name, offset), format!("expected a message, found {length}")),
@@ -275,49 +287,68 @@ fn take_in(pipe: &mut Pipe, come: &mut Vec<u8>, name: &str) -> Result<bool> {
 fn from_pipe(
     pipe: &mut Pipe,
     come: &mut Vec<u8>,
-    started: &mut bool,
+    at: &mut Place,
     name: &Name,
     waker: &Waker,
 ) -> Result<Next> {
     loop {
-        if !*started && come.len() >= HEAD_BYTES as usize {
-            *started = true;
-            if come.starts_with(MAGIC) {
-                come.drain(..HEAD_BYTES as usize);
-            }
-        }
-        if *started && let Some((before, length)) = prefix(come) {
-            if length == 0 {
-                return Ok(Next::Ended);
-            }
-            if length > METADATA_BYTES_MAX {
-                return Err(is_none(name, "found something else"));
-            }
-            let body_at = before + length as usize;
-            if let Some(metadata) = come.get(before..body_at) {
-                let message = Message::new(Bytes::copy_from_slice(metadata))
-                    .map_err(|message| is_none(name, &format!("found {message}")))?;
-                let body_bytes = usize::try_from(message.body_bytes).unwrap_or(usize::MAX);
-                let end = body_at.saturating_add(body_bytes);
-                if let Some(body) = come.get(body_at..end) {
-                    let body = Body::Here(Buffer::from_slice_ref(body));
-                    come.drain(..end);
-                    return Ok(Next::Message(message, body));
-                }
-            }
+        begin(come, at);
+        if *at == Place::Message
+            && let Some(next) = first_of(come, name)?
+        {
+            return Ok(next);
         }
         if !pipe.ready(waker) {
             return Ok(Next::Pending);
         }
         if !take_in(pipe, come, name)? {
-            return match come.is_empty() && *started {
+            return match (come.is_empty(), *at) {
                 // Whoever writes may close a stream without a word.
-                true => Ok(Next::Ended),
-                false if *started => Err(damaged(name, CUT_OFF)),
-                false => Err(is_none(name, &format!("found {} bytes", come.len()))),
+                (true, Place::Message) => Ok(Next::Ended),
+                (_, Place::Message) => Err(damaged(name, CUT_OFF)),
+                _ => Err(is_none(name, &format!("found {} bytes", come.len()))),
             };
         }
     }
+}
+
+/// Passes what stands before the first message.
+fn begin(come: &mut Vec<u8>, at: &mut Place) {
+    if *at == Place::Beginning && come.len() >= HEAD_BYTES as usize {
+        *at = Place::Message;
+        if come.starts_with(MAGIC) {
+            come.drain(..HEAD_BYTES as usize);
+            *at = Place::Filling;
+        }
+    }
+    if *at == Place::Filling {
+        let filling = come.iter().take_while(|byte| **byte == 0).count();
+        come.drain(..filling);
+        if !come.is_empty() {
+            *at = Place::Message;
+        }
+    }
+}
+
+/// The first message of what has come, if all of it has.
+fn first_of(come: &mut Vec<u8>, name: &Name) -> Result<Option<Next>> {
+    let Some((before, length)) = prefix(come) else { return Ok(None) };
+    if length == 0 {
+        return Ok(Some(Next::Ended));
+    }
+    if length > METADATA_BYTES_MAX {
+        return Err(is_none(name, "found something else"));
+    }
+    let body_at = before + length as usize;
+    let Some(metadata) = come.get(before..body_at) else { return Ok(None) };
+    let message = Message::new(Bytes::copy_from_slice(metadata))
+        .map_err(|message| is_none(name, &format!("found {message}")))?;
+    let body_bytes = usize::try_from(message.body_bytes).unwrap_or(usize::MAX);
+    let end = body_at.saturating_add(body_bytes);
+    let Some(body) = come.get(body_at..end) else { return Ok(None) };
+    let body = Body::Here(Buffer::from_slice_ref(body));
+    come.drain(..end);
+    Ok(Some(Next::Message(message, body)))
 }
 
 impl Message {

@@ -19,9 +19,11 @@ use crate::columns::damaged;
 use crate::guard::guarded;
 use crate::input::Anywhere;
 
-const MAGIC: &[u8; 4] = b"PAR1";
+pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 /// Magic of a file whose end is encrypted.
 const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
+/// A schema that is deeper is taken for damage.
+const DEPTH_MAX: usize = 100;
 /// The length of the metadata, and the magic.
 const TAIL_BYTES: usize = 8;
 
@@ -37,14 +39,19 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    pub(super) fn open(bytes: Anywhere) -> Result<ParquetFile> {
+    /// With statistics, if they are asked for.
+    pub(super) fn open(bytes: Anywhere, statistics: bool) -> Result<ParquetFile> {
         let name = bytes.name().clone();
         let footer = footer(&bytes)?;
         // The library has few checks of schemas and offsets, and panics where they contradict each
         // other.
         let read = || {
+            let of_columns = match statistics {
+                true => ParquetStatisticsPolicy::KeepAll,
+                false => ParquetStatisticsPolicy::SkipAll,
+            };
             let options = ParquetMetaDataOptions::new()
-                .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)
+                .with_column_stats_policy(of_columns)
                 .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
             let metadata =
                 ParquetMetaDataReader::decode_metadata_with_options(&footer, Some(&options))?;
@@ -79,11 +86,6 @@ impl ParquetFile {
             return Err(damaged(name, "its row groups have other columns than its schema"));
         }
         Ok(())
-    }
-
-    /// All rows.
-    pub(super) fn rows(&self) -> u64 {
-        self.rows_before.last().copied().unwrap_or(0)
     }
 
     /// The row group that holds this row, and the rows before that group and before the next.
@@ -189,8 +191,13 @@ fn footer(bytes: &Anywhere) -> Result<bytes::Bytes> {
         return Err(is_none(format!("found one whose metadata would have {length} bytes")));
     };
     let footer = bytes.read(at, length as usize)?;
-    match thrift::is_whole(&footer) {
-        true => Ok(footer),
-        false => Err(damaged(name, "its metadata cannot be read: they end too early")),
+    if !thrift::is_whole(&footer) {
+        return Err(damaged(name, "its metadata cannot be read: they end too early"));
+    }
+    // The library goes down into each column by a call of its own.
+    match thrift::schema_depth(&footer) {
+        Some(depth) if depth <= DEPTH_MAX => Ok(footer),
+        Some(depth) => Err(damaged(name, format!("its columns are nested {depth} times"))),
+        None => Err(damaged(name, "its metadata cannot be read: they have no schema")),
     }
 }

@@ -13,6 +13,7 @@
 
 mod file;
 mod pages;
+mod prune;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -38,8 +39,13 @@ impl ParquetFormat {
     }
 }
 
+/// Whether a file begins as one of Parquet does.
+pub(crate) fn is_start(bytes: &[u8]) -> bool {
+    bytes.starts_with(file::MAGIC)
+}
+
 /// The columns of a file as a table would declare them, and those of which SQL has no type.
 pub(crate) fn schema_of(input: Input, path: Name) -> Result<(Schema, Vec<(String, DataType)>)> {
-    let file = ParquetFile::open(Anywhere::new(input, path, "Parquet")?)?;
+    let file = ParquetFile::open(Anywhere::new(input, path, "Parquet")?, false)?;
     Ok(columns::schema_of(&file.fields))
 }

@@ -5,10 +5,12 @@
 //! memory stays bounded. Where it is cut depends on the file and on the columns that are read, and
 //! on nothing else. A position is the number of the next row in the file.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 
-use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::array::{RecordBatch, RecordBatchOptions, RecordBatchReader, new_null_array};
+use arrow::datatypes::{FieldRef, SchemaRef};
 use millstream_contract::Result;
 use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
@@ -19,6 +21,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::file::ParquetFile;
 use super::pages::{Group, Kept};
+use super::prune::Pruner;
 use super::thrift;
 use crate::columns::{Columns, Rows, damaged};
 use crate::guard::guarded;
@@ -56,10 +59,26 @@ pub(crate) struct ParquetSplit {
 struct What {
     file: ParquetFile,
     bytes: Arc<Anywhere>,
+    /// Of rows that count.
+    all: Part,
+    /// Of rows that the query leaves out.
+    few: Few,
+    pruner: Pruner,
+}
+
+/// Columns that are read together.
+struct Part {
     columns: Columns,
     levels: FieldLevels,
-    /// The leaf columns that are read.
+    /// Their leaf columns.
     leaves: Vec<usize>,
+}
+
+/// Columns that are read of every row.
+struct Few {
+    part: Part,
+    /// By projected column, where it stands among them.
+    slots: Vec<Option<usize>>,
 }
 
 /// How a row group is cut.
@@ -69,24 +88,29 @@ struct GroupCut {
     rows: u64,
     /// Of a row, decoded.
     row_bytes: u64,
+    /// Rows that the query leaves out, in ascending ranges.
+    left_out: Vec<Range<u64>>,
     kept: Arc<Kept>,
+}
+
+impl GroupCut {
+    /// Whether the query leaves all of these rows out.
+    fn leaves_out(&self, rows: &Range<u64>) -> bool {
+        let range = self.left_out.partition_point(|range| range.end < rows.end);
+        self.left_out.get(range).is_some_and(|range| range.start <= rows.start)
+    }
 }
 
 impl ParquetSplit {
     /// Opens a file at a position: the number of a row.
     pub(crate) fn open(input: Input, reading: &Reading<'_>) -> Result<ParquetSplit> {
         let bytes = Anywhere::new(input, reading.path.clone(), "Parquet")?;
-        let file = ParquetFile::open(bytes)?;
+        let pruning = reading.pruning;
+        let file = ParquetFile::open(bytes, !pruning.conditions.is_empty())?;
         let path = reading.path.clone();
-        let columns = Columns::find(&path, reading.schema, reading.projection, &file.fields)?;
-        let leaves = file.leaves(columns.read());
-        file.check_columns(&leaves)?;
-        let schema = file.metadata.file_metadata().schema_descr();
-        let levels = guarded(|| {
-            let mask = ProjectionMask::roots(schema, columns.read().iter().copied());
-            parquet_to_arrow_field_levels(schema, mask, None)
-        });
-        let levels = levels.map_err(|message| damaged(&path, message))?;
+        let all = Part::new(&file, &path, reading.schema, reading.projection)?;
+        let few = Few::new(&file, &path, reading)?;
+        let pruner = Pruner::new(pruning, &all.columns, &file);
         let (row, first_rows) = match reading.from.0[..] {
             [row] => (row, u64::MAX),
             _ if reading.one_of_many => (0, FIRST_ROWS),
@@ -95,7 +119,7 @@ impl ParquetSplit {
         let bytes = Arc::new(file.bytes.clone());
         Ok(ParquetSplit {
             path,
-            what: Arc::new(What { file, bytes, columns, levels, leaves }),
+            what: Arc::new(What { file, bytes, all, few, pruner }),
             row,
             first_rows,
             cut: None,
@@ -113,11 +137,57 @@ impl ParquetSplit {
                 let by_bytes = rows.saturating_mul(row_bytes).div_ceil(CHUNK_BYTES);
                 let chunks = by_bytes.max(rows.div_ceil(ROWS_MAX)).clamp(1, rows.max(1));
                 let rows = rows.div_ceil(chunks).max(1);
-                let cut = GroupCut { rows, row_bytes, kept: Arc::default() };
+                let left_out = self.what.pruner.left_out(&self.what.file, group);
+                let cut = GroupCut { rows, row_bytes, left_out, kept: Arc::default() };
                 self.cut = Some((group, cut.clone()));
                 Ok(cut)
             }
         }
+    }
+}
+
+impl Part {
+    fn new(
+        file: &ParquetFile,
+        path: &Name,
+        schema: &SchemaRef,
+        projection: &[usize],
+    ) -> Result<Part> {
+        let columns = Columns::find(path, schema, projection, &file.fields)?;
+        let leaves = file.leaves(columns.read());
+        file.check_columns(&leaves)?;
+        let descriptor = file.metadata.file_metadata().schema_descr();
+        let levels = guarded(|| {
+            let mask = ProjectionMask::roots(descriptor, columns.read().iter().copied());
+            parquet_to_arrow_field_levels(descriptor, mask, None)
+        });
+        let levels = levels.map_err(|message| damaged(path, message))?;
+        Ok(Part { columns, levels, leaves })
+    }
+}
+
+impl Few {
+    fn new(file: &ParquetFile, path: &Name, reading: &Reading<'_>) -> Result<Few> {
+        let (schema, mut projection, mut slots) = (reading.schema, Vec::new(), Vec::new());
+        for (place, column) in reading.projection.iter().enumerate() {
+            let nullable = schema.fields().get(*column).is_some_and(|field| field.is_nullable());
+            let needed = !nullable || reading.pruning.always.contains(&place);
+            slots.push(needed.then_some(projection.len()));
+            projection.extend(needed.then_some(*column));
+        }
+        Ok(Few { part: Part::new(file, path, schema, &projection)?, slots })
+    }
+
+    /// The batch of all columns, with NULL in place of those that were not read.
+    fn batch(&self, few: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        let rows = few.num_rows();
+        let column = |(field, slot): (&FieldRef, &Option<usize>)| match slot {
+            Some(slot) => few.column(*slot).clone(),
+            None => new_null_array(field.data_type(), rows),
+        };
+        let columns = schema.fields().iter().zip(&self.slots).map(column).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)
     }
 }
 
@@ -126,7 +196,7 @@ impl What {
     fn row_bytes(&self, group: usize, rows: u64) -> Result<u64> {
         let columns = self.file.metadata.row_group(group);
         let mut bytes = 0u64;
-        for leaf in &self.leaves {
+        for leaf in &self.all.leaves {
             let column = columns.column(*leaf);
             let values = column.num_values().max(0) as u64;
             let each = self.value_bytes(column)?;
@@ -197,12 +267,14 @@ impl Split for ParquetSplit {
         self.row = before + to;
         let bytes = (to - from).saturating_mul(cut.row_bytes);
         let rows = from..to;
+        let counts = !cut.leaves_out(&rows);
         let what = self.what.clone();
         Ok(SplitPoll::Chunk(Box::new(ParquetChunk {
             what,
             group,
             first: before + rows.start,
             rows,
+            counts,
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX / 4),
             kept: cut.kept,
         })))
@@ -216,16 +288,18 @@ struct ParquetChunk {
     /// The number of its first row in the file.
     first: u64,
     /// Its rows in the row group.
-    rows: std::ops::Range<u64>,
+    rows: Range<u64>,
+    /// Whether the query may take any of them.
+    counts: bool,
     /// About what they take once they are decoded.
     bytes: usize,
     kept: Arc<Kept>,
 }
 
 impl ParquetChunk {
-    /// The columns that are read, as the file has them.
-    fn read(&self) -> std::result::Result<RecordBatch, String> {
-        let What { file, bytes, levels, .. } = &*self.what;
+    /// Columns as the file has them.
+    fn read(&self, part: &Part) -> std::result::Result<RecordBatch, String> {
+        let What { file, bytes, .. } = &*self.what;
         let (skipped, rows) =
             (self.rows.start as usize, (self.rows.end - self.rows.start) as usize);
         let group = Group {
@@ -239,6 +313,7 @@ impl ParquetChunk {
         let selection = (!whole).then(|| {
             RowSelection::from(vec![RowSelector::skip(skipped), RowSelector::select(rows)])
         });
+        let levels = &part.levels;
         guarded(|| {
             let mut reader =
                 ParquetRecordBatchReader::try_new_with_row_groups(levels, &group, rows, selection)?;
@@ -247,6 +322,21 @@ impl ParquetChunk {
                 None => Ok(RecordBatch::new_empty(reader.schema())),
             }
         })
+    }
+
+    /// Columns as the table has them.
+    fn batch(&self, part: &Part, places: &Rows) -> Result<RecordBatch> {
+        let rows = (self.rows.end - self.rows.start) as usize;
+        if part.leaves.is_empty() {
+            return part.columns.batch(&[], rows, places);
+        }
+        let place = || self.what.file.place(self.group, None);
+        let batch = self.read(part).map_err(|message| damaged(&place(), message))?;
+        if batch.num_rows() != rows {
+            let message = format!("expected {rows} rows, found {}", batch.num_rows());
+            return Err(damaged(&place(), message));
+        }
+        part.columns.batch(batch.columns(), rows, places)
     }
 }
 
@@ -260,22 +350,12 @@ impl Chunk for ParquetChunk {
     }
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
-        let rows = (self.rows.end - self.rows.start) as usize;
-        let arrays = match self.what.leaves.is_empty() {
-            true => Vec::new(),
-            false => {
-                let place = || self.what.file.place(self.group, None);
-                let batch = self.read().map_err(|message| damaged(&place(), message))?;
-                if batch.num_rows() != rows {
-                    let found = batch.num_rows();
-                    let message = format!("expected {rows} rows, found {found}");
-                    return Err(damaged(&place(), message));
-                }
-                batch.columns().to_vec()
-            }
+        let What { all, few, .. } = &*self.what;
+        let places = Rows { prefix: all.columns.path().clone(), first: self.first };
+        let batch = match self.counts {
+            true => self.batch(all, &places)?,
+            false => few.batch(&self.batch(&few.part, &places)?, all.columns.schema())?,
         };
-        let places = Rows { prefix: self.what.columns.path().clone(), first: self.first };
-        let batch = self.what.columns.batch(&arrays, rows, &places)?;
         let places = Some(Box::new(places) as _);
         Ok(Decoded { batch, left_out: 0, first_left_out: None, places })
     }

@@ -4,8 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray, TimestampMillisecondArray};
+use arrow::array::{
+    Array, ArrayRef, Float64Array, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray,
+};
 use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
+use millstream_contract::compare::Comparison;
+use millstream_contract::pruning::{Condition, Pruning};
 use millstream_contract::table::{OpenOptions, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -205,5 +210,61 @@ fn every_truncation_is_an_error_and_damage_never_panics() {
         }
         let file = Scratch::new(&damaged);
         let _ = read(&file.table(&schema), &[0, 1, 2], &options);
+    }
+}
+
+/// The rows that count are those of a read of everything, whatever is left out.
+#[test]
+fn statistics_leave_out_what_no_condition_takes_and_nothing_else() {
+    let batch = rows(100_000);
+    let schema = Arc::new(Schema::new(vec![
+        field("n", DataType::Int64),
+        field("s", DataType::Utf8),
+        field("ts", DataType::Timestamp(TimeUnit::Microsecond, None)),
+        Field::new("x", DataType::Float64, false),
+    ]));
+    let long = |value: i64| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
+    let time = |value: i64| Arc::new(TimestampMicrosecondArray::from(vec![value])) as ArrayRef;
+    let text = |value: &str| Arc::new(StringArray::from(vec![value])) as ArrayRef;
+    use Comparison::*;
+    // Row groups of 10,000 rows are a chunk each; of 100,000, two, and pages of 500.
+    for (group_rows, chunks) in [(10_000, 10), (100_000, 2)] {
+        let file = Scratch::new(&written(&batch, group_rows, Compression::SNAPPY));
+        let table = file.table(&schema);
+        let whole = read(&table, &[0, 1, 2, 3], &OpenOptions::alone(100, 0, 1)).unwrap();
+        assert_eq!(whole.len(), chunks);
+        let half = if group_rows == 100_000 { 1 } else { 5 };
+        for (column, comparison, constant, left_out) in [
+            (0, Less, long(0), chunks),
+            (0, Less, long(2), chunks - 1),
+            (0, LessOrEqual, long(49_999), chunks - half),
+            (0, Greater, long(99_999), chunks),
+            (0, GreaterOrEqual, long(99_999), chunks - 1),
+            (0, Equal, long(60_001), chunks - 1),
+            (0, NotEqual, long(60_001), 0),
+            (2, Less, time(1_000_000), chunks - 1),
+            (1, Equal, text("text 7"), 0),
+            (1, Equal, text("zzz"), chunks),
+            (1, Less, text("a"), chunks),
+        ] {
+            let conditions = vec![Condition { column, comparison, constant }];
+            let pruning = Pruning { conditions, always: vec![2] };
+            let what = format!("{group_rows} rows: {:?}", pruning.conditions[0]);
+            let options = OpenOptions { pruning, ..OpenOptions::alone(100, 0, 1) };
+            let found = read(&table, &[0, 1, 2, 3], &options).unwrap();
+            assert_eq!(found.len(), chunks, "{what}");
+            let mut skipped = 0;
+            for (found, whole) in found.iter().zip(&whole) {
+                // What is looked at in every row is as it is.
+                assert_eq!((found.column(2), found.column(3)), (whole.column(2), whole.column(3)));
+                if found.column(0).null_count() < found.num_rows() {
+                    assert_eq!(found, whole, "{what}");
+                    continue;
+                }
+                skipped += 1;
+                assert_eq!(found.column(1).null_count(), found.num_rows());
+            }
+            assert_eq!(skipped, left_out, "{what}");
+        }
     }
 }

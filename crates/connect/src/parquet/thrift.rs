@@ -35,6 +35,42 @@ pub(super) fn is_whole(bytes: &[u8]) -> bool {
     Compact(bytes).skip(STRUCT, 0).is_some()
 }
 
+/// How deep the schema of a file is: how often a column may stand in another. `None` if the bytes
+/// are not those of a file's metadata.
+pub(super) fn schema_depth(metadata: &[u8]) -> Option<usize> {
+    let (mut input, mut id) = (Compact(metadata), 0);
+    loop {
+        let FieldHead { id: number, kind } = input.field(id)??;
+        id = number;
+        if (number, kind) == (2, LIST) {
+            break;
+        }
+        input.skip(kind, 0)?;
+    }
+    let head = input.byte()?;
+    let count = if head >> 4 == 15 { input.varint()? } else { u64::from(head >> 4) };
+    if head & 0xf != STRUCT {
+        return None;
+    }
+    // The children that are still to come, of each column that the next one stands in.
+    let (mut open, mut depth): (Vec<i64>, usize) = (Vec::new(), 0);
+    for _ in 0..count {
+        let children = input.children()?;
+        while let Some(left) = open.last_mut() {
+            if *left > 0 {
+                *left -= 1;
+                break;
+            }
+            open.pop();
+        }
+        if children > 0 {
+            open.push(children);
+        }
+        depth = depth.max(open.len());
+    }
+    Some(depth)
+}
+
 /// What a page header says of a dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dictionary {
@@ -105,6 +141,19 @@ impl Compact<'_> {
             delta => last.checked_add(i16::from(delta))?,
         };
         Some(Some(FieldHead { id, kind }))
+    }
+
+    /// Passes an element of a schema, and gives the number of its children.
+    fn children(&mut self) -> Option<i64> {
+        let (mut id, mut children) = (0, 0);
+        while let Some(FieldHead { id: number, kind }) = self.field(id)? {
+            id = number;
+            match (number, kind) {
+                (5, I32) => children = self.zigzag()?,
+                _ => self.skip(kind, 0)?,
+            }
+        }
+        Some(children)
     }
 
     /// Passes a value, which in a structure stands at this depth.
@@ -181,6 +230,28 @@ mod tests {
         }
         // A data page has the field 5 instead.
         assert_eq!(dictionary(&[0x15, 0, 0x15, 2, 0x15, 2, 0x2c, 0x15, 2, 0, 0]), None);
+    }
+
+    #[test]
+    fn how_deep_a_schema_is() {
+        // 1: version 2; 2: a list of elements, each { 4: a name of one byte, 5: its children }.
+        let metadata = |children: &[u8]| {
+            let element = |n: &u8| [0x48, 1, b'x', 0x15, 2 * n, 0];
+            let mut bytes = vec![0x15, 2, 0x19, 0xfc, children.len() as u8];
+            bytes.extend(children.iter().flat_map(element));
+            bytes.push(0);
+            bytes
+        };
+        for (children, depth) in [
+            (&[3, 0, 0, 0][..], 1),
+            (&[2, 1, 0, 1, 1, 0], 3),
+            (&[2, 2, 0, 0, 0], 2),
+            (&[1, 1, 1, 1, 1], 5),
+        ] {
+            assert_eq!(schema_depth(&metadata(children)), Some(depth), "{children:?}");
+        }
+        let whole = metadata(&[1, 1, 0]);
+        assert_eq!(schema_depth(&whole[..whole.len() - 3]), None);
     }
 
     #[test]
