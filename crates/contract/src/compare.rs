@@ -12,22 +12,7 @@ use crate::error::{Error, Result};
 use crate::expr::Evaluate;
 use crate::pruning::Condition;
 
-/// How to compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
-    /// `=`
-    Equal,
-    /// `<>`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-}
+pub use crate::pruning::Comparison;
 
 /// `column op constant` for an INT or BIGINT column.
 #[derive(Debug)]

@@ -51,6 +51,14 @@ impl Expr {
         }
     }
 
+    /// The columns of the input that are looked at; `None` if it does not say.
+    pub fn columns(&self) -> Option<Vec<usize>> {
+        match self {
+            Expr::Column(column) => Some(vec![*column]),
+            Expr::Computed(computed) => computed.columns(),
+        }
+    }
+
     /// Whether this is a column as it is.
     pub fn is_column(&self) -> bool {
         matches!(self, Expr::Column(_))

@@ -7,9 +7,22 @@
 
 use arrow::array::ArrayRef;
 
-use crate::compare::Comparison;
-use crate::expr::Expr;
-use crate::plan::{Node, Plan, Source, Watermark};
+/// How to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
 
 /// `column op constant`. Where the column is NULL it does not hold.
 #[derive(Debug, Clone)]
@@ -33,49 +46,4 @@ pub struct Pruning {
     pub conditions: Vec<Condition>,
     /// Columns of those that are read, for event time and watermark.
     pub always: Vec<usize>,
-}
-
-impl Pruning {
-    /// What a plan needs of one of its sources. A source that several stages take is read whole.
-    pub fn of(plan: &Plan, source: usize) -> Pruning {
-        Pruning::needed(plan, source).unwrap_or_default()
-    }
-
-    fn needed(plan: &Plan, number: usize) -> Option<Pruning> {
-        let source = plan.sources.get(number)?;
-        let inputs = plan.stages.iter().flat_map(|stage| &stage.inputs);
-        let mut takers = inputs.filter(|input| input.from == Node::Source(number));
-        let (Some(taker), None) = (takers.next(), takers.next()) else { return None };
-        let Some(Expr::Computed(filter)) = &taker.filter else { return None };
-        let mut conditions = filter.implies();
-        conditions.retain(|condition| condition.column < source.projection.len());
-        (!conditions.is_empty()).then_some(())?;
-        Some(Pruning { conditions, always: always(source)? })
-    }
-}
-
-/// The columns that are looked at in every row; `None` if some expression does not say.
-fn always(source: &Source) -> Option<Vec<usize>> {
-    let mut always = Vec::new();
-    for expr in &source.derived {
-        always.extend(columns(expr)?);
-    }
-    if let Some(event_time) = &source.event_time {
-        always.push(event_time.column);
-        if let Watermark::Expr(expr) = &event_time.watermark {
-            always.extend(columns(expr)?);
-        }
-    }
-    // What derived columns are computed of is among them.
-    always.retain(|column| *column < source.projection.len());
-    always.sort_unstable();
-    always.dedup();
-    Some(always)
-}
-
-fn columns(expr: &Expr) -> Option<Vec<usize>> {
-    match expr {
-        Expr::Column(column) => Some(vec![*column]),
-        Expr::Computed(computed) => computed.columns(),
-    }
 }

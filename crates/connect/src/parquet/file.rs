@@ -55,7 +55,7 @@ impl ParquetFile {
                 .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
             let metadata =
                 ParquetMetaDataReader::decode_metadata_with_options(&footer, Some(&options))?;
-            // Without what Arrow has noted of its own types: so there are no dictionaries and views.
+            // Without what Arrow has noted of its types: so there are no dictionaries and views.
             let schema = parquet_to_arrow_schema(metadata.file_metadata().schema_descr(), None)?;
             Ok::<_, ParquetError>((metadata, schema))
         };

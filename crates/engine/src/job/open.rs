@@ -42,7 +42,7 @@ pub(super) fn origins(
     let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
-        let options = OpenOptions { pruning: Pruning::of(plan, number), ..options.clone() };
+        let options = OpenOptions { pruning: plan.pruning(number), ..options.clone() };
         Ok(Origin {
             splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads),
