@@ -1,8 +1,11 @@
 """Parquet files that DuckDB writes, against CSV of the same rows, and damaged ones."""
 
+import subprocess
+from datetime import date, timedelta
 from pathlib import Path
 
 import duckdb
+import harness
 import pytest
 from conftest import Script
 
@@ -136,3 +139,39 @@ def test_damaged_files_are_errors_with_their_place(script):
         done = script.run(sql)
         assert done.code == 0 or "rows.parquet" in done.stderr, (start, done.stderr)
         assert "panicked" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", ["file.arrow", "plain.arrow", "stream.arrow", "pages.parquet", "instants.parquet"])
+@pytest.mark.parametrize("where", ["", " WHERE n >= 26", " WHERE n = 5"])
+def test_what_pyarrow_writes(script, name, where):
+    """Files of `columnar/write.py`, whose types are all laid out in other ways than they are kept."""
+    format = "arrow" if name.endswith(".arrow") else "parquet"
+    script.data(name, (Path(__file__).parent / "columnar" / name).read_bytes())
+    sql = (f"CREATE TABLE t (n BIGINT, `text` STRING, `view` STRING, name STRING, price DECIMAL(9, 2), ts TIMESTAMP(9), "
+           f"`at` TIMESTAMP_LTZ(9), `day` DATE) WITH ('connector' = 'file', 'path' = '{name}', 'format' = '{format}');\n"
+           f"SELECT * FROM t{where};")
+    expected = []
+    for n in range(40):
+        text = f"text {n}" if n % 5 else ""
+        day = date(2024, 1, 1) + timedelta(days=n)
+        time = f"{day} 00:00:00.000000000"
+        expected.append(f"{n},{text},{text},name {n % 3},{n / 4:.2f},{time},{time}Z,{day}")
+    wanted = {"": expected, " WHERE n >= 26": expected[26:], " WHERE n = 5": expected[5:6]}[where]
+    done = script.run(sql, workers=1)
+    assert done.code == 0, done.stderr
+    if name == "instants.parquet":
+        # Instants of 96 bits say nothing of zones.
+        wanted = [row.replace("Z,", ",") for row in wanted]
+        assert [row.replace("Z,", ",") for row in done.stdout.decode().splitlines()[1:]] == wanted
+    else:
+        assert done.stdout.decode().splitlines()[1:] == wanted
+
+
+def test_a_stream_is_read_from_a_pipe(script):
+    path = Path(__file__).parent / "columnar" / "stream.arrow"
+    sql = script.write("CREATE TABLE t (n BIGINT) WITH ('connector' = 'file', 'path' = '/dev/stdin', 'format' = 'arrow');"
+                       "SELECT COUNT(*) AS records, SUM(n) AS n FROM t;")
+    command = [str(harness.program()), "run", "--format", "csv", str(sql)]
+    with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
+        done = subprocess.run(command, stdin=cat.stdout, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "records,n\n40,780\n"), done.stderr

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow::array::{
-    Array, ArrayRef, Float64Array, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Float64Array, Int32Array, Int32Builder, Int64Array, ListBuilder,
+    MapBuilder, StringArray, StringBuilder, StructArray, TimestampMicrosecondArray,
     TimestampMillisecondArray,
 };
-use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use millstream_contract::compare::Comparison;
 use millstream_contract::pruning::{Condition, Pruning};
 use millstream_contract::table::{OpenOptions, Table, TableOptions};
@@ -265,6 +266,58 @@ fn statistics_leave_out_what_no_condition_takes_and_nothing_else() {
                 assert_eq!(found.column(1).null_count(), found.num_rows());
             }
             assert_eq!(skipped, left_out, "{what}");
+        }
+    }
+}
+
+/// Rows, arrays and maps come out as SQL declares them, in chunks of a row group as in one.
+#[test]
+fn nested_columns_are_conformed() {
+    let count = 150_000;
+    let mut lists = ListBuilder::new(Int32Builder::new());
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    for n in 0..count {
+        lists.append_option((n % 7 != 0).then(|| (0..n % 4).map(|i| (i != 2).then_some(n + i))));
+        maps.keys().append_value(format!("key {}", n % 3));
+        maps.values().append_value(n);
+        maps.append(n % 5 != 0).unwrap();
+    }
+    let inner: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..count).map(|n| n.to_string())));
+    let fields = [(Arc::new(field("a", DataType::Utf8)), inner)];
+    let columns: [(&str, ArrayRef, bool); 3] = [
+        ("l", Arc::new(lists.finish()), true),
+        ("r", Arc::new(StructArray::from(fields.to_vec())), true),
+        ("m", Arc::new(maps.finish()), true),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let entry = vec![Field::new("key", DataType::Utf8, false), field("value", DataType::Int64)];
+    let entries = Arc::new(Field::new("entries", DataType::Struct(entry.into()), false));
+    let schema = Arc::new(Schema::new(vec![
+        field("l", DataType::new_list(DataType::Int64, true)),
+        field("r", DataType::Struct(vec![field("A", DataType::Utf8)].into())),
+        field("m", DataType::Map(entries, false)),
+    ]));
+    let file = Scratch::new(&written(&batch, 200_000, Compression::SNAPPY));
+    let found = read(&file.table(&schema), &[0, 1, 2], &OpenOptions::alone(100, 0, 1)).unwrap();
+    assert!(found.len() > 1, "one chunk");
+    let found = concat_batches(&schema, &found).unwrap();
+    let (lists, maps) = (found.column(0).as_list::<i32>(), found.column(2).as_map());
+    let rows = found.column(1).as_struct().column(0).as_string::<i32>();
+    for n in 0..count {
+        let row = n as usize;
+        let list = lists.is_valid(row).then(|| {
+            lists.value(row).as_primitive::<Int64Type>().iter().collect::<Vec<Option<i64>>>()
+        });
+        let expected = (n % 7 != 0)
+            .then(|| (0..n % 4).map(|i| (i != 2).then_some(i64::from(n + i))).collect::<Vec<_>>());
+        assert_eq!(list, expected, "row {n}");
+        assert_eq!(rows.value(row), n.to_string());
+        assert_eq!(maps.is_valid(row), n % 5 != 0);
+        if maps.is_valid(row) {
+            let entry = maps.value(row);
+            assert_eq!(entry.column(0).as_string::<i32>().value(0), format!("key {}", n % 3));
+            assert_eq!(entry.column(1).as_primitive::<Int64Type>().value(0), i64::from(n));
         }
     }
 }
