@@ -116,7 +116,7 @@ impl Asked {
         let (mins, maxes) = (known.row_group_mins([metadata])?, known.row_group_maxes([metadata])?);
         let holds_nowhere = self.holds_nowhere(&mins, &maxes)?;
         if holds_nowhere.len() == 1 && is_true(&holds_nowhere, 0) {
-            return Ok(vec![0..rows]);
+            return Ok(Vec::from_iter([0..rows]));
         }
         self.left_out_pages(file, column, rows)
     }
