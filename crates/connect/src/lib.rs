@@ -14,11 +14,15 @@
 //! what it has written (files show by their names that they are incomplete).
 
 mod channel;
+mod columns;
+mod conform;
 mod csv;
 mod datagen;
 mod datetime;
 mod files;
+mod guard;
 mod input;
+mod ipc;
 mod memory;
 mod ndjson;
 mod number;
@@ -43,5 +47,5 @@ pub use files::FileSink;
 pub use memory::MemoryTable;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
-pub use source::{FileTable, standard_input};
+pub use source::{FileSchema, FileTable, file_schema, standard_input};
 pub use text::{Format, TextOptions, TextSink};

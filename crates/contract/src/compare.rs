@@ -4,34 +4,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int64Array, RecordBatch};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 
 use crate::error::{Error, Result};
 use crate::expr::Evaluate;
+use crate::pruning::Condition;
 
-/// How to compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
-    /// `=`
-    Equal,
-    /// `<>`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-}
+pub use crate::pruning::Comparison;
 
 /// `column op constant` for an INT or BIGINT column.
 #[derive(Debug)]
 pub struct CompareColumn {
     column: usize,
+    /// BIGINT, otherwise INT.
+    is_long: bool,
     comparison: Comparison,
     constant: i64,
     text: String,
@@ -51,7 +39,8 @@ impl CompareColumn {
             DataType::Int32 => i32::try_from(constant).is_ok(),
             _ => false,
         };
-        fits.then_some(CompareColumn { column, comparison, constant, text })
+        let is_long = *data_type == DataType::Int64;
+        fits.then_some(CompareColumn { column, is_long, comparison, constant, text })
     }
 }
 
@@ -85,6 +74,18 @@ impl Evaluate for CompareColumn {
 
     fn data_type(&self) -> &DataType {
         &DataType::Boolean
+    }
+
+    fn implies(&self) -> Vec<Condition> {
+        let constant: ArrayRef = match self.is_long {
+            true => Arc::new(Int64Array::from(vec![self.constant])),
+            false => Arc::new(Int32Array::from(vec![self.constant as i32])),
+        };
+        vec![Condition { column: self.column, comparison: self.comparison, constant }]
+    }
+
+    fn columns(&self) -> Option<Vec<usize>> {
+        Some(vec![self.column])
     }
 }
 

@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 
 use crate::error::{Error, Result};
+use crate::pruning::Condition;
 
 /// Computes one column from a batch. Implemented by the SQL crate.
 pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
@@ -14,6 +15,14 @@ pub trait Evaluate: Send + Sync + fmt::Debug + fmt::Display {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef>;
     /// The type of the column that comes out.
     fn data_type(&self) -> &DataType;
+    /// Of a condition that fails on no row: comparisons that hold on each row on which it is TRUE.
+    fn implies(&self) -> Vec<Condition> {
+        Vec::new()
+    }
+    /// The columns of `batch` that are looked at; `None` if it does not say.
+    fn columns(&self) -> Option<Vec<usize>> {
+        None
+    }
 }
 
 /// A column of the input batch, by position, or a computed one.
@@ -39,6 +48,14 @@ impl Expr {
                 }
                 Ok(column)
             }
+        }
+    }
+
+    /// The columns of the input that are looked at; `None` if it does not say.
+    pub fn columns(&self) -> Option<Vec<usize>> {
+        match self {
+            Expr::Column(column) => Some(vec![*column]),
+            Expr::Computed(computed) => computed.columns(),
         }
     }
 

@@ -14,6 +14,7 @@ pub mod error;
 pub mod expr;
 pub mod interval;
 pub mod plan;
+pub mod pruning;
 pub mod settings;
 pub mod sink;
 pub mod table;

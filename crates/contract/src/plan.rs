@@ -12,6 +12,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::pruning::Pruning;
 use crate::table::Table;
 
 /// A continuous query in executable form.
@@ -40,6 +41,28 @@ pub struct Source {
     pub schema: SchemaRef,
     /// Event time, if the table declares a watermark and somebody asks for it.
     pub event_time: Option<EventTime>,
+}
+
+impl Source {
+    /// The physical columns that are looked at in every row, of those that are read; `None` if some
+    /// expression does not say.
+    fn always(&self) -> Option<Vec<usize>> {
+        let mut always = Vec::new();
+        for expr in &self.derived {
+            always.extend(expr.columns()?);
+        }
+        if let Some(event_time) = &self.event_time {
+            always.push(event_time.column);
+            if let Watermark::Expr(expr) = &event_time.watermark {
+                always.extend(expr.columns()?);
+            }
+        }
+        // What derived columns are computed of is among them.
+        always.retain(|column| *column < self.projection.len());
+        always.sort_unstable();
+        always.dedup();
+        Some(always)
+    }
 }
 
 /// What happens to the rows of some sources and stages.
@@ -297,6 +320,23 @@ impl Plan {
     /// Whether some stage takes rows of a node.
     fn is_taken(&self, node: Node) -> bool {
         self.stages.iter().any(|stage| stage.inputs.iter().any(|input| input.from == node))
+    }
+
+    /// Which rows of a source count. A source that several stages take is read whole.
+    pub fn pruning(&self, source: usize) -> Pruning {
+        self.pruned(source).unwrap_or_default()
+    }
+
+    fn pruned(&self, number: usize) -> Option<Pruning> {
+        let source = self.sources.get(number)?;
+        let inputs = self.stages.iter().flat_map(|stage| &stage.inputs);
+        let mut takers = inputs.filter(|input| input.from == Node::Source(number));
+        let (Some(taker), None) = (takers.next(), takers.next()) else { return None };
+        let Some(Expr::Computed(filter)) = &taker.filter else { return None };
+        let mut conditions = filter.implies();
+        conditions.retain(|condition| condition.column < source.projection.len());
+        (!conditions.is_empty()).then_some(())?;
+        Some(Pruning { conditions, always: source.always()? })
     }
 
     /// What a row has that comes from a node.

@@ -16,6 +16,7 @@ use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::pruning::Pruning;
 
 /// A named collection of splits with one schema.
 pub trait Table: Send + Sync + Debug {
@@ -85,13 +86,22 @@ pub struct OpenOptions {
     /// By split, where reading begins: what [`Split::position`] has said. Empty: all begin with
     /// their first records.
     pub from: Vec<Position>,
+    /// Which rows count: a hint that changes no result.
+    pub pruning: Pruning,
 }
 
 impl OpenOptions {
     /// For a job of one process.
     pub fn alone(batch_rows: usize, start_time_us: i64, workers: usize) -> OpenOptions {
-        let from = Vec::new();
-        OpenOptions { batch_rows, start_time_us, workers, process: 0, processes: 1, from }
+        OpenOptions {
+            batch_rows,
+            start_time_us,
+            workers,
+            process: 0,
+            processes: 1,
+            from: Vec::new(),
+            pruning: Pruning::default(),
+        }
     }
 
     /// Where split `number` begins.

@@ -54,7 +54,7 @@ mod support;
 mod windowing;
 mod worker;
 
-use millstream_contract::{error, expr, plan, settings, sink, table, texts};
+use millstream_contract::{error, expr, plan, pruning, settings, sink, table, texts};
 
 pub use explain::state_layout;
 pub use job::{Job, Stopper};

@@ -15,13 +15,16 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion_expr::{Expr, ExprSchemable, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal, NegativeExpr};
+use datafusion_physical_expr::utils::collect_columns;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use millstream_contract::Error;
-use millstream_contract::compare::{CompareColumn, Comparison};
+use millstream_contract::compare::CompareColumn;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
+use millstream_contract::pruning::Condition;
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
 use crate::error::{Place, Result};
+use crate::implied::{comparison, implied};
 use crate::lazy::LazyBoolean;
 use crate::located::LocatedExpr;
 use crate::scalars::{BoundedCall, ChoiceExpr, TooMuchText, bounded_array, text_bytes};
@@ -35,6 +38,8 @@ struct Compiled {
     physical: Arc<dyn PhysicalExpr>,
     text: String,
     data_type: DataType,
+    /// Of a condition: what holds where it does.
+    implied: Vec<Condition>,
 }
 
 /// Compiles `expr` over batches of `schema`; plain columns stay columns.
@@ -57,7 +62,9 @@ pub(crate) fn compile(
         return Ok(EngineExpr::Computed(Arc::new(comparison)));
     }
     let data_type = physical.data_type(schema.as_arrow())?;
-    Ok(EngineExpr::Computed(Arc::new(Compiled { physical, text: sql_text(expr), data_type })))
+    let implied = implied(&physical, schema.as_arrow());
+    let text = sql_text(expr);
+    Ok(EngineExpr::Computed(Arc::new(Compiled { physical, text, data_type, implied })))
 }
 
 /// `column op constant` on integers, which the engine does faster than a general expression.
@@ -73,15 +80,7 @@ fn compare_column(
         ScalarValue::Int64(Some(value)) => *value,
         _ => return None,
     };
-    let comparison = match binary.op() {
-        Operator::Eq => Comparison::Equal,
-        Operator::NotEq => Comparison::NotEqual,
-        Operator::Lt => Comparison::Less,
-        Operator::LtEq => Comparison::LessOrEqual,
-        Operator::Gt => Comparison::Greater,
-        Operator::GtEq => Comparison::GreaterOrEqual,
-        _ => return None,
-    };
+    let comparison = comparison(binary.op())?;
     let data_type = schema.field(column).data_type();
     CompareColumn::new(column, data_type, comparison, constant, sql_text(expr))
 }
@@ -190,6 +189,14 @@ impl Evaluate for Compiled {
 
     fn data_type(&self) -> &DataType {
         &self.data_type
+    }
+
+    fn implies(&self) -> Vec<Condition> {
+        self.implied.clone()
+    }
+
+    fn columns(&self) -> Option<Vec<usize>> {
+        Some(collect_columns(&self.physical).iter().map(Column::index).collect())
     }
 }
 

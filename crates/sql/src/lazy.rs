@@ -37,7 +37,7 @@ impl LazyBoolean {
 }
 
 /// Whether evaluation gives a value whatever the row.
-fn cannot_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+pub(crate) fn cannot_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let simple = if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
         use Operator::*;
         matches!(

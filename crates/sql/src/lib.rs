@@ -53,6 +53,7 @@ mod given;
 mod grammar;
 mod graph;
 mod hints;
+mod implied;
 mod indexed;
 mod insert;
 mod lazy;

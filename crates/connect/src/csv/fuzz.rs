@@ -93,6 +93,7 @@ pub(super) fn read_memory(
         length: Some(content.len() as u64),
         sharing: Sharing::ByChunk,
         one_of_many: false,
+        pruning: &Default::default(),
         chunk_bytes: Some(chunk_bytes),
     };
     let input = Input::Memory(Cursor::new(content.into()));

@@ -1,5 +1,6 @@
 //! Bytes of a file, wherever they come from: memory, a regular file, a packed one, a pipe.
 
+mod anywhere;
 mod missing;
 mod packed;
 mod pipe;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use millstream_contract::{Error, Result};
 
+pub(crate) use self::anywhere::Anywhere;
 pub(crate) use self::missing::missing_help;
 pub(crate) use self::packed::{MaybePacked, Packing, Unpacked};
 pub(crate) use self::pipe::Pipe;

@@ -127,14 +127,21 @@ impl Regular {
         Regular { file, name, extent, read: 0 }
     }
 
-    /// Bytes to read.
-    pub(crate) fn length(&self) -> u64 {
+    /// Where it ended when the job opened it, in bytes.
+    pub(crate) fn extent(&self) -> u64 {
         self.extent
     }
 
-    /// The file, for reading it at any place.
-    pub(crate) fn try_clone(&self) -> Result<File> {
-        self.file.try_clone().map_err(|error| self.failed(&error))
+    /// Reads what is at this offset, wherever other reads are.
+    pub(crate) fn read_exact_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = self.file.read_exact_at(bytes, offset);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let length = self.file.metadata().map_or(offset, |metadata| metadata.len());
+                shrunk(&self.name, self.extent, length)
+            }
+            _ => self.failed(&error),
+        })
     }
 
     /// How its first bytes say that it is packed.
@@ -205,7 +212,7 @@ impl Regular {
     /// What it unpacks to.
     pub(crate) fn unpacked(self, packing: Packing) -> Result<Unpacked> {
         let failed = |error| io_error(Path::new(&*self.name), &error);
-        let file = self.try_clone()?;
+        let file = self.file.try_clone().map_err(|error| self.failed(&error))?;
         Unpacked::new(packing, file.take(self.extent)).map_err(failed)
     }
 

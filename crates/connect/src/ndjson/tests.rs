@@ -43,6 +43,7 @@ fn read_in(
         length: Some(text.len() as u64),
         sharing: Sharing::ByChunk,
         one_of_many: false,
+        pruning: &Default::default(),
         chunk_bytes: Some(chunk_bytes),
     };
     let format = Arc::new(NdjsonFormat {

@@ -4,14 +4,28 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ::parquet::arrow::ArrowWriter;
-use ::parquet::basic::Compression;
-use ::parquet::file::properties::WriterProperties;
-use arrow::array::{ArrayRef, Float64Array, Int32Array, StringArray, TimestampMillisecondArray};
-use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, Int32Array, Int32Builder, Int64Array, ListBuilder,
+    MapBuilder, StringArray, StringBuilder, StructArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray,
+};
+use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef, TimeUnit};
+use millstream_contract::compare::Comparison;
+use millstream_contract::pruning::{Condition, Pruning};
 use millstream_contract::table::{OpenOptions, Table, TableOptions};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
 
-use super::*;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::DataType;
+use millstream_contract::Result;
+use millstream_contract::table::{Position, SplitPoll};
+
 use crate::source::FileTable;
 
 /// A file of its own, which goes away with the test.
@@ -134,7 +148,8 @@ fn large_row_groups_are_cut_and_any_position_plus_the_rest_is_the_whole() {
         rows += chunk.decode().unwrap().num_rows();
         places.push((rows, split.position()));
     }
-    assert_eq!((rows, places.len()), (300_000, 4));
+    // Of 200,000 rows four chunks, of 100,000 two.
+    assert_eq!((rows, places.len()), (300_000, 7));
     for (before, position) in places {
         let options = OpenOptions { from: vec![position], ..options.clone() };
         let rest = read(&table, &[0], &options).unwrap();
@@ -151,10 +166,14 @@ fn columns_that_do_not_fit_are_explained() {
         (
             "n",
             DataType::Int16,
-            "column 'n' is declared SMALLINT, and the file has INT\n  help: declare it INT",
+            "column 'n' is declared as SMALLINT, but is INT in the file\n  help: write n INT",
         ),
-        ("S", DataType::Int64, "the file has STRING"),
-        ("ts", DataType::Timestamp(TimeUnit::Second, None), "declare it TIMESTAMP(3)"),
+        ("S", DataType::Int64, "is STRING in the file"),
+        (
+            "ts",
+            DataType::Timestamp(TimeUnit::Second, None),
+            "write ts TIMESTAMP(3) in CREATE TABLE",
+        ),
     ] {
         let schema = Arc::new(Schema::new(vec![field(name, data_type)]));
         let error = read(&file.table(&schema), &[0], &OpenOptions::alone(100, 0, 1));
@@ -163,7 +182,10 @@ fn columns_that_do_not_fit_are_explained() {
     }
     let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int32, false)]));
     let error = read(&file.table(&schema), &[0], &OpenOptions::alone(100, 0, 1)).unwrap_err();
-    assert!(error.to_string().contains("row group 0: column 'n' is NOT NULL"), "{error}");
+    assert!(
+        error.to_string().contains(".parquet, row 4: column 'n' is NOT NULL, found NULL"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -178,7 +200,7 @@ fn every_truncation_is_an_error_and_damage_never_panics() {
     for end in (0..whole.len()).step_by(7) {
         let file = Scratch::new(&whole[..end]);
         let error = read(&file.table(&schema), &[0, 1, 2], &options).unwrap_err().to_string();
-        assert!(error.contains(".parquet: it cannot be read as Parquet"), "{end}: {error}");
+        assert!(error.contains(".parquet: expected a Parquet file"), "{end}: {error}");
     }
     let mut seed = 1u64;
     for _ in 0..1500 {
@@ -190,5 +212,113 @@ fn every_truncation_is_an_error_and_damage_never_panics() {
         }
         let file = Scratch::new(&damaged);
         let _ = read(&file.table(&schema), &[0, 1, 2], &options);
+    }
+}
+
+/// The rows that count are those of a read of everything, whatever is left out.
+#[test]
+fn statistics_leave_out_what_no_condition_takes_and_nothing_else() {
+    let batch = rows(100_000);
+    let schema = Arc::new(Schema::new(vec![
+        field("n", DataType::Int64),
+        field("s", DataType::Utf8),
+        field("ts", DataType::Timestamp(TimeUnit::Microsecond, None)),
+        Field::new("x", DataType::Float64, false),
+    ]));
+    let long = |value: i64| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
+    let time = |value: i64| Arc::new(TimestampMicrosecondArray::from(vec![value])) as ArrayRef;
+    let text = |value: &str| Arc::new(StringArray::from(vec![value])) as ArrayRef;
+    use Comparison::*;
+    // Row groups of 10,000 rows are a chunk each, those of 100,000 two, of pages of 1,024 rows.
+    for (group_rows, chunks) in [(10_000, 10), (100_000, 2)] {
+        let file = Scratch::new(&written(&batch, group_rows, Compression::SNAPPY));
+        let table = file.table(&schema);
+        let whole = read(&table, &[0, 1, 2, 3], &OpenOptions::alone(100, 0, 1)).unwrap();
+        assert_eq!(whole.len(), chunks);
+        let half = if group_rows == 100_000 { 1 } else { 5 };
+        for (column, comparison, constant, left_out) in [
+            (0, Less, long(0), chunks),
+            (0, Less, long(2), chunks - 1),
+            (0, LessOrEqual, long(45_000), chunks - half),
+            (0, Greater, long(99_999), chunks),
+            (0, GreaterOrEqual, long(99_999), chunks - 1),
+            (0, Equal, long(60_001), chunks - 1),
+            (0, NotEqual, long(60_001), 0),
+            (2, Less, time(1_000_000), chunks - 1),
+            (1, Equal, text("text 7"), 0),
+            (1, Equal, text("zzz"), chunks),
+            (1, Less, text("a"), chunks),
+        ] {
+            let conditions = vec![Condition { column, comparison, constant }];
+            let pruning = Pruning { conditions, always: vec![2] };
+            let what = format!("{group_rows} rows: {:?}", pruning.conditions[0]);
+            let options = OpenOptions { pruning, ..OpenOptions::alone(100, 0, 1) };
+            let found = read(&table, &[0, 1, 2, 3], &options).unwrap();
+            assert_eq!(found.len(), chunks, "{what}");
+            let mut skipped = 0;
+            for (found, whole) in found.iter().zip(&whole) {
+                // What is looked at in every row is as it is.
+                assert_eq!((found.column(2), found.column(3)), (whole.column(2), whole.column(3)));
+                if found.column(0).null_count() < found.num_rows() {
+                    assert_eq!(found, whole, "{what}");
+                    continue;
+                }
+                skipped += 1;
+                assert_eq!(found.column(1).null_count(), found.num_rows());
+            }
+            assert_eq!(skipped, left_out, "{what}");
+        }
+    }
+}
+
+/// Rows, arrays and maps come out as SQL declares them, in chunks of a row group as in one.
+#[test]
+fn nested_columns_are_conformed() {
+    let count = 150_000;
+    let mut lists = ListBuilder::new(Int32Builder::new());
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    for n in 0..count {
+        lists.append_option((n % 7 != 0).then(|| (0..n % 4).map(|i| (i != 2).then_some(n + i))));
+        maps.keys().append_value(format!("key {}", n % 3));
+        maps.values().append_value(n);
+        maps.append(n % 5 != 0).unwrap();
+    }
+    let inner: ArrayRef =
+        Arc::new(StringArray::from_iter_values((0..count).map(|n| n.to_string())));
+    let fields = [(Arc::new(field("a", DataType::Utf8)), inner)];
+    let columns: [(&str, ArrayRef, bool); 3] = [
+        ("l", Arc::new(lists.finish()), true),
+        ("r", Arc::new(StructArray::from(fields.to_vec())), true),
+        ("m", Arc::new(maps.finish()), true),
+    ];
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let entry = vec![Field::new("key", DataType::Utf8, false), field("value", DataType::Int64)];
+    let entries = Arc::new(Field::new("entries", DataType::Struct(entry.into()), false));
+    let schema = Arc::new(Schema::new(vec![
+        field("l", DataType::new_list(DataType::Int64, true)),
+        field("r", DataType::Struct(vec![field("A", DataType::Utf8)].into())),
+        field("m", DataType::Map(entries, false)),
+    ]));
+    let file = Scratch::new(&written(&batch, 200_000, Compression::SNAPPY));
+    let found = read(&file.table(&schema), &[0, 1, 2], &OpenOptions::alone(100, 0, 1)).unwrap();
+    assert!(found.len() > 1, "one chunk");
+    let found = concat_batches(&schema, &found).unwrap();
+    let (lists, maps) = (found.column(0).as_list::<i32>(), found.column(2).as_map());
+    let rows = found.column(1).as_struct().column(0).as_string::<i32>();
+    for n in 0..count {
+        let row = n as usize;
+        let list = lists.is_valid(row).then(|| {
+            lists.value(row).as_primitive::<Int64Type>().iter().collect::<Vec<Option<i64>>>()
+        });
+        let expected = (n % 7 != 0)
+            .then(|| (0..n % 4).map(|i| (i != 2).then_some(i64::from(n + i))).collect::<Vec<_>>());
+        assert_eq!(list, expected, "row {n}");
+        assert_eq!(rows.value(row), n.to_string());
+        assert_eq!(maps.is_valid(row), n % 5 != 0);
+        if maps.is_valid(row) {
+            let entry = maps.value(row);
+            assert_eq!(entry.column(0).as_string::<i32>().value(0), format!("key {}", n % 3));
+            assert_eq!(entry.column(1).as_primitive::<Int64Type>().value(0), i64::from(n));
+        }
     }
 }

@@ -21,6 +21,7 @@ fn read(text: &[u8], data_type: DataType) -> Result<Vec<Vec<u8>>> {
         length: Some(text.len() as u64),
         sharing: Sharing::ByChunk,
         one_of_many: false,
+        pruning: &Default::default(),
         chunk_bytes: None,
     };
     let mut split = RecordSplit::open(Arc::new(RawFormat), Input::memory(text), &reading)?;

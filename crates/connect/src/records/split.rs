@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_contract::Result;
+use millstream_contract::pruning::Pruning;
 use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
 
 use super::malformed::decode_keeping;
@@ -46,6 +47,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) sharing: Sharing,
     /// Whether it is one file of many.
     pub(crate) one_of_many: bool,
+    /// Which rows count.
+    pub(crate) pruning: &'a Pruning,
     /// For tests: bytes of each chunk.
     pub(crate) chunk_bytes: Option<usize>,
 }

@@ -10,9 +10,10 @@ use millstream_contract::table::Split;
 
 use crate::csv::CsvFormat;
 use crate::input::Input;
+use crate::ipc::{IpcFormat, IpcSplit};
 use crate::ndjson::NdjsonFormat;
 use crate::options::Options;
-use crate::parquet;
+use crate::parquet::{ParquetFormat, ParquetSplit};
 use crate::raw::RawFormat;
 use crate::records::{Reading, RecordSplit};
 
@@ -72,29 +73,39 @@ impl Format for RawFormat {
     }
 }
 
-/// Parquet has no options.
-#[derive(Debug)]
-struct ParquetFormat;
-
 impl Format for ParquetFormat {
     fn name(&self) -> &'static str {
         "parquet"
     }
 
     fn supports(&self, data_type: &DataType) -> bool {
-        parquet::supported(data_type)
+        ParquetFormat::supported(data_type)
     }
 
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
-        Ok(Box::new(parquet::open(input, reading)?))
+        Ok(Box::new(ParquetSplit::open(input, reading)?))
+    }
+}
+
+impl Format for IpcFormat {
+    fn name(&self) -> &'static str {
+        "arrow"
+    }
+
+    fn supports(&self, data_type: &DataType) -> bool {
+        IpcFormat::supported(data_type)
+    }
+
+    fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
+        Ok(Box::new(IpcSplit::open(input, reading)?))
     }
 }
 
 /// The formats that files are read in.
-const NAMES: [&str; 4] = ["csv", "ndjson", "parquet", "raw"];
+const NAMES: [&str; 5] = ["csv", "ndjson", "parquet", "arrow", "raw"];
 
 /// Formats that are planned, for a better message.
-const LATER: &[&str] = &["arrow", "avro", "orc"];
+const LATER: &[&str] = &["avro", "orc"];
 
 /// The format that the options name, with its own options.
 pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
@@ -104,6 +115,7 @@ pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
         // Flink's `json` reads one object after the other, which people write one per line.
         Some("ndjson" | "jsonl" | "json") => Ok(Arc::new(NdjsonFormat::from_options(options)?)),
         Some("parquet") => Ok(Arc::new(ParquetFormat)),
+        Some("arrow") => Ok(Arc::new(IpcFormat)),
         Some("raw") => Ok(Arc::new(RawFormat)),
         Some(later) if LATER.contains(&later) => {
             Err(options.error("format", format!("'{later}' comes in a later version"), list))

@@ -21,6 +21,7 @@ mod file;
 mod format;
 mod many;
 mod paths;
+mod schema;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -39,6 +40,7 @@ pub(crate) use self::format::Format;
 use self::many::LaterSplit;
 use self::paths::Files;
 pub use self::paths::standard_input;
+pub use self::schema::{FileSchema, file_schema};
 use crate::input::Name;
 use crate::options::Options;
 use crate::records::Reading;
@@ -137,6 +139,7 @@ impl FileTable {
             length,
             sharing: place.sharing.unwrap_or_else(|| file.sharing(length)),
             one_of_many: place.one_of_many,
+            pruning: &options.pruning,
             chunk_bytes: None,
         };
         self.format.open(input, &reading)

@@ -12,6 +12,7 @@ use crate::gather::{Gather, Outlet, Role, Turns};
 use crate::intake::{Intake, Origin};
 use crate::plan::{Operator, Plan, Source};
 use crate::prepare::Preparer;
+use crate::pruning::Pruning;
 use crate::roles::Place;
 use crate::settings::Settings;
 use crate::sink::{RowOrder, Sink, Writers};
@@ -33,6 +34,7 @@ pub(super) fn origins(
         process: place.process,
         processes: place.processes,
         from: Vec::new(),
+        pruning: Pruning::default(),
     };
     // No table is waited for before all have been begun.
     let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());
@@ -40,6 +42,7 @@ pub(super) fn origins(
     let origin = |(number, (source, table)): (usize, (&Source, Arc<dyn Table>))| {
         let max_ahead_us = settings.max_ahead.us(source.table.live());
         let spreads = compiled.spreads(number, settings, leaders);
+        let options = OpenOptions { pruning: plan.pruning(number), ..options.clone() };
         Ok(Origin {
             splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads),

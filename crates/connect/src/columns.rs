@@ -1,0 +1,211 @@
+//! The columns of a table in a file that has a schema of its own: Parquet, Arrow IPC.
+//!
+//! A column is found by its name: as it is declared, or else whatever the case. Its type in the
+//! file must be the declared one, or one whose values all fit it.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use millstream_contract::settings::closest;
+use millstream_contract::table::Places;
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+
+use crate::conform::{self, conform, conformed, widens};
+use crate::input::Name;
+use crate::types::sql_name;
+
+/// Names that a message shows.
+const SHOWN_MAX: usize = 12;
+
+/// The columns that are read, and what becomes of them.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    path: Name,
+    /// The projected columns of the table.
+    schema: SchemaRef,
+    /// By projected column, where it stands among `read`.
+    slots: Vec<usize>,
+    /// The columns of the file that are needed, ascending.
+    read: Vec<usize>,
+}
+
+impl Columns {
+    /// Finds the projected columns of `schema` among those of a file.
+    pub(crate) fn find(
+        path: &Name,
+        schema: &SchemaRef,
+        projection: &[usize],
+        file: &Fields,
+    ) -> Result<Columns> {
+        let schema = Arc::new(schema.project(projection)?);
+        let found: Vec<usize> = schema
+            .fields()
+            .iter()
+            .map(|declared| {
+                let index = index_of(path, declared.name(), file)?;
+                check_type(path, declared, &file[index])?;
+                Ok(index)
+            })
+            .collect::<Result<_>>()?;
+        let mut read = found.clone();
+        read.sort_unstable();
+        read.dedup();
+        let slots = found.iter().map(|index| read.partition_point(|read| read < index)).collect();
+        Ok(Columns { path: path.clone(), schema, slots, read })
+    }
+
+    /// The columns of the file that are needed, ascending.
+    pub(crate) fn read(&self) -> &[usize] {
+        &self.read
+    }
+
+    /// Where a projected column stands in the file, and its type in the table.
+    pub(crate) fn source_of(&self, projected: usize) -> Option<(usize, &DataType)> {
+        let file = *self.read.get(*self.slots.get(projected)?)?;
+        Some((file, self.schema.fields().get(projected)?.data_type()))
+    }
+
+    /// The projected columns.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The batch of what was read: an array for each of [`Columns::read`]. `place` is where they
+    /// stand in the file, and `first_row` the number of their first row there, from 0.
+    pub(crate) fn batch(&self, arrays: &[ArrayRef], rows: usize, at: &Rows) -> Result<RecordBatch> {
+        let fields = self.schema.fields();
+        let columns = fields.iter().zip(&self.slots).map(|(field, slot)| {
+            let Some(array) = arrays.get(*slot).filter(|array| array.len() == rows) else {
+                let expected = counted(rows as u64, "value");
+                let message = format!("expected {expected} of column '{}'", field.name());
+                return Err(damaged(&at.prefix, message));
+            };
+            let column = conform(array, field.data_type()).map_err(|error| Error::Data {
+                place: at.prefix.to_string(),
+                message: format!("column '{}': {error}", field.name()),
+                help: "declare the column with the type that it has in the file".into(),
+            })?;
+            match column.logical_nulls().filter(|_| !field.is_nullable()) {
+                Some(nulls) if nulls.null_count() > 0 => {
+                    let row = (0..rows).find(|row| nulls.is_null(*row)).unwrap_or(0);
+                    Err(Error::Data {
+                        place: at.place(row),
+                        message: format!("column '{}' is NOT NULL, found NULL", field.name()),
+                        help: "declare the column without NOT NULL".into(),
+                    })
+                }
+                _ => Ok(column),
+            }
+        });
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| damaged(&at.prefix, error.to_string()))
+    }
+
+    /// For messages.
+    pub(crate) fn path(&self) -> &Name {
+        &self.path
+    }
+}
+
+/// A file that is not as its format has it.
+pub(crate) fn damaged(place: &str, message: impl Into<String>) -> Error {
+    Error::Data {
+        place: place.to_string(),
+        message: message.into(),
+        help: "it is damaged or was cut off: get it again from where it came from".into(),
+    }
+}
+
+fn index_of(path: &Name, name: &str, file: &Fields) -> Result<usize> {
+    let place = || path.to_string();
+    match conform::index_of(name, file) {
+        Ok(index) => Ok(index),
+        Err(0) => {
+            let names = file.iter().map(|field| field.name().as_str());
+            let meant = closest(name, names)
+                .map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
+            Err(Error::Data {
+                place: place(),
+                message: format!("the file has no column '{name}'"),
+                help: format!("{meant}its columns are {}", listed(file)),
+            })
+        }
+        Err(count) => Err(Error::Data {
+            place: place(),
+            message: format!("the file has {count} columns '{name}'"),
+            help: "a column is found by its name: give each another when you write the file".into(),
+        }),
+    }
+}
+
+/// Some names of columns.
+fn listed(fields: &Fields) -> String {
+    let shown: Vec<&str> =
+        fields.iter().take(SHOWN_MAX).map(|field| field.name().as_str()).collect();
+    let more = fields.len() - shown.len();
+    match (shown.is_empty(), more) {
+        (true, _) => "none".to_string(),
+        (false, 0) => shown.join(", "),
+        (false, more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn check_type(path: &Name, declared: &Field, file: &Field) -> Result<()> {
+    let (name, place) = (declared.name(), path.to_string());
+    let Some(has) = conformed(file.data_type()) else {
+        return Err(Error::Data {
+            place,
+            message: format!(
+                "column '{name}' is of type {} in the file, for which SQL has none",
+                file.data_type()
+            ),
+            help: "leave the column out of CREATE TABLE, or write it as another type".into(),
+        });
+    };
+    if widens(&has, declared.data_type()) {
+        return Ok(());
+    }
+    let has = sql_name(&has);
+    let wants = sql_name(declared.data_type());
+    Err(Error::Data {
+        place,
+        message: format!("column '{name}' is declared as {wants}, but is {has} in the file"),
+        help: format!("write {name} {has} in CREATE TABLE, and CAST it where it is used"),
+    })
+}
+
+/// The schema of a file's columns as tables know it; columns of other types are left out, and
+/// named.
+pub(crate) fn schema_of(fields: &Fields) -> (Schema, Vec<(String, DataType)>) {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for field in fields {
+        match conformed(field.data_type()) {
+            Some(data_type) => known.push(Field::new(field.name(), data_type, field.is_nullable())),
+            None => unknown.push((field.name().clone(), field.data_type().clone())),
+        }
+    }
+    (Schema::new(known), unknown)
+}
+
+/// Where the rows of a batch stand: consecutive ones of a file, or of a part of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows {
+    /// For example `events.parquet`, or `events.arrow, batch 3`.
+    pub(crate) prefix: Arc<str>,
+    /// The number there of the first, from 0.
+    pub(crate) first: u64,
+}
+
+impl Places for Rows {
+    fn place(&self, row: usize) -> String {
+        format!("{}, row {}", self.prefix, self.first.saturating_add(row as u64).saturating_add(1))
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Rows>()
+    }
+}

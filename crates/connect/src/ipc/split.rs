@@ -1,0 +1,336 @@
+//! Arrow IPC as a split: chunks are record batches, or ranges of rows of large ones.
+//!
+//! A position is the number of a record batch, and that of a row in it.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, SchemaRef};
+use millstream_contract::table::{Chunk, Decoded, Position, Sharing, Split, SplitPoll};
+use millstream_contract::{Error, Result};
+
+use super::message::{Dictionaries, Kind, Layout, Message};
+use super::source::{Body, Next, Source};
+use crate::columns::{Columns, Rows, damaged};
+use crate::input::{Input, Name};
+use crate::records::Reading;
+
+/// Rows of a chunk at most.
+const ROWS_MAX: u64 = 64 << 10;
+
+/// Bytes that a chunk should have once it is decoded.
+const CHUNK_BYTES: u64 = 4 << 20;
+
+/// Rows of the first chunk of a file that is one of many: it is read to see at which time the file
+/// begins, and waits for its turn.
+const FIRST_ROWS: u64 = 1 << 10;
+
+/// How much smaller compressed buffers are taken to be.
+const PACKED_TIMES: u64 = 3;
+
+/// Arrow IPC being read.
+pub(crate) struct IpcSplit {
+    path: Name,
+    source: Source,
+    what: Option<Arc<What>>,
+    dictionaries: Arc<Dictionaries>,
+    /// The record batch that is being handed out, or comes next, and the next row in it.
+    batch: u64,
+    row: u64,
+    current: Option<Current>,
+    /// Where to begin.
+    from: Option<(u64, u64)>,
+    first_rows: u64,
+    reading: Opened,
+}
+
+/// What is to be read, of a pipe until its schema has come.
+struct Opened {
+    schema: SchemaRef,
+    projection: Vec<usize>,
+    length: Option<u64>,
+    sharing: Sharing,
+}
+
+/// What is read of which file.
+struct What {
+    schema: SchemaRef,
+    columns: Columns,
+}
+
+/// The record batch that is being handed out.
+struct Current {
+    batch: Arc<Batch>,
+    rows: u64,
+    /// Rows of each chunk, but for the last; and about how many bytes each takes.
+    chunk_rows: u64,
+    row_bytes: u64,
+}
+
+/// A record batch that is decoded when its first chunk is.
+struct Batch {
+    what: Arc<What>,
+    message: Message,
+    layout: Layout,
+    body: Body,
+    dictionaries: Arc<Dictionaries>,
+    /// For messages.
+    place: Arc<str>,
+    columns: OnceLock<Result<Vec<ArrayRef>>>,
+}
+
+impl IpcSplit {
+    /// Opens a file or a pipe at a position: the numbers of a record batch, and of a row in it.
+    pub(crate) fn open(input: Input, reading: &Reading<'_>) -> Result<IpcSplit> {
+        let path = reading.path.clone();
+        let source = Source::open(input, path.clone())?;
+        let from = match reading.from.0[..] {
+            [batch, row] => Some((batch, row)),
+            _ => None,
+        };
+        if from.is_some() && source.is_pipe() {
+            return Err(Error::Io {
+                place: path.to_string(),
+                message: "a pipe cannot be read on from a position".into(),
+                help: "write to a file, and read that".into(),
+            });
+        }
+        let few = reading.one_of_many && from.is_none();
+        let mut split = IpcSplit {
+            path,
+            source,
+            what: None,
+            dictionaries: Arc::default(),
+            batch: 0,
+            row: 0,
+            current: None,
+            from,
+            first_rows: if few { FIRST_ROWS } else { u64::MAX },
+            reading: Opened {
+                schema: reading.schema.clone(),
+                projection: reading.projection.to_vec(),
+                length: reading.length,
+                sharing: reading.sharing,
+            },
+        };
+        if !split.source.is_pipe() {
+            let schema = split.source.schema()?;
+            split.set_schema(schema)?;
+        }
+        Ok(split)
+    }
+
+    fn set_schema(&mut self, schema: SchemaRef) -> Result<Arc<What>> {
+        let Opened { schema: declared, projection, .. } = &self.reading;
+        let columns = Columns::find(&self.path, declared, projection, &schema.fields)?;
+        let what = Arc::new(What { schema, columns });
+        self.what = Some(what.clone());
+        Ok(what)
+    }
+
+    /// Takes in a message.
+    fn take_in(&mut self, message: Message, body: Body) -> Result<()> {
+        let Some(what) = self.what.clone() else {
+            let schema = message.schema().map_err(|message| damaged(&self.path, message))?;
+            return self.set_schema(Arc::new(schema)).map(drop);
+        };
+        match message.kind {
+            Kind::Schema => Err(damaged(&self.path, "it has a second schema")),
+            Kind::Dictionary => {
+                let body = message.whole(&body)?;
+                let mut dictionaries = Dictionaries::clone(&self.dictionaries);
+                message.add_dictionary(&body, &what.schema, &mut dictionaries).map_err(
+                    |message| damaged(&self.place(), format!("a dictionary: {message}")),
+                )?;
+                self.dictionaries = Arc::new(dictionaries);
+                Ok(())
+            }
+            Kind::Batch(rows) => self.begin_batch(what, message, body, rows),
+        }
+    }
+
+    fn begin_batch(
+        &mut self,
+        what: Arc<What>,
+        message: Message,
+        body: Body,
+        rows: u64,
+    ) -> Result<()> {
+        match self.from {
+            Some((from, _)) if self.batch < from => {
+                self.batch += 1;
+                return Ok(());
+            }
+            Some((_, row)) => (self.row, self.from) = (row, None),
+            None => self.row = 0,
+        }
+        let place: Arc<str> = self.place().into();
+        let layout = message.layout(&what.schema.fields, what.columns.read());
+        let layout = layout.map_err(|message| damaged(&place, message))?;
+        let row_bytes = row_bytes(&what, &layout, &self.dictionaries, rows);
+        let chunks = rows.saturating_mul(row_bytes).div_ceil(CHUNK_BYTES);
+        let chunks = chunks.max(rows.div_ceil(ROWS_MAX)).clamp(1, rows.max(1));
+        let dictionaries = self.dictionaries.clone();
+        let columns = OnceLock::new();
+        let batch = Batch { what, message, layout, body, dictionaries, place, columns };
+        let chunk_rows = rows.div_ceil(chunks).max(1);
+        self.current = Some(Current { batch: Arc::new(batch), rows, chunk_rows, row_bytes });
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        format!("{}, batch {}", self.path, self.batch.saturating_add(1))
+    }
+
+    /// The next chunk of the record batch at hand.
+    fn chunk(&mut self) -> Option<Box<dyn Chunk>> {
+        let current = self.current.as_ref().filter(|current| self.row < current.rows)?;
+        let chunk_rows = current.chunk_rows;
+        let to = (self.row / chunk_rows + 1).saturating_mul(chunk_rows).min(current.rows);
+        let to = to.min(self.row.saturating_add(self.first_rows));
+        let rows = self.row..to;
+        (self.row, self.first_rows) = (to, u64::MAX);
+        let bytes = (rows.end - rows.start).saturating_mul(current.row_bytes);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX / 4);
+        Some(Box::new(IpcChunk { batch: current.batch.clone(), rows, bytes }))
+    }
+}
+
+/// About how many bytes a row takes once it is decoded. Of texts in dictionaries, the mean is
+/// taken, of the dictionary that has the longest.
+fn row_bytes(what: &What, layout: &Layout, dictionaries: &Dictionaries, rows: u64) -> u64 {
+    let fields = what.columns.read().iter().filter_map(|column| what.schema.fields.get(*column));
+    let (mut fixed, mut unpacked) = (0, 0);
+    for field in fields {
+        match field.data_type() {
+            DataType::Dictionary(_, _) => unpacked += 1,
+            other => fixed += other.primitive_width().unwrap_or(0) as u64,
+        }
+    }
+    let packed: u64 = layout.spans.iter().map(|span| span.end - span.start).sum();
+    let times = if layout.compressed { PACKED_TIMES } else { 1 };
+    let stored = packed.saturating_mul(times).div_ceil(rows.max(1));
+    let mean = |values: &ArrayRef| values.get_array_memory_size().div_ceil(values.len().max(1));
+    let mean = dictionaries.values().map(mean).max().unwrap_or(0) as u64;
+    fixed.max(stored).saturating_add(mean.saturating_mul(unpacked)).max(1)
+}
+
+impl Split for IpcSplit {
+    fn name(&self) -> &str {
+        &self.path
+    }
+
+    fn extent(&self) -> Option<u64> {
+        self.reading.length.filter(|_| self.reading.sharing == Sharing::ByChunk)
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.reading.sharing
+    }
+
+    fn position(&self) -> Position {
+        match self.from {
+            Some((batch, row)) => Position(vec![batch, row]),
+            None => Position(vec![self.batch, self.row]),
+        }
+    }
+
+    fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+        loop {
+            if let Some(chunk) = self.chunk() {
+                return Ok(SplitPoll::Chunk(chunk));
+            }
+            if self.current.take().is_some() {
+                (self.batch, self.row) = (self.batch + 1, 0);
+            }
+            if let Some((batch, _)) = self.from
+                && self.batch < batch
+                && self.source.go_to(batch)
+            {
+                self.batch = batch;
+            }
+            match self.source.next(waker)? {
+                Next::Message(message, body) => self.take_in(message, body)?,
+                Next::Pending => return Ok(SplitPoll::Pending { retry_at_us: None }),
+                Next::Ended if self.what.is_none() => {
+                    return Err(damaged(self.source.name(), "it has no schema"));
+                }
+                Next::Ended => return Ok(SplitPoll::Ended),
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// The columns that are read, as the file has them. Whoever comes first decodes them.
+    fn columns(&self) -> Result<Vec<ArrayRef>> {
+        self.columns.get_or_init(|| self.decode()).clone()
+    }
+
+    fn decode(&self) -> Result<Vec<ArrayRef>> {
+        let read = self.what.columns.read();
+        if read.is_empty() {
+            return Ok(Vec::new());
+        }
+        let body = self.needed()?;
+        self.message
+            .columns(&body, &self.what.schema, read, &self.dictionaries)
+            .map(|batch| batch.columns().to_vec())
+            .map_err(|message| damaged(&self.place, message))
+    }
+
+    /// The body, of which only that is read which is needed. The rest is zeros, which the system
+    /// makes when they are looked at, and nobody does.
+    fn needed(&self) -> Result<Buffer> {
+        let (bytes, offset) = match &self.body {
+            Body::Here(buffer) => return Ok(buffer.clone()),
+            Body::At(bytes, offset) => (bytes, *offset),
+        };
+        let length = usize::try_from(self.message.body_bytes).unwrap_or(usize::MAX);
+        let read: u64 = self.layout.spans.iter().map(|span| span.end - span.start).sum();
+        if read >= self.message.body_bytes / 8 * 7 {
+            return self.message.whole(&self.body);
+        }
+        let mut body = vec![0; length];
+        for span in &self.layout.spans {
+            if let Some(part) = body.get_mut(span.start as usize..span.end as usize) {
+                bytes.read_into(offset + span.start, part)?;
+            }
+        }
+        Ok(Buffer::from_vec(body))
+    }
+}
+
+/// Some rows of a record batch.
+struct IpcChunk {
+    batch: Arc<Batch>,
+    rows: Range<u64>,
+    bytes: usize,
+}
+
+impl Chunk for IpcChunk {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        Ok(self.decode_reporting()?.batch)
+    }
+
+    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
+        let (first, rows) = (self.rows.start as usize, (self.rows.end - self.rows.start) as usize);
+        let columns = self.batch.columns()?;
+        let all = self.batch.message.rows().unwrap_or(0);
+        let whole = columns.iter().all(|column| column.len() as u64 == all);
+        if !whole {
+            return Err(damaged(&self.batch.place, "a column has another number of rows"));
+        }
+        let columns: Vec<ArrayRef> = columns.iter().map(|c| c.slice(first, rows)).collect();
+        let places = Rows { prefix: self.batch.place.clone(), first: self.rows.start };
+        let batch = self.batch.what.columns.batch(&columns, rows, &places)?;
+        Ok(Decoded { batch, left_out: 0, first_left_out: None, places: Some(Box::new(places)) })
+    }
+}

@@ -1,0 +1,232 @@
+//! The pages of a row group, as chunks of it read them.
+//!
+//! A chunk is some rows of a row group. Pages do not end where chunks do, and each column has its
+//! own. Pages before the chunk are passed over by their headers, without unpacking them. Dictionary
+//! pages, and those data pages of which a later chunk needs the rest, are kept unpacked as long as
+//! chunks of the row group are about ([`Kept`]): otherwise a row group whose columns are a page
+//! each, as DuckDB writes them, would be unpacked once per chunk.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::iter;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::RowGroups;
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
+
+use crate::input::Anywhere;
+
+/// Bytes of pages of a row group that are kept at most. Others are unpacked again.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a page's header that are read at once. Most have some thirty.
+const HEADER_BYTES: usize = 256;
+
+/// Pages of a row group that several chunks need, unpacked.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<KeptPages>);
+
+#[derive(Debug, Default)]
+struct KeptPages {
+    /// By leaf column, and place among its pages.
+    pages: HashMap<(usize, usize), Page>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// A page; it is kept on unless this is the `last` chunk to need it.
+    fn get(&self, at: (usize, usize), last: bool) -> Option<Page> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !last {
+            return kept.pages.get(&at).cloned();
+        }
+        let page = kept.pages.remove(&at)?;
+        kept.bytes -= page.buffer().len();
+        Some(page)
+    }
+
+    fn keep(&self, at: (usize, usize), page: &Page) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = page.buffer().len();
+        if kept.bytes + bytes <= KEPT_BYTES_MAX && kept.pages.insert(at, page.clone()).is_none() {
+            kept.bytes += bytes;
+        }
+    }
+}
+
+/// A row group, of which some rows are read.
+pub(super) struct Group {
+    pub(super) bytes: Arc<Anywhere>,
+    pub(super) metadata: Arc<ParquetMetaData>,
+    pub(super) number: usize,
+    pub(super) rows: Range<u64>,
+    pub(super) kept: Arc<Kept>,
+}
+
+impl RowGroups for Group {
+    fn num_rows(&self) -> usize {
+        self.metadata.row_group(self.number).num_rows() as usize
+    }
+
+    fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
+        let group = self.metadata.row_group(self.number);
+        let column = group.column(leaf);
+        let rows = group.num_rows() as usize;
+        let pages = Pages {
+            inner: SerializedPageReader::new(self.bytes.clone(), column, rows, None)?,
+            kept: self.kept.clone(),
+            leaf,
+            next: 0,
+            row: (column.column_descr().max_rep_level() == 0).then_some(0),
+            rows: self.rows.clone(),
+        };
+        Ok(Box::new(OneColumn(iter::once(Ok(Box::new(pages) as Box<dyn PageReader>)))))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(iter::once(self.metadata.row_group(self.number)))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+/// The pages of one column chunk.
+struct OneColumn(iter::Once<Result<Box<dyn PageReader>>>);
+
+impl Iterator for OneColumn {
+    type Item = Result<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+impl PageIterator for OneColumn {}
+
+/// Pages, of which some are kept.
+struct Pages {
+    inner: SerializedPageReader<Anywhere>,
+    kept: Arc<Kept>,
+    leaf: usize,
+    /// The number of the next page.
+    next: usize,
+    /// Rows before it; `None` if that is not known, as headers do not tell.
+    row: Option<u64>,
+    /// The rows to be read.
+    rows: Range<u64>,
+}
+
+impl Pages {
+    /// Rows before the page after next; `None` if that is not known.
+    fn end_of(&self, page: &PageMetadata) -> Option<u64> {
+        if page.is_dict {
+            return self.row;
+        }
+        self.row?.checked_add(page.num_rows.or(page.num_levels)? as u64)
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let Some(about) = self.inner.peek_next_page()? else { return Ok(None) };
+        let (at, end) = ((self.leaf, self.next), self.end_of(&about));
+        let last = !about.is_dict && end.is_some_and(|end| end <= self.rows.end);
+        let page = match self.kept.get(at, last) {
+            Some(page) => {
+                self.inner.skip_next_page()?;
+                page
+            }
+            None => {
+                let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
+                check(&page)?;
+                if !last {
+                    self.kept.keep(at, &page);
+                }
+                page
+            }
+        };
+        (self.next, self.row) = (self.next + 1, end);
+        Ok(Some(page))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.inner.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        if let Some(about) = self.inner.peek_next_page()? {
+            (self.next, self.row) = (self.next + 1, self.end_of(&about));
+        }
+        self.inner.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        self.inner.at_record_boundary()
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.get_next_page().transpose()
+    }
+}
+
+/// The library makes room for as many values as a dictionary claims to have.
+fn check(page: &Page) -> Result<()> {
+    match page {
+        Page::DictionaryPage { buf, num_values, .. } if *num_values as usize > buf.len() => {
+            let bytes = buf.len();
+            let message = format!("a dictionary of {num_values} values in {bytes} bytes");
+            Err(ParquetError::General(message))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Length for Anywhere {
+    fn len(&self) -> u64 {
+        self.length()
+    }
+}
+
+impl ChunkReader for Anywhere {
+    type T = Front;
+
+    fn get_read(&self, start: u64) -> Result<Front> {
+        Ok(Front { bytes: self.clone(), next: start, buffer: Bytes::new() })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        self.read(start, length).map_err(|error| ParquetError::External(Box::new(error)))
+    }
+}
+
+/// What begins at some offset, read as far as it is asked for.
+pub(crate) struct Front {
+    bytes: Anywhere,
+    next: u64,
+    buffer: Bytes,
+}
+
+impl Read for Front {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.buffer.is_empty() {
+            let read = self.bytes.read_at_most(self.next, HEADER_BYTES);
+            self.buffer = read.map_err(io::Error::other)?;
+            self.next += self.buffer.len() as u64;
+        }
+        let count = out.len().min(self.buffer.len());
+        out[..count].copy_from_slice(&self.buffer.split_to(count));
+        Ok(count)
+    }
+}
