@@ -10,12 +10,8 @@ use millstream::{Stats, grouped, plural};
 pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) -> String {
     let mut text = String::new();
     for (count, record, what, first) in [
-        (
-            stats.malformed_records,
-            "malformed record",
-            "left out ('csv.ignore-parse-errors')",
-            &stats.first_malformed,
-        ),
+        // Of the first one it is said which option leaves it out.
+        (stats.malformed_records, "malformed record", "left out", &stats.first_malformed),
         (
             stats.null_time_records,
             "record",

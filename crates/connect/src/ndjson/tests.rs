@@ -7,8 +7,8 @@ use std::task::Waker;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Field, Float64Type, Int64Type, Schema, TimeUnit,
-    TimestampMillisecondType,
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema,
+    TimeUnit, TimestampMillisecondType,
 };
 use millstream_contract::table::{Position, Sharing, Split, SplitPoll};
 use proptest::prelude::*;
@@ -119,6 +119,10 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("{\"s\":1}", ":2:6: expected STRING for column 's', found 1"),
         ("{\"s\":\"\\ud800\"}", "column 's'"),
         ("{\"s\":\"\",\"t\":1714564800000}", "to_timestamp_millis"),
+        ("{\"s\":\"\",\"t\":1714564800}", "to_timestamp_seconds"),
+        ("{\"s\":\"\",\"t\":1714564800.5}", "to_timestamp_seconds"),
+        ("{\"s\":\"\",\"A at line \":1,\"a at line \":2,\"a\":1,\"a\":1}", "'a' is given twice"),
+        ("{\"s\":\"\",\"A\":1,\"A\":2}", "the member 'A' is given twice"),
         ("{\"s\":\"\",\"a\":1,\"a\":2}", "the member 'a' is given twice"),
         ("{\"s\":\"\"", ":2:1: the object that starts here does not end on its line"),
         ("{", "'jq -c .' writes them so"),
@@ -142,6 +146,65 @@ fn what_does_not_fit_is_an_error_with_its_place() {
 }
 
 #[test]
+fn a_member_is_the_column_that_differs_only_in_case() {
+    let schema = schema(&[("userid", DataType::Int64, true), ("Name", DataType::Utf8, true)]);
+    let text = "{\"userId\":1,\"NAME\":\"a\"}\n{\"userId\":\"x\",\"userid\":2,\"USERID\":3}\n\
+                {\"userid\":4,\"USERID\":5,\"USERID\":6,\"nom\":7}\n";
+    let (rows, _, _) = read(text, &schema, false).unwrap();
+    assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[1, 2, 4]);
+    assert_eq!(
+        rows.column(1).as_string::<i32>().iter().collect::<Vec<_>>(),
+        [Some("a"), None, None]
+    );
+    let error = read("{\"userId\":1,\"USERID\":2}", &schema, false).unwrap_err().to_string();
+    assert!(error.contains("'userId' and 'USERID' differ only in case"), "{error}");
+}
+
+#[test]
+fn doubles_beyond_numbers_are_the_strings_that_the_sink_writes() {
+    let schema = schema(&[("d", DataType::Float64, true), ("f", DataType::Float32, true)]);
+    let text = "{\"d\":\"NaN\",\"f\":\"Infinity\"}\n{\"d\":\"-Infinity\",\"f\":3.4e38}\n";
+    let (rows, _, _) = read(text, &schema, false).unwrap();
+    let doubles = rows.column(0).as_primitive::<Float64Type>();
+    assert!(doubles.value(0).is_nan());
+    assert_eq!(doubles.value(1), f64::NEG_INFINITY);
+    assert_eq!(rows.column(1).as_primitive::<Float32Type>().value(0), f32::INFINITY);
+    for (text, expected) in [
+        ("{\"d\":1e999}", "found 1e999, which does not fit"),
+        ("{\"d\":-1e999}", "found -1e999, which does not fit"),
+        ("{\"f\":1e39}", "found 1e39, which does not fit"),
+        ("{\"d\":\"inf\"}", "expected DOUBLE for column 'd', found \"inf\""),
+        ("{\"d\":\"1\"}", "expected DOUBLE for column 'd', found \"1\""),
+        ("{\"d\":\"nan\"}", "expected DOUBLE"),
+        ("{\"d\":NaN}", "expected value"),
+    ] {
+        let error = read(text, &schema, false).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_array_around_all_records_is_refused_and_other_lines_are_left_out() {
+    let schema = schema(&[("a", DataType::Int64, true)]);
+    for array in ["[\n{\"a\":1},\n{\"a\":2}\n]\n", "[{\"a\":1},\n{\"a\":2}]\n", "[ {\"a\":1}]"] {
+        for skip_errors in [false, true] {
+            let error = read(array, &schema, skip_errors).unwrap_err().to_string();
+            assert!(
+                error.starts_with("x.ndjson:1:1: expected an object, found an array"),
+                "{error}"
+            );
+        }
+    }
+    let (rows, left_out, first) =
+        read("[INFO] go\n{\"a\":1},\n[\n{\"a\":2}\n]\n", &schema, true).unwrap();
+    assert_eq!((rows.num_rows(), left_out), (1, 4));
+    assert_eq!(
+        first.unwrap(),
+        "x.ndjson:1:1: expected an object, found an array ('json.ignore-parse-errors')"
+    );
+}
+
+#[test]
 fn pretty_printed_objects_are_refused_alike_at_any_chunk_size() {
     let schema = schema(&[("a", DataType::Int64, true)]);
     let text = "{\n  \"a\": 1\n}\n".repeat(100);
@@ -157,6 +220,15 @@ fn hostile_nesting_and_broken_text_are_errors() {
     let schema = schema(&[("a", DataType::Int64, true)]);
     let deep = format!("{{\"x\":{}", "[".repeat(100_000));
     assert!(read_in(deep.as_bytes(), &schema, false, 1 << 20).is_err());
+    // Also where it is balanced, and no column.
+    let nested = |depth: usize| {
+        format!("{{\"x\":{}\"[\\\"[\"{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1))
+    };
+    assert!(read_in(nested(128).as_bytes(), &schema, false, 64).is_ok());
+    for depth in [129, 100_000] {
+        let error = read_in(nested(depth).as_bytes(), &schema, false, 64).unwrap_err().to_string();
+        assert!(error.contains(":1:133: objects and arrays are nested more than 128"), "{error}");
+    }
     let error = read_in(b"{\"x\":\"\xff\"}\n", &schema, false, 64).unwrap_err().to_string();
     assert!(error.starts_with("x.ndjson:1:") && error.contains("not valid UTF-8"), "{error}");
 }

@@ -47,8 +47,8 @@ pub(super) fn column(
         D::UInt16 => column.numbers::<UInt16Type>(unsigned),
         D::UInt32 => column.numbers::<UInt32Type>(unsigned),
         D::UInt64 => column.numbers::<UInt64Type>(|text| Ok(parse_u64(text)?)),
-        D::Float32 => column.numbers::<Float32Type>(|text| parse_f32(text).ok_or(Why::Malformed)),
-        D::Float64 => column.numbers::<Float64Type>(|text| parse_f64(text).ok_or(Why::Malformed)),
+        D::Float32 => column.floats::<Float32Type>(parse_f32, |v| v.is_finite()),
+        D::Float64 => column.floats::<Float64Type>(parse_f64, |v| v.is_finite()),
         D::Decimal128(precision, scale) => column.decimals(*precision, *scale),
         D::Date32 => column.texts::<Date32Type>(|text| parse_date(text).ok_or(Why::Malformed)),
         D::Time32(U::Second) => column.texts::<Time32SecondType>(time32(U::Second)),
@@ -118,6 +118,26 @@ impl<'v> Column<'_, 'v> {
         self.primitive::<T>(|text| match is_number(text) {
             true => parse(text.as_bytes()),
             false => Err(Why::Malformed),
+        })
+    }
+
+    /// JSON numbers, and the strings that the sink writes for what JSON has no numbers for.
+    fn floats<T: ArrowPrimitiveType>(
+        &mut self,
+        parse: impl Fn(&[u8]) -> Option<T::Native>,
+        is_finite: impl Fn(T::Native) -> bool,
+    ) -> Option<ArrayRef> {
+        self.primitive::<T>(|text| {
+            if is_number(text) {
+                let value = parse(text.as_bytes()).ok_or(Why::Malformed)?;
+                return if is_finite(value) { Ok(value) } else { Err(Why::OutOfRange) };
+            }
+            match &*string(text)? {
+                special @ ("NaN" | "Infinity" | "-Infinity") => {
+                    parse(special.as_bytes()).ok_or(Why::Malformed)
+                }
+                _ => Err(Why::Malformed),
+            }
         })
     }
 

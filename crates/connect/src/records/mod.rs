@@ -10,6 +10,7 @@
 mod place;
 mod reader;
 mod split;
+mod whole;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use millstream_contract::table::Decoded;
 pub(crate) use self::place::{Lines, line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
 pub(crate) use self::split::{Reading, RecordSplit};
+pub(crate) use self::whole::{Outcome, read_whole};
 
 /// Whole records, as they stand in the file.
 #[derive(Debug)]

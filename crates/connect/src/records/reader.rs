@@ -81,6 +81,11 @@ impl Reader {
         (self.offset, self.line)
     }
 
+    /// The first bytes after [`Reader::start`], up to five.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.buffer[..self.buffer.len().min(5)]
+    }
+
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
     pub(crate) fn start(&mut self) -> Result<()> {
         while self.buffer.len() < 5 && !self.ended {
