@@ -1,19 +1,23 @@
-//! Decoding a block: first the values of the members of each line, then column by column.
+//! Decoding a block: each record goes into the columns in one pass over its bytes.
+//!
+//! A line is first read as one that has no faults ([`Object::read`]). If it has one, or may have,
+//! the columns are cut back to where the line began, and it is read again with care, which tells
+//! what is wrong with it, or which of its members are meant ([`Object::read_carefully`]).
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use memchr::memchr;
 use millstream_contract::table::Decoded;
 use millstream_contract::{Error, Result};
 
+use super::column::Text;
 use super::fault::Wrong;
-use super::members::{Slot, find};
 use super::names::Names;
-use super::value;
-use crate::csv::Why;
+use super::object::Object;
+use super::scan::{blanks, byte};
 use crate::input::Name;
 use crate::records::{Block, Decode, Lines, place};
 
@@ -23,19 +27,12 @@ pub(super) struct Plan {
     path: Name,
     /// Of the projected columns.
     schema: SchemaRef,
-    names: Names,
+    /// An empty record.
+    record: Object,
     skip_errors: bool,
-}
-
-/// The lines of a block that are objects, and the values of the columns in them.
-struct Found<'a> {
-    /// By record, offset of its line.
-    starts: Vec<u32>,
-    /// By column and record.
-    values: Vec<Vec<Option<&'a str>>>,
-    /// Lines left out.
-    left_out: u64,
-    first: Option<Wrong>,
+    /// Whether lines are first read as if they had no faults; tests compare with reading all of
+    /// them with care.
+    quick: bool,
 }
 
 impl Plan {
@@ -47,134 +44,136 @@ impl Plan {
     ) -> Result<Plan> {
         let names = Names::new(schema.fields(), projection);
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
-        Ok(Plan { path: path.clone(), schema: Arc::new(schema), names, skip_errors })
+        let record = Object::new(schema.fields(), names)
+            .ok_or_else(|| Error::Internal(format!("columns that NDJSON has not: {schema}")))?;
+        let schema = Arc::new(schema);
+        Ok(Plan { path: path.clone(), schema, record, skip_errors, quick: true })
     }
 
-    /// The members of each line.
-    fn find<'a>(&self, data: &'a [u8]) -> std::result::Result<Found<'a>, Wrong> {
-        let columns = self.schema.fields().len();
-        let mut found = Found {
-            starts: Vec::new(),
-            values: vec![Vec::new(); columns],
-            left_out: 0,
-            first: None,
+    /// The same, which reads all lines with care.
+    #[cfg(test)]
+    pub(super) fn always_careful(&self) -> Plan {
+        Plan {
+            path: self.path.clone(),
+            schema: self.schema.clone(),
+            record: self.record.fresh(0),
+            skip_errors: self.skip_errors,
+            quick: false,
+        }
+    }
+
+    fn place(&self, block: &Block, wrong: &Wrong) -> String {
+        place(&self.path, &block.data, block.line, wrong.at)
+    }
+}
+
+/// The records of a block.
+struct Records<'a> {
+    data: &'a [u8],
+    columns: Object,
+    /// By record, offset of its line.
+    starts: Vec<u32>,
+    /// Up to here all is UTF-8.
+    valid: usize,
+}
+
+impl Records<'_> {
+    /// Reads a line that may well have no faults. Returns the offset of the next one.
+    fn read(&mut self, start: usize) -> Option<usize> {
+        let text = Text { data: self.data, careful: false };
+        let end = self.columns.read(text, blanks(self.data, start), 0).ok()?;
+        let end = blanks(self.data, end);
+        let next = match byte(self.data, end) {
+            b'\n' => end + 1,
+            _ if end == self.data.len() => end,
+            _ => return None,
         };
-        let mut slots = vec![Slot::default(); columns];
-        let mut start = 0;
-        while start < data.len() {
-            let end = memchr(b'\n', &data[start..]).map_or(data.len(), |at| start + at);
-            let line = &data[start..end];
-            if !line.trim_ascii().is_empty() {
-                match find(&self.names, line, start, &mut slots) {
-                    Ok(()) => {
-                        // A block is far below 4 GiB.
-                        found.starts.push(start as u32);
-                        for (values, slot) in found.values.iter_mut().zip(&mut slots) {
-                            values.push(slot.value.take());
-                        }
-                    }
-                    Err(wrong) if self.skip_errors => {
-                        found.left_out += 1;
-                        found.first.get_or_insert(wrong);
-                    }
-                    Err(wrong) => return Err(wrong),
-                }
-            }
-            start = end + 1;
-        }
-        Ok(found)
+        (next <= self.valid).then_some(next)
     }
 
-    fn error(&self, block: &Block, wrong: Wrong) -> Error {
-        let place = place(&self.path, &block.data, block.line, wrong.at);
-        Error::Data { place, message: wrong.message, help: wrong.help }
+    /// Reads a line that may have faults. Returns the offset of the next one, and whether it was a
+    /// record.
+    #[cold]
+    fn read_carefully(&mut self, start: usize) -> (usize, std::result::Result<bool, Wrong>) {
+        self.columns.truncate(self.starts.len());
+        let rest = &self.data[start..];
+        let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
+        let end = start + line.len() + 1;
+        if line.trim_ascii().is_empty() {
+            return (end, Ok(false));
+        }
+        let read = self.columns.read_carefully(self.data, line, start);
+        if read.is_err() {
+            self.columns.truncate(self.starts.len());
+        }
+        if end > self.valid {
+            self.valid = valid_from(self.data, end);
+        }
+        (end, read.map(|()| true))
     }
+}
 
-    /// The columns; and by record, whether it is left out.
-    fn columns(&self, block: &Block, found: &mut Found<'_>) -> Result<(Vec<ArrayRef>, Vec<bool>)> {
-        let mut arrays = Vec::with_capacity(found.values.len());
-        let mut keep = vec![true; found.starts.len()];
-        let mut first: Option<Wrong> = None;
-        for (field, values) in self.schema.fields().iter().zip(&found.values) {
-            let mut fault = |row: usize, why: Why| {
-                keep[row] = false;
-                // The text is part of the block.
-                let at = values[row]
-                    .filter(|text| *text != "null")
-                    .map_or(found.starts[row] as usize, |text| {
-                        (text.as_ptr() as usize).saturating_sub(block.data.as_ptr() as usize)
-                    });
-                let text = values[row].map(str::as_bytes);
-                let wrong = Wrong::misfit(field, at, text, why);
-                if first.as_ref().is_none_or(|first| wrong.at < first.at) {
-                    first = Some(wrong);
-                }
-                self.skip_errors
-            };
-            let column = value::column(values, field.data_type(), field.is_nullable(), &mut fault)?;
-            arrays.extend(column);
-        }
-        match first {
-            Some(wrong) if !self.skip_errors => Err(self.error(block, wrong)),
-            first => {
-                let before = |other: &Wrong| first.as_ref().is_some_and(|w| w.at < other.at);
-                if found.first.as_ref().is_none_or(before) {
-                    found.first = first.or(found.first.take());
-                }
-                Ok((arrays, keep))
-            }
-        }
+/// Up to where the bytes from `start` on are UTF-8.
+fn valid_from(data: &[u8], start: usize) -> usize {
+    let rest = data.get(start..).unwrap_or_default();
+    match std::str::from_utf8(rest) {
+        Ok(_) => data.len(),
+        Err(error) => start + error.valid_up_to(),
     }
 }
 
 impl Decode for Plan {
     fn decode(&self, block: Block) -> Result<Decoded> {
-        let mut found = match self.find(&block.data) {
-            Ok(found) => found,
-            Err(wrong) => {
-                // A value of a record before it may be wrong, too, and comes first.
-                let before = Block { data: block.data[..wrong.at].to_vec(), ..block };
-                let end =
-                    before.data.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-                let mut before = before;
-                before.data.truncate(end);
-                if let Ok(mut found) = self.find(&before.data) {
-                    self.columns(&before, &mut found)?;
-                }
-                return Err(self.error(&block, wrong));
-            }
+        let lines = block.lines + 1;
+        let mut records = Records {
+            data: &block.data,
+            columns: self.record.fresh(lines),
+            starts: Vec::with_capacity(lines),
+            valid: valid_from(&block.data, 0),
         };
-        let (arrays, keep) = self.columns(&block, &mut found)?;
-        let rows = found.starts.len();
-        let internal = |error: arrow::error::ArrowError| {
+        let (mut at, mut left_out, mut first_left_out) = (0, 0, None);
+        while at < block.data.len() {
+            let start = at;
+            let quick = if self.quick { records.read(start) } else { None };
+            let is_record = match quick {
+                Some(next) => {
+                    at = next;
+                    true
+                }
+                None => {
+                    let (next, read) = records.read_carefully(start);
+                    at = next;
+                    match read {
+                        Ok(is_record) => is_record,
+                        Err(wrong) if self.skip_errors => {
+                            left_out += 1;
+                            first_left_out.get_or_insert_with(|| {
+                                let place = self.place(&block, &wrong);
+                                format!("{place}: {} ('json.ignore-parse-errors')", wrong.message)
+                            });
+                            false
+                        }
+                        Err(wrong) => {
+                            let place = self.place(&block, &wrong);
+                            let Wrong { message, help, .. } = wrong;
+                            return Err(Error::Data { place, message, help });
+                        }
+                    }
+                }
+            };
+            if is_record {
+                // A block is far below 4 GiB.
+                records.starts.push(start as u32);
+            }
+        }
+        let Records { columns, starts, .. } = records;
+        let internal = |error: ArrowError| {
             Error::Internal(format!("an NDJSON batch does not fit its schema: {error}"))
         };
-        // Of records that are left out, a column that is NOT NULL may hold a NULL here.
-        let nullable: Vec<FieldRef> = self
-            .schema
-            .fields()
-            .iter()
-            .map(|f| Arc::new((**f).clone().with_nullable(true)))
-            .collect();
-        let open = Arc::new(arrow::datatypes::Schema::new(nullable));
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let mut batch =
-            RecordBatch::try_new_with_options(open, arrays, &options).map_err(internal)?;
-        let mut starts = found.starts;
-        if keep.contains(&false) {
-            let mut kept = keep.iter();
-            starts.retain(|_| *kept.next().unwrap_or(&true));
-            batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let left_out = found.left_out + (rows - batch.num_rows()) as u64;
-        let columns = batch.columns().to_vec();
+        let options = RecordBatchOptions::new().with_row_count(Some(starts.len()));
+        let columns = columns.finish().map_err(internal)?;
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(internal)?;
-        let first_left_out = found.first.map(|wrong| {
-            let place = place(&self.path, &block.data, block.line, wrong.at);
-            format!("{place}: {} ('json.ignore-parse-errors')", wrong.message)
-        });
         let places = Box::new(Lines::new(&self.path, &block, &starts));
         Ok(Decoded { batch, left_out, first_left_out, places: Some(places) })
     }

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::{DataType, Field};
 
+use super::scan;
 use crate::csv::Why;
 use crate::records::shown;
 use crate::types::{epoch_help, integer_range, sql_name};
@@ -26,27 +27,109 @@ impl Wrong {
         Wrong { at, message: message.into(), help: help.into() }
     }
 
-    /// The value at offset `at` of the block is none for its column. `None`: there is no value.
-    #[cold]
-    pub(super) fn misfit(field: &Field, at: usize, text: Option<&[u8]>, why: Why) -> Wrong {
-        let name = field.name();
-        let Some(text) = text.filter(|text| why != Why::Null && *text != b"null") else {
-            let message = format!("column '{name}' is NOT NULL, found NULL");
-            return Wrong::new(at, message, SKIP_HELP);
-        };
-        let wanted = sql_name(field.data_type());
-        let found = shown(text);
+    /// The value `text` at offset `at` of the block is none for its column.
+    fn misfit(at: usize, text: &[u8], why: Why, wanted: &DataType, column: &str) -> Wrong {
+        let (name, found) = (sql_name(wanted), shown(text));
         let message = match why {
+            Why::Null => return Wrong::null(at, column),
             Why::OutOfRange => {
-                let range = integer_range(field.data_type())
+                let range = integer_range(wanted)
                     .map_or(String::new(), |(min, max)| format!(" ({min} to {max})"));
                 format!(
-                    "expected {wanted}{range} for column '{name}', found {found}, which does not fit"
+                    "expected {name}{range} for column '{column}', found {found}, which does not \
+                     fit"
                 )
             }
-            _ => format!("expected {wanted} for column '{name}', found {found}"),
+            _ => format!("expected {name} for column '{column}', found {found}"),
         };
-        Wrong::new(at, message, misfit_help(field.data_type(), text))
+        Wrong::new(at, message, misfit_help(wanted, text))
+    }
+
+    fn null(at: usize, column: &str) -> Wrong {
+        Wrong::new(at, format!("column '{column}' is NOT NULL, found NULL"), SKIP_HELP)
+    }
+}
+
+/// Where reading went on, or why it did not.
+pub(super) type Read = Result<usize, Box<Fault>>;
+
+/// What stopped the reading of a record.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Offset in the block.
+    at: usize,
+    what: What,
+    /// The column, and where in it: `user.tags[3]`.
+    path: String,
+}
+
+#[derive(Debug)]
+enum What {
+    /// It is no JSON, or needs care.
+    Syntax,
+    /// A value is none of this type.
+    Misfit(Why, DataType),
+    /// There is no value where one has to be.
+    Missing,
+    Said(Wrong),
+}
+
+#[cold]
+fn fault(at: usize, what: What) -> Box<Fault> {
+    Box::new(Fault { at, what, path: String::new() })
+}
+
+impl Fault {
+    pub(super) fn syntax(at: usize) -> Box<Fault> {
+        fault(at, What::Syntax)
+    }
+
+    pub(super) fn misfit(at: usize, why: Why, wanted: &DataType) -> Box<Fault> {
+        fault(at, What::Misfit(why, wanted.clone()))
+    }
+
+    /// The object at `at` lacks a member.
+    pub(super) fn missing(at: usize) -> Box<Fault> {
+        fault(at, What::Missing)
+    }
+
+    pub(super) fn said(wrong: Wrong) -> Box<Fault> {
+        fault(wrong.at, What::Said(wrong))
+    }
+
+    /// It is in an element of an array or map: `[3]`.
+    #[cold]
+    pub(super) fn inside(mut self: Box<Self>, element: &str) -> Box<Fault> {
+        self.path.insert_str(0, element);
+        self
+    }
+
+    /// It is in the column, or field of a ROW.
+    #[cold]
+    pub(super) fn of(mut self: Box<Self>, field: &Field) -> Box<Fault> {
+        if !self.path.is_empty() && !self.path.starts_with('[') {
+            self.path.insert(0, '.');
+        }
+        self.path.insert_str(0, field.name());
+        self
+    }
+
+    /// What to say of it, where the block has these bytes.
+    #[cold]
+    pub(super) fn wrong(self, data: &[u8]) -> Wrong {
+        match self.what {
+            What::Said(wrong) => wrong,
+            What::Missing => Wrong::null(self.at, &self.path),
+            What::Misfit(why, wanted) => {
+                let end = scan::skip(data, self.at, 0).unwrap_or(data.len());
+                let text = data.get(self.at..end).unwrap_or_default();
+                Wrong::misfit(self.at, text, why, &wanted, &self.path)
+            }
+            What::Syntax => {
+                let message = format!("expected JSON for column '{}'", self.path);
+                Wrong::new(self.at, message, SKIP_HELP)
+            }
+        }
     }
 }
 

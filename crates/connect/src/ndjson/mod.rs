@@ -22,10 +22,14 @@
 //! out: a file that begins with `[` and a line end, or `[{`. Apart from that each line stands for
 //! itself: one that is an object, and nothing else, is a record, whatever stands around it.
 
+mod column;
 mod decode;
 mod fault;
 mod members;
 mod names;
+mod nested;
+mod object;
+mod scan;
 mod value;
 
 use std::sync::Arc;
@@ -56,7 +60,7 @@ impl NdjsonFormat {
 
     /// Whether a column of this type can be read.
     pub(crate) fn supported(data_type: &DataType) -> bool {
-        value::supported(data_type)
+        column::supported(data_type)
     }
 }
 

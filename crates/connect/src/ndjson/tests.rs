@@ -17,6 +17,8 @@ use super::*;
 use crate::input::Input;
 use crate::records::{Reading, RecordSplit};
 
+mod speed;
+
 fn schema(fields: &[(&str, DataType, bool)]) -> SchemaRef {
     let field = |(name, data_type, nullable): &(&str, DataType, bool)| {
         Field::new(*name, data_type.clone(), *nullable)
@@ -115,7 +117,7 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("{\"s\":\"\",\"a\":true}", ":2:13: expected BIGINT"),
         ("{\"s\":\"\",\"a\":9223372036854775808}", "which does not fit"),
         ("{\"a\":1}", ":2:1: column 's' is NOT NULL, found NULL"),
-        ("{\"s\":null}", ":2:1: column 's' is NOT NULL"),
+        ("{\"s\":null}", ":2:6: column 's' is NOT NULL"),
         ("{\"s\":1}", ":2:6: expected STRING for column 's', found 1"),
         ("{\"s\":\"\\ud800\"}", "column 's'"),
         ("{\"s\":\"\",\"t\":1714564800000}", "to_timestamp_millis"),

@@ -1,0 +1,259 @@
+//! Objects whose members are columns: a record, or the value of a ROW.
+//!
+//! Members mostly come in the order in which they came before. So each member is remembered with
+//! the bytes from behind the comma to its value (`"name": `) and with the member that came after
+//! it. Where the same bytes come again, the name need not be read. The chain of members grows to
+//! hold all that were seen: where some are left out, the next few of the chain are compared.
+//!
+//! [`Object::read`] takes only what is beyond doubt. What is wrong with an object, and which of two
+//! members that differ in case is the column, is for [`Object::read_carefully`], which is slow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::Fields;
+use arrow::error::ArrowError;
+
+use super::column::{Column, Text};
+use super::fault::{Fault, Read, Wrong};
+use super::members::{DEPTH_MAX, Slot, find};
+use super::names::{Meaning, Names};
+use super::scan::{self, Quoted, blanks, byte};
+
+/// Members that are remembered besides columns. Objects that are used as maps have new ones on and
+/// on.
+const OTHERS_MAX: usize = 4096;
+
+/// How many members of the chain are compared with one that is not the next.
+const AHEAD: usize = 4;
+
+/// Objects of one kind.
+#[derive(Debug)]
+pub(super) struct Object {
+    names: Arc<Names>,
+    fields: Fields,
+    columns: Vec<Column>,
+    /// Those that were seen; the first one stands for what comes before any.
+    members: Vec<Member>,
+    known: HashMap<Box<[u8]>, usize>,
+    /// Per column, the number of the last object that has it.
+    seen: Vec<u64>,
+    number: u64,
+}
+
+/// A member as it was written.
+#[derive(Debug)]
+struct Member {
+    /// Its name, escapes as they are.
+    name: Box<[u8]>,
+    /// From behind the comma to the value.
+    bytes: Box<[u8]>,
+    target: Target,
+    /// The member that came after it; 0 if none has.
+    next: usize,
+}
+
+impl Member {
+    /// How it is written this time.
+    fn written(&mut self, bytes: &[u8]) {
+        if *self.bytes != *bytes {
+            self.bytes = bytes.into();
+        }
+    }
+}
+
+/// Where a value goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Column(usize),
+    Nowhere,
+}
+
+impl Object {
+    /// The columns `fields`, called by `names`. `None`: some type cannot be read.
+    pub(super) fn new(fields: &Fields, names: Names) -> Option<Object> {
+        let columns = fields.iter().map(|field| Column::new(field)).collect::<Option<Vec<_>>>()?;
+        Some(Object::of(Arc::new(names), fields, columns))
+    }
+
+    /// The same without values, with room for so many.
+    pub(super) fn fresh(&self, rows: usize) -> Object {
+        let columns = self.columns.iter().map(|column| column.fresh(rows)).collect();
+        Object::of(self.names.clone(), &self.fields, columns)
+    }
+
+    fn of(names: Arc<Names>, fields: &Fields, columns: Vec<Column>) -> Object {
+        let seen = vec![0; columns.len()];
+        let none = Member {
+            name: Box::default(),
+            bytes: Box::default(),
+            target: Target::Nowhere,
+            next: 0,
+        };
+        let fields = fields.clone();
+        Object {
+            names,
+            fields,
+            columns,
+            members: vec![none],
+            known: HashMap::new(),
+            seen,
+            number: 0,
+        }
+    }
+
+    /// Takes the object that begins at `at`, inside of so many objects and arrays.
+    pub(super) fn read(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
+        let data = text.data;
+        if byte(data, at) != b'{' || depth >= DEPTH_MAX {
+            return Err(Fault::syntax(at));
+        }
+        self.number += 1;
+        let (start, mut at, mut last, mut found) = (at, at + 1, 0, 0);
+        loop {
+            let next = &self.members[self.members[last].next];
+            let follows = data.get(at..).is_some_and(|rest| rest.starts_with(&next.bytes));
+            if follows && self.members[last].next != 0 {
+                at += next.bytes.len();
+                last = self.members[last].next;
+            } else {
+                if found == 0 && last == 0 && byte(data, blanks(data, at)) == b'}' {
+                    at = blanks(data, at) + 1;
+                    break;
+                }
+                (last, at) = self.other(data, at, last).ok_or_else(|| Fault::syntax(at))?;
+            }
+            if matches!(byte(data, at), b' ' | b'\t' | b'\r') {
+                at = blanks(data, at);
+            }
+            at = match self.members[last].target {
+                Target::Nowhere => {
+                    scan::skip(data, at, depth + 1).ok_or_else(|| Fault::syntax(at))?
+                }
+                Target::Column(slot) => {
+                    if self.seen[slot] == self.number {
+                        return Err(Fault::syntax(at));
+                    }
+                    self.seen[slot] = self.number;
+                    found += 1;
+                    let read = self.columns[slot].value(text, at, depth + 1);
+                    read.map_err(|fault| fault.of(&self.fields[slot]))?
+                }
+            };
+            if !matches!(byte(data, at), b',' | b'}') {
+                at = blanks(data, at);
+            }
+            at += 1;
+            match byte(data, at - 1) {
+                b',' => {}
+                b'}' => break,
+                _ => return Err(Fault::syntax(at - 1)),
+            }
+        }
+        if found < self.columns.len() {
+            self.fill(start)?;
+        }
+        Ok(at)
+    }
+
+    /// NULL for the columns that the object, which begins at `start`, has no members for.
+    fn fill(&mut self, start: usize) -> Result<(), Box<Fault>> {
+        for (slot, column) in self.columns.iter_mut().enumerate() {
+            if self.seen[slot] != self.number {
+                column.missing(start).map_err(|fault| fault.of(&self.fields[slot]))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The member behind `at`, which is not the one that came after `last` before; and the offset
+    /// of its value. `None`: it is none, or needs care.
+    fn other(&mut self, data: &[u8], at: usize, last: usize) -> Option<(usize, usize)> {
+        let (name, value) = scan::name(data, at)?;
+        let bytes = data.get(at..value)?;
+        let mut ahead = self.members[last].next;
+        for _ in 0..AHEAD {
+            if ahead != 0 && *self.members[ahead].name == *name.text {
+                self.members[ahead].written(bytes);
+                return Some((ahead, value));
+            }
+            ahead = self.members[ahead].next;
+        }
+        let member = match self.known.get(name.text) {
+            Some(member) => *member,
+            None => self.add(name, last)?,
+        };
+        self.members[member].written(bytes);
+        if member != last {
+            self.members[last].next = member;
+        }
+        Some((member, value))
+    }
+
+    /// Remembers a member that comes after `last`.
+    fn add(&mut self, name: Quoted<'_>, last: usize) -> Option<usize> {
+        let text = name.unescaped()?;
+        let target = match self.names.meaning(std::str::from_utf8(&text).ok()?) {
+            Meaning::Column { slot, .. } => Target::Column(slot),
+            Meaning::Unused => Target::Nowhere,
+            Meaning::Either => return None,
+        };
+        let next = self.members[last].next;
+        let member = Member { name: name.text.into(), bytes: Box::default(), target, next };
+        if self.members.len() > OTHERS_MAX + self.columns.len() {
+            // One place for all the others.
+            let at = self.members.len() - 1;
+            self.known.remove(&self.members[at].name);
+            self.known.insert(name.text.into(), at);
+            self.members[at] = Member { next: 0, ..member };
+            return Some(at);
+        }
+        self.known.insert(name.text.into(), self.members.len());
+        self.members.push(member);
+        Some(self.members.len() - 1)
+    }
+
+    /// Takes an object that begins at `start` and is all of `line`, by all the rules.
+    pub(super) fn read_carefully(
+        &mut self,
+        data: &[u8],
+        line: &[u8],
+        start: usize,
+    ) -> Result<(), Wrong> {
+        let mut slots = vec![Slot::default(); self.columns.len()];
+        find(&self.names, line, start, &mut slots)?;
+        let text = Text { data, careful: true };
+        let mut first: Option<Wrong> = None;
+        for (slot, (column, found)) in self.columns.iter_mut().zip(&slots).enumerate() {
+            let read = match found.value {
+                Some(value) => {
+                    // It is part of the line.
+                    let within = (value.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
+                    column.value(text, start + within, 1).map(drop)
+                }
+                None => column.missing(start),
+            };
+            let Err(fault) = read else { continue };
+            let wrong = fault.of(&self.fields[slot]).wrong(data);
+            if first.as_ref().is_none_or(|first| wrong.at < first.at) {
+                first = Some(wrong);
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Stands for an object that there is none of.
+    pub(super) fn absent(&mut self) {
+        self.columns.iter_mut().for_each(Column::absent);
+    }
+
+    /// Back to so many objects.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        self.columns.iter_mut().for_each(|column| column.truncate(rows));
+    }
+
+    pub(super) fn finish(self) -> Result<Vec<ArrayRef>, ArrowError> {
+        self.columns.into_iter().map(Column::finish).collect()
+    }
+}
