@@ -350,7 +350,17 @@ impl Build for Strings {
             return Err(Stop::Here(Why::Malformed));
         }
         let (quoted, end) = scan::string(text.data, at + 1).ok_or(Why::Malformed)?;
-        self.push(quoted)?;
+        let length = quoted.text.len();
+        match text.data.get(at + 1..).and_then(<[u8]>::first_chunk::<16>) {
+            // A copy of a fixed length is quicker than one of the right length.
+            Some(more) if length <= 16 && !quoted.escapes && !self.base64 => {
+                let end = self.bytes.len() + length;
+                self.bytes.extend_from_slice(more);
+                self.bytes.truncate(end);
+                self.offsets.push(end as i32);
+            }
+            _ => self.push(quoted)?,
+        }
         Ok(end)
     }
 

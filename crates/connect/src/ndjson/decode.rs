@@ -116,7 +116,7 @@ impl Records<'_> {
 /// Up to where the bytes from `start` on are UTF-8.
 fn valid_from(data: &[u8], start: usize) -> usize {
     let rest = data.get(start..).unwrap_or_default();
-    match std::str::from_utf8(rest) {
+    match simdutf8::compat::from_utf8(rest) {
         Ok(_) => data.len(),
         Err(error) => start + error.valid_up_to(),
     }

@@ -19,7 +19,7 @@ use super::column::{Column, Text};
 use super::fault::{Fault, Read, Wrong};
 use super::members::{DEPTH_MAX, Slot, find};
 use super::names::{Meaning, Names};
-use super::scan::{self, Quoted, blanks, byte};
+use super::scan::{self, Quoted, blanks, byte, word};
 
 /// Members that are remembered besides columns. Objects that are used as maps have new ones on and
 /// on.
@@ -47,8 +47,10 @@ pub(super) struct Object {
 struct Member {
     /// Its name, escapes as they are.
     name: Box<[u8]>,
-    /// From behind the comma to the value.
+    /// From behind the comma to the value; and the first and last eight of these bytes, or all of
+    /// them twice if they are fewer.
     bytes: Box<[u8]>,
+    ends: (u64, u64),
     target: Target,
     /// The member that came after it; 0 if none has.
     next: usize,
@@ -57,8 +59,28 @@ struct Member {
 impl Member {
     /// How it is written this time.
     fn written(&mut self, bytes: &[u8]) {
-        if *self.bytes != *bytes {
-            self.bytes = bytes.into();
+        if *self.bytes == *bytes {
+            return;
+        }
+        self.bytes = bytes.into();
+        self.ends = match word(bytes, 0) {
+            Some(first) => (first, word(bytes, bytes.len() - 8).unwrap_or(0)),
+            None => {
+                let all = bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                (all, all)
+            }
+        };
+    }
+
+    /// Whether it stands at `at`, written as the last time. May miss it at the block's end.
+    #[inline]
+    fn stands_at(&self, data: &[u8], at: usize) -> bool {
+        let length = self.bytes.len();
+        let Some(first) = word(data, at) else { return false };
+        match length {
+            0..8 => first & ((1 << (8 * length)) - 1) == self.ends.0,
+            8..=16 => first == self.ends.0 && word(data, at + length - 8) == Some(self.ends.1),
+            _ => data.get(at..at + length) == Some(&*self.bytes),
         }
     }
 }
@@ -88,6 +110,7 @@ impl Object {
         let none = Member {
             name: Box::default(),
             bytes: Box::default(),
+            ends: (0, 0),
             target: Target::Nowhere,
             next: 0,
         };
@@ -112,11 +135,10 @@ impl Object {
         self.number += 1;
         let (start, mut at, mut last, mut found) = (at, at + 1, 0, 0);
         loop {
-            let next = &self.members[self.members[last].next];
-            let follows = data.get(at..).is_some_and(|rest| rest.starts_with(&next.bytes));
-            if follows && self.members[last].next != 0 {
-                at += next.bytes.len();
-                last = self.members[last].next;
+            let next = self.members[last].next;
+            if next != 0 && self.members[next].stands_at(data, at) {
+                at += self.members[next].bytes.len();
+                last = next;
             } else {
                 if found == 0 && last == 0 && byte(data, blanks(data, at)) == b'}' {
                     at = blanks(data, at) + 1;
@@ -200,18 +222,18 @@ impl Object {
             Meaning::Either => return None,
         };
         let next = self.members[last].next;
-        let member = Member { name: name.text.into(), bytes: Box::default(), target, next };
-        if self.members.len() > OTHERS_MAX + self.columns.len() {
+        let (name, bytes) = (Box::from(name.text), Box::default());
+        let member = Member { name, bytes, ends: (0, 0), target, next };
+        let mut at = self.members.len();
+        if at > OTHERS_MAX + self.columns.len() {
             // One place for all the others.
-            let at = self.members.len() - 1;
+            at -= 1;
             self.known.remove(&self.members[at].name);
-            self.known.insert(name.text.into(), at);
-            self.members[at] = Member { next: 0, ..member };
-            return Some(at);
+            self.members.truncate(at);
         }
-        self.known.insert(name.text.into(), self.members.len());
+        self.known.insert(member.name.clone(), at);
         self.members.push(member);
-        Some(self.members.len() - 1)
+        Some(at)
     }
 
     /// Takes an object that begins at `start` and is all of `line`, by all the rules.
