@@ -36,7 +36,7 @@ pub(super) trait Build: Send + Sync {
 
     /// Takes the value that begins at `at`, which is not `null`, inside of so many objects and
     /// arrays. Returns the offset behind it. After an error, some of it may have been taken.
-    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Result<usize, Stop>;
+    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read;
 
     /// Stands for a value that there is none of.
     fn placeholder(&mut self);
@@ -52,26 +52,6 @@ pub(super) trait Build: Send + Sync {
         data_type: &DataType,
         nulls: Option<NullBuffer>,
     ) -> Result<ArrayRef, ArrowError>;
-}
-
-/// Why a value is not read.
-pub(super) enum Stop {
-    /// It is none of the type.
-    Here(Why),
-    /// Something in it does not fit.
-    Within(Box<Fault>),
-}
-
-impl From<Why> for Stop {
-    fn from(why: Why) -> Stop {
-        Stop::Here(why)
-    }
-}
-
-impl From<Box<Fault>> for Stop {
-    fn from(fault: Box<Fault>) -> Stop {
-        Stop::Within(fault)
-    }
 }
 
 /// A column being filled.
@@ -113,28 +93,17 @@ impl Column {
         if scan::byte(text.data, at) == b'n' {
             return self.null(text, at);
         }
-        match self.build.value(text, at, depth) {
-            Ok(end) => Ok(end),
-            Err(stop) => Err(self.fault(at, stop)),
-        }
+        self.build.value(text, at, depth).map_err(|fault| fault.of_type(&self.data_type))
     }
 
     fn null(&mut self, text: Text<'_>, at: usize) -> Read {
+        let why = if self.nullable { Why::Malformed } else { Why::Null };
         match scan::literal(text.data, at) {
-            None => Err(self.fault(at, Stop::Here(Why::Malformed))),
-            Some(_) if !self.nullable => Err(self.fault(at, Stop::Here(Why::Null))),
-            Some(end) => {
+            Some(end) if self.nullable => {
                 self.absent();
                 Ok(end)
             }
-        }
-    }
-
-    #[cold]
-    fn fault(&self, at: usize, stop: Stop) -> Box<Fault> {
-        match stop {
-            Stop::Within(fault) => fault,
-            Stop::Here(why) => Fault::misfit(at, why, &self.data_type),
+            _ => Err(Fault::misfit(at, why).of_type(&self.data_type)),
         }
     }
 
@@ -233,10 +202,14 @@ where
         Box::new(Vector { values: Vec::with_capacity(rows), read: self.read.clone() })
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Result<usize, Stop> {
-        let (value, end) = (self.read)(text.data, at)?;
-        self.values.push(value);
-        Ok(end)
+    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Read {
+        match (self.read)(text.data, at) {
+            Ok((value, end)) => {
+                self.values.push(value);
+                Ok(end)
+            }
+            Err(why) => Err(Fault::misfit(at, why)),
+        }
     }
 
     fn placeholder(&mut self) {
@@ -271,8 +244,8 @@ impl Build for Booleans {
         Box::new(Booleans(Vec::with_capacity(rows)))
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Result<usize, Stop> {
-        let end = scan::literal(text.data, at).ok_or(Why::Malformed)?;
+    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Read {
+        let end = scan::literal(text.data, at).ok_or_else(|| Fault::malformed(at))?;
         self.0.push(scan::byte(text.data, at) == b't');
         Ok(end)
     }
@@ -345,11 +318,12 @@ impl Build for Strings {
         Box::new(strings)
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Result<usize, Stop> {
+    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Read {
         if scan::byte(text.data, at) != b'"' {
-            return Err(Stop::Here(Why::Malformed));
+            return Err(Fault::malformed(at));
         }
-        let (quoted, end) = scan::string(text.data, at + 1).ok_or(Why::Malformed)?;
+        let string = scan::string(text.data, at + 1);
+        let (quoted, end) = string.ok_or_else(|| Fault::malformed(at))?;
         let length = quoted.text.len();
         match text.data.get(at + 1..).and_then(<[u8]>::first_chunk::<16>) {
             // A copy of a fixed length is quicker than one of the right length.
@@ -359,7 +333,7 @@ impl Build for Strings {
                 self.bytes.truncate(end);
                 self.offsets.push(end as i32);
             }
-            _ => self.push(quoted)?,
+            _ => self.push(quoted).map_err(|why| Fault::misfit(at, why))?,
         }
         Ok(end)
     }

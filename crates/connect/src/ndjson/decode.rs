@@ -13,6 +13,7 @@ use memchr::memchr;
 use millstream_contract::table::Decoded;
 use millstream_contract::{Error, Result};
 
+use super::NdjsonFormat;
 use super::column::Text;
 use super::fault::Wrong;
 use super::names::Names;
@@ -29,10 +30,7 @@ pub(super) struct Plan {
     schema: SchemaRef,
     /// An empty record.
     record: Object,
-    skip_errors: bool,
-    /// Whether lines are first read as if they had no faults; tests compare with reading all of
-    /// them with care.
-    quick: bool,
+    format: NdjsonFormat,
 }
 
 impl Plan {
@@ -40,26 +38,14 @@ impl Plan {
         path: &Name,
         schema: &SchemaRef,
         projection: &[usize],
-        skip_errors: bool,
+        format: NdjsonFormat,
     ) -> Result<Plan> {
         let names = Names::new(schema.fields(), projection);
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
         let record = Object::new(schema.fields(), names)
             .ok_or_else(|| Error::Internal(format!("columns that NDJSON has not: {schema}")))?;
         let schema = Arc::new(schema);
-        Ok(Plan { path: path.clone(), schema, record, skip_errors, quick: true })
-    }
-
-    /// The same, which reads all lines with care.
-    #[cfg(test)]
-    pub(super) fn always_careful(&self) -> Plan {
-        Plan {
-            path: self.path.clone(),
-            schema: self.schema.clone(),
-            record: self.record.fresh(0),
-            skip_errors: self.skip_errors,
-            quick: false,
-        }
+        Ok(Plan { path: path.clone(), schema, record, format })
     }
 
     fn place(&self, block: &Block, wrong: &Wrong) -> String {
@@ -109,7 +95,7 @@ impl Records<'_> {
         if end > self.valid {
             self.valid = valid_from(self.data, end);
         }
-        (end, read.map(|()| true))
+        (end, read.map(|()| true).map_err(|fault| fault.wrong(self.data)))
     }
 }
 
@@ -134,7 +120,7 @@ impl Decode for Plan {
         let (mut at, mut left_out, mut first_left_out) = (0, 0, None);
         while at < block.data.len() {
             let start = at;
-            let quick = if self.quick { records.read(start) } else { None };
+            let quick = if self.format.careful { None } else { records.read(start) };
             let is_record = match quick {
                 Some(next) => {
                     at = next;
@@ -145,7 +131,7 @@ impl Decode for Plan {
                     at = next;
                     match read {
                         Ok(is_record) => is_record,
-                        Err(wrong) if self.skip_errors => {
+                        Err(wrong) if self.format.skip_errors => {
                             left_out += 1;
                             first_left_out.get_or_insert_with(|| {
                                 let place = self.place(&block, &wrong);

@@ -57,7 +57,7 @@ pub(super) type Read = Result<usize, Box<Fault>>;
 #[derive(Debug)]
 pub(super) struct Fault {
     /// Offset in the block.
-    at: usize,
+    pub(super) at: usize,
     what: What,
     /// The column, and where in it: `user.tags[3]`.
     path: String,
@@ -67,8 +67,8 @@ pub(super) struct Fault {
 enum What {
     /// It is no JSON, or needs care.
     Syntax,
-    /// A value is none of this type.
-    Misfit(Why, DataType),
+    /// A value is none of this type, once that is known.
+    Misfit(Why, Option<DataType>),
     /// There is no value where one has to be.
     Missing,
     Said(Wrong),
@@ -84,8 +84,22 @@ impl Fault {
         fault(at, What::Syntax)
     }
 
-    pub(super) fn misfit(at: usize, why: Why, wanted: &DataType) -> Box<Fault> {
-        fault(at, What::Misfit(why, wanted.clone()))
+    /// The value at `at` is none of the type that is wanted.
+    pub(super) fn misfit(at: usize, why: Why) -> Box<Fault> {
+        fault(at, What::Misfit(why, None))
+    }
+
+    pub(super) fn malformed(at: usize) -> Box<Fault> {
+        Fault::misfit(at, Why::Malformed)
+    }
+
+    /// The type that is wanted.
+    #[cold]
+    pub(super) fn of_type(mut self: Box<Self>, data_type: &DataType) -> Box<Fault> {
+        if let What::Misfit(_, wanted @ None) = &mut self.what {
+            *wanted = Some(data_type.clone());
+        }
+        self
     }
 
     /// The object at `at` lacks a member.
@@ -97,20 +111,19 @@ impl Fault {
         fault(wrong.at, What::Said(wrong))
     }
 
-    /// It is in an element of an array or map: `[3]`.
+    /// It is in a column, or a field of a ROW.
     #[cold]
-    pub(super) fn inside(mut self: Box<Self>, element: &str) -> Box<Fault> {
-        self.path.insert_str(0, element);
-        self
+    pub(super) fn of(self: Box<Self>, field: &Field) -> Box<Fault> {
+        self.inside(field.name())
     }
 
-    /// It is in the column, or field of a ROW.
+    /// It is in this: a field, or an element of an array or map, `[3]`.
     #[cold]
-    pub(super) fn of(mut self: Box<Self>, field: &Field) -> Box<Fault> {
+    pub(super) fn inside(mut self: Box<Self>, what: &str) -> Box<Fault> {
         if !self.path.is_empty() && !self.path.starts_with('[') {
             self.path.insert(0, '.');
         }
-        self.path.insert_str(0, field.name());
+        self.path.insert_str(0, what);
         self
     }
 
@@ -123,7 +136,7 @@ impl Fault {
             What::Misfit(why, wanted) => {
                 let end = scan::skip(data, self.at, 0).unwrap_or(data.len());
                 let text = data.get(self.at..end).unwrap_or_default();
-                Wrong::misfit(self.at, text, why, &wanted, &self.path)
+                Wrong::misfit(self.at, text, why, &wanted.unwrap_or(DataType::Null), &self.path)
             }
             What::Syntax => {
                 let message = format!("expected JSON for column '{}'", self.path);

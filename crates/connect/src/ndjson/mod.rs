@@ -25,6 +25,7 @@
 mod column;
 mod decode;
 mod fault;
+mod fuzz;
 mod members;
 mod names;
 mod nested;
@@ -42,6 +43,8 @@ use self::fault::{ARRAY_HELP, LINES_HELP};
 use crate::options::Options;
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines};
 
+pub use self::fuzz::fuzz_ndjson;
+
 #[cfg(test)]
 mod tests;
 
@@ -50,12 +53,14 @@ mod tests;
 pub(crate) struct NdjsonFormat {
     /// Leave malformed records out instead of failing.
     skip_errors: bool,
+    /// For tests: read every line with care, as if it had a fault.
+    careful: bool,
 }
 
 impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
-        Ok(NdjsonFormat { skip_errors: options.flag("json.ignore-parse-errors")? })
+        Ok(NdjsonFormat { skip_errors: options.flag("json.ignore-parse-errors")?, careful: false })
     }
 
     /// Whether a column of this type can be read.
@@ -91,7 +96,7 @@ impl RecordFormat for NdjsonFormat {
                 help: ARRAY_HELP.into(),
             });
         }
-        let plan = Plan::new(reader.path(), schema, projection, self.skip_errors)?;
+        let plan = Plan::new(reader.path(), schema, projection, *self)?;
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
 }

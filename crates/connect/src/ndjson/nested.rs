@@ -8,13 +8,12 @@ use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 
-use super::column::{Build, Column, Stop, Strings, Text};
-use super::fault::{Fault, SKIP_HELP, Wrong};
+use super::column::{Build, Column, Strings, Text};
+use super::fault::{Fault, Read, SKIP_HELP, Wrong};
 use super::members::DEPTH_MAX;
 use super::names::Names;
 use super::object::Object;
 use super::scan::{self, blanks, byte};
-use crate::csv::Why;
 use crate::records::shown;
 
 /// Keys of a map that are compared each with each; more are looked up.
@@ -39,14 +38,13 @@ impl Build for Row {
         Box::new(Row { object: self.object.fresh(rows), rows: 0 })
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Result<usize, Stop> {
+    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
         if byte(text.data, at) != b'{' {
-            return Err(Stop::Here(Why::Malformed));
+            return Err(Fault::malformed(at));
         }
         let end = if text.careful {
             let end = scan::skip(text.data, at, depth).ok_or_else(|| Fault::syntax(at))?;
-            let read = self.object.read_carefully(text.data, &text.data[at..end], at);
-            read.map_err(Fault::said)?;
+            self.object.read_carefully(text.data, &text.data[at..end], at)?;
             end
         } else {
             self.object.read(text, at, depth)?
@@ -101,10 +99,10 @@ impl Build for List {
         Box::new(List { item: self.item.fresh(rows), offsets })
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Result<usize, Stop> {
+    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
         let data = text.data;
         if byte(data, at) != b'[' || depth >= DEPTH_MAX {
-            return Err(Stop::Here(Why::Malformed));
+            return Err(Fault::malformed(at));
         }
         let first = self.item.len();
         let mut at = blanks(data, at + 1);
@@ -118,7 +116,7 @@ impl Build for List {
             match byte(data, at) {
                 b',' => at = blanks(data, at + 1),
                 b']' => more = false,
-                _ => return Err(Fault::syntax(at).into()),
+                _ => return Err(Fault::syntax(at)),
             }
         }
         // A block is far below 2 GiB.
@@ -199,19 +197,19 @@ impl Build for Map {
         Box::new(Map { keys: Strings::new(false), values: self.values.fresh(rows), offsets })
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Result<usize, Stop> {
+    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
         let data = text.data;
         if byte(data, at) != b'{' || depth >= DEPTH_MAX {
-            return Err(Stop::Here(Why::Malformed));
+            return Err(Fault::malformed(at));
         }
         let (start, first) = (at, self.values.len());
         let mut at = blanks(data, at + 1);
         let mut more = byte(data, at) != b'}';
         while more {
             let (name, value) = scan::name(data, at).ok_or_else(|| Fault::syntax(at))?;
-            self.keys.push(name)?;
+            self.keys.push(name).map_err(|why| Fault::misfit(at, why))?;
             if self.keys.len() - first <= KEYS_COMPARED && !self.is_new(first) {
-                return Err(Fault::said(twice(at, name.text)).into());
+                return Err(Fault::said(twice(at, name.text)));
             }
             at = self
                 .values
@@ -221,13 +219,13 @@ impl Build for Map {
             match byte(data, at) {
                 b',' => at = blanks(data, at + 1),
                 b'}' => more = false,
-                _ => return Err(Fault::syntax(at).into()),
+                _ => return Err(Fault::syntax(at)),
             }
         }
         if self.keys.len() - first > KEYS_COMPARED
             && let Some(key) = self.again(first)
         {
-            return Err(Fault::said(twice(start, key)).into());
+            return Err(Fault::said(twice(start, key)));
         }
         self.offsets.push(self.keys.len() as i32);
         Ok(at + 1)

@@ -16,7 +16,7 @@ use arrow::datatypes::Fields;
 use arrow::error::ArrowError;
 
 use super::column::{Column, Text};
-use super::fault::{Fault, Read, Wrong};
+use super::fault::{Fault, Read};
 use super::members::{DEPTH_MAX, Slot, find};
 use super::names::{Meaning, Names};
 use super::scan::{self, Quoted, blanks, byte, word};
@@ -109,8 +109,9 @@ impl Object {
         let seen = vec![0; columns.len()];
         let none = Member {
             name: Box::default(),
+            // Stands nowhere.
             bytes: Box::default(),
-            ends: (0, 0),
+            ends: (1, 1),
             target: Target::Nowhere,
             next: 0,
         };
@@ -134,22 +135,25 @@ impl Object {
         }
         self.number += 1;
         let (start, mut at, mut last, mut found) = (at, at + 1, 0, 0);
+        let mut next = self.members[0].next;
         loop {
-            let next = self.members[last].next;
-            if next != 0 && self.members[next].stands_at(data, at) {
-                at += self.members[next].bytes.len();
+            let mut member = &self.members[next];
+            if member.stands_at(data, at) {
+                at += member.bytes.len();
                 last = next;
             } else {
-                if found == 0 && last == 0 && byte(data, blanks(data, at)) == b'}' {
+                if last == 0 && byte(data, blanks(data, at)) == b'}' {
                     at = blanks(data, at) + 1;
                     break;
                 }
                 (last, at) = self.other(data, at, last).ok_or_else(|| Fault::syntax(at))?;
+                member = &self.members[last];
             }
-            if matches!(byte(data, at), b' ' | b'\t' | b'\r') {
+            next = member.next;
+            if byte(data, at) <= b' ' {
                 at = blanks(data, at);
             }
-            at = match self.members[last].target {
+            at = match member.target {
                 Target::Nowhere => {
                     scan::skip(data, at, depth + 1).ok_or_else(|| Fault::syntax(at))?
                 }
@@ -163,7 +167,7 @@ impl Object {
                     read.map_err(|fault| fault.of(&self.fields[slot]))?
                 }
             };
-            if !matches!(byte(data, at), b',' | b'}') {
+            if byte(data, at) <= b' ' {
                 at = blanks(data, at);
             }
             at += 1;
@@ -242,11 +246,11 @@ impl Object {
         data: &[u8],
         line: &[u8],
         start: usize,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Box<Fault>> {
         let mut slots = vec![Slot::default(); self.columns.len()];
-        find(&self.names, line, start, &mut slots)?;
+        find(&self.names, line, start, &mut slots).map_err(Fault::said)?;
         let text = Text { data, careful: true };
-        let mut first: Option<Wrong> = None;
+        let mut first: Option<Box<Fault>> = None;
         for (slot, (column, found)) in self.columns.iter_mut().zip(&slots).enumerate() {
             let read = match found.value {
                 Some(value) => {
@@ -257,9 +261,8 @@ impl Object {
                 None => column.missing(start),
             };
             let Err(fault) = read else { continue };
-            let wrong = fault.of(&self.fields[slot]).wrong(data);
-            if first.as_ref().is_none_or(|first| wrong.at < first.at) {
-                first = Some(wrong);
+            if first.as_ref().is_none_or(|first| fault.at < first.at) {
+                first = Some(fault.of(&self.fields[slot]));
             }
         }
         first.map_or(Ok(()), Err)

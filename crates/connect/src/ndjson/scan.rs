@@ -1,8 +1,8 @@
 //! Reading JSON from bytes: strings, numbers, and values that nobody wants.
 //!
-//! Positions are offsets in the block. A function that reads returns the offset behind what it has
-//! read, or `None` if that is no JSON. It reads eight bytes at a time where it can. A line end is no
-//! blank here: it ends the record.
+//! Positions are offsets in the block. A function that reads returns the offset behind what it
+//! has read, or `None` if that is no JSON. It reads eight bytes at a time where it can. A line end
+//! is no blank here: it ends the record.
 
 use std::borrow::Cow;
 
@@ -35,8 +35,8 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// The first quote, backslash or control character from `at`, and what it is.
 ///
-/// Of eight bytes, a bit of `found` tells which is one. A carry may mark a byte behind the first one
-/// found, never one before it.
+/// Of eight bytes, a bit of `found` tells which is one. A carry may mark a byte behind the first
+/// one found, never one before it.
 #[inline]
 fn special(data: &[u8], mut at: usize) -> Option<(usize, u8)> {
     while let Some(word) = word(data, at) {
@@ -155,7 +155,7 @@ pub(super) struct Number {
 
 /// The decimal digits from `at`: their value if there are at most 19 with those of `value`, which
 /// are `count`.
-#[inline]
+#[inline(always)]
 fn digits(data: &[u8], mut at: usize, value: &mut u64, count: &mut u32) -> usize {
     while let Some(word) = word(data, at) {
         // The bytes less '0': a digit has no high half, also with 6 added.
@@ -194,7 +194,7 @@ fn eight_digits(digits: u64) -> u64 {
 
 /// The number that begins at `at`, as JSON writes it: no `+`, no leading zero, digits on both sides
 /// of the point.
-#[inline]
+#[inline(always)]
 pub(super) fn number(data: &[u8], at: usize) -> Option<Number> {
     let negative = byte(data, at) == b'-';
     let start = at + usize::from(negative);
@@ -241,8 +241,8 @@ pub(super) fn name(data: &[u8], at: usize) -> Option<(Quoted<'_>, usize)> {
     (byte(data, at) == b':').then(|| (name, blanks(data, at + 1)))
 }
 
-/// Skips a value that begins at `at`, inside of so many objects and arrays. An explicit stack of one
-/// bit each: whether it is an object.
+/// Skips a value that begins at `at`, inside of so many objects and arrays. The stack is explicit,
+/// of one bit each: whether it is an object.
 pub(super) fn skip(data: &[u8], mut at: usize, depth: usize) -> Option<usize> {
     let (mut objects, mut open) = (0u128, 0usize);
     let mut opened;

@@ -2,21 +2,19 @@
 //! difference.
 
 use std::sync::Arc;
-use std::task::Waker;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::concat_batches;
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema,
     TimeUnit, TimestampMillisecondType,
 };
-use millstream_contract::table::{Position, Sharing, Split, SplitPoll};
 use proptest::prelude::*;
 
 use super::*;
-use crate::input::Input;
-use crate::records::{Reading, RecordSplit};
+use crate::records::read_whole;
 
+mod nested;
+mod random;
 mod speed;
 
 fn schema(fields: &[(&str, DataType, bool)]) -> SchemaRef {
@@ -36,27 +34,9 @@ fn read_in(
     chunk_bytes: usize,
 ) -> Result<Outcome> {
     let projection: Vec<usize> = (0..schema.fields().len()).collect();
-    let reading = Reading {
-        path: "x.ndjson".into(),
-        schema,
-        projection: &projection,
-        batch_rows: 1 << 20,
-        from: Position::default(),
-        length: Some(text.len() as u64),
-        sharing: Sharing::ByChunk,
-        one_of_many: false,
-        chunk_bytes: Some(chunk_bytes),
-    };
-    let format = Arc::new(NdjsonFormat { skip_errors });
-    let mut split = RecordSplit::open(format, Input::memory(text), &reading)?;
-    let (mut batches, mut left_out, mut first) = (Vec::new(), 0, None);
-    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop())? {
-        let decoded = chunk.decode_reporting()?;
-        left_out += decoded.left_out;
-        first = first.or(decoded.first_left_out);
-        batches.push(decoded.batch);
-    }
-    Ok((concat_batches(schema, &batches).unwrap(), left_out, first))
+    let format = Arc::new(NdjsonFormat { skip_errors, careful: false });
+    let outcome = read_whole(format, "x.ndjson", text, schema, &projection, chunk_bytes)?;
+    Ok((outcome.rows, outcome.left_out, outcome.first_left_out))
 }
 
 /// The same however the text is cut.
