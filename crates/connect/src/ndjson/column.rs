@@ -97,14 +97,15 @@ impl Column {
     }
 
     fn null(&mut self, text: Text<'_>, at: usize) -> Read {
-        let why = if self.nullable { Why::Malformed } else { Why::Null };
-        match scan::literal(text.data, at) {
+        let why = match scan::literal(text.data, at) {
             Some(end) if self.nullable => {
                 self.absent();
-                Ok(end)
+                return Ok(end);
             }
-            _ => Err(Fault::misfit(at, why).of_type(&self.data_type)),
-        }
+            Some(_) => Why::Null,
+            None => Why::Malformed,
+        };
+        Err(Fault::misfit(at, why).of_type(&self.data_type))
     }
 
     /// The object that begins at `at` lacks this member.

@@ -156,7 +156,7 @@ fn misfit_help(data_type: &DataType, text: &[u8]) -> &'static str {
         DataType::Utf8 if !text.starts_with(b"\"") => {
             "a STRING is written in quotes; declare the column with the type that the value has"
         }
-        DataType::Float32 => "declare the column DOUBLE or DECIMAL",
+        DataType::Float32 if digits > 0 => "declare the column DOUBLE or DECIMAL",
         _ if integer_range(data_type).is_some() && digits > 0 && fraction => {
             "declare the column DOUBLE or DECIMAL"
         }

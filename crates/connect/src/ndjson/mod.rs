@@ -17,10 +17,18 @@
 //! timestamps are strings as in CSV. BYTES is base64 in a string. DOUBLE and FLOAT also take the
 //! strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as the sink writes what is no JSON number.
 //!
+//! **Types made of others**: ROW is an object, whose fields are found by name as columns are; ARRAY
+//! is an array; MAP is an object, whose names are its keys, each only once. A message names what
+//! does not fit by its path: `user.tags[3]`, counted from 1.
+//!
 //! **An object over several lines** is refused, wherever the file is cut: `jq -c .` writes
 //! each on one line. So is an array around all records, also where malformed records are left
 //! out: a file that begins with `[` and a line end, or `[{`. Apart from that each line stands for
 //! itself: one that is an object, and nothing else, is a record, whatever stands around it.
+//!
+//! **How it is read**: in one pass over the bytes, into the columns. [`scan`] reads JSON,
+//! [`column`] and [`nested`] take values, [`object`] finds the columns of members. Where a line
+//! may be wrong, it is read again by [`members`], which is slow and says what is wrong.
 
 mod column;
 mod decode;

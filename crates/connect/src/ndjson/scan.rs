@@ -79,15 +79,22 @@ impl<'a> Quoted<'a> {
 /// The string whose opening quote stands before `start`. Its escapes are not looked into.
 #[inline]
 pub(super) fn string(data: &[u8], start: usize) -> Option<(Quoted<'_>, usize)> {
-    let (mut at, mut found) = special(data, start)?;
-    let mut escapes = false;
+    let (at, found) = special(data, start)?;
+    if found != b'"' {
+        return with_escapes(data, start, at);
+    }
+    Some((Quoted { text: data.get(start..at)?, escapes: false }, at + 1))
+}
+
+/// As [`string`], of one with a backslash at `at`, if there is one.
+fn with_escapes(data: &[u8], start: usize, mut at: usize) -> Option<(Quoted<'_>, usize)> {
+    let mut found = byte(data, at);
     while found == b'\\' {
-        escapes = true;
         // What is escaped is looked at later: it may be a quote.
         (at, found) = special(data, at + 2)?;
     }
     let text = data.get(start..at)?;
-    (found == b'"').then_some((Quoted { text, escapes }, at + 1))
+    (found == b'"').then_some((Quoted { text, escapes: true }, at + 1))
 }
 
 /// Appends what a string with escapes says. `None` where an escape is none, or half of a character

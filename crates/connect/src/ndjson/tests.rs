@@ -260,3 +260,30 @@ proptest! {
         let _ = read(&pieces.concat(), &schema, skip_errors);
     }
 }
+
+/// Each record has the columns in another order, and lacks some.
+#[test]
+fn ten_thousand_columns_come_in_any_order() {
+    let count = 10_000;
+    let names: Vec<String> = (0..count).map(|n| format!("column{n}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (&**name, DataType::Int64, true)).collect();
+    let schema = schema(&fields);
+    let mut text = String::new();
+    for record in 0..20 {
+        let member = |n: usize| {
+            // Steps that have no factor in common with the number of columns.
+            let column = n * [1, 9_999, 3, 7_919][record % 4] % count;
+            (!column.is_multiple_of(record + 2)).then(|| format!("\"column{column}\":{column}"))
+        };
+        let members: Vec<String> = (0..count).filter_map(member).collect();
+        text += &format!("{{{}}}\n", members.join(","));
+    }
+    let (rows, _, _) = read_in(text.as_bytes(), &schema, false, 1 << 20).unwrap();
+    for (at, column) in rows.columns().iter().enumerate() {
+        let column = column.as_primitive::<Int64Type>();
+        for record in 0..20 {
+            let expected = (!at.is_multiple_of(record + 2)).then_some(at as i64);
+            assert_eq!(column.is_valid(record).then(|| column.value(record)), expected);
+        }
+    }
+}

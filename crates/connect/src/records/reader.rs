@@ -81,9 +81,11 @@ impl Reader {
         (self.offset, self.line)
     }
 
-    /// The first bytes after [`Reader::start`], up to five.
+    /// After [`Reader::start`], the first bytes: however they came, those of the first five that
+    /// are no byte order mark.
     pub(crate) fn head(&self) -> &[u8] {
-        &self.buffer[..self.buffer.len().min(5)]
+        let most = 5usize.saturating_sub(self.offset as usize);
+        &self.buffer[..self.buffer.len().min(most)]
     }
 
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
