@@ -89,6 +89,8 @@ fuzz: .venv/ready
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
 		cargo test --profile ci --locked -p millstream-flow --test fuzz
 	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
+		cargo test --profile ci --locked -p millstream-connect --test fuzz
+	MILLSTREAM_SEED=$$RANDOM MILLSTREAM_FUZZ_SECONDS=$${FUZZ_SECONDS:-600} \
 		cargo test --profile ci --locked --workspace --test control_fuzz
 
 memcheck:

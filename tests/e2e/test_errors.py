@@ -173,7 +173,7 @@ def test_malformed_rows_can_be_skipped(script):
     result = script.run(table + "SELECT k FROM events;")
     assert (result.code, result.stdout) == (0, b"k\n1\n3\n"), result.stderr
     assert result.stats["malformed_records"] == 1
-    assert "1 malformed record left out" in result.stderr and "csv.ignore-parse-errors" in result.stderr
+    assert "1 malformed record left out" in result.stderr and "on_error" in result.stderr
 
 
 @pytest.mark.parametrize("settings", [{"workers": 1}, {"workers": 4, "batch_rows": 1}])

@@ -107,6 +107,16 @@ def test_pretty_printed_json_is_refused_with_its_place(script, workers):
     assert "jq -c" in result.stderr
 
 
+def test_malformed_json_is_left_out_by_its_own_option(script):
+    script.data("x.ndjson", '{"N": 1}\n{"n": "x"}\n{"n": 2}\n')
+    skip = logs("x.ndjson", "ndjson").replace("'ndjson'", "'ndjson', 'json.ignore-parse-errors' = 'true'")
+    result = script.run(skip + RECORDS)
+    assert rows(result) == ["2,3"], result.stderr
+    assert "1 malformed record left out" in result.stderr, result.stderr
+    assert "x.ndjson:2:7: expected BIGINT for column 'n', found \"x\"" in result.stderr, result.stderr
+    assert "1 malformed record left out ('on_error')" in result.stderr or "records left out ('on_error')" in result.stderr, result.stderr
+
+
 def test_raw_lines(script):
     script.data("x.log", b"GET /a\r\nPOST /b\n\nGET /c")
     create = "CREATE TABLE lines (line STRING) WITH ('connector' = 'file', 'path' = 'x.log', 'format' = 'raw');\n"

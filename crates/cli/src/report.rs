@@ -13,7 +13,7 @@ pub(crate) fn closing_line(stats: &Stats, simulated: bool, interrupted: bool) ->
         (
             stats.malformed_records,
             "malformed record",
-            "left out ('csv.ignore-parse-errors')",
+            "left out ('on_error')",
             &stats.first_malformed,
         ),
         (

@@ -154,6 +154,15 @@ impl Cursor<'_> {
         Some(nanos)
     }
 
+    /// One to nine digits after the point, and nothing else: nanoseconds.
+    #[inline]
+    fn digits_of_nine(&mut self) -> Option<u32> {
+        const POWERS: [u32; 9] =
+            [100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
+        let power = POWERS.get(self.0.len().checked_sub(1)?)?;
+        Some(self.digits(self.0.len())? * power)
+    }
+
     /// `Z`, `±HH:MM`, `±HHMM`, `±HH` or nothing: seconds east of UTC.
     #[inline]
     fn offset(&mut self) -> Option<i64> {
@@ -195,6 +204,50 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<Instant> {
 /// `2012-02-22[(T| )16:46[:28[.967032]]][Z|±HH:MM]`; without an offset the text is UTC.
 #[inline]
 pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
+    usual_timestamp(text).or_else(|| any_timestamp(text))
+}
+
+/// `2012-02-22 16:46:28[.967032][Z]`, as most files have it, several digits at a time. `None`: it
+/// is another spelling, or no time at all.
+#[inline]
+fn usual_timestamp(text: &[u8]) -> Option<Instant> {
+    // Of `0000-00-` and `00:00:00`: what to add to a digit so that its high half shows whether it
+    // is one, and which bits must not be set then.
+    const DATE: (u64, u64) = (0x0006_0600_0606_0606, 0xfff0_f0ff_f0f0_f0f0);
+    const TIME: (u64, u64) = (0x0606_0006_0600_0606, 0xf0f0_fff0_f0ff_f0f0);
+    let (head, rest) = text.split_first_chunk::<19>()?;
+    let [y, u, r, s, a, m, n, b, d, e, t, ref clock @ ..] = *head;
+    let date = u64::from_le_bytes([y, u, r, s, a, m, n, b]) ^ u64::from_le_bytes(*b"0000-00-");
+    let time = u64::from_le_bytes(*clock) ^ u64::from_le_bytes(*b"00:00:00");
+    let (tens, ones) = (d.wrapping_sub(b'0'), e.wrapping_sub(b'0'));
+    let others =
+        (date.wrapping_add(DATE.0) | date) & DATE.1 | (time.wrapping_add(TIME.0) | time) & TIME.1;
+    if others != 0 || tens > 9 || ones > 9 || !matches!(t, b' ' | b'T' | b't') {
+        return None;
+    }
+    // Each byte with the next one as a number of two digits.
+    let pairs = |digits: u64| (digits * 10 + (digits >> 8)).to_le_bytes().map(u32::from);
+    let ([century, _, year, _, _, month, ..], day) = (pairs(date), u32::from(tens * 10 + ones));
+    let [hour, _, _, minute, _, _, second, _] = pairs(time);
+    let year = i64::from(century * 100 + year);
+    let valid = (1..=12).contains(&month)
+        && day >= 1
+        && day <= days_in_month(year, month)
+        && hour <= 23
+        && minute <= 59
+        && second <= 59;
+    let nanos = match rest {
+        [] | [b'Z'] => 0,
+        [b'.', fraction @ .., b'Z'] | [b'.', fraction @ ..] => Cursor(fraction).digits_of_nine()?,
+        _ => return None,
+    };
+    let seconds = days_from_civil(year, month, day) * SECONDS_PER_DAY
+        + i64::from(hour * 3600 + minute * 60 + second);
+    valid.then_some(Instant { seconds, nanos })
+}
+
+/// As [`parse_timestamp`].
+fn any_timestamp(text: &[u8]) -> Option<Instant> {
     let mut cursor = Cursor(text);
     let days = cursor.date()?;
     let (seconds, nanos) = match cursor.0 {

@@ -45,6 +45,7 @@ pub use csv::fuzz_csv;
 pub use datagen::DatagenTable;
 pub use files::FileSink;
 pub use memory::MemoryTable;
+pub use ndjson::fuzz_ndjson;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
 pub use source::{FileSchema, FileTable, file_schema, standard_input};

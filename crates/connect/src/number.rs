@@ -3,13 +3,13 @@
 use arrow::datatypes::i256;
 
 /// Powers of ten that a `f64` holds exactly.
-const POW10_F64: [f64; 23] = [
+pub(crate) const POW10_F64: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
 /// Powers of ten that a `f32` holds exactly.
-const POW10_F32: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+pub(crate) const POW10_F32: [f32; 11] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
 /// Why a text is not a number of the wanted type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

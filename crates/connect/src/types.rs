@@ -1,4 +1,4 @@
-//! The SQL names of Arrow types, for messages.
+//! Arrow types in messages: their SQL names, their ranges, and advice.
 
 use arrow::datatypes::{DataType, TimeUnit};
 
@@ -51,4 +51,24 @@ pub(crate) fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
         DataType::UInt64 => (0, u64::MAX.into()),
         _ => return None,
     })
+}
+
+/// What to do about a number of so many digits in a column of times.
+pub(crate) fn epoch_help(digits: usize) -> &'static str {
+    // Seconds have ten digits from 2001 to 2286.
+    match digits {
+        0..=11 => "declare the column BIGINT and compute the time from it: to_timestamp_seconds(x)",
+        12..=14 => {
+            "these look like milliseconds: declare the column BIGINT and compute the time from \
+             it: to_timestamp_millis(x)"
+        }
+        15..=17 => {
+            "these look like microseconds: declare the column BIGINT and compute the time from \
+             it: to_timestamp_micros(x)"
+        }
+        _ => {
+            "these look like nanoseconds: declare the column BIGINT and compute the time from \
+             it: to_timestamp_nanos(x)"
+        }
+    }
 }

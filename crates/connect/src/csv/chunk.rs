@@ -14,7 +14,7 @@ use super::dialect::Dialect;
 use super::header::Layout;
 use super::index::{Index, Misshapen, Shape, index};
 use crate::records::{Block, Decode, Lines, line, place, shown};
-use crate::types::{integer_range, sql_name};
+use crate::types::{epoch_help, integer_range, sql_name};
 
 /// What is the same for all chunks of a split.
 #[derive(Debug)]
@@ -212,25 +212,7 @@ impl Plan {
         let help = match (why, &column.data_type) {
             (Why::NotUtf8, _) => "convert the file, for example with iconv -f ISO-8859-1 -t UTF-8",
             (Why::Malformed, DataType::Timestamp(_, _)) if text.iter().all(u8::is_ascii_digit) => {
-                // Seconds have ten digits from 2001 to 2286.
-                match text.len() {
-                    0..=11 => {
-                        "declare the column BIGINT and compute the time from it: \
-                         to_timestamp_seconds(x)"
-                    }
-                    12..=14 => {
-                        "these look like milliseconds: declare the column BIGINT and compute the \
-                         time from it: to_timestamp_millis(x)"
-                    }
-                    15..=17 => {
-                        "these look like microseconds: declare the column BIGINT and compute the \
-                         time from it: to_timestamp_micros(x)"
-                    }
-                    _ => {
-                        "these look like nanoseconds: declare the column BIGINT and compute the \
-                         time from it: to_timestamp_nanos(x)"
-                    }
-                }
+                epoch_help(text.len())
             }
             (Why::Malformed, _) if first_line && !self.named => {
                 "if this line is a header, set 'csv.header' = 'true'"

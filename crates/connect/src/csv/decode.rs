@@ -385,27 +385,27 @@ fn without_blanks<V>(
 }
 
 /// Reads timestamps in `unit`s.
-pub(crate) fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
+pub(crate) fn stamp(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
     move |text| parse_timestamp(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
 }
 
 /// Reads times of day in `unit`s.
-pub(crate) fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> {
+pub(crate) fn time(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i64, Why> + Clone {
     move |text| parse_time(text).ok_or(Why::Malformed)?.in_unit(unit).ok_or(Why::OutOfRange)
 }
 
 /// As [`time`]; a day has fewer than 2^31 milliseconds.
-pub(crate) fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> {
+pub(crate) fn time32(unit: TimeUnit) -> impl Fn(&[u8]) -> Result<i32, Why> + Clone {
     move |text| time(unit)(text).map(|value| value as i32)
 }
 
 #[inline]
-pub(crate) fn signed<N: TryFrom<i64>>(text: &[u8]) -> Result<N, Why> {
+fn signed<N: TryFrom<i64>>(text: &[u8]) -> Result<N, Why> {
     N::try_from(parse_i64(text)?).map_err(|_| Why::OutOfRange)
 }
 
 #[inline]
-pub(crate) fn unsigned<N: TryFrom<u64>>(text: &[u8]) -> Result<N, Why> {
+fn unsigned<N: TryFrom<u64>>(text: &[u8]) -> Result<N, Why> {
     N::try_from(parse_u64(text)?).map_err(|_| Why::OutOfRange)
 }
 

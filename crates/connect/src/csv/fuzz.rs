@@ -1,20 +1,14 @@
 //! A fuzz target: a CSV file of any content gives rows or an error, never a panic, and the same
 //! result however it is cut into chunks.
 
-use std::io::Cursor;
 use std::sync::Arc;
-use std::task::Waker;
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_contract::Result;
-use millstream_contract::table::{LeftOut, Position, Sharing, Split, SplitPoll};
 
 use super::CsvFormat;
 use super::dialect::{Dialect, Header};
-use crate::input::Input;
-use crate::records::{Reading, RecordSplit};
+use crate::records::{Outcome, read_whole};
 
 /// Reads `data` as a CSV file, the first two bytes choosing the options.
 ///
@@ -66,15 +60,6 @@ fn fuzz_fields() -> Vec<Field> {
     types.into_iter().enumerate().map(|(at, t)| Field::new(name(at), t, at != 9)).collect()
 }
 
-/// What came of a file.
-#[derive(Debug, PartialEq)]
-pub(super) struct Outcome {
-    pub(super) rows: RecordBatch,
-    /// Malformed records, and what is said of the first.
-    pub(super) left_out: u64,
-    pub(super) first_left_out: Option<LeftOut>,
-}
-
 /// A file in memory, read in chunks of about `chunk_bytes`.
 pub(super) fn read_memory(
     content: &[u8],
@@ -84,46 +69,5 @@ pub(super) fn read_memory(
     chunk_bytes: usize,
 ) -> Result<Outcome> {
     let format = Arc::new(CsvFormat { dialect: Arc::new(dialect.clone()) });
-    let reading = Reading {
-        path: "memory.csv".into(),
-        schema,
-        projection,
-        batch_rows: 1 << 20,
-        from: Position::default(),
-        length: Some(content.len() as u64),
-        sharing: Sharing::ByChunk,
-        one_of_many: false,
-        pruning: &Default::default(),
-        chunk_bytes: Some(chunk_bytes),
-    };
-    let input = Input::Memory(Cursor::new(content.into()));
-    let mut split = RecordSplit::open(format, input, &reading)?;
-    let mut batches = Vec::new();
-    let (mut left_out, mut first_left_out) = (0, None);
-    loop {
-        match split.poll_next(0, Waker::noop())? {
-            SplitPoll::Chunk(chunk) => {
-                let decoded = chunk.decode_reporting()?;
-                batches.push(decoded.batch);
-                let kept = decoded.malformed.map_or(0, |malformed| malformed.num_rows());
-                if dialect.keep_malformed {
-                    assert_eq!(kept as u64, decoded.left_out, "malformed records that are kept");
-                }
-                left_out += decoded.left_out;
-                first_left_out = first_left_out.or(decoded.first_left_out);
-            }
-            SplitPoll::Pending { .. } => {}
-            SplitPoll::Ended => break,
-        }
-    }
-    let projected = Arc::new(schema.project(projection).expect("a projection of the schema"));
-    let rows = if projected.fields().is_empty() {
-        let rows = batches.iter().map(RecordBatch::num_rows).sum();
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
-        let empty = RecordBatch::try_new_with_options(projected, vec![], &options);
-        empty.expect("no columns fit no fields")
-    } else {
-        concat_batches(&projected, &batches).expect("batches of one schema")
-    };
-    Ok(Outcome { rows, left_out, first_left_out })
+    read_whole(format, "memory.csv", content, schema, projection, chunk_bytes)
 }

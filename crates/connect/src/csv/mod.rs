@@ -55,7 +55,7 @@ use self::dialect::Dialect;
 use crate::options::Options;
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
-pub(crate) use self::decode::{BASE64, Why, signed, stamp, time, time32, unsigned};
+pub(crate) use self::decode::{BASE64, Why, stamp, time, time32};
 pub(crate) use self::dialect::Header;
 pub use self::fuzz::fuzz_csv;
 

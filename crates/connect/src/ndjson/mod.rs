@@ -5,30 +5,54 @@
 //! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
 //! | `json.ignore-parse-errors` | `false` | as `'on_error' = 'skip'` |
 //!
-//! A column is the member of its name, exactly so; other members are ignored. A member that is
-//! missing, or `null`, is NULL. Blank lines are skipped. Every line has to be a JSON object, as a
-//! whole: what is wrong with it counts also where no column needs it. A member that is a column of
-//! the query and is given twice is an error.
+//! A column is the member of its name: the one that is written exactly so, else the one that
+//! differs only in case. Two of the latter are an error; other members are ignored. A member that
+//! is missing, or `null`, is NULL. Blank lines are skipped. Every line has to be a JSON object, as
+//! a whole: what is wrong with it counts also where no column needs it. A member that is a column
+//! of the query and is given twice is an error. So are objects and arrays nested more than
+//! [`members::DEPTH_MAX`] deep.
 //!
 //! **Types**: BOOLEAN is `true` or `false`. Whole numbers are written without a fraction and
 //! without an exponent: `1.0` is no BIGINT. DECIMAL is a number, or a number in quotes; digits
 //! beyond its scale are rounded half away from zero. STRING is a JSON string. Dates, times and
-//! timestamps are strings as in CSV. BYTES is base64 in a string.
+//! timestamps are strings as in CSV. BYTES is base64 in a string. DOUBLE and FLOAT also take the
+//! strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as the sink writes what is no JSON number.
+//!
+//! **Types made of others**: ROW is an object, whose fields are found by name as columns are; ARRAY
+//! is an array; MAP is an object, whose names are its keys, each only once. A message names what
+//! does not fit by its path: `user.tags[3]`, counted from 1.
 //!
 //! **An object over several lines** is refused, wherever the file is cut: `jq -c .` writes
-//! each on one line. So is an array around all records.
+//! each on one line. So is an array around all records, also where malformed records are left
+//! out: a file that begins with `[` and a line end, or `[{`. Apart from that each line stands for
+//! itself: one that is an object, and nothing else, is a record, whatever stands around it.
+//!
+//! **How it is read**: in one pass over the bytes, into the columns. [`scan`] reads JSON,
+//! [`column`] and [`nested`] take values, [`object`] finds the columns of members. Where a line
+//! may be wrong, it is read again by [`members`], which is slow and says what is wrong.
 
+mod column;
 mod decode;
+mod fault;
+mod fuzz;
+mod members;
+mod names;
+mod nested;
+mod object;
+mod scan;
 mod value;
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
-use millstream_contract::Result;
+use millstream_contract::{Error, Result};
 
 use self::decode::Plan;
+use self::fault::{ARRAY_HELP, LINES_HELP};
 use crate::options::{OnError, Options};
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started, cut_lines};
+
+pub use self::fuzz::fuzz_ndjson;
 
 #[cfg(test)]
 mod tests;
@@ -38,17 +62,20 @@ mod tests;
 pub(crate) struct NdjsonFormat {
     /// What becomes of malformed records.
     on_error: OnError,
+    /// For tests: read every line with care, as if it had a fault.
+    careful: bool,
 }
 
 impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
-        Ok(NdjsonFormat { on_error: options.on_error("json.ignore-parse-errors")? })
+        let on_error = options.on_error("json.ignore-parse-errors")?;
+        Ok(NdjsonFormat { on_error, careful: false })
     }
 
     /// Whether a column of this type can be read.
     pub(crate) fn supported(data_type: &DataType) -> bool {
-        value::supported(data_type)
+        column::supported(data_type)
     }
 }
 
@@ -67,7 +94,7 @@ impl RecordFormat for NdjsonFormat {
 
     fn endless(&self, _buffer: &[u8], _what: Endless) -> (usize, String, &'static str) {
         let message = format!("the line is longer than {} MiB", RECORD_BYTES_MAX >> 20);
-        (0, message, decode::LINES_HELP)
+        (0, message, LINES_HELP)
     }
 
     fn start(
@@ -76,7 +103,22 @@ impl RecordFormat for NdjsonFormat {
         schema: &SchemaRef,
         projection: &[usize],
     ) -> Result<Started> {
-        let plan = Plan::new(reader.path(), schema, projection, self.on_error != OnError::Fail)?;
+        if is_array(reader.head()) {
+            return Err(Error::Data {
+                place: format!("{}:1:1", reader.path()),
+                message: "expected an object, found an array".into(),
+                help: ARRAY_HELP.into(),
+            });
+        }
+        let plan = Plan::new(reader.path(), schema, projection, *self)?;
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
+}
+
+/// Whether a file that begins so is an array of objects, and not lines of which some are others'
+/// (`[INFO] started`).
+fn is_array(head: &[u8]) -> bool {
+    let [b'[', rest @ ..] = head.trim_ascii_start() else { return false };
+    let blanks = rest.len() - rest.trim_ascii_start().len();
+    rest[..blanks].contains(&b'\n') || rest.get(blanks) == Some(&b'{')
 }

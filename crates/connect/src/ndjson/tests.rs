@@ -2,20 +2,20 @@
 //! difference.
 
 use std::sync::Arc;
-use std::task::Waker;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::concat_batches;
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Field, Float64Type, Int64Type, Schema, TimeUnit,
-    TimestampMillisecondType,
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema,
+    TimeUnit, TimestampMillisecondType,
 };
-use millstream_contract::table::{Position, Sharing, Split, SplitPoll};
 use proptest::prelude::*;
 
 use super::*;
-use crate::input::Input;
-use crate::records::{Reading, RecordSplit};
+use crate::records::read_whole;
+
+mod nested;
+mod random;
+mod speed;
 
 fn schema(fields: &[(&str, DataType, bool)]) -> SchemaRef {
     let field = |(name, data_type, nullable): &(&str, DataType, bool)| {
@@ -34,30 +34,11 @@ fn read_in(
     chunk_bytes: usize,
 ) -> Result<Outcome> {
     let projection: Vec<usize> = (0..schema.fields().len()).collect();
-    let reading = Reading {
-        path: "x.ndjson".into(),
-        schema,
-        projection: &projection,
-        batch_rows: 1 << 20,
-        from: Position::default(),
-        length: Some(text.len() as u64),
-        sharing: Sharing::ByChunk,
-        one_of_many: false,
-        pruning: &Default::default(),
-        chunk_bytes: Some(chunk_bytes),
-    };
-    let format = Arc::new(NdjsonFormat {
-        on_error: if skip_errors { OnError::Keep } else { OnError::Fail },
-    });
-    let mut split = RecordSplit::open(format, Input::memory(text), &reading)?;
-    let (mut batches, mut left_out, mut first) = (Vec::new(), 0, None);
-    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop())? {
-        let decoded = chunk.decode_reporting()?;
-        left_out += decoded.left_out;
-        first = first.or(decoded.first_left_out);
-        batches.push(decoded.batch);
-    }
-    Ok((concat_batches(schema, &batches).unwrap(), left_out, first.map(|f| f.to_string())))
+    let on_error = if skip_errors { OnError::Keep } else { OnError::Fail };
+    let format = Arc::new(NdjsonFormat { on_error, careful: false });
+    let outcome = read_whole(format, "x.ndjson", text, schema, &projection, chunk_bytes)?;
+    let first = outcome.first_left_out.map(|first| first.to_string());
+    Ok((outcome.rows, outcome.left_out, first))
 }
 
 /// The same however the text is cut.
@@ -118,10 +99,14 @@ fn what_does_not_fit_is_an_error_with_its_place() {
         ("{\"s\":\"\",\"a\":true}", ":2:13: expected BIGINT"),
         ("{\"s\":\"\",\"a\":9223372036854775808}", "which does not fit"),
         ("{\"a\":1}", ":2:1: column 's' is NOT NULL, found NULL"),
-        ("{\"s\":null}", ":2:1: column 's' is NOT NULL"),
+        ("{\"s\":null}", ":2:6: column 's' is NOT NULL"),
         ("{\"s\":1}", ":2:6: expected STRING for column 's', found 1"),
         ("{\"s\":\"\\ud800\"}", "column 's'"),
         ("{\"s\":\"\",\"t\":1714564800000}", "to_timestamp_millis"),
+        ("{\"s\":\"\",\"t\":1714564800}", "to_timestamp_seconds"),
+        ("{\"s\":\"\",\"t\":1714564800.5}", "to_timestamp_seconds"),
+        ("{\"s\":\"\",\"A at line \":1,\"a at line \":2,\"a\":1,\"a\":1}", "'a' is given twice"),
+        ("{\"s\":\"\",\"A\":1,\"A\":2}", "the member 'A' is given twice"),
         ("{\"s\":\"\",\"a\":1,\"a\":2}", "the member 'a' is given twice"),
         ("{\"s\":\"\"", ":2:1: the object that starts here does not end on its line"),
         ("{", "'jq -c .' writes them so"),
@@ -145,6 +130,65 @@ fn what_does_not_fit_is_an_error_with_its_place() {
 }
 
 #[test]
+fn a_member_is_the_column_that_differs_only_in_case() {
+    let schema = schema(&[("userid", DataType::Int64, true), ("Name", DataType::Utf8, true)]);
+    let text = "{\"userId\":1,\"NAME\":\"a\"}\n{\"userId\":\"x\",\"userid\":2,\"USERID\":3}\n\
+                {\"userid\":4,\"USERID\":5,\"USERID\":6,\"nom\":7}\n";
+    let (rows, _, _) = read(text, &schema, false).unwrap();
+    assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[1, 2, 4]);
+    assert_eq!(
+        rows.column(1).as_string::<i32>().iter().collect::<Vec<_>>(),
+        [Some("a"), None, None]
+    );
+    let error = read("{\"userId\":1,\"USERID\":2}", &schema, false).unwrap_err().to_string();
+    assert!(error.contains("'userId' and 'USERID' differ only in case"), "{error}");
+}
+
+#[test]
+fn doubles_beyond_numbers_are_the_strings_that_the_sink_writes() {
+    let schema = schema(&[("d", DataType::Float64, true), ("f", DataType::Float32, true)]);
+    let text = "{\"d\":\"NaN\",\"f\":\"Infinity\"}\n{\"d\":\"-Infinity\",\"f\":3.4e38}\n";
+    let (rows, _, _) = read(text, &schema, false).unwrap();
+    let doubles = rows.column(0).as_primitive::<Float64Type>();
+    assert!(doubles.value(0).is_nan());
+    assert_eq!(doubles.value(1), f64::NEG_INFINITY);
+    assert_eq!(rows.column(1).as_primitive::<Float32Type>().value(0), f32::INFINITY);
+    for (text, expected) in [
+        ("{\"d\":1e999}", "found 1e999, which does not fit"),
+        ("{\"d\":-1e999}", "found -1e999, which does not fit"),
+        ("{\"f\":1e39}", "found 1e39, which does not fit"),
+        ("{\"d\":\"inf\"}", "expected DOUBLE for column 'd', found \"inf\""),
+        ("{\"d\":\"1\"}", "expected DOUBLE for column 'd', found \"1\""),
+        ("{\"d\":\"nan\"}", "expected DOUBLE"),
+        ("{\"d\":NaN}", "expected value"),
+    ] {
+        let error = read(text, &schema, false).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_array_around_all_records_is_refused_and_other_lines_are_left_out() {
+    let schema = schema(&[("a", DataType::Int64, true)]);
+    for array in ["[\n{\"a\":1},\n{\"a\":2}\n]\n", "[{\"a\":1},\n{\"a\":2}]\n", "[ {\"a\":1}]"] {
+        for skip_errors in [false, true] {
+            let error = read(array, &schema, skip_errors).unwrap_err().to_string();
+            assert!(
+                error.starts_with("x.ndjson:1:1: expected an object, found an array"),
+                "{error}"
+            );
+        }
+    }
+    let (rows, left_out, first) =
+        read("[INFO] go\n{\"a\":1},\n[\n{\"a\":2}\n]\n", &schema, true).unwrap();
+    assert_eq!((rows.num_rows(), left_out), (1, 4));
+    assert_eq!(
+        first.unwrap(),
+        "x.ndjson:1:1: expected an object, found an array ('json.ignore-parse-errors')"
+    );
+}
+
+#[test]
 fn pretty_printed_objects_are_refused_alike_at_any_chunk_size() {
     let schema = schema(&[("a", DataType::Int64, true)]);
     let text = "{\n  \"a\": 1\n}\n".repeat(100);
@@ -160,6 +204,15 @@ fn hostile_nesting_and_broken_text_are_errors() {
     let schema = schema(&[("a", DataType::Int64, true)]);
     let deep = format!("{{\"x\":{}", "[".repeat(100_000));
     assert!(read_in(deep.as_bytes(), &schema, false, 1 << 20).is_err());
+    // Also where it is balanced, and no column.
+    let nested = |depth: usize| {
+        format!("{{\"x\":{}\"[\\\"[\"{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1))
+    };
+    assert!(read_in(nested(128).as_bytes(), &schema, false, 64).is_ok());
+    for depth in [129, 100_000] {
+        let error = read_in(nested(depth).as_bytes(), &schema, false, 64).unwrap_err().to_string();
+        assert!(error.contains(":1:133: objects and arrays are nested more than 128"), "{error}");
+    }
     let error = read_in(b"{\"x\":\"\xff\"}\n", &schema, false, 64).unwrap_err().to_string();
     assert!(error.starts_with("x.ndjson:1:") && error.contains("not valid UTF-8"), "{error}");
 }
@@ -207,5 +260,32 @@ proptest! {
     ) {
         let schema = schema(&[("a", DataType::Int64, true)]);
         let _ = read(&pieces.concat(), &schema, skip_errors);
+    }
+}
+
+/// Each record has the columns in another order, and lacks some.
+#[test]
+fn ten_thousand_columns_come_in_any_order() {
+    let count = 10_000;
+    let names: Vec<String> = (0..count).map(|n| format!("column{n}")).collect();
+    let fields: Vec<_> = names.iter().map(|name| (&**name, DataType::Int64, true)).collect();
+    let schema = schema(&fields);
+    let mut text = String::new();
+    for record in 0..20 {
+        let member = |n: usize| {
+            // Steps that have no factor in common with the number of columns.
+            let column = n * [1, 9_999, 3, 7_919][record % 4] % count;
+            (!column.is_multiple_of(record + 2)).then(|| format!("\"column{column}\":{column}"))
+        };
+        let members: Vec<String> = (0..count).filter_map(member).collect();
+        text += &format!("{{{}}}\n", members.join(","));
+    }
+    let (rows, _, _) = read_in(text.as_bytes(), &schema, false, 1 << 20).unwrap();
+    for (at, column) in rows.columns().iter().enumerate() {
+        let column = column.as_primitive::<Int64Type>();
+        for record in 0..20 {
+            let expected = (!at.is_multiple_of(record + 2)).then_some(at as i64);
+            assert_eq!(column.is_valid(record).then(|| column.value(record)), expected);
+        }
     }
 }

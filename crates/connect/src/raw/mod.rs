@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions, StringBuilder};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use memchr::memchr;
 use millstream_contract::table::Decoded;
 use millstream_contract::{Error, Result};
@@ -28,6 +28,15 @@ impl RawFormat {
     /// Whether a column of this type can be read.
     pub(crate) fn supported(data_type: &DataType) -> bool {
         matches!(data_type, DataType::Utf8 | DataType::Binary)
+    }
+
+    /// What is wrong with these columns, if anything: a line is one.
+    pub(crate) fn misfit(schema: &Schema) -> Option<(String, &'static str)> {
+        let columns = schema.fields().len();
+        (columns != 1).then(|| {
+            let message = format!("a line of format 'raw' is one column, the table has {columns}");
+            (message, "declare one column, of type STRING or BYTES")
+        })
     }
 }
 
@@ -51,16 +60,6 @@ impl RecordFormat for RawFormat {
         schema: &SchemaRef,
         projection: &[usize],
     ) -> Result<Started> {
-        if schema.fields().len() != 1 {
-            return Err(Error::Data {
-                place: reader.path().to_string(),
-                message: format!(
-                    "a raw line is one column, and the table has {}",
-                    schema.fields().len()
-                ),
-                help: "declare one column, of type STRING or BYTES".into(),
-            });
-        }
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
         let plan = Plan { path: reader.path().clone(), schema: Arc::new(schema) };
         Ok(Started { decode: Arc::new(plan), remark: None })
@@ -75,47 +74,49 @@ struct Plan {
     schema: SchemaRef,
 }
 
-/// The lines of a block without their ends, each with its offset.
-fn lines(data: &[u8]) -> Vec<(u32, &[u8])> {
-    let mut lines = Vec::new();
+/// Gives each line of `data` without its end, with its offset.
+fn each_line(data: &[u8], mut line: impl FnMut(usize, &[u8])) {
     let mut start = 0;
     while start < data.len() {
         let end = memchr(b'\n', &data[start..]).map_or(data.len(), |at| start + at);
-        let line = &data[start..end];
-        // A block is far below 4 GiB.
-        lines.push((start as u32, line.strip_suffix(b"\r").unwrap_or(line)));
+        let text = &data[start..end];
+        line(start, text.strip_suffix(b"\r").unwrap_or(text));
         start = end + 1;
     }
-    lines
+}
+
+impl Plan {
+    /// The lines as a column.
+    fn column(&self, block: &Block, data_type: &DataType) -> Result<ArrayRef> {
+        let lines = block.lines + 1;
+        if *data_type == DataType::Binary {
+            let mut bytes = BinaryBuilder::with_capacity(lines, block.data.len());
+            each_line(&block.data, |_, line| bytes.append_value(line));
+            return Ok(Arc::new(bytes.finish()));
+        }
+        let text = std::str::from_utf8(&block.data).map_err(|error| Error::Data {
+            place: place(&self.path, &block.data, block.line, error.valid_up_to()),
+            message: "the line is not valid UTF-8".into(),
+            help: "declare the column BYTES, or convert the file with iconv".into(),
+        })?;
+        let mut strings = StringBuilder::with_capacity(lines, text.len());
+        each_line(&block.data, |start, line| {
+            strings.append_value(&text[start..start + line.len()]);
+        });
+        Ok(Arc::new(strings.finish()))
+    }
 }
 
 impl Decode for Plan {
     fn decode(&self, block: Block) -> Result<Decoded> {
-        let lines = lines(&block.data);
-        let column = |data_type: &DataType| -> Result<ArrayRef> {
-            if *data_type == DataType::Binary {
-                return Ok(Arc::new(BinaryArray::from_iter_values(lines.iter().map(|l| l.1))));
-            }
-            let text = |(start, line): &(u32, &'_ [u8])| match std::str::from_utf8(line) {
-                Ok(text) => Ok(text.to_string()),
-                Err(error) => {
-                    let at = *start as usize + error.valid_up_to();
-                    Err(Error::Data {
-                        place: place(&self.path, &block.data, block.line, at),
-                        message: "the line is not valid UTF-8".into(),
-                        help: "declare the column BYTES, or convert the file with iconv".into(),
-                    })
-                }
-            };
-            let texts: Vec<String> = lines.iter().map(text).collect::<Result<_>>()?;
-            Ok(Arc::new(StringArray::from(texts)))
-        };
-        let fields = self.schema.fields().iter();
-        let columns = fields.map(|field| column(field.data_type())).collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(lines.len()));
+        let mut starts = Vec::with_capacity(block.lines + 1);
+        // A block is far below 4 GiB.
+        each_line(&block.data, |start, _| starts.push(start as u32));
+        let column = |field: &FieldRef| self.column(&block, field.data_type());
+        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(starts.len()));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::Internal(error.to_string()))?;
-        let starts: Vec<u32> = lines.iter().map(|(start, _)| *start).collect();
         let places = Box::new(Lines::new(&self.path, &block, &starts));
         Ok(Decoded::whole(batch, Some(places)))
     }

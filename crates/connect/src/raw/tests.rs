@@ -51,3 +51,11 @@ fn text_must_be_utf8_and_bytes_need_not() {
     assert!(error.starts_with("x.log:2:2: the line is not valid UTF-8"), "{error}");
     assert_eq!(read(b"\xff\n", DataType::Binary).unwrap(), [[0xff]]);
 }
+
+#[test]
+fn a_line_is_one_column() {
+    let column = |name: &str| Field::new(name, DataType::Utf8, true);
+    assert_eq!(RawFormat::misfit(&Schema::new(vec![column("a")])), None);
+    let two = RawFormat::misfit(&Schema::new(vec![column("a"), column("b")])).unwrap();
+    assert!(two.0.contains("one column, the table has 2"), "{two:?}");
+}

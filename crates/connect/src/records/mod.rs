@@ -11,6 +11,7 @@ mod malformed;
 mod place;
 mod reader;
 mod split;
+mod whole;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use millstream_contract::table::Decoded;
 pub(crate) use self::place::{Lines, line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
 pub(crate) use self::split::{Reading, RecordSplit};
+pub(crate) use self::whole::{Outcome, read_whole};
 
 /// Whole records, as they stand in the file.
 #[derive(Debug)]

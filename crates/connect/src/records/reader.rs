@@ -81,6 +81,13 @@ impl Reader {
         (self.offset, self.line)
     }
 
+    /// After [`Reader::start`], the first bytes: however they came, those of the first five that
+    /// are no byte order mark.
+    pub(crate) fn head(&self) -> &[u8] {
+        let most = 5usize.saturating_sub(self.offset as usize);
+        &self.buffer[..self.buffer.len().min(most)]
+    }
+
     /// Looks at the first bytes: takes a byte order mark off, refuses what is no text.
     pub(crate) fn start(&mut self) -> Result<()> {
         while self.buffer.len() < 5 && !self.ended {

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use millstream_contract::Result;
 use millstream_contract::settings::closest;
 use millstream_contract::table::Split;
@@ -24,6 +24,11 @@ pub(crate) trait Format: Send + Sync + Debug {
 
     /// Whether a column of this type can be read.
     fn supports(&self, data_type: &DataType) -> bool;
+
+    /// What is wrong with these columns together, and what to do.
+    fn misfit(&self, _schema: &Schema) -> Option<(String, &'static str)> {
+        None
+    }
 
     /// Opens a file. Whatever the workers and processes, the chunks are the same, and each ends at
     /// a position from which the rest can be read. A value that does not fit its column is an error
@@ -66,6 +71,10 @@ impl Format for RawFormat {
 
     fn supports(&self, data_type: &DataType) -> bool {
         RawFormat::supported(data_type)
+    }
+
+    fn misfit(&self, schema: &Schema) -> Option<(String, &'static str)> {
+        RawFormat::misfit(schema)
     }
 
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {

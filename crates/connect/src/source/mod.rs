@@ -118,6 +118,9 @@ impl FileTable {
                 return Err(options.error("format", message, ""));
             }
         }
+        if let Some((message, help)) = format.misfit(&table.schema) {
+            return Err(options.error("format", message, help));
+        }
         Ok((format, given))
     }
 

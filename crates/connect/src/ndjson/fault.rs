@@ -1,0 +1,165 @@
+//! What is said of a record that cannot be read.
+
+use arrow::datatypes::{DataType, Field};
+
+use super::scan;
+use crate::csv::Why;
+use crate::records::shown;
+use crate::types::{epoch_help, integer_range, sql_name};
+
+/// What to do about an object over several lines.
+pub(super) const LINES_HELP: &str = "NDJSON has one object per line: 'jq -c .' writes them so";
+pub(super) const ARRAY_HELP: &str =
+    "NDJSON has one object per line: 'jq -c .[]' takes them out of an array";
+pub(super) const SKIP_HELP: &str = "'json.ignore-parse-errors' = 'true' leaves such records out";
+
+/// Something wrong with a record.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// Offset in the block.
+    pub(super) at: usize,
+    pub(super) message: String,
+    pub(super) help: String,
+}
+
+impl Wrong {
+    pub(super) fn new(at: usize, message: impl Into<String>, help: impl Into<String>) -> Wrong {
+        Wrong { at, message: message.into(), help: help.into() }
+    }
+
+    /// The value `text` at offset `at` of the block is none for its column.
+    fn misfit(at: usize, text: &[u8], why: Why, wanted: &DataType, column: &str) -> Wrong {
+        let (name, found) = (sql_name(wanted), shown(text));
+        let message = match why {
+            Why::Null => return Wrong::null(at, column),
+            Why::OutOfRange => {
+                let range = integer_range(wanted)
+                    .map_or(String::new(), |(min, max)| format!(" ({min} to {max})"));
+                format!(
+                    "expected {name}{range} for column '{column}', found {found}, which does not \
+                     fit"
+                )
+            }
+            _ => format!("expected {name} for column '{column}', found {found}"),
+        };
+        Wrong::new(at, message, misfit_help(wanted, text))
+    }
+
+    fn null(at: usize, column: &str) -> Wrong {
+        Wrong::new(at, format!("column '{column}' is NOT NULL, found NULL"), SKIP_HELP)
+    }
+}
+
+/// Where reading went on, or why it did not.
+pub(super) type Read = Result<usize, Box<Fault>>;
+
+/// What stopped the reading of a record.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Offset in the block.
+    pub(super) at: usize,
+    what: What,
+    /// The column, and where in it: `user.tags[3]`.
+    path: String,
+}
+
+#[derive(Debug)]
+enum What {
+    /// It is no JSON, or needs care.
+    Syntax,
+    /// A value is none of this type, once that is known.
+    Misfit(Why, Option<DataType>),
+    /// There is no value where one has to be.
+    Missing,
+    Said(Wrong),
+}
+
+#[cold]
+fn fault(at: usize, what: What) -> Box<Fault> {
+    Box::new(Fault { at, what, path: String::new() })
+}
+
+impl Fault {
+    pub(super) fn syntax(at: usize) -> Box<Fault> {
+        fault(at, What::Syntax)
+    }
+
+    /// The value at `at` is none of the type that is wanted.
+    pub(super) fn misfit(at: usize, why: Why) -> Box<Fault> {
+        fault(at, What::Misfit(why, None))
+    }
+
+    pub(super) fn malformed(at: usize) -> Box<Fault> {
+        Fault::misfit(at, Why::Malformed)
+    }
+
+    /// The type that is wanted.
+    #[cold]
+    pub(super) fn of_type(mut self: Box<Self>, data_type: &DataType) -> Box<Fault> {
+        if let What::Misfit(_, wanted @ None) = &mut self.what {
+            *wanted = Some(data_type.clone());
+        }
+        self
+    }
+
+    /// The object at `at` lacks a member.
+    pub(super) fn missing(at: usize) -> Box<Fault> {
+        fault(at, What::Missing)
+    }
+
+    pub(super) fn said(wrong: Wrong) -> Box<Fault> {
+        fault(wrong.at, What::Said(wrong))
+    }
+
+    /// It is in a column, or a field of a ROW.
+    #[cold]
+    pub(super) fn of(self: Box<Self>, field: &Field) -> Box<Fault> {
+        self.inside(field.name())
+    }
+
+    /// It is in this: a field, or an element of an array or map, `[3]`.
+    #[cold]
+    pub(super) fn inside(mut self: Box<Self>, what: &str) -> Box<Fault> {
+        if !self.path.is_empty() && !self.path.starts_with('[') {
+            self.path.insert(0, '.');
+        }
+        self.path.insert_str(0, what);
+        self
+    }
+
+    /// What to say of it, where the block has these bytes.
+    #[cold]
+    pub(super) fn wrong(self, data: &[u8]) -> Wrong {
+        match self.what {
+            What::Said(wrong) => wrong,
+            What::Missing => Wrong::null(self.at, &self.path),
+            What::Misfit(why, wanted) => {
+                let end = scan::skip(data, self.at, 0).unwrap_or(data.len());
+                let text = data.get(self.at..end).unwrap_or_default();
+                Wrong::misfit(self.at, text, why, &wanted.unwrap_or(DataType::Null), &self.path)
+            }
+            What::Syntax => {
+                let message = format!("expected JSON for column '{}'", self.path);
+                Wrong::new(self.at, message, SKIP_HELP)
+            }
+        }
+    }
+}
+
+/// What to do about a value that is none of a type.
+fn misfit_help(data_type: &DataType, text: &[u8]) -> &'static str {
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let digits = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let fraction = text.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
+    match data_type {
+        DataType::Timestamp(_, _) if digits > 0 => epoch_help(digits),
+        DataType::Utf8 if !text.starts_with(b"\"") => {
+            "a STRING is written in quotes; declare the column with the type that the value has"
+        }
+        DataType::Float32 if digits > 0 => "declare the column DOUBLE or DECIMAL",
+        _ if integer_range(data_type).is_some() && digits > 0 && fraction => {
+            "declare the column DOUBLE or DECIMAL"
+        }
+        _ => SKIP_HELP,
+    }
+}

@@ -1,0 +1,140 @@
+//! Fuzz targets for what is read from files: good files, mutated, a fixed number of each, or as
+//! many as `MILLSTREAM_FUZZ_SECONDS` allows (`make fuzz`). A failure prints the input.
+//! `MILLSTREAM_SEED` starts from another seed.
+
+use std::time::{Duration, Instant};
+
+use millstream_connect::{fuzz_csv, fuzz_ndjson};
+
+/// Inputs of a target in the short form.
+const INPUTS: u64 = 4_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The tests' own source of chance.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) % end.max(1) as u64) as usize
+    }
+}
+
+/// Changes a few places: bytes are changed, go, or are repeated, and pieces are put in.
+fn mutate(data: &mut Vec<u8>, pieces: &[&[u8]], chance: &mut Chance) {
+    for _ in 0..chance.below(8) {
+        let at = chance.below(data.len() + 1);
+        match chance.below(6) {
+            0 if at < data.len() => data[at] = chance.below(256) as u8,
+            1 if at < data.len() => drop(data.remove(at)),
+            2 if at < data.len() => {
+                let end = (at + 1 + chance.below(40)).min(data.len());
+                let part = data[at..end].to_vec();
+                let to = chance.below(data.len() + 1);
+                data.splice(to..to, part);
+            }
+            _ => drop(data.splice(at..at, pieces[chance.below(pieces.len())].iter().copied())),
+        }
+    }
+}
+
+/// Prints the input of a target that panics.
+struct Input<'a>(&'a [u8]);
+
+impl Drop for Input<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the input was b\"{}\"", self.0.escape_ascii());
+        }
+    }
+}
+
+fn run(target: fn(&[u8]), corpus: &[&[u8]], pieces: &[&[u8]]) {
+    let mut chance = Chance(number("MILLSTREAM_SEED").unwrap_or(1));
+    let end = number("MILLSTREAM_FUZZ_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
+    let mut inputs = 0;
+    while end.map_or(inputs < INPUTS, |end| Instant::now() < end) {
+        let mut data = corpus[chance.below(corpus.len())].to_vec();
+        // The first ones as they are.
+        if inputs >= corpus.len() as u64 {
+            mutate(&mut data, pieces, &mut chance);
+        } else {
+            data = corpus[inputs as usize].to_vec();
+        }
+        let input = Input(&data);
+        target(&data);
+        drop(input);
+        inputs += 1;
+    }
+}
+
+#[test]
+fn csv() {
+    run(
+        fuzz_csv,
+        &[
+            b"\x00\x80a,b,c,d,e,f,g,h,i,j\n1,x,1.5,t,2000-01-01,1.1,aGk=,2000-01-01,00:00,1\n",
+            b"\x04\x80j,i,h,g,f,e,d,c,b,a\n1,00:00:01.5,2000-01-01,,,,,,\"\"\"\n\",-9\n\r\n,,,,,,,\n",
+            b"\x78\x80#c\n1,\"x\",inf,0,9999-12-31T23:59:59.999999999Z,-1e5,,,23:59:59,255\nNULL\n",
+            b"\x48\x80,,,,,,,,,1\n\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",1\n\xff,\xff\n\"",
+            b"\x02\x80\"a\"\"\n,\"\n\r\n\xef\xbb\xbf",
+        ],
+        &[b",", b"\n", b"\"", b"\r\n", b"#", b"-", b"e999", b"NULL", b"\xff", b"\t", b"2000-01-01"],
+    );
+}
+
+#[test]
+fn ndjson() {
+    run(
+        fuzz_ndjson,
+        &[
+            b"",
+            br#"00{"a":1,"b":"x","c":1.5,"d":true,"e":"2000-01-01 00:00:00.5","f":1.1,"g":"aGk=","h":7}
+{"I":2.5,"n":"2000-01-01","b":"","a":-2}
+
+{}
+"#,
+            br#"10{"j":{"a":1,"b":"x","c":[true,null]},"k":[{"a":1},null,{"c":[],"a":2}]}
+{"l":{"x":[1,2],"y":null},"m":null,"x":[[{"y":"\ud800"}]]}
+{"l":{},"k":[],"j":null}
+"#,
+            b"1\xaa{\"A\":1,\"a\":2}\n{\"A\":1,\"A\":2}\n{\"i\":\"NaN\",\"c\":\"Infinity\"}\n\xff\n{}",
+            br#"00{ "a" : 1 , "j" : { "a" : 3 } }
+{ "a" : 12345678901 , "x" : [ ] , "j" : { "a" : 3 } }
+{ "a" : 2 , "j" : { "a" : 4 } , "b" : "\u00e9\n" }"#,
+        ],
+        &[
+            b",",
+            b"\n",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b":",
+            b"\"",
+            b"\\",
+            b"\\u00e9",
+            b"\\ud800",
+            b"null",
+            b" ",
+            b"\"a\":",
+            b"\"A\":1,",
+            b"\"j\":{",
+            b"\"k\":[",
+            b"-",
+            b"0",
+            b"e999",
+            b".5",
+            b"true",
+            b"\xc3\xa9",
+            b"\xff",
+            b"99999999999999999999",
+            b"{\"a\":1}\n",
+            b"\"x\":[[[{}]]],",
+            b"\t",
+        ],
+    );
+}
