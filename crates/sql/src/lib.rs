@@ -86,6 +86,7 @@ mod syntax;
 mod text;
 mod texts;
 mod tumble;
+mod type_grammar;
 mod types;
 mod unavailable;
 mod union;

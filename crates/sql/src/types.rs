@@ -8,6 +8,7 @@ use arrow::datatypes::{
 use datafusion_common::{DataFusionError, Result as DfResult};
 use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use millstream_contract::nested::nested_name;
 use millstream_contract::settings::closest;
 
 use crate::error::{Result, SqlError};
@@ -78,7 +79,8 @@ fn unknown(sql: &SqlType) -> SqlError {
     error.help(
         "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT (each also UNSIGNED), FLOAT, \
          DOUBLE, DECIMAL(p, s), STRING, VARCHAR(n), BYTES, DATE, TIME(p), \
-         TIMESTAMP(p), TIMESTAMP_LTZ(p)",
+         TIMESTAMP(p), TIMESTAMP_LTZ(p), and of columns also ROW<name TYPE, …>, ARRAY<TYPE> \
+         and MAP<TYPE, TYPE>",
     )
 }
 
@@ -142,7 +144,10 @@ pub fn sql_type_name(data_type: &DataType) -> String {
         Timestamp(unit, Some(_)) => format!("TIMESTAMP_LTZ({})", digits(unit)),
         Interval(IntervalUnit::YearMonth | IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
         | Duration(_) => "INTERVAL".into(),
-        other => other.to_string().to_uppercase(),
+        Dictionary(_, value) => sql_type_name(value),
+        other => {
+            nested_name(other, &sql_type_name).unwrap_or_else(|| other.to_string().to_uppercase())
+        }
     }
 }
 
