@@ -409,16 +409,14 @@ impl Visitor for Checker<'_> {
                 refuse("GROUPING SETS, ROLLUP and CUBE come", help, expr.span())
             }
             Expr::Interval(interval) => check_unit(interval),
-            Expr::Array(_)
-            | Expr::Struct { .. }
+            Expr::Struct { .. }
             | Expr::Map(_)
             | Expr::Dictionary(_)
             | Expr::Tuple(_)
-            | Expr::CompoundFieldAccess { .. }
             | Expr::JsonAccess { .. }
             | Expr::Lambda(_) => {
-                let help = "the values are numbers, strings, bytes, booleans, dates and times";
-                refuse("a value made of other values", help, expr.span())
+                let help = "write ARRAY[1, 2] or ROW(1, 'a')";
+                refuse("this form of a value made of others", help, expr.span())
             }
             Expr::BinaryOp { op, .. } if let Some(help) = bits(op) => {
                 refuse(&format!("the operator {op}"), help, expr.span())

@@ -82,6 +82,7 @@ mod size;
 mod source;
 mod stack;
 mod statement_set;
+mod subscripts;
 mod syntax;
 mod text;
 mod texts;

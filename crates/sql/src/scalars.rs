@@ -12,6 +12,7 @@ mod extract;
 mod interval_order;
 mod interval_rules;
 mod like;
+mod nested;
 mod planner;
 mod regexps;
 mod rows;
@@ -39,6 +40,7 @@ pub(crate) use choice::ChoiceExpr;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;
+pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access};
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
 pub(crate) use time_text::written_time;
@@ -83,5 +85,6 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(time_units::functions());
     functions.extend(strings::functions());
     functions.extend(regexps::functions());
+    functions.extend(nested::functions());
     functions.into_iter().map(Arc::new).collect()
 }

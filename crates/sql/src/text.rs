@@ -11,7 +11,7 @@ use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{
-    joined_texts, measured_interval, similar_parts, within_decided, written_time,
+    Access, access, joined_texts, measured_interval, similar_parts, within_decided, written_time,
 };
 use crate::types::sql_type_name;
 
@@ -66,6 +66,11 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         written if let Some(time) = written_time(written) => {
             format!("CAST({} AS STRING)", sql_text(time))
         }
+        accessed if let Some(access) = access(accessed) => match access {
+            Access::Field(row, name) => format!("{}.{name}", t(row)),
+            Access::Item(of, key) => format!("{}[{}]", t(of), sql_text(key)),
+            Access::Array(elements) => format!("ARRAY[{}]", list_text(elements)),
+        },
         Expr::ScalarFunction(call) => {
             format!("{}({})", call.name().to_uppercase(), list_text(&call.args))
         }
