@@ -29,6 +29,7 @@ mod aggregates;
 mod assemble;
 mod blame;
 mod by_parts;
+mod calls;
 mod catalog;
 mod check;
 mod coercion;

@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
-    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut,
-    VisitorMut, helpers,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
 };
 
+use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::located::NAMED_CAST;
@@ -404,10 +404,6 @@ fn number_literal(expr: &Expr) -> Option<String> {
     }
 }
 
-pub(crate) fn string(text: &str) -> Expr {
-    Expr::value(Value::SingleQuotedString(text.to_string()))
-}
-
 fn nested(expr: Expr) -> Expr {
     Expr::Nested(Box::new(expr))
 }
@@ -438,24 +434,4 @@ fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
         conditions: vec![CaseWhen { condition, result: then }],
         else_result: Some(Box::new(otherwise)),
     }
-}
-
-/// A call of `name` at the place of `old`.
-pub(crate) fn function(old: &Ident, name: &str, args: Vec<Expr>) -> Expr {
-    let name = Ident { value: name.to_string(), quote_style: None, span: old.span };
-    let args = args.into_iter().map(|a| FunctionArg::Unnamed(FunctionArgExpr::Expr(a))).collect();
-    Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: vec![],
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
 }

@@ -6,8 +6,8 @@ use datafusion_sql::sqlparser::ast::{
     AccessExpr, Expr, Ident, ObjectNamePart, Select, Spanned, Subscript, TableFactor,
 };
 
+use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
-use crate::rewrite::{function, string};
 use crate::scalars::{FIELD, ITEM};
 
 /// Rewrites an access by brackets, or to a field of something in brackets.

@@ -66,11 +66,7 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         written if let Some(time) = written_time(written) => {
             format!("CAST({} AS STRING)", sql_text(time))
         }
-        accessed if let Some(access) = access(accessed) => match access {
-            Access::Field(row, name) => format!("{}.{name}", t(row)),
-            Access::Item(of, key) => format!("{}[{}]", t(of), sql_text(key)),
-            Access::Array(elements) => format!("ARRAY[{}]", list_text(elements)),
-        },
+        accessed if let Some(access) = access(accessed) => access_text(access),
         Expr::ScalarFunction(call) => {
             format!("{}({})", call.name().to_uppercase(), list_text(&call.args))
         }
@@ -86,6 +82,15 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
             format!("{}({distinct}{args}){filter}", call.func.name().to_uppercase())
         }
         other => other.to_string(),
+    }
+}
+
+/// A part of a value, or an array, as SQL writes them.
+fn access_text(access: Access<'_>) -> String {
+    match access {
+        Access::Field(row, name) => format!("{}.{name}", nested(row)),
+        Access::Item(of, key) => format!("{}[{}]", nested(of), sql_text(key)),
+        Access::Array(elements) => format!("ARRAY[{}]", list_text(elements)),
     }
 }
 

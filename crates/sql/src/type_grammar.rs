@@ -1,6 +1,6 @@
 //! Parsing the types of columns as Flink writes them: those of sqlparser, and on top of them
-//! `ROW<a INT, b STRING>`, `ROW(a INT, b STRING)`, `ARRAY<INT>`, `INT ARRAY` and `MAP<STRING, INT>`,
-//! nested in each other.
+//! `ROW<a INT, b STRING>`, `ROW(a INT, b STRING)`, `ARRAY<INT>`, `INT ARRAY` and
+//! `MAP<STRING, INT>`, nested in each other.
 
 use std::collections::HashSet;
 use std::sync::Arc;
