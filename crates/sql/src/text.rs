@@ -90,7 +90,7 @@ fn access_text(access: Access<'_>) -> String {
     match access {
         Access::Field(row, name) => format!("{}.{name}", nested(row)),
         Access::Item(of, key) => format!("{}[{}]", nested(of), sql_text(key)),
-        Access::Array(elements) => format!("ARRAY[{}]", list_text(elements)),
+        Access::Made(kind, of) => format!("{kind}[{}]", list_text(of)),
     }
 }
 

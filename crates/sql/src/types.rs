@@ -207,11 +207,48 @@ pub(crate) fn with_sql_types(message: &str) -> String {
         ("BinaryView", "BYTES"),
         ("Binary", "BYTES"),
     ];
-    let mut text = message.to_string();
+    let mut text = with_nested_types(message);
     for (arrow, sql) in NAMES {
         text = text.replace(arrow, sql);
     }
     with_null(&text)
+}
+
+/// Replaces the names of types that are made of others, as far as they are whole.
+fn with_nested_types(message: &str) -> String {
+    const KINDS: [&str; 3] = ["List(", "Struct(", "Map("];
+    let (mut shown, mut rest) = (String::new(), message);
+    while let Some(start) = KINDS.iter().filter_map(|kind| rest.find(kind)).min() {
+        let end = closing(&rest[start..]).map(|length| start + length);
+        let named = end.and_then(|end| rest[start..end].parse::<DataType>().ok());
+        shown.push_str(&rest[..start]);
+        let (name, next) = match (named, end) {
+            (Some(data_type), Some(end)) => (sql_type_name(&data_type), end),
+            _ => (rest[start..=start].to_string(), start + 1),
+        };
+        shown.push_str(&name);
+        rest = &rest[next..];
+    }
+    shown + rest
+}
+
+/// How long a text is up to the bracket that closes its first one.
+fn closing(text: &str) -> Option<usize> {
+    let (mut open, mut quoted) = (0usize, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '(' if !quoted => open += 1,
+            ')' if !quoted => {
+                open -= 1;
+                if open == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `NULL` in place of the name of its type.
@@ -267,4 +304,27 @@ fn closest_type(name: &str) -> Option<&'static str> {
     ];
     let name = name.split('(').next().unwrap_or(name).trim();
     closest(name, TYPES.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::type_grammar::map_type;
+
+    #[test]
+    fn types_within_messages_get_their_sql_names() {
+        let field = |name: &str, of: DataType| Field::new(name, of, true);
+        let list = DataType::List(Arc::new(field("item", DataType::Int32)));
+        let row = DataType::Struct(vec![field("a (b", list.clone())].into());
+        let map = map_type(DataType::Utf8, row.clone(), true);
+        for of in [list, row, map] {
+            let text = with_sql_types(&format!("no {of} and ({of}), Int64: {of}"));
+            let name = sql_type_name(&of);
+            assert_eq!(text, format!("no {name} and ({name}), BIGINT: {name}"));
+        }
+        assert_eq!(
+            with_sql_types("List(Int32 and List(x) of Utf8"),
+            "List(INT and List(x) of STRING"
+        );
+    }
 }

@@ -4,16 +4,13 @@
 //! An array's elements are counted from 1. What is not there is NULL: a field of a ROW that is
 //! NULL, an element beyond an array's end, the value of a key that a map lacks.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, MapArray, StructArray,
-    UInt32Array, UInt64Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, StructArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::kernels::cmp::eq;
-use arrow::compute::{cast, interleave, nullif, take};
+use arrow::compute::{cast, concat, interleave, nullif, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
 use datafusion_common::{DataFusionError, Result as DfResult, ScalarValue, exec_err, internal_err};
 use datafusion_expr::type_coercion::binary::type_union_resolution;
@@ -23,6 +20,8 @@ use datafusion_expr::{
 };
 use millstream_contract::settings::closest;
 
+use super::bounded::unbounded;
+use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
 use crate::error::{Result, SqlError};
 use crate::type_grammar::ELEMENT;
 use crate::types::sql_type_name;
@@ -31,13 +30,15 @@ use crate::types::sql_type_name;
 pub(crate) const FIELD: &str = "$field";
 /// `array[number]` and `map[key]`, as a call. It cannot be written in SQL.
 pub(crate) const ITEM: &str = "$item";
-/// Both, and others that give a value whatever the row.
+/// `MAP[…]`, as a call.
+pub(crate) const MAP: &str = "map";
+/// Field and item, and others that give a value whatever the row.
 pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
 
 /// All of them.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     use Kind::*;
-    [FieldOf, Item, Cardinality, Element, Array, Row].map(Nested::function).into()
+    [FieldOf, Item, Cardinality, Element, Array, Map, Row].map(Nested::function).into()
 }
 
 /// `ARRAY[…]`.
@@ -55,19 +56,20 @@ pub(crate) fn field_of(row: Expr, name: &str) -> Expr {
 pub(crate) enum Access<'e> {
     Field(&'e Expr, &'e str),
     Item(&'e Expr, &'e Expr),
-    /// The elements of an ARRAY[…].
-    Array(&'e [Expr]),
+    /// What an ARRAY[…] or a MAP[…] is made of.
+    Made(&'static str, &'e [Expr]),
 }
 
 /// The access that `expr` is, if it is one.
 pub(crate) fn access(expr: &Expr) -> Option<Access<'_>> {
     let Expr::ScalarFunction(call) = expr else { return None };
-    match (call.func.inner().downcast_ref::<Nested>()?.kind, &call.args[..]) {
+    match (unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind, &call.args[..]) {
         (Kind::FieldOf, [row, Expr::Literal(ScalarValue::Utf8(Some(name)), _)]) => {
             Some(Access::Field(row, name))
         }
         (Kind::Item, [of, key]) => Some(Access::Item(of, key)),
-        (Kind::Array, elements) => Some(Access::Array(elements)),
+        (Kind::Array, elements) => Some(Access::Made("ARRAY", elements)),
+        (Kind::Map, entries) => Some(Access::Made("MAP", entries)),
         _ => None,
     }
 }
@@ -79,6 +81,7 @@ enum Kind {
     Cardinality,
     Element,
     Array,
+    Map,
     Row,
 }
 
@@ -102,6 +105,7 @@ impl ScalarUDFImpl for Nested {
             Kind::Cardinality => "cardinality",
             Kind::Element => "element",
             Kind::Array => "$array",
+            Kind::Map => MAP,
             Kind::Row => "row",
         }
     }
@@ -131,6 +135,7 @@ impl ScalarUDFImpl for Nested {
                 Some(common) => vec![plain(common); types.len()],
                 None => types.to_vec(),
             },
+            (Kind::Map, [_, _, ..]) => entry_types(types),
             _ => types.to_vec(),
         })
     }
@@ -142,6 +147,7 @@ impl ScalarUDFImpl for Nested {
             Kind::Cardinality => cardinality_type(args.arg_fields),
             Kind::Element => element_type(args.arg_fields),
             Kind::Array => array_type(args.arg_fields),
+            Kind::Map => map_of(args.arg_fields),
             Kind::Row => row_type(args.arg_fields),
         };
         let (data_type, nullable) = typed.map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -153,14 +159,19 @@ impl ScalarUDFImpl for Nested {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         // Of constants alone, one row is enough.
         let rows = if constant { 1 } else { rows };
-        let arrays: Vec<ArrayRef> =
-            args.args.iter().map(|arg| arg.to_array(rows)).collect::<DfResult<_>>()?;
+        let evaluated = |(at, arg): (usize, &ColumnarValue)| match (self.kind, at) {
+            (Kind::Item, 0) => arg.to_array(rows.min(1)),
+            _ => arg.to_array(rows),
+        };
+        let arrays = args.args.iter().enumerate().map(evaluated);
+        let arrays: Vec<ArrayRef> = arrays.collect::<DfResult<_>>()?;
         let result = match (self.kind, &arrays[..]) {
             (Kind::FieldOf, [row, _]) => field(row, args.return_field.data_type(), &args.args)?,
-            (Kind::Item, [of, key]) => item(of, key)?,
+            (Kind::Item, [_, key]) => item_of(&args.args[0], key)?,
             (Kind::Cardinality, [of]) => cardinality(of)?,
             (Kind::Element, [of]) => element(of)?,
             (Kind::Array, elements) => array(elements, args.return_field.data_type(), rows)?,
+            (Kind::Map, parts) => map(parts, args.return_field.data_type(), rows)?,
             (Kind::Row, values) => row(values, args.return_field.data_type())?,
             _ => return internal_err!("{} with {} arguments", self.name(), arrays.len()),
         };
@@ -172,21 +183,10 @@ impl ScalarUDFImpl for Nested {
 }
 
 /// A type that only DataFusion comes up with, as the engine knows it.
-fn plain(data_type: DataType) -> DataType {
+pub(super) fn plain(data_type: DataType) -> DataType {
     match data_type {
         DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
         other => other,
-    }
-}
-
-/// Key and value of a map's entries.
-fn key_and_value(entries: &Field) -> Option<(&FieldRef, &FieldRef)> {
-    match entries.data_type() {
-        DataType::Struct(fields) => match &fields[..] {
-            [key, value] => Some((key, value)),
-            _ => None,
-        },
-        _ => None,
     }
 }
 
@@ -201,7 +201,8 @@ fn same_kind(key: &DataType, looked_up: &DataType) -> bool {
         || (key.is_floating() && looked_up.is_numeric())
 }
 
-type Typed = Result<(DataType, bool)>;
+/// A type, and whether it can be NULL.
+pub(super) type Typed = Result<(DataType, bool)>;
 
 fn field_type(args: &ReturnFieldArgs) -> Typed {
     let (Some(row), Some(Some(ScalarValue::Utf8(Some(name))))) =
@@ -301,16 +302,15 @@ fn element_type(fields: &[FieldRef]) -> Typed {
 
 fn array_type(fields: &[FieldRef]) -> Typed {
     let Some(first) = fields.first() else {
-        return Err(SqlError::types("an ARRAY without elements has no type")
-            .help("write CAST(NULL AS …) where a column has no value, or name an element"));
+        return Err(SqlError::internal("an ARRAY without elements"));
     };
     if let Some(other) = fields.iter().find(|f| f.data_type() != first.data_type()) {
         let (a, b) = (sql_type_name(first.data_type()), sql_type_name(other.data_type()));
         let message = format!("{a} and {b} cannot be elements of one ARRAY");
         return Err(SqlError::types(message).help("cast them to one type"));
     }
-    let nullable = fields.iter().any(|field| field.is_nullable());
-    let element = Field::new(ELEMENT, first.data_type().clone(), nullable);
+    // As a column of this type would be declared, so that both go into one UNION ALL.
+    let element = Field::new(ELEMENT, first.data_type().clone(), true);
     Ok((DataType::List(Arc::new(element)), false))
 }
 
@@ -319,7 +319,7 @@ fn row_type(fields: &[FieldRef]) -> Typed {
         return Err(SqlError::types("a ROW needs a field at least").help("write ROW(1, 'a')"));
     }
     let field = |(i, field): (usize, &FieldRef)| {
-        Field::new(format!("EXPR${i}"), field.data_type().clone(), field.is_nullable())
+        Field::new(format!("EXPR${i}"), field.data_type().clone(), true)
     };
     Ok((DataType::Struct(fields.iter().enumerate().map(field).collect()), false))
 }
@@ -345,6 +345,33 @@ fn field(row: &ArrayRef, data_type: &DataType, args: &[ColumnarValue]) -> DfResu
     }
 }
 
+/// Elements that a constant is written out with at once, about.
+const WRITTEN_OUT: usize = 1 << 16;
+
+/// The items of a column, or of a constant, of which as many copies are made as there are rows.
+fn item_of(of: &ColumnarValue, key: &ArrayRef) -> DfResult<ArrayRef> {
+    let constant = match of {
+        ColumnarValue::Array(of) => return item(of, key),
+        ColumnarValue::Scalar(constant) => constant,
+    };
+    let elements = match constant {
+        ScalarValue::List(list) => list.values().len(),
+        ScalarValue::Map(map) => map.entries().len(),
+        _ => 1,
+    };
+    let rows_max = (WRITTEN_OUT / elements.max(1)).max(1);
+    let mut items = Vec::new();
+    for start in (0..key.len()).step_by(rows_max) {
+        let rows = rows_max.min(key.len() - start);
+        items.push(item(&constant.to_array_of_size(rows)?, &key.slice(start, rows))?);
+    }
+    let parts: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
+    match parts[..] {
+        [] => item(&constant.to_array_of_size(0)?, key),
+        _ => Ok(concat(&parts)?),
+    }
+}
+
 fn item(of: &ArrayRef, key: &ArrayRef) -> DfResult<ArrayRef> {
     if let Some(list) = of.as_list_opt::<i32>() {
         let numbers = cast(key, &DataType::Int64)?;
@@ -365,36 +392,6 @@ fn item(of: &ArrayRef, key: &ArrayRef) -> DfResult<ArrayRef> {
         Some(map) => value_of_key(map, key),
         None => internal_err!("an item of {}", of.data_type()),
     }
-}
-
-/// The values of keys; of several entries with the same key, the last counts.
-fn value_of_key(map: &MapArray, key: &ArrayRef) -> DfResult<ArrayRef> {
-    let rows = map.len();
-    let offsets = map.value_offsets();
-    let entries = |row: usize| -> Range<usize> {
-        match map.is_null(row) {
-            true => 0..0,
-            false => offsets[row] as usize..offsets[row + 1] as usize,
-        }
-    };
-    let (first, last) = (offsets[0] as usize, offsets[rows] as usize);
-    if *key.data_type() == DataType::Null || first == last {
-        return Ok(new_null_array(map.values().data_type(), rows));
-    }
-    // The key that each entry's own is compared with.
-    let mut wanted = vec![0u32; last - first];
-    for row in 0..rows {
-        let entries = entries(row);
-        wanted[entries.start.max(first) - first..entries.end.max(first) - first].fill(row as u32);
-    }
-    let wanted = take(key, &UInt32Array::from(wanted), None)?;
-    let same = eq(&map.keys().slice(first, last - first), &wanted)?;
-    let found = |row: usize| {
-        let is_it = |at: &usize| same.is_valid(*at - first) && same.value(*at - first);
-        entries(row).rev().find(is_it).map(|at| at as u64)
-    };
-    let places: UInt64Array = (0..rows).map(found).collect();
-    Ok(take(map.values(), &places, None)?)
 }
 
 fn cardinality(of: &ArrayRef) -> DfResult<ArrayRef> {

@@ -104,13 +104,14 @@ fn wrong_types_are_refused() {
     let cases: Vec<(&str, &str)> = vec![
         ("MULTISET<INT>", "MULTISET does not run here"),
         ("INT MULTISET", "MULTISET does not run here"),
-        ("ROW<>", "a ROW needs a field"),
+        ("ROW<>", "ROW does not say of what"),
+        ("ROW< >", "a ROW needs a field"),
         ("ROW<a INT, a INT>", "two fields 'a'"),
         ("ROW<a INT", "expected >"),
         ("ROW(a INT>", "expected )"),
         ("ARRAY", "ARRAY does not say of what"),
         ("ARRAY<INT>>", ">>"),
-        ("ROW<a>", "supported"),
+        ("ROW<a>", "expected a data type name"),
         ("ARRAY<ITN>", "did you mean INT?"),
         ("MAP<INT>", "expected"),
         ("MAP<ARRAY<INT>, INT>", "keys of a MAP"),
@@ -227,7 +228,8 @@ fn fields_of_rows() {
     gives("r.s.x IS NULL", ["false", "true", "true"]);
     gives("UPPER(r.`b c`)", ["P", "NULL", "R"]);
     gives("CASE WHEN r.a > 1 THEN r.a ELSE 0 END", ["0", "0", "3"]);
-    gives("COALESCE(r.s, ROW(0)).x", ["5", "0", "NULL"]);
+    gives("(CASE WHEN id <> 1 THEN r.s END).x", ["NULL", "NULL", "NULL"]);
+    gives("(CASE WHEN id < 3 THEN r.s END).x", ["5", "NULL", "NULL"]);
 }
 
 #[test]
@@ -260,6 +262,33 @@ fn values_of_maps() {
     gives("m[CASE WHEN id = 1 THEN 'l' END]", ["2", "NULL", "NULL"]);
     gives("CARDINALITY(m)", ["3", "NULL", "0"]);
     gives("m IS NULL", ["false", "true", "false"]);
+}
+
+#[test]
+fn maps_are_made_of_keys_and_values() {
+    gives("MAP['a', id, 'b', 7]['a']", ["1", "2", "3"]);
+    gives("MAP['a', id, 'a', 7]['a']", ["7", "7", "7"]);
+    gives("CARDINALITY(MAP['a', id, 'a', 7])", ["1", "1", "1"]);
+    // Of the same keys, the last counts: 2 is a key twice where id is 2.
+    gives("MAP[id, 'x', 2, 'y'][2]", ["y", "y", "y"]);
+    gives("MAP[2, 'y', id, 'x'][2]", ["y", "x", "y"]);
+    gives("CARDINALITY(MAP[id, 'x', 2, 'y'])", ["2", "1", "2"]);
+    gives("MAP['k', ARRAY[id, 0]]['k'][1]", ["1", "2", "3"]);
+    gives("MAP['k', r]['k'].a", ["1", "NULL", "3"]);
+    gives("MAP['a', MAP['b', id]]['a']['b']", ["1", "2", "3"]);
+    let batch = run("SELECT MAP['a', id] FROM n").unwrap();
+    let column = batch.schema().field(0).clone();
+    assert_eq!(sql_type_name(column.data_type()), "MAP<STRING, INT>");
+    let failed = run("SELECT MAP[r.`b c`, 1] FROM n").expect_err("a key that is NULL");
+    assert!(failed.contains("a key of a MAP is NULL"), "{failed}");
+    // A column of that name is a column.
+    let text = "CREATE VIEW v AS SELECT m AS `map` FROM n; SELECT map['l'] FROM v";
+    assert_eq!(shown(&run(text).unwrap()), ["2", "NULL", "NULL"]);
+    refused_of_n("SELECT MAP[] FROM n", &["made of keys and values", "MAP['a', 1, 'b', 2]"]);
+    refused_of_n("SELECT MAP[1, 2, 3] FROM n", &["the last key has no value", "^^^"]);
+    refused_of_n("SELECT MAP[ARRAY[1], 2] FROM n", &["cannot be ARRAY<BIGINT>"]);
+    refused_of_n("SELECT MAP[NULL, 2] FROM n", &["cannot be NULL"]);
+    refused_of_n("SELECT MAP[1, l, 2, r] FROM n", &["cannot be values of one MAP"]);
 }
 
 #[test]
@@ -304,7 +333,7 @@ fn refused_of_n(text: &str, parts: &[&str]) {
 #[test]
 fn mistakes_are_shown_where_they_stand() {
     refused_of_n("SELECT r.aa FROM n", &["no field 'aa'", "did you mean 'a'?", "^^^^"]);
-    refused_of_n("SELECT n.r.s.y FROM n", &["no field 'y'", "did you mean 'x'?", "^^^^^^^"]);
+    refused_of_n("SELECT n.r.s.y FROM n", &["no field 'y'", "its fields are x", "^^^^^^^"]);
     refused_of_n("SELECT r.A FROM n", &["no field 'A'", "did you mean 'a'?"]);
     refused_of_n("SELECT id FROM n WHERE r.zzzz = 1", &["its fields are a, b c, s", "^^^^^^"]);
     refused_of_n("SELECT id.x FROM n", &["no 'x' in a value of type INT", "only a ROW"]);
@@ -312,14 +341,36 @@ fn mistakes_are_shown_where_they_stand() {
     refused_of_n("SELECT m.k FROM n", &["no 'k'", "map['k']"]);
     refused_of_n("SELECT id[1] FROM n", &["INT has no elements", "^^"]);
     refused_of_n("SELECT l['x'] FROM n", &["by its number, not by STRING"]);
-    refused_of_n("SELECT m[1] FROM n", &["keys of this MAP are STRING, not INT"]);
+    refused_of_n("SELECT m[1] FROM n", &["keys of this MAP are STRING, not BIGINT"]);
     refused_of_n("SELECT r['a'] FROM n", &["told by its name", "row.field"]);
     refused_of_n("SELECT l[1:2] FROM n", &["part of an array"]);
     refused_of_n("SELECT CARDINALITY(id) FROM n", &["CARDINALITY of INT", "^^"]);
     refused_of_n("SELECT ELEMENT(m) FROM n", &["ELEMENT of MAP<STRING, INT>"]);
-    refused_of_n("SELECT ARRAY[1, 'a'] FROM n", &["one ARRAY"]);
+    refused_of_n("SELECT ARRAY[1, l] FROM n", &["one ARRAY"]);
+    refused_of_n("SELECT ARRAY[] FROM n", &["ARRAY without elements", "^^"]);
     refused_of_n("SELECT x.a FROM n", &["no table 'x' here"]);
     refused_of_n("SELECT r.a.b FROM n", &["no 'b' in a value of type INT"]);
+}
+
+#[test]
+fn values_are_not_compared_or_cast_as_a_whole() {
+    let no = "there is no comparison of ARRAY<";
+    for condition in ["l = l", "l <> ARRAY[1]", "l < l", "l IS DISTINCT FROM l", "l IN (l)"] {
+        let text = format!("SELECT id FROM n WHERE {condition}");
+        refused_of_n(&text, &[no, "compare what it is made of"]);
+    }
+    refused_of_n("SELECT id FROM n WHERE l BETWEEN l AND l", &[no]);
+    refused_of_n("SELECT CASE l WHEN l THEN 1 END FROM n", &[no]);
+    refused_of_n("SELECT NULLIF(l, l) FROM n", &[no]);
+    refused_of_n("SELECT id FROM n WHERE r = r", &["there is no comparison of ROW<"]);
+    refused_of_n("SELECT id FROM n WHERE m = m", &["there is no comparison of MAP<STRING, INT>"]);
+    refused_of_n("SELECT CAST(l AS STRING) FROM n", &["there is no CAST of ARRAY<INT> to STRING"]);
+    refused_of_n("SELECT CONCAT('a', m) FROM n", &["there is no CAST of MAP<STRING, INT>"]);
+    refused_of_n("SELECT l || l FROM n", &["there is no || of ARRAY<INT>"]);
+    refused_of_n("SELECT id FROM n WHERE l = 1", &["ARRAY<INT>"]);
+    refused_of_n("SELECT UPPER(l) FROM n", &["UPPER"]);
+    refused_of_n("SELECT -l FROM n", &["numbers and intervals"]);
+    refused_of_n("SELECT l + 1 FROM n", &["ARRAY<INT>"]);
 }
 
 #[test]
@@ -329,6 +380,8 @@ fn values_made_of_others_are_not_grouped_by() {
     refused_of_n("SELECT MAX(l) FROM n", &["no MAX of ARRAY<INT>", "^^^"]);
     refused_of_n("SELECT MIN(r) FROM n", &["no MIN of ROW<"]);
     refused_of_n("SELECT SUM(m) FROM n", &["no SUM of MAP<STRING, INT>"]);
-    refused_of_n("SELECT id FROM n ORDER BY l", &["ordered by", "ARRAY<INT>"]);
+    refused_of_n("SELECT id FROM n ORDER BY l", &["ordered by", "ARRAY<INT>", "^"]);
+    refused_of_n("SELECT l FROM n ORDER BY 1", &["ordered by", "ARRAY<INT>"]);
+    refused_of_n("SELECT l FROM n UNION SELECT l FROM n", &["cannot be grouped by", "UNION"]);
     refused_of_n("SELECT id FROM n WHERE r", &["BOOLEAN"]);
 }
