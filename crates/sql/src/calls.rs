@@ -5,6 +5,9 @@ use datafusion_sql::sqlparser::ast::{
     ObjectName, ObjectNamePart, Value,
 };
 
+/// The function that makes a map: `MAP[…]`, as a call.
+pub(crate) const MAP: &str = "map";
+
 /// A text in quotes.
 pub(crate) fn string(text: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(text.to_string()))

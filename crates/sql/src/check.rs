@@ -12,10 +12,10 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
+use crate::calls::MAP;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
-use crate::scalars::MAP;
 use crate::texts::Texts;
 use crate::unavailable::reason;
 

@@ -11,8 +11,7 @@ use datafusion_sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
-use crate::calls::function;
-use crate::scalars::MAP;
+use crate::calls::{MAP, function};
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
 ///

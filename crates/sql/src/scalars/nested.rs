@@ -22,6 +22,7 @@ use millstream_contract::settings::closest;
 
 use super::bounded::unbounded;
 use super::maps::{entry_types, key_and_value, map, map_of, value_of_key};
+use crate::calls::MAP;
 use crate::error::{Result, SqlError};
 use crate::type_grammar::ELEMENT;
 use crate::types::sql_type_name;
@@ -30,8 +31,6 @@ use crate::types::sql_type_name;
 pub(crate) const FIELD: &str = "$field";
 /// `array[number]` and `map[key]`, as a call. It cannot be written in SQL.
 pub(crate) const ITEM: &str = "$item";
-/// `MAP[…]`, as a call.
-pub(crate) const MAP: &str = "map";
 /// Field and item, and others that give a value whatever the row.
 pub(crate) const SAFE: [&str; 3] = [FIELD, ITEM, "cardinality"];
 
