@@ -366,7 +366,7 @@ fn values_are_not_compared_or_cast_as_a_whole() {
     refused_of_n("SELECT id FROM n WHERE m = m", &["there is no comparison of MAP<STRING, INT>"]);
     refused_of_n("SELECT CAST(l AS STRING) FROM n", &["there is no CAST of ARRAY<INT> to STRING"]);
     refused_of_n("SELECT CONCAT('a', m) FROM n", &["joins texts, not STRING and MAP<STRING, INT>"]);
-    refused_of_n("SELECT l || l FROM n", &["there is no || of ARRAY<INT>"]);
+    refused_of_n("SELECT l || l FROM n", &["|| joins texts, not ARRAY<INT>"]);
     refused_of_n("SELECT id FROM n WHERE l = 1", &["ARRAY<INT>"]);
     refused_of_n("SELECT UPPER(l) FROM n", &["UPPER"]);
     refused_of_n("SELECT -l FROM n", &["numbers and intervals"]);
