@@ -1,6 +1,7 @@
 //! Arrow types in messages: their SQL names, their ranges, and advice.
 
 use arrow::datatypes::{DataType, TimeUnit};
+use millstream_contract::nested::nested_name;
 
 /// The SQL name of a type, as a `CREATE TABLE` would have it.
 pub(crate) fn sql_name(data_type: &DataType) -> String {
@@ -33,7 +34,8 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
         DataType::Timestamp(unit, Some(_)) => {
             return format!("TIMESTAMP_LTZ({})", digits(unit));
         }
-        other => return other.to_string(),
+        DataType::Dictionary(_, value) => return sql_name(value),
+        other => return nested_name(other, &sql_name).unwrap_or_else(|| other.to_string()),
     };
     name.to_string()
 }

@@ -13,6 +13,7 @@ pub mod compare;
 pub mod error;
 pub mod expr;
 pub mod interval;
+pub mod nested;
 pub mod plan;
 pub mod pruning;
 pub mod settings;

@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::DFSchema;
 use datafusion_expr::{Case, Expr, ExprSchemable};
 use millstream_contract::expr::Expr as EngineExpr;
+use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{
     self, Aggregate, AggregateCall, Input, Key, Node, Operator, Plan, Project, Stage,
 };
@@ -317,8 +318,11 @@ impl Assembler<'_> {
                     "values of type {} cannot be grouped by: {name}",
                     sql_type_name(&data_type)
                 ))
-                .at(places.group_by)
-                .help("cast it to a string or a number"));
+                .at(places.group_by.or(places.distinct).or(places.union))
+                .help(match is_nested(&data_type) {
+                    true => "group by what it is made of: row.field, array[1], map['key']",
+                    false => "cast it to a string or a number",
+                }));
             }
             let nullable = nullable(expr, input);
             Ok(Key { name, expr: self.compiler.compile(expr, input)?, data_type, nullable })

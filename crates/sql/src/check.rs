@@ -12,6 +12,7 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
+use crate::calls::MAP;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
@@ -409,16 +410,19 @@ impl Visitor for Checker<'_> {
                 refuse("GROUPING SETS, ROLLUP and CUBE come", help, expr.span())
             }
             Expr::Interval(interval) => check_unit(interval),
-            Expr::Array(_)
-            | Expr::Struct { .. }
+            Expr::Array(array) if array.elem.is_empty() => {
+                let error = SqlError::types("an ARRAY without elements has no type");
+                let help = "name an element, or write CAST(NULL AS …) where there is no value";
+                ControlFlow::Break(error.at(Span::new(expr.span())).help(help))
+            }
+            Expr::Struct { .. }
             | Expr::Map(_)
             | Expr::Dictionary(_)
             | Expr::Tuple(_)
-            | Expr::CompoundFieldAccess { .. }
             | Expr::JsonAccess { .. }
             | Expr::Lambda(_) => {
-                let help = "the values are numbers, strings, bytes, booleans, dates and times";
-                refuse("a value made of other values", help, expr.span())
+                let help = "write ARRAY[1, 2], MAP['a', 1] or ROW(1, 'a')";
+                refuse("this form of a value made of others", help, expr.span())
             }
             Expr::BinaryOp { op, .. } if let Some(help) = bits(op) => {
                 refuse(&format!("the operator {op}"), help, expr.span())
@@ -517,6 +521,10 @@ impl Checker<'_> {
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
         if aggregate_named(&lower).is_some() {
             check_one_argument(call, &name.to_uppercase())?;
+        }
+        if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
+            let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
+            return ControlFlow::Break(error.help("write for example MAP['a', 1, 'b', 2]"));
         }
         if self.functions.knows(&lower) {
             return ControlFlow::Continue(());

@@ -32,7 +32,7 @@ use crate::scan::watermark_delay;
 use crate::schemas::{nullable, plain_type, table_schema};
 use crate::syntax::Syntax;
 use crate::texts::Texts;
-use crate::types::{arrow_type, sql_type_name};
+use crate::types::sql_type_name;
 
 /// An option that is the planner's, not the connector's.
 const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";
@@ -103,8 +103,8 @@ fn columns(
     }
     let mut planned: BTreeMap<usize, TableColumn> = BTreeMap::new();
     for (i, column) in create.columns.iter().enumerate() {
-        if let ColumnKind::Physical { sql_type, nullable } = &column.kind {
-            let data_type = arrow_type(sql_type).map_err(|e| e.at(column.span))?;
+        if let ColumnKind::Physical { type_def, nullable } = &column.kind {
+            let data_type = type_def.arrow_type().map_err(|e| e.at(column.span))?;
             let name = column.name.value.clone();
             let column = TableColumn { name, data_type, nullable: *nullable, computed: None };
             planned.insert(i, column);

@@ -1,13 +1,14 @@
 //! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, connector
 //! options.
 
-use datafusion_sql::sqlparser::ast::{DataType as SqlType, Expr, Ident};
+use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{IsOptional, Parser};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
 use crate::error::{Result, Span, SqlError};
 use crate::script::{if_not_exists, single_name};
+use crate::type_grammar::{TypeDef, parse_type};
 
 /// A parsed `CREATE TABLE`.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ pub(crate) struct ColumnDef {
 
 #[derive(Debug, Clone)]
 pub(crate) enum ColumnKind {
-    Physical { sql_type: SqlType, nullable: bool },
+    Physical { type_def: TypeDef, nullable: bool },
     Computed(Box<Expr>),
 }
 
@@ -217,7 +218,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
         table.columns.push(ColumnDef { name, kind: ColumnKind::Computed(expr), span });
         return Ok(());
     }
-    let sql_type = parser.parse_data_type()?;
+    let type_def = parse_type(parser)?;
     let span = Span::new(from.union(&parser.get_current_token().span));
     let mut nullable = true;
     loop {
@@ -254,7 +255,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
             }
         }
     }
-    table.columns.push(ColumnDef { name, kind: ColumnKind::Physical { sql_type, nullable }, span });
+    table.columns.push(ColumnDef { name, kind: ColumnKind::Physical { type_def, nullable }, span });
     Ok(())
 }
 

@@ -1,5 +1,6 @@
-//! The dialect: Flink's lexical rules, the precedence of its operators, and the one piece of
-//! expression syntax that sqlparser does not know, `TABLE t` as a function's argument.
+//! The dialect: Flink's lexical rules, the precedence of its operators, and two pieces of
+//! expression syntax that sqlparser does not know: `TABLE t` as a function's argument, and
+//! `MAP[key, value]`.
 
 use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;
@@ -9,6 +10,8 @@ use datafusion_sql::sqlparser::dialect::{Dialect, Precedence};
 use datafusion_sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
+
+use crate::calls::{MAP, function};
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
 ///
@@ -175,6 +178,9 @@ impl Dialect for MillstreamDialect {
         if trims_blanks(parser) {
             return Some(parse_trim(parser));
         }
+        if makes_map(parser) {
+            return Some(parse_map(parser));
+        }
         if !parser.peek_keyword(Keyword::TABLE)
             || !matches!(parser.peek_nth_token(1).token, Token::Word(_))
         {
@@ -221,6 +227,48 @@ fn parse_trim(parser: &mut Parser) -> Result<Expr, ParserError> {
     let expr = Box::new(parser.parse_expr()?);
     parser.expect_token(&Token::RParen)?;
     Ok(Expr::Trim { expr, trim_where, trim_what: None, trim_characters: None })
+}
+
+/// Whether `MAP[` comes next. Where a comma follows at once, or nothing, or a key and a comma, it
+/// makes a map; else it is a value of a column of that name.
+fn makes_map(parser: &Parser) -> bool {
+    let word = |token: &Token| matches!(token, Token::Word(w) if w.quote_style.is_none());
+    if keyword_at(parser, 0) != Some(Keyword::MAP)
+        || !word(&parser.peek_token_ref().token)
+        || parser.peek_nth_token_ref(1).token != Token::LBracket
+    {
+        return false;
+    }
+    if parser.peek_nth_token_ref(2).token == Token::RBracket {
+        return true;
+    }
+    let mut open = 0usize;
+    for at in 1.. {
+        match &parser.peek_nth_token_ref(at).token {
+            Token::LBracket | Token::LParen => open += 1,
+            Token::Comma if open == 1 => return true,
+            Token::RBracket | Token::RParen if open <= 1 => return false,
+            Token::RBracket | Token::RParen => open -= 1,
+            Token::EOF | Token::SemiColon => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Reads what [`makes_map`] has found, and what is taken of it.
+fn parse_map(parser: &mut Parser) -> Result<Expr, ParserError> {
+    let name = parser.parse_identifier()?;
+    parser.expect_token(&Token::LBracket)?;
+    let parts = match parser.consume_token(&Token::RBracket) {
+        true => vec![],
+        false => {
+            let parts = parser.parse_comma_separated(Parser::parse_expr)?;
+            parser.expect_token(&Token::RBracket)?;
+            parts
+        }
+    };
+    parser.parse_compound_expr(function(&name, &MAP.to_uppercase(), parts), vec![])
 }
 
 /// The number of words in `IS [NOT] DISTINCT FROM`, if it comes next, and whether it is negated.

@@ -16,6 +16,7 @@ use datafusion_common::{Column, DFSchemaRef, DataFusionError};
 use datafusion_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, Sort,
 };
+use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
@@ -29,6 +30,7 @@ use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
+use crate::types::sql_type_name;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";
@@ -236,6 +238,14 @@ impl Stage {
         }
         let mut order = Vec::new();
         for key in &sort.expr {
+            let data_type = key.expr.get_type(schema)?;
+            if is_nested(&data_type) {
+                let of = sql_type_name(&data_type);
+                let message = format!("rows cannot be ordered by values of type {of}");
+                return Err(SqlError::types(message)
+                    .at(places.order_by)
+                    .help("order by what it is made of: row.field, array[1], map['key']"));
+            }
             let expr = stage.substitute(&key.expr, schema, places)?;
             order.push(OrderKey { expr, descending: !key.asc, nulls_first: key.nulls_first });
         }

@@ -7,16 +7,17 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DataType, DateTimeField, Expr,
-    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut,
-    VisitorMut, helpers,
+    ExtractSyntax, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Query, Select, SelectItem, Spanned, Value, VisitMut, VisitorMut, helpers,
 };
 
+use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
 use crate::scalars::{time_step, unit_names};
+use crate::subscripts::{is_field, rewrite_access};
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {
@@ -84,12 +85,20 @@ impl VisitorMut for Rewriter<'_> {
         });
         let written: HashSet<String> = written.collect();
         let mut taken: HashSet<String> = HashSet::new();
-        for item in &mut select.projection {
+        let fields: Vec<bool> = select
+            .projection
+            .iter()
+            .map(|item| {
+                matches!(item, SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts))
+                if is_field(parts, select))
+            })
+            .collect();
+        for (item, is_field) in select.projection.iter_mut().zip(fields) {
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let (own, plain) = match &*expr {
                 Expr::Identifier(name) => (name.value.clone(), true),
                 Expr::CompoundIdentifier(parts) => {
-                    (parts.last().map_or(String::new(), |p| p.value.clone()), true)
+                    (parts.last().map_or(String::new(), |p| p.value.clone()), !is_field)
                 }
                 computed => (computed.to_string(), false),
             };
@@ -118,6 +127,9 @@ impl VisitorMut for Rewriter<'_> {
                 ..
             } => Ok(Some(plus_one(extract(DateTimeField::Dow, (**of).clone())))),
             Expr::Function(call) => rewrite_call(call),
+            Expr::CompoundFieldAccess { root, access_chain } => {
+                rewrite_access(root, access_chain).map(Some)
+            }
             Expr::Value(constant) => {
                 if let Value::UnicodeStringLiteral(text) = &constant.value {
                     constant.value = Value::SingleQuotedString(text.clone());
@@ -392,10 +404,6 @@ fn number_literal(expr: &Expr) -> Option<String> {
     }
 }
 
-fn string(text: &str) -> Expr {
-    Expr::value(Value::SingleQuotedString(text.to_string()))
-}
-
 fn nested(expr: Expr) -> Expr {
     Expr::Nested(Box::new(expr))
 }
@@ -426,24 +434,4 @@ fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
         conditions: vec![CaseWhen { condition, result: then }],
         else_result: Some(Box::new(otherwise)),
     }
-}
-
-/// A call of `name` at the place of `old`.
-fn function(old: &Ident, name: &str, args: Vec<Expr>) -> Expr {
-    let name = Ident { value: name.to_string(), quote_style: None, span: old.span };
-    let args = args.into_iter().map(|a| FunctionArg::Unnamed(FunctionArgExpr::Expr(a))).collect();
-    Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: vec![],
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
 }

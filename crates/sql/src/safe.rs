@@ -8,7 +8,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
 
 use crate::located::within_mark;
-use crate::scalars::DECIDED;
+use crate::scalars::{DECIDED, SAFE};
 
 /// Functions that give a value of any arguments, and none that is longer than these.
 const FUNCTIONS: &[&str] = &[
@@ -50,7 +50,9 @@ pub(crate) fn cannot_fail(expr: &Expr, schema: &DFSchema) -> bool {
         Expr::Cast(Cast { expr, field }) => {
             expr.get_type(schema).is_ok_and(|from| widens(&from, field.data_type()))
         }
-        Expr::ScalarFunction(call) => FUNCTIONS.contains(&call.name()),
+        Expr::ScalarFunction(call) => {
+            FUNCTIONS.contains(&call.name()) || SAFE.contains(&call.name())
+        }
         Expr::Column(_)
         | Expr::Literal(..)
         | Expr::Alias(_)

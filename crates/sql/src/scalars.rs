@@ -11,7 +11,11 @@ mod doubles;
 mod extract;
 mod interval_order;
 mod interval_rules;
+mod lengths;
 mod like;
+mod maps;
+mod nested;
+mod nested_rules;
 mod planner;
 mod regexps;
 mod rows;
@@ -33,12 +37,13 @@ use crate::constants::fold_arithmetic;
 
 pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
-    text_bytes,
 };
 pub(crate) use choice::ChoiceExpr;
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;
+pub(crate) use lengths::text_bytes;
+pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access};
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
 pub(crate) use time_text::written_time;
@@ -53,6 +58,7 @@ pub(crate) fn as_meant(
     config: &Arc<ConfigOptions>,
 ) -> DfResult<Expr> {
     interval_rules::refuse_lost_parts(&expr, schema)?;
+    nested_rules::refuse_whole_values(&expr, schema)?;
     regexps::check_patterns(&expr)?;
     let expr = interval_order::compare_intervals(time_text::write_times(expr, schema)?, schema)?;
     let expr = similar::match_similar(like::plain_backslashes(expr, schema)?)?;
@@ -83,5 +89,6 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(time_units::functions());
     functions.extend(strings::functions());
     functions.extend(regexps::functions());
+    functions.extend(nested::functions());
     functions.into_iter().map(Arc::new).collect()
 }

@@ -71,12 +71,13 @@ impl Syntax {
         let mut named: HashMap<String, Vec<usize>> = HashMap::new();
         for (i, root) in roots.iter().enumerate() {
             let _ = visit_expressions(root, |expr| {
-                let name = match expr {
-                    SqlExpr::Identifier(name) => Some(name),
-                    SqlExpr::CompoundIdentifier(parts) => parts.last(),
-                    _ => None,
+                // Of a column's field, the column is looked for, too.
+                let names = match expr {
+                    SqlExpr::Identifier(name) => std::slice::from_ref(name),
+                    SqlExpr::CompoundIdentifier(parts) => &parts[..],
+                    _ => &[],
                 };
-                if let Some(name) = name {
+                for name in names {
                     let roots = named.entry(name.value.clone()).or_default();
                     if roots.last() != Some(&i) {
                         roots.push(i);

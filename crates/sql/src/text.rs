@@ -11,7 +11,7 @@ use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{
-    joined_texts, measured_interval, similar_parts, within_decided, written_time,
+    Access, access, joined_texts, measured_interval, similar_parts, within_decided, written_time,
 };
 use crate::types::sql_type_name;
 
@@ -66,6 +66,7 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
         written if let Some(time) = written_time(written) => {
             format!("CAST({} AS STRING)", sql_text(time))
         }
+        accessed if let Some(access) = access(accessed) => access_text(access),
         Expr::ScalarFunction(call) => {
             format!("{}({})", call.name().to_uppercase(), list_text(&call.args))
         }
@@ -81,6 +82,15 @@ pub(crate) fn sql_text(expr: &Expr) -> String {
             format!("{}({distinct}{args}){filter}", call.func.name().to_uppercase())
         }
         other => other.to_string(),
+    }
+}
+
+/// A part of a value, or an array, as SQL writes them.
+fn access_text(access: Access<'_>) -> String {
+    match access {
+        Access::Field(row, name) => format!("{}.{name}", nested(row)),
+        Access::Item(of, key) => format!("{}[{}]", nested(of), sql_text(key)),
+        Access::Made(kind, of) => format!("{kind}[{}]", list_text(of)),
     }
 }
 

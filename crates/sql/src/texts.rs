@@ -14,6 +14,7 @@ use datafusion_sql::sqlparser::ast::{self, Expr as SqlExpr, Spanned};
 
 use crate::error::{Place, Result, Span, SqlError};
 use crate::located::{located, within_mark};
+use crate::scalars::{Access, SAFE, access};
 use crate::syntax::{Syntax, arguments, parts};
 
 /// Comparisons of one part with another after which the search is given up: places are worth only
@@ -157,6 +158,11 @@ impl Texts {
                 }
                 Some(filter + self.compare_all(&call.params.args, &arguments)?)
             }
+            (_, SqlExpr::CompoundIdentifier(names))
+                if let Some(Access::Field(_, name)) = access(expr) =>
+            {
+                names.last().filter(|last| last.value == name).map(|_| 1)
+            }
             (Expr::ScalarFunction(_), _) if is_special_call(sql) => Some(0),
             (Expr::ScalarFunction(_) | Expr::AggregateFunction(_), _) => None,
             (Expr::Column(column), _) => compare_column(column, sql),
@@ -206,7 +212,7 @@ fn may_fail(expr: &Expr, schema: &dyn ExprSchema) -> bool {
             Ok(from) => !always_fits(&from, cast.field.data_type()),
             Err(_) => true,
         },
-        Expr::ScalarFunction(_) => within_mark(expr).is_none(),
+        Expr::ScalarFunction(call) => within_mark(expr).is_none() && !SAFE.contains(&call.name()),
         Expr::SimilarTo(like) => !matches!(*like.pattern, Expr::Literal(..)),
         _ => false,
     }

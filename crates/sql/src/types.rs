@@ -8,6 +8,7 @@ use arrow::datatypes::{
 use datafusion_common::{DataFusionError, Result as DfResult};
 use datafusion_expr::planner::TypePlanner;
 use datafusion_sql::sqlparser::ast::{DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use millstream_contract::nested::nested_name;
 use millstream_contract::settings::closest;
 
 use crate::error::{Result, SqlError};
@@ -78,7 +79,8 @@ fn unknown(sql: &SqlType) -> SqlError {
     error.help(
         "the types are BOOLEAN, TINYINT, SMALLINT, INT, BIGINT (each also UNSIGNED), FLOAT, \
          DOUBLE, DECIMAL(p, s), STRING, VARCHAR(n), BYTES, DATE, TIME(p), \
-         TIMESTAMP(p), TIMESTAMP_LTZ(p)",
+         TIMESTAMP(p), TIMESTAMP_LTZ(p), and of columns also ROW<name TYPE, …>, ARRAY<TYPE> \
+         and MAP<TYPE, TYPE>",
     )
 }
 
@@ -142,7 +144,10 @@ pub fn sql_type_name(data_type: &DataType) -> String {
         Timestamp(unit, Some(_)) => format!("TIMESTAMP_LTZ({})", digits(unit)),
         Interval(IntervalUnit::YearMonth | IntervalUnit::DayTime | IntervalUnit::MonthDayNano)
         | Duration(_) => "INTERVAL".into(),
-        other => other.to_string().to_uppercase(),
+        Dictionary(_, value) => sql_type_name(value),
+        other => {
+            nested_name(other, &sql_type_name).unwrap_or_else(|| other.to_string().to_uppercase())
+        }
     }
 }
 
@@ -202,11 +207,48 @@ pub(crate) fn with_sql_types(message: &str) -> String {
         ("BinaryView", "BYTES"),
         ("Binary", "BYTES"),
     ];
-    let mut text = message.to_string();
+    let mut text = with_nested_types(message);
     for (arrow, sql) in NAMES {
         text = text.replace(arrow, sql);
     }
     with_null(&text)
+}
+
+/// Replaces the names of types that are made of others, as far as they are whole.
+fn with_nested_types(message: &str) -> String {
+    const KINDS: [&str; 3] = ["List(", "Struct(", "Map("];
+    let (mut shown, mut rest) = (String::new(), message);
+    while let Some(start) = KINDS.iter().filter_map(|kind| rest.find(kind)).min() {
+        let end = closing(&rest[start..]).map(|length| start + length);
+        let named = end.and_then(|end| rest[start..end].parse::<DataType>().ok());
+        shown.push_str(&rest[..start]);
+        let (name, next) = match (named, end) {
+            (Some(data_type), Some(end)) => (sql_type_name(&data_type), end),
+            _ => (rest[start..=start].to_string(), start + 1),
+        };
+        shown.push_str(&name);
+        rest = &rest[next..];
+    }
+    shown + rest
+}
+
+/// How long a text is up to the bracket that closes its first one.
+fn closing(text: &str) -> Option<usize> {
+    let (mut open, mut quoted) = (0usize, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '(' if !quoted => open += 1,
+            ')' if !quoted => {
+                open -= 1;
+                if open == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// `NULL` in place of the name of its type.
@@ -262,4 +304,27 @@ fn closest_type(name: &str) -> Option<&'static str> {
     ];
     let name = name.split('(').next().unwrap_or(name).trim();
     closest(name, TYPES.into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::type_grammar::map_type;
+
+    #[test]
+    fn types_within_messages_get_their_sql_names() {
+        let field = |name: &str, of: DataType| Field::new(name, of, true);
+        let list = DataType::List(Arc::new(field("item", DataType::Int32)));
+        let row = DataType::Struct(vec![field("a (b", list.clone())].into());
+        let map = map_type(DataType::Utf8, row.clone(), true);
+        for of in [list, row, map] {
+            let text = with_sql_types(&format!("no {of} and ({of}), Int64: {of}"));
+            let name = sql_type_name(&of);
+            assert_eq!(text, format!("no {name} and ({name}), BIGINT: {name}"));
+        }
+        assert_eq!(
+            with_sql_types("List(Int32 and List(x) of Utf8"),
+            "List(INT and List(x) of STRING"
+        );
+    }
 }

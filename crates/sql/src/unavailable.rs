@@ -77,16 +77,12 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             "write TO_HEX(x) for a number, ENCODE(x, 'hex') for a text or bytes",
         ),
         "unhex" => ("does not exist here", "write DECODE(x, 'hex')"),
-        "row" => (
-            "does not exist here: a column holds one value",
-            "select the values as columns of their own",
-        ),
         "parse_url" | "url_decode" | "url_encode" => {
             ("does not exist here", "REGEXP_EXTRACT(x, '://([^/]*)', 1) takes a host out of a URL")
         }
-        "cardinality" | "element" | "array_contains" | "array_join" | "map" | "array" => (
+        name if name.starts_with("array") || name.starts_with("map_") => (
             "does not exist here",
-            "the values are numbers, strings, bytes, booleans, dates and times",
+            "write array[1], map['key'], CARDINALITY(x), ELEMENT(array), ARRAY[…], MAP[…], ROW(…)",
         ),
         "grouping" | "grouping_id" | "group_id" => ("does not run here", ""),
         "date_format" => (

@@ -26,8 +26,9 @@ mod schema;
 use std::sync::Arc;
 use std::task::Waker;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::Result;
+use millstream_contract::nested::is_nested;
 use millstream_contract::table::{
     OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, SplitSpec, Table, TableOptions,
 };
@@ -62,14 +63,14 @@ impl FileTable {
     ///
     /// [`millstream_contract::Error::Option`] with the option at fault.
     pub fn from_options(table: &TableOptions) -> Result<FileTable> {
-        let (format, given) = FileTable::checked(table)?;
+        let (format, given) = FileTable::checked(table, &|_, _| false)?;
         let files = Files::resolve(&Options::new(table), given)?;
         Ok(FileTable { files, schema: table.schema.clone(), format })
     }
 
     /// A table of a file that an earlier statement makes, to plan with.
     pub(crate) fn not_yet(table: &TableOptions) -> Result<FileTable> {
-        let (format, given) = FileTable::checked(table)?;
+        let (format, given) = FileTable::checked(table, &|_, _| false)?;
         let path = Options::new(table).path(given.unwrap_or_default());
         let files = Files::One(OneFile::at(path));
         Ok(FileTable { files, schema: table.schema.clone(), format })
@@ -96,19 +97,25 @@ impl FileTable {
         self
     }
 
-    /// Whether the options are those of a file, which need not exist.
+    /// Whether the options are those of a file, which need not exist, and may be one that is only
+    /// written.
     pub(crate) fn check(table: &TableOptions) -> Result<()> {
-        FileTable::checked(table).map(drop)
+        FileTable::checked(table, &is_written_as_json).map(drop)
     }
 
-    /// The format, and the path as it is given.
-    fn checked(table: &TableOptions) -> Result<(Arc<dyn Format>, Option<&str>)> {
+    /// The format, and the path as it is given. Columns of types that the format cannot hold are
+    /// refused, but for those that are `beside` it.
+    fn checked<'t>(
+        table: &'t TableOptions,
+        beside: &dyn Fn(&str, &DataType) -> bool,
+    ) -> Result<(Arc<dyn Format>, Option<&'t str>)> {
         let options = Options::new(table);
         let given = options.text("path").map(str::trim);
         let format = format::from_options(&options)?;
         options.finish(&format!("a {} file", format.name()))?;
         for field in table.schema.fields() {
-            if !format.supports(field.data_type()) {
+            let data_type = field.data_type();
+            if !format.supports(data_type) && !beside(format.name(), data_type) {
                 let message = format!(
                     "{} cannot hold column '{}' of type {}",
                     format.name(),
@@ -171,6 +178,11 @@ pub(crate) struct Place {
 
 /// So many files for each process and they need not be shared by chunks.
 const FILES_PER_PROCESS: usize = 4;
+
+/// Whether values of a type are written as JSON in the midst of a format that is not read so.
+fn is_written_as_json(format: &str, data_type: &DataType) -> bool {
+    matches!(format, "csv" | "ndjson") && is_nested(data_type)
+}
 
 impl Table for FileTable {
     fn schema(&self) -> SchemaRef {

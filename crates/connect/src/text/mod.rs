@@ -1,7 +1,11 @@
 //! Result rows as text: a table for people, CSV or JSON for programs.
 
 mod csv;
+mod json;
 mod ndjson;
+mod nested;
+#[cfg(test)]
+mod nested_tests;
 mod table;
 #[cfg(test)]
 mod tests;

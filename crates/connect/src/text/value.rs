@@ -3,7 +3,7 @@
 //! Timestamps are `2012-02-22 16:46:28.967`, with all digits of their unit, and with a `Z` if the
 //! type has a time zone (they are shown in UTC). Floats are the shortest text that reads back as
 //! the same number. Binary values are base64, as the CSV source reads them. Intervals are `1 year 2
-//! months` and `-3 days -12:00:01.5`.
+//! months` and `-3 days -12:00:01.5`. Rows, arrays and maps are JSON ([`Nested`]).
 
 use std::io::Write;
 
@@ -26,6 +26,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_contract::interval::{write_duration, write_interval};
 use millstream_contract::{Error, Result};
 
+use super::nested::Nested;
 use crate::datetime::{per_second, write_date, write_time, write_timestamp};
 use crate::number::{
     write_decimal128, write_decimal256, write_f32, write_f64, write_i64, write_u64,
@@ -103,6 +104,7 @@ enum Values<'a> {
     Months(&'a [i32]),
     DaysAndMs(&'a [IntervalDayTime]),
     MonthsDaysAndNs(&'a [IntervalMonthDayNano]),
+    Nested(Nested<'a>),
     /// Whatever else Arrow can show.
     Other(ArrayFormatter<'a>),
 }
@@ -181,10 +183,13 @@ impl<'a> Cells<'a> {
             D::Interval(IntervalUnit::MonthDayNano) => {
                 V::MonthsDaysAndNs(array.as_primitive::<IntervalMonthDayNanoType>().values())
             }
-            _ => V::Other(
-                ArrayFormatter::try_new(array, options)
-                    .map_err(|error| Error::Internal(error.to_string()))?,
-            ),
+            _ => match Nested::new(array, options)? {
+                Some(nested) => V::Nested(nested),
+                None => V::Other(
+                    ArrayFormatter::try_new(array, options)
+                        .map_err(|error| Error::Internal(error.to_string()))?,
+                ),
+            },
         };
         let has_nulls = array.logical_null_count() > 0;
         Ok(Cells { array, values, has_nulls, class: class(array.data_type()) })
@@ -201,6 +206,15 @@ impl<'a> Cells<'a> {
                 }
                 _ => self.array.is_null(row),
             }
+    }
+
+    /// The column as one of values that are made of others, which are JSON as they are written.
+    #[inline]
+    pub(super) fn nested(&self) -> Option<&Nested<'a>> {
+        match &self.values {
+            Values::Nested(nested) => Some(nested),
+            _ => None,
+        }
     }
 
     /// Appends the value's text; NULL must be asked for before.
@@ -260,6 +274,7 @@ impl<'a> Cells<'a> {
                     out,
                 );
             }
+            Values::Nested(nested) => nested.write(row, out),
             // Writing into memory cannot fail; a value that Arrow cannot show shows as nothing.
             Values::Other(formatter) => _ = write!(out, "{}", formatter.value(row)),
         }

@@ -9,10 +9,10 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::compute::kernels::concat_elements::concat_elements_dyn;
-use arrow::datatypes::{ByteArrayType, DataType, FieldRef, Int64Type, Schema};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DFSchema, DataFusionError, Result as DfResult, ScalarValue, exec_err};
 use datafusion_expr::preimage::PreimageResult;
@@ -25,6 +25,8 @@ use datafusion_expr::{
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use millstream_contract::texts::{self, TEXT_BYTES_MAX};
 
+use super::lengths::{Lengths, has_texts, text_bytes};
+use super::nested::FIELD;
 use crate::located::{UNNAMED, within_mark};
 
 /// Bytes that texts made of one batch may have, all together.
@@ -86,9 +88,13 @@ pub(crate) fn bounded_array(value: ColumnarValue, rows: usize) -> DfResult<Array
 pub(crate) fn bound_texts(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     let bounded = expr.transform_up(|e| match e {
         mark if within_mark(&mark).is_some() => Ok(Transformed::no(mark)),
+        // A field is there already.
+        Expr::ScalarFunction(call) if call.name() == FIELD => {
+            Ok(Transformed::no(Expr::ScalarFunction(call)))
+        }
         Expr::ScalarFunction(mut call) if !call.func.inner().is::<Bounded>() => {
             let mut types = call.args.iter().map(|arg| arg.get_type(schema));
-            if !types.any(|t| t.is_ok_and(|t| is_text(&t))) {
+            if !types.any(|t| t.is_ok_and(|t| has_texts(&t))) {
                 return Ok(Transformed::no(Expr::ScalarFunction(call)));
             }
             call.func = Arc::new(ScalarUDF::from(Bounded(call.func)));
@@ -120,9 +126,9 @@ pub(crate) fn bound_constants(expr: Expr) -> DfResult<Expr> {
     Ok(bounded.data)
 }
 
-fn is_text(data_type: &DataType) -> bool {
-    use DataType::*;
-    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
+/// The function that is called, without its bound.
+pub(crate) fn unbounded(function: &ScalarUDF) -> &ScalarUDF {
+    function.inner().downcast_ref().map_or(function, |bounded: &Bounded| &bounded.0)
 }
 
 /// The two sides, if `expr` joins texts with `||`.
@@ -295,16 +301,6 @@ fn bytes_of(value: &ColumnarValue) -> u64 {
     }
 }
 
-/// Bytes of all texts of an array.
-pub(crate) fn text_bytes(array: &ArrayRef) -> u64 {
-    match Lengths::of_array(array) {
-        Lengths::All(_) => 0,
-        Lengths::Short(offsets) => (offsets[array.len()] - offsets[0]) as u64,
-        Lengths::Long(offsets) => (offsets[array.len()] - offsets[0]) as u64,
-        lengths @ Lengths::Views(_) => lengths.sum(array.len()),
-    }
-}
-
 /// Cuts rows that may have as many bytes as `bytes` says into ranges of [`TEXT_MAX`] at most.
 fn slices(rows: usize, bytes: impl Fn(usize) -> u64) -> DfResult<Vec<Range<usize>>> {
     let mut slices = Vec::new();
@@ -411,60 +407,6 @@ impl Growth<'_> {
             _ => 0,
         };
         number.max(0) as u64
-    }
-}
-
-/// The lengths of a column's texts, in bytes; of what is no text 0.
-enum Lengths<'a> {
-    All(u64),
-    Short(&'a [i32]),
-    Long(&'a [i64]),
-    Views(&'a [u128]),
-}
-
-impl Lengths<'_> {
-    fn of_scalar(value: &ScalarValue) -> Lengths<'static> {
-        use ScalarValue::*;
-        Lengths::All(match value {
-            Utf8(Some(text)) | LargeUtf8(Some(text)) | Utf8View(Some(text)) => text.len() as u64,
-            Binary(Some(bytes)) | LargeBinary(Some(bytes)) | BinaryView(Some(bytes)) => {
-                bytes.len() as u64
-            }
-            _ => 0,
-        })
-    }
-
-    fn of_array(array: &ArrayRef) -> Lengths<'_> {
-        fn offsets<T: ByteArrayType>(array: &ArrayRef) -> &[T::Offset] {
-            array.as_bytes::<T>().value_offsets()
-        }
-        use arrow::datatypes::{BinaryType, LargeBinaryType, LargeUtf8Type, Utf8Type};
-        match array.data_type() {
-            DataType::Utf8 => Lengths::Short(offsets::<Utf8Type>(array)),
-            DataType::Binary => Lengths::Short(offsets::<BinaryType>(array)),
-            DataType::LargeUtf8 => Lengths::Long(offsets::<LargeUtf8Type>(array)),
-            DataType::LargeBinary => Lengths::Long(offsets::<LargeBinaryType>(array)),
-            DataType::Utf8View => Lengths::Views(array.as_string_view().views()),
-            DataType::BinaryView => Lengths::Views(array.as_binary_view().views()),
-            _ => Lengths::All(0),
-        }
-    }
-
-    fn of(&self, row: usize) -> u64 {
-        fn between<O: OffsetSizeTrait>(offsets: &[O], row: usize) -> u64 {
-            (offsets[row + 1] - offsets[row]).as_usize() as u64
-        }
-        match self {
-            Lengths::All(length) => *length,
-            Lengths::Short(offsets) => between(offsets, row),
-            Lengths::Long(offsets) => between(offsets, row),
-            // The lowest 32 bits of a view are the length.
-            Lengths::Views(views) => u64::from(views[row] as u32),
-        }
-    }
-
-    fn sum(&self, rows: usize) -> u64 {
-        (0..rows).map(|row| self.of(row)).sum()
     }
 }
 

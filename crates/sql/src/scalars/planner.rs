@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion_common::Result as DfResult;
+use arrow::datatypes::Field;
+use datafusion_common::{Column, DFSchema, Result as DfResult, TableReference};
 use datafusion_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion_expr::{Expr, ScalarUDF};
 
-use super::{extract, strings};
+use super::{extract, nested, strings};
 
 /// Plans them.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ type Function = LazyLock<Arc<ScalarUDF>>;
 static SUBSTR: Function = Function::new(|| Arc::new(strings::substr_function()));
 static STRPOS: Function = Function::new(|| Arc::new(strings::strpos_function()));
 static OVERLAY: Function = Function::new(|| Arc::new(strings::overlay_function()));
+
+static ARRAY: Function = Function::new(|| Arc::new(nested::array_function()));
 
 static EXTRACT: Function =
     Function::new(|| Arc::new(extract::extract(datafusion_functions::datetime::date_part())));
@@ -36,6 +39,26 @@ impl ExprPlanner for SpecialSyntax {
 
     fn plan_extract(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {
         planned(&EXTRACT, args)
+    }
+
+    /// `column.field`.
+    fn plan_compound_identifier(
+        &self,
+        field: &Field,
+        qualifier: Option<&TableReference>,
+        nested_names: &[String],
+    ) -> DfResult<PlannerResult<Vec<Expr>>> {
+        let column = Expr::Column(Column::from((qualifier, field)));
+        let field = |of, name: &String| nested::field_of(of, name);
+        Ok(PlannerResult::Planned(nested_names.iter().fold(column, field)))
+    }
+
+    fn plan_array_literal(
+        &self,
+        elements: Vec<Expr>,
+        _: &DFSchema,
+    ) -> DfResult<PlannerResult<Vec<Expr>>> {
+        planned(&ARRAY, elements)
     }
 
     fn plan_overlay(&self, args: Vec<Expr>) -> DfResult<PlannerResult<Vec<Expr>>> {

@@ -139,7 +139,7 @@ fn types_that_do_not_go_together() {
         "CREATE TABLE t (a GEOMETRY) WITH ('connector' = 'fake')",
         &["GEOMETRY", "DECIMAL(p, s)"],
     );
-    refused("CREATE TABLE t (a ARRAY<INT>) WITH ('connector' = 'fake')", &["ARRAY"]);
+    refused("CREATE TABLE t (a MULTISET<INT>) WITH ('connector' = 'fake')", &["MULTISET"]);
     refused("SELECT CAST(b AS UUID) FROM typed", &["UUID"]);
     refused("CREATE TABLE t (a DECIMAL(40, 2)) WITH ('connector' = 'fake')", &["DECIMAL(40, 2)"]);
     refused(

@@ -7,6 +7,7 @@ mod fuzz;
 mod graph;
 mod growth;
 mod names;
+mod nested;
 mod plan;
 mod rehearsal;
 mod suite;

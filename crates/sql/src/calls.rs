@@ -1,0 +1,34 @@
+//! Calls and constants of a syntax tree, made by hand.
+
+use datafusion_sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, Value,
+};
+
+/// The function that makes a map: `MAP[…]`, as a call.
+pub(crate) const MAP: &str = "map";
+
+/// A text in quotes.
+pub(crate) fn string(text: &str) -> Expr {
+    Expr::value(Value::SingleQuotedString(text.to_string()))
+}
+
+/// A call of `name` at the place of `old`.
+pub(crate) fn function(old: &Ident, name: &str, args: Vec<Expr>) -> Expr {
+    let name = Ident { value: name.to_string(), quote_style: None, span: old.span };
+    let args = args.into_iter().map(|a| FunctionArg::Unnamed(FunctionArgExpr::Expr(a))).collect();
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: vec![],
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    })
+}

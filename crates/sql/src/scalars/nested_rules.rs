@@ -1,0 +1,76 @@
+//! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, casts to and from
+//! other types, and texts made of them.
+
+use arrow::datatypes::DataType;
+use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion_common::{DFSchema, Result as DfResult, plan_err};
+use datafusion_expr::expr::InList;
+use datafusion_expr::{Between, BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, TryCast};
+use millstream_contract::nested::is_nested;
+
+use crate::types::sql_type_name;
+
+/// Functions that compare their arguments.
+const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];
+
+pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()> {
+    let nested = |e: &Expr| e.get_type(schema).ok().filter(is_nested);
+    expr.apply(|e| {
+        let (compared, concatenated) = match e {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let of = nested(left).or_else(|| nested(right));
+                match op {
+                    Operator::StringConcat => (None, of),
+                    op if compares(*op) => (of, None),
+                    _ => (None, None),
+                }
+            }
+            Expr::InList(InList { expr, .. }) | Expr::Between(Between { expr, .. }) => {
+                (nested(expr), None)
+            }
+            Expr::Case(Case { expr: Some(expr), .. }) => (nested(expr), None),
+            Expr::ScalarFunction(call) if COMPARING.contains(&call.name()) => {
+                (call.args.iter().find_map(nested), None)
+            }
+            Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+                refuse_cast(&expr.get_type(schema)?, field.data_type())?;
+                (None, None)
+            }
+            _ => (None, None),
+        };
+        if let Some(of) = compared {
+            let of = sql_type_name(&of);
+            return plan_err!(
+                "there is no comparison of {of}; compare what it is made of: row.field, array[1] \
+                 or map['key']"
+            );
+        }
+        if let Some(of) = concatenated {
+            let of = sql_type_name(&of);
+            return plan_err!("there is no || of {of}; join the texts that it is made of");
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::*;
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// A value that is made of others can be cast to its own kind alone.
+fn refuse_cast(from: &DataType, to: &DataType) -> DfResult<()> {
+    use DataType::*;
+    let fits = match (from, to) {
+        (Null, _) => true,
+        (Struct(from), Struct(to)) => from.len() == to.len(),
+        (List(_), List(_)) | (Map(..), Map(..)) => true,
+        (from, to) => !is_nested(from) && !is_nested(to),
+    };
+    if fits {
+        return Ok(());
+    }
+    let (from, to) = (sql_type_name(from), sql_type_name(to));
+    plan_err!("there is no CAST of {from} to {to}; cast what it is made of")
+}
