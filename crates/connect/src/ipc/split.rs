@@ -331,6 +331,6 @@ impl Chunk for IpcChunk {
         let columns: Vec<ArrayRef> = columns.iter().map(|c| c.slice(first, rows)).collect();
         let places = Rows { prefix: self.batch.place.clone(), first: self.rows.start };
         let batch = self.batch.what.columns.batch(&columns, rows, &places)?;
-        Ok(Decoded { batch, left_out: 0, first_left_out: None, places: Some(Box::new(places)) })
+        Ok(Decoded::whole(batch, Some(Box::new(places))))
     }
 }

@@ -357,6 +357,6 @@ impl Chunk for ParquetChunk {
             false => few.batch(&self.batch(&few.part, &places)?, all.columns.schema())?,
         };
         let places = Some(Box::new(places) as _);
-        Ok(Decoded { batch, left_out: 0, first_left_out: None, places })
+        Ok(Decoded::whole(batch, places))
     }
 }
