@@ -8,6 +8,7 @@
 //! of the format's first versions are in an order of their own, and `<>` excludes nearly nothing:
 //! none of these is used.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ impl Asked {
         let (mins, maxes) = (known.row_group_mins([metadata])?, known.row_group_maxes([metadata])?);
         let holds_nowhere = self.holds_nowhere(&mins, &maxes)?;
         if holds_nowhere.len() == 1 && is_true(&holds_nowhere, 0) {
-            return Ok(Vec::from_iter([0..rows]));
+            return Ok(iter::once(0..rows).collect());
         }
         self.left_out_pages(file, column, rows)
     }
