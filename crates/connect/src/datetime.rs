@@ -367,6 +367,39 @@ mod tests {
         assert_eq!(nano.in_unit(TimeUnit::Nanosecond), None);
     }
 
+    /// The quick way for the usual spelling, and the slow one for all.
+    #[test]
+    fn both_readers_of_timestamps_agree() {
+        let texts = ["2012-02-22 16:46:28", "2024-02-29T23:59:59.9670Z", "1969-12-31 00:00:00.123"];
+        let (mut same, mut others) = (0, 0);
+        let mut check = |text: &[u8]| {
+            let (usual, any) = (usual_timestamp(text), any_timestamp(text));
+            match usual {
+                Some(_) => same += 1,
+                None => others += 1,
+            }
+            assert!(usual.is_none() || usual == any, "{}", text.escape_ascii());
+        };
+        for text in texts {
+            check(text.as_bytes());
+            for at in 0..text.len() {
+                for byte in 0..=255 {
+                    let mut changed = text.as_bytes().to_vec();
+                    changed[at] = byte;
+                    check(&changed);
+                    changed[at] = b'3';
+                    changed.insert(at, byte);
+                    check(&changed);
+                }
+                check(&text.as_bytes()[..at]);
+            }
+        }
+        for text in texts {
+            assert!(usual_timestamp(text.as_bytes()).is_some(), "{text}");
+        }
+        assert!(same > 300 && others > 300, "{same} {others}");
+    }
+
     #[test]
     fn what_is_no_time_is_refused() {
         for text in [

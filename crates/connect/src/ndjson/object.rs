@@ -76,10 +76,11 @@ impl Member {
     #[inline]
     fn stands_at(&self, data: &[u8], at: usize) -> bool {
         let length = self.bytes.len();
-        let Some(first) = word(data, at) else { return false };
+        let Some(there) = data.get(at..).and_then(<[u8]>::first_chunk::<16>) else { return false };
+        let Some(first) = word(there, 0) else { return false };
         match length {
             0..8 => first & ((1 << (8 * length)) - 1) == self.ends.0,
-            8..=16 => first == self.ends.0 && word(data, at + length - 8) == Some(self.ends.1),
+            8..=16 => first == self.ends.0 && word(there, length - 8) == Some(self.ends.1),
             _ => data.get(at..at + length) == Some(&*self.bytes),
         }
     }
@@ -167,10 +168,11 @@ impl Object {
                     read.map_err(|fault| fault.of(&self.fields[slot]))?
                 }
             };
-            if byte(data, at) <= b' ' {
-                at = blanks(data, at);
+            if data.get(at) == Some(&b',') {
+                at += 1;
+                continue;
             }
-            at += 1;
+            at = blanks(data, at) + 1;
             match byte(data, at - 1) {
                 b',' => {}
                 b'}' => break,
