@@ -13,7 +13,7 @@ use millstream_contract::{Error, Result};
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::value;
+use super::value::{self, Strings};
 use crate::csv::Why;
 use crate::input::Name;
 use crate::records::{Block, Decode, Lines, place, shown};
@@ -31,6 +31,7 @@ pub(super) struct Plan {
     /// Of the projected columns.
     schema: SchemaRef,
     skip_errors: bool,
+    any_as_string: bool,
 }
 
 /// Something wrong with a record.
@@ -60,7 +61,13 @@ impl Plan {
         skip_errors: bool,
     ) -> Result<Plan> {
         let schema = schema.project(projection).map_err(|e| Error::Internal(e.to_string()))?;
-        Ok(Plan { path: path.clone(), schema: Arc::new(schema), skip_errors })
+        let schema = Arc::new(schema);
+        Ok(Plan { path: path.clone(), schema, skip_errors, any_as_string: false })
+    }
+
+    /// Whether a STRING takes any value, as it is written.
+    pub(super) fn with_any_as_string(self, any_as_string: bool) -> Plan {
+        Plan { any_as_string, ..self }
     }
 
     /// The members of each line.
@@ -205,7 +212,12 @@ impl Plan {
                 }
                 self.skip_errors
             };
-            let column = value::column(values, field.data_type(), field.is_nullable(), &mut fault)?;
+            let strings = match self.any_as_string {
+                true => Strings::Any,
+                false => Strings::Quoted,
+            };
+            let nullable = field.is_nullable();
+            let column = value::column(values, field.data_type(), nullable, strings, &mut fault)?;
             arrays.extend(column);
         }
         match first {

@@ -3,6 +3,7 @@
 //! | option | default | |
 //! |---|---|---|
 //! | `json.ignore-parse-errors` | `false` | leave malformed records out |
+//! | `json.any-as-string` | `false` | a STRING takes any value, as it is written |
 //!
 //! A column is the member of its name, exactly so; other members are ignored. A member that is
 //! missing, or `null`, is NULL. Blank lines are skipped. Every line has to be a JSON object, as a
@@ -37,12 +38,17 @@ mod tests;
 pub(crate) struct NdjsonFormat {
     /// Leave malformed records out instead of failing.
     skip_errors: bool,
+    /// A STRING takes any value, as it is written.
+    any_as_string: bool,
 }
 
 impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
-        Ok(NdjsonFormat { skip_errors: options.flag("json.ignore-parse-errors")? })
+        Ok(NdjsonFormat {
+            skip_errors: options.flag("json.ignore-parse-errors")?,
+            any_as_string: options.flag("json.any-as-string")?,
+        })
     }
 
     /// Whether a column of this type can be read.
@@ -71,7 +77,8 @@ impl RecordFormat for NdjsonFormat {
         schema: &SchemaRef,
         projection: &[usize],
     ) -> Result<Started> {
-        let plan = Plan::new(reader.path(), schema, projection, self.skip_errors)?;
+        let plan = Plan::new(reader.path(), schema, projection, self.skip_errors)?
+            .with_any_as_string(self.any_as_string);
         Ok(Started { decode: Arc::new(plan), remark: None })
     }
 }

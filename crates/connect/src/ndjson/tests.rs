@@ -45,7 +45,7 @@ fn read_in(
         one_of_many: false,
         chunk_bytes: Some(chunk_bytes),
     };
-    let format = Arc::new(NdjsonFormat { skip_errors });
+    let format = Arc::new(NdjsonFormat { skip_errors, ..NdjsonFormat::default() });
     let mut split = RecordSplit::open(format, Input::memory(text), &reading)?;
     let (mut batches, mut left_out, mut first) = (Vec::new(), 0, None);
     while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop())? {

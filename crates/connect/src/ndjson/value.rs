@@ -27,11 +27,21 @@ pub(super) fn supported(data_type: &DataType) -> bool {
     crate::csv::CsvFormat::supported(data_type)
 }
 
+/// Which values a STRING takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strings {
+    /// JSON strings.
+    Quoted,
+    /// And all others, as they are written.
+    Any,
+}
+
 /// Decodes a column. Rows that do not fit are given to `fault`, which says whether to go on.
 pub(super) fn column(
     values: &Values<'_>,
     data_type: &DataType,
     nullable: bool,
+    strings: Strings,
     fault: &mut dyn FnMut(usize, Why) -> bool,
 ) -> Result<Option<ArrayRef>, Error> {
     use DataType as D;
@@ -65,7 +75,7 @@ pub(super) fn column(
         D::Timestamp(U::Nanosecond, _) => {
             column.texts::<TimestampNanosecondType>(stamp(U::Nanosecond))
         }
-        D::Utf8 => column.strings(),
+        D::Utf8 => column.strings(strings),
         D::Binary => column.bytes(),
         other => return Err(Error::Internal(format!("NDJSON column of type {other}"))),
     })
@@ -147,10 +157,14 @@ impl<'v> Column<'_, 'v> {
         Some(Arc::new(BooleanArray::from(values)))
     }
 
-    fn strings(&mut self) -> Option<ArrayRef> {
+    fn strings(&mut self, which: Strings) -> Option<ArrayRef> {
         let rows = self.values.len();
         let mut strings = StringBuilder::with_capacity(rows, rows * 8);
-        self.each(string, |value| strings.append_option(value))?;
+        let parse = |text| match string(text) {
+            Err(_) if which == Strings::Any && !text.starts_with('"') => Ok(Cow::Borrowed(text)),
+            parsed => parsed,
+        };
+        self.each(parse, |value| strings.append_option(value))?;
         Some(Arc::new(strings.finish()))
     }
 
