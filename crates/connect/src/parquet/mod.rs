@@ -24,7 +24,7 @@ use ::parquet::arrow::arrow_reader::{
 use ::parquet::errors::ParquetError;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use millstream_contract::table::{Chunk, Position, Sharing, Split, SplitPoll};
 use millstream_contract::{Error, Result};
@@ -43,6 +43,35 @@ const CHUNK_ROWS: usize = 128 << 10;
 /// Whether a column of this type can be read.
 pub(crate) fn supported(data_type: &DataType) -> bool {
     crate::csv::CsvFormat::supported(data_type)
+}
+
+/// The columns of a file as a table would declare them, and those of which SQL has no type.
+pub(crate) fn schema_of(input: Input, path: Name) -> Result<(Schema, Vec<(String, DataType)>)> {
+    let (_, metadata) = loaded(input, &path)?;
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for field in metadata.schema().fields() {
+        match supported(field.data_type()) {
+            true => known.push(field.clone()),
+            false => unknown.push((field.name().clone(), field.data_type().clone())),
+        }
+    }
+    Ok((Schema::new(known), unknown))
+}
+
+/// A file, and what it says of itself.
+fn loaded(input: Input, path: &Name) -> Result<(FileBytes, ArrowReaderMetadata)> {
+    let Input::File(regular) = input else {
+        return Err(Error::Io {
+            place: path.to_string(),
+            message: "Parquet is read from a regular file that is not packed".into(),
+            help: "write it to a file, or unpack it".into(),
+        });
+    };
+    let file = FileBytes::new(regular.try_clone()?, regular.length());
+    // What Arrow has noted beside the types of Parquet would bring types that nobody asked for.
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let metadata = guarded(path, || ArrowReaderMetadata::load(&file, options))?;
+    Ok((file, metadata))
 }
 
 /// What is the same for all chunks of a file.
@@ -67,17 +96,7 @@ pub(crate) struct ParquetSplit {
 /// Opens a file, and reads what it says of itself.
 pub(crate) fn open(input: Input, reading: &Reading<'_>) -> Result<ParquetSplit> {
     let path = reading.path.clone();
-    let Input::File(regular) = input else {
-        return Err(Error::Io {
-            place: path.to_string(),
-            message: "Parquet is read from a regular file that is not packed".into(),
-            help: "write it to a file, or unpack it".into(),
-        });
-    };
-    let file = FileBytes::new(regular.try_clone()?, regular.length());
-    // What Arrow has noted beside the types of Parquet would bring types that nobody asked for.
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let metadata = guarded(&path, || ArrowReaderMetadata::load(&file, options))?;
+    let (file, metadata) = loaded(input, &path)?;
     let columns = Columns::find(&path, metadata.schema(), reading.schema, reading.projection)?;
     let (group, row) = match reading.from.0[..] {
         [group, row] => (group as usize, row as usize),

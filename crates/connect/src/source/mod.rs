@@ -37,7 +37,7 @@ use self::file::Bytes;
 pub(crate) use self::file::OneFile;
 pub(crate) use self::format::Format;
 use self::many::LaterSplit;
-use self::paths::Files;
+pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
 use crate::input::Name;
 use crate::options::Options;
