@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fuzzing: runs the program with mutated scripts and data of the SQL tests. Whatever the input, the program must end
-with one of its exit codes and without a crash.
+"""Fuzzing: runs the program with mutated scripts and data of the SQL tests, also data without a table. Whatever the
+input, the program must end with one of its exit codes and without a crash; what `init` prints must pass `check`.
 
     tests/fuzz.py --seconds 600        for ten minutes
     tests/fuzz.py --seed 17            one case; its files stay in target/fuzz/17
@@ -21,12 +21,13 @@ FOLDER = Path(__file__).resolve().parent / "sql"
 KEPT = harness.ROOT / "target" / "fuzz"
 SCRIPTS = [path.read_text() for path in sorted(FOLDER.glob("*.sql"))]
 DATA = {path.name: path.read_bytes() for path in sorted((FOLDER / "data").glob("*.csv"))}
+LINES = [path.read_bytes() for path in sorted((FOLDER / "data").rglob("*.ndjson"))]
 TOKEN = re.compile(r"\s+|\w+|'[^']*'|.", re.DOTALL)
 TOKENS = sorted({token for text in SCRIPTS for token in TOKEN.findall(text)})
 STRANGE = ["'", '"', "`", "(", ")", ";", "--", "/*", "\0", "é", "🙂", "NULL", "-", "0", "1e999", "999999999999",
            "-9223372036854775808", "''", "INTERVAL '1' SECOND", "CAST(NULL AS INT)", "* ", "DISTINCT"]
-BYTES = [b'"', b",", b"\n", b"\r", b"\0", b"\xff", b"\xef\xbb\xbf", b"e999", b"-", b"9" * 40, b"NaN",
-         b"9999-12-31 23:59:59", b"0000-00-00", b"true", b"", b"\xf0\x9f\x99\x82"]
+BYTES = [b'"', b",", b"\n", b"\r", b"\0", b"\xff", b"\xef\xbb\xbf", b"e999", b"-", b"9" * 40, b"NaN", b"null", b"\t",
+         b"{", b"}", b"[", b"]", b":", b"\\", b"\\u", b";", b"9999-12-31 23:59:59", b"0000-00-00", b"true", b"", b"\xf0\x9f\x99\x82"]
 
 
 def mutated_sql(rng: random.Random) -> str:
@@ -64,20 +65,46 @@ def settings(rng: random.Random) -> dict[str, object]:
     return result
 
 
+def inferred(rng: random.Random, folder: Path) -> tuple[harness.Run, list[str]]:
+    """Data of any kind as a table that nobody has declared: a fuzz target for inference, and for what it infers."""
+    name = rng.choice(["x.csv", "x.tsv", "x.ndjson", "x.parquet", "x"])
+    data = rng.choice([*DATA.values(), *LINES])
+    at = rng.randrange(len(data) + 1)
+    (folder / name).write_bytes(mutated_data(rng, data[:at] if rng.random() < 0.3 else data))
+    printed = harness.run("init", name, cwd=folder, stats=False, timeout=30)
+    wrong = harness.sound(printed)
+    if printed.code == 0:
+        (folder / "init.sql").write_bytes(printed.stdout)
+        checked = harness.run("check", "init.sql", cwd=folder, stats=False, timeout=30)
+        if checked.code != 0:
+            wrong += ["what init prints is refused", printed.stdout.decode("utf-8", "replace"), checked.stderr]
+    result = harness.run("run", "-e", f"SELECT * FROM '{name}'", "--format", "csv", cwd=folder,
+                         settings=settings(rng), timeout=30)
+    # Where the table is refused, both say so.
+    if printed.code and not result.code:
+        wrong.append(f"init ends with {printed.code}, the query with {result.code}")
+    return result, wrong + harness.sound(result)
+
+
 def check(seed: int, folder: Path) -> tuple[harness.Run, list[str]]:
     rng = random.Random(f"fuzz {seed}")
+    folder.mkdir(parents=True, exist_ok=True)
+    result, wrong = inferred(rng, folder) if rng.random() < 0.2 else script(rng, folder)
+    if result.code not in (0, 1, 2):
+        wrong.append(f"exit code {result.code}")
+    if result.code in (1, 2) and not result.stderr.strip():
+        wrong.append(f"exit code {result.code} without a message")
+    return result, wrong
+
+
+def script(rng: random.Random, folder: Path) -> tuple[harness.Run, list[str]]:
     (folder / "data").mkdir(parents=True, exist_ok=True)
     for name, data in DATA.items():
         (folder / "data" / name).write_bytes(mutated_data(rng, data))
     (folder / "query.sql").write_text(mutated_sql(rng), encoding="utf-8")
     result = harness.run("run", folder / "query.sql", "--format", rng.choice(["csv", "ndjson", "table"]),
                          settings=settings(rng), timeout=30)
-    wrong = harness.sound(result)
-    if result.code not in (0, 1, 2):
-        wrong.append(f"exit code {result.code}")
-    if result.code in (1, 2) and not result.stderr.strip():
-        wrong.append(f"exit code {result.code} without a message")
-    return result, wrong
+    return result, harness.sound(result)
 
 
 def in_own_folder(seed: int) -> tuple[int, list[str], int]:

@@ -6,8 +6,10 @@
 mod allocator;
 mod bench;
 mod bench_options;
+mod check;
 mod console;
 mod fabric;
+mod init;
 mod node;
 mod processes;
 mod report;
@@ -54,6 +56,20 @@ enum Command {
         script: Script,
         #[command(flatten)]
         settings: SettingArguments,
+    },
+    /// Find the mistakes in a SQL file, all at once: parse and plan it, run nothing
+    Check {
+        #[command(flatten)]
+        script: Script,
+        #[command(flatten)]
+        settings: SettingArguments,
+    },
+    /// Write a CREATE TABLE for files, with types, event time and watermark found in their data,
+    /// and a query that runs as it is
+    Init {
+        /// Files, or patterns of files in quotes: a table each
+        #[arg(value_name = "FILE_OR_PATTERN", required = true)]
+        files: Vec<String>,
     },
     /// Run a benchmark workload on data generated in memory, and check the answer
     Bench(bench::Bench),
@@ -156,6 +172,17 @@ struct Output {
 }
 
 impl Output {
+    /// In the format of a table that prints its rows, if it has one of its own.
+    fn with_format(self, format: Option<millstream::Format>) -> Output {
+        let format = match format {
+            None => return self,
+            Some(millstream::Format::Table) => Format::Table,
+            Some(millstream::Format::Csv) => Format::Csv,
+            Some(millstream::Format::Ndjson) => Format::Ndjson,
+        };
+        Output { format, ..self }
+    }
+
     /// A delimiter stands in CSV alone.
     fn check(&self) -> Result<(), Failure> {
         if self.delimiter.is_some() && self.format != Format::Csv {
@@ -222,6 +249,8 @@ fn main() -> ExitCode {
             }
         }
         Command::Explain { script, settings } => run::explain(script, settings),
+        Command::Check { script, settings } => check::run(script, settings),
+        Command::Init { files } => init::run(files),
         Command::Bench(bench) => bench.run(),
         Command::Report { folder } => report_page::run(folder).map_err(console::told),
         Command::Fabric => fabric::list(),

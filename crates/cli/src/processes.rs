@@ -37,9 +37,9 @@ pub(crate) fn run(
     processes: &ProcessArguments,
     settings: &SettingArguments,
 ) -> Result<(), Failure> {
-    let task = task(script, processes.count(), settings)?;
-    let session = task.session(0).map_err(|e| usage(&e))?;
-    session.print_to(move || text_sink(output));
+    let mut task = task(script, processes.count(), settings)?;
+    let mut session = task.session(0).map_err(|e| usage(&e))?;
+    session.print_to(move |format| text_sink(output.with_format(format)));
     check_settings(processes.count(), session.settings()).map_err(|e| usage(&e))?;
     let statements =
         parse_script(&task.text, &task.name).map_err(|e| failed(millstream::Failure::Sql(e)))?;
@@ -50,6 +50,7 @@ pub(crate) fn run(
         note(&format!("there is no statement in {}", task.name));
         return write_stats(stats_json, &[]);
     }
+    task.declare_files(&mut session, &statements).map_err(failed)?;
     session.rehearse(&statements, processes.count()).map_err(failed)?;
     let told = told(&task)?;
     let (fabric, place) = (processes.fabric().library(), (0, processes.count()));
@@ -87,7 +88,8 @@ fn task(
 ) -> Result<ScriptTask, Failure> {
     let Text { name, text, base_dir, standard_input } = read_script(script)?;
     let (defaults, settings) = (shared_settings(processes), setting_pairs(settings)?);
-    Ok(ScriptTask { name, text, base_dir, standard_input, defaults, settings })
+    let files = Vec::new();
+    Ok(ScriptTask { name, text, base_dir, standard_input, defaults, settings, files })
 }
 
 /// What the other processes are told.

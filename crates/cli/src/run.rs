@@ -147,7 +147,7 @@ pub(crate) fn run(
     if let Some(path) = stats_json {
         check_stats_path(path)?;
     }
-    session.print_to(move || text_sink(output));
+    session.print_to(move |format| text_sink(output.with_format(format)));
     session.rehearse(&statements, 1).map_err(failed)?;
     alone.stop_on_signals().map_err(|e| fail(&e))?;
     let (mut all, mut remarks) = (Vec::new(), Remarks::default());

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use millstream_contract::declaration::Declaration;
 use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
@@ -11,7 +13,9 @@ use millstream_contract::{Error, Result};
 
 use crate::datagen::DatagenTable;
 use crate::files::{FileSink, is_only_written, refuse_partitions};
+use crate::infer;
 use crate::options::{Options, option_error};
+use crate::secrets::resolved;
 use crate::sinks::BlackholeSink;
 use crate::source::FileTable;
 use crate::text::{Format, TextOptions, TextSink};
@@ -35,6 +39,7 @@ type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync
 /// | connector | source | sink | |
 /// |---|---|---|---|
 /// | `file`, `filesystem` | yes | yes | [`FileTable`]; [`FileSink`] |
+/// | `stdin` | yes | | [`FileTable`] of `/dev/stdin` |
 /// | `datagen` | yes | | [`DatagenTable`] |
 /// | `memory` | yes | | a table given to [`Registry::register_table`] |
 /// | `print`, `stdout` | | yes | [`TextSink`]; `format` is `table`, `csv` or `ndjson` |
@@ -77,6 +82,9 @@ impl Registry {
                 .register_source(name, |options| Ok(Arc::new(FileTable::from_options(options)?)));
             registry.register_sink(name, |options| Ok(Arc::new(FileSink::from_options(options)?)));
         }
+        registry.register_source("stdin", |options| {
+            Ok(Arc::new(FileTable::from_options(&standard_input(options)?)?))
+        });
         registry.register_source("datagen", |options| {
             Ok(Arc::new(DatagenTable::from_options(options)?))
         });
@@ -90,6 +98,7 @@ impl Registry {
         registry.change().checks = BTreeMap::from([
             ("file".to_string(), check_file as fn(&TableOptions) -> Result<()>),
             ("filesystem".to_string(), check_file),
+            ("stdin".to_string(), |options| FileTable::check(&standard_input(options)?)),
             ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
             ("print".to_string(), |options| print(options).map(drop)),
             ("stdout".to_string(), |options| print(options).map(drop)),
@@ -120,11 +129,15 @@ impl Registry {
         known.sinks.insert(connector.to_string(), Arc::new(make));
     }
 
-    /// Makes the connector `print` write to other sinks than stdout; its options stay.
-    pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {
+    /// Makes the connector `print` write to other sinks than stdout; its options stay. `sink` is
+    /// called with its option `format`, if that is given.
+    pub fn print_to(
+        &self,
+        sink: impl Fn(Option<Format>) -> Arc<dyn Sink> + Send + Sync + Clone + 'static,
+    ) {
         for name in ["print", "stdout"] {
             let sink = sink.clone();
-            let make: MakeSink = Arc::new(move |options| print(options).map(|_| sink()));
+            let make: MakeSink = Arc::new(move |options| Ok(sink(print_format(options)?)));
             self.change().sinks.insert(name.to_string(), make);
         }
     }
@@ -191,6 +204,49 @@ impl Registry {
 
 impl Connectors for Registry {
     fn table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
+        let (options, secrets) = resolved(options)?;
+        let table = self.made_table(&options).map_err(|error| secrets.hide(error))?;
+        Ok(secrets.hide_in(table))
+    }
+
+    fn table_after(
+        &self,
+        options: &TableOptions,
+        written: &[TableOptions],
+    ) -> Result<Arc<dyn Table>> {
+        let ours = self.known().checks.contains_key(named(options));
+        match self.table(options) {
+            Err(Error::Option { option, .. }) if ours && option == "path" => {
+                let (own, secrets) = resolved(options)?;
+                let written = written.iter().map(|w| resolved(w).map(|(written, _)| written));
+                match may_be_written(&own, &written.collect::<Result<Vec<_>>>()?) {
+                    true => Ok(secrets.hide_in(Arc::new(FileTable::not_yet(&own)?))),
+                    false => self.table(options),
+                }
+            }
+            found => found,
+        }
+    }
+
+    fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
+        let (options, secrets) = resolved(options)?;
+        let sink = self.made_sink(&options).map_err(|error| secrets.hide(error))?;
+        Ok(secrets.hide_in_sink(sink))
+    }
+
+    fn check(&self, options: &TableOptions) -> Result<()> {
+        let (options, secrets) = resolved(options)?;
+        self.checked(&options).map_err(|error| secrets.hide(error))
+    }
+
+    fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {
+        infer::declaration(path, base_dir)
+    }
+}
+
+/// With the secrets of options put in.
+impl Registry {
+    fn made_table(&self, options: &TableOptions) -> Result<Arc<dyn Table>> {
         let known = self.known();
         let mut names: Vec<String> = known.sources.keys().cloned().collect();
         names.push("memory".to_string());
@@ -208,23 +264,7 @@ impl Connectors for Registry {
         }
     }
 
-    fn table_after(
-        &self,
-        options: &TableOptions,
-        written: &[TableOptions],
-    ) -> Result<Arc<dyn Table>> {
-        let ours = self.known().checks.contains_key(named(options));
-        match self.table(options) {
-            Err(Error::Option { option, .. })
-                if ours && option == "path" && may_be_written(options, written) =>
-            {
-                Ok(Arc::new(FileTable::not_yet(options)?))
-            }
-            found => found,
-        }
-    }
-
-    fn check(&self, options: &TableOptions) -> Result<()> {
+    fn checked(&self, options: &TableOptions) -> Result<()> {
         let known = self.known();
         let sources = known.sources.keys().chain(known.sinks.keys()).cloned();
         let mut names: Vec<String> = sources.collect();
@@ -247,7 +287,7 @@ impl Connectors for Registry {
         }
     }
 
-    fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
+    fn made_sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
         let known = self.known();
         let names: Vec<String> = known.sinks.keys().cloned().collect();
         let source = known.sources.contains_key(named(options)) || named(options) == "memory";
@@ -319,19 +359,37 @@ fn check_file(table: &TableOptions) -> Result<()> {
     Err(if to_write { written } else { read })
 }
 
+/// `'connector' = 'stdin'` as the file that it is.
+fn standard_input(table: &TableOptions) -> Result<TableOptions> {
+    if table.options.contains_key("path") {
+        let message = "standard input has no path".to_string();
+        let help = "leave it out, or write 'connector' = 'file'";
+        return Err(option_error(&table.name, "path", message, help));
+    }
+    let mut file = table.clone();
+    file.options.insert("path".into(), "/dev/stdin".into());
+    Ok(file)
+}
+
 /// `'connector' = 'print'`: rows on stdout.
 fn print(table: &TableOptions) -> Result<TextSink> {
+    let format = print_format(table)?.unwrap_or(Format::Table);
+    Ok(TextSink::new(format, Box::new(std::io::stdout()), TextOptions::default()))
+}
+
+/// The option `format` of such a table.
+fn print_format(table: &TableOptions) -> Result<Option<Format>> {
     let options = Options::new(table);
     let format = match options.text("format").map(str::parse::<Format>) {
-        None => Format::Table,
-        Some(Ok(format)) => format,
+        None => None,
+        Some(Ok(format)) => Some(format),
         Some(Err(help)) => {
             let given = options.text("format").unwrap_or_default().escape_debug();
             return Err(options.error("format", format!("there is no format '{given}'"), help));
         }
     };
     options.finish("print")?;
-    Ok(TextSink::new(format, Box::new(std::io::stdout()), TextOptions::default()))
+    Ok(format)
 }
 
 impl fmt::Debug for Registry {

@@ -5,13 +5,15 @@
 //! needs only what is defined here: plans and their [expressions](expr), tables and sinks,
 //! [`Settings`], [errors](error), and the [wording] of numbers and times in messages.
 //!
-//! What it promises: the types and traits know no SQL text, no file and no thread. What it does not
-//! do: it runs nothing.
+//! What it promises: the types and traits know no file and no thread, and no SQL text but for
+//! [`declaration`], which writes some. What it does not do: it runs nothing.
 
 mod available;
 pub mod compare;
+pub mod declaration;
 pub mod error;
 pub mod expr;
+pub mod inferred;
 pub mod interval;
 pub mod nested;
 pub mod plan;
@@ -21,6 +23,7 @@ pub mod sink;
 pub mod table;
 pub mod texts;
 pub mod wording;
+pub mod wrapped;
 
 pub use error::{Error, Result};
 pub use settings::Settings;

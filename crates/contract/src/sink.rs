@@ -50,7 +50,8 @@ pub struct Sealed {
 }
 
 /// Takes result rows. Called from worker threads; a slow `write` slows the job, which is how
-/// back-pressure reaches the source.
+/// back-pressure reaches the source. A method with a default that is added here has to be passed
+/// on in [`crate::wrapped`], too.
 pub trait Sink: Send + Sync + Debug {
     /// Called once, before the first row.
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()>;

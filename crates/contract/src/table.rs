@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -15,10 +15,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::declaration::Declaration;
+use crate::error::{Error, Result};
 use crate::pruning::Pruning;
 
 /// A named collection of splits with one schema.
+///
+/// A method with a default that is added here, or to [`Split`] or [`Chunk`], has to be passed on in
+/// [`crate::wrapped`], too.
 pub trait Table: Send + Sync + Debug {
     /// The physical columns, in order.
     fn schema(&self) -> SchemaRef;
@@ -307,5 +311,16 @@ pub trait Connectors: Send + Sync {
     /// declared and never used. Errors are those of [`Connectors::table`].
     fn check(&self, _options: &TableOptions) -> Result<()> {
         Ok(())
+    }
+    /// A table of files that a query names instead of a table, as their data declare it: a path, or
+    /// a pattern of paths, relative to `base_dir`. The same files give the same declaration. Errors
+    /// are [`Error::Option`] of the option `path`, or say where the data cannot be understood.
+    fn declaration(&self, path: &str, _base_dir: &Path) -> Result<Declaration> {
+        Err(Error::Option {
+            table: path.to_string(),
+            option: "path".into(),
+            message: "no connector here reads files".into(),
+            help: "declare a table: CREATE TABLE name (…) WITH ('connector' = …)".into(),
+        })
     }
 }

@@ -30,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod check;
 pub mod cluster;
 mod counters;
 mod failure;
@@ -44,6 +45,7 @@ mod submit;
 
 /// Batches, columns and types: of this version, tables and sinks are.
 pub use arrow;
+pub use check::Checked;
 pub use counters::counters;
 pub use failure::Failure;
 pub use generator::GeneratorTable;
@@ -52,6 +54,7 @@ pub use millstream_connect::{
     BlackholeSink, ChannelTable, ChannelWriter, CollectSink, Format, MemoryTable, TextOptions,
     TextSink, channel, channels,
 };
+pub use millstream_contract::declaration;
 pub use millstream_contract::plan::Plan;
 pub use millstream_contract::settings::{Exchange, SETTINGS, SettingError, closest};
 pub use millstream_contract::sink::{Prepared, RowOrder, Sealed, Sink, Writers, commit_all};

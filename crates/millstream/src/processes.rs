@@ -125,17 +125,19 @@ impl Processes {
                 self.count
             )));
         }
-        let task = ScriptTask {
+        let mut task = ScriptTask {
             name: NAME.into(),
             text: script.into(),
             base_dir: self.base_dir.clone(),
             standard_input: false,
             defaults: shared_settings(self.count),
             settings: self.settings.clone(),
+            files: Vec::new(),
         };
-        let session = session(&task, 0, self.set_up)?;
+        let mut session = session(&task, 0, self.set_up)?;
         check_settings(self.count, session.settings()).map_err(|e| session.refuse_setting(e))?;
         let statements = parse_script(script, NAME)?;
+        task.declare_files(&mut session, &statements)?;
         let (_, rehearsed) = session.rehearsed(&statements, self.count)?;
         let (submitted, steps) =
             jobs_of(statements, rehearsed, || Shown::Rows(Arc::new(Queue::default())));

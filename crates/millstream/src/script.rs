@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use millstream_connect::CollectSink;
+use millstream_contract::declaration::Declaration;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::table::SplitSpec;
@@ -36,9 +37,25 @@ pub struct ScriptTask {
     pub defaults: Vec<(String, String)>,
     /// Settings that outlast `SET` in the script.
     pub settings: Vec<(String, String)>,
+    /// What the files declare that it names as tables: process 0 finds it out for all.
+    pub files: Vec<(String, Declaration)>,
 }
 
 impl ScriptTask {
+    /// Finds out what the files declare that the script names as tables. `session` is that of
+    /// process 0.
+    ///
+    /// # Errors
+    /// If one cannot be read, or understood.
+    pub fn declare_files(
+        &mut self,
+        session: &mut Session,
+        statements: &[Statement],
+    ) -> Result<(), Failure> {
+        self.files = session.declare_files(statements)?;
+        Ok(())
+    }
+
     /// The session in which process `process` executes the script.
     pub fn session(&self, process: usize) -> Result<Session, SettingError> {
         let mut session = Session::new(&self.base_dir);
@@ -48,6 +65,7 @@ impl ScriptTask {
         for (key, value) in &self.settings {
             session.fix_setting(key, value)?;
         }
+        session.give_files(&self.files);
         if process != 0 {
             session.read_nothing_once();
         } else if self.standard_input {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use millstream_connect::{Registry, standard_input};
+use millstream_connect::{Format, Registry, standard_input};
 use millstream_contract::Settings;
+use millstream_contract::declaration::Declaration;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::SettingError;
 use millstream_contract::sink::Sink;
@@ -96,9 +97,31 @@ impl Session {
         self.planner.read_nothing_once();
     }
 
+    /// What the files of a path or pattern declare: the `CREATE TABLE` with which a query reads
+    /// them that names them in FROM.
+    pub fn declaration(&self, path: &str) -> millstream_contract::Result<Declaration> {
+        self.planner.declaration(path)
+    }
+
+    /// Finds out what the files declare that statements name as tables, for other processes.
+    pub(crate) fn declare_files(
+        &mut self,
+        statements: &[Statement],
+    ) -> Result<Vec<(String, Declaration)>, Failure> {
+        Ok(self.planner.declare_files(statements)?)
+    }
+
+    /// What files declare, as process 0 has found out.
+    pub(crate) fn give_files(&mut self, files: &[(String, Declaration)]) {
+        self.planner.give_files(files);
+    }
+
     /// Makes `INSERT INTO` a table with connector `print` write to `sink`, wherever the rows of
-    /// plain queries go.
-    pub fn print_to(&self, sink: impl Fn() -> Arc<dyn Sink> + Send + Sync + Clone + 'static) {
+    /// plain queries go. It is called with the table's option `format`, if there is one.
+    pub fn print_to(
+        &self,
+        sink: impl Fn(Option<Format>) -> Arc<dyn Sink> + Send + Sync + Clone + 'static,
+    ) {
         self.registry.print_to(sink);
     }
 

@@ -11,11 +11,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
 use datafusion_sql::sqlparser::ast::{Query, visit_relations};
+use millstream_contract::inferred::Inferred;
 use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
+use millstream_contract::wrapped::Wrapped;
 
-use crate::create_table::OptionDef;
+use crate::create_table::{CreateTable, OptionDef};
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::left_out::LeftOut;
 use crate::syntax::Syntax;
@@ -88,9 +90,22 @@ pub(crate) struct Declared {
     pub(crate) defs: Vec<OptionDef>,
     pub(crate) name_span: Option<Span>,
     pub(crate) source: Arc<Source>,
+    /// The statement, for tables that are LIKE this one.
+    pub(crate) create: Arc<CreateTable>,
+    /// What it was inferred from, if nobody declared it.
+    pub(crate) inferred: Option<Arc<Inferred>>,
 }
 
 impl Declared {
+    /// The table that the connector makes.
+    fn made(&self, made: millstream_contract::Result<Arc<dyn Table>>) -> Result<Arc<dyn Table>> {
+        let table = made.map_err(|e| self.refused(e))?;
+        Ok(match &self.inferred {
+            None => table,
+            Some(inferred) => Arc::new(Wrapped::new(table, inferred.clone())),
+        })
+    }
+
     /// A connector's refusal, placed at the option at fault.
     pub(crate) fn refused(&self, error: millstream_contract::Error) -> SqlError {
         let millstream_contract::Error::Option { table, option, message, help } = error else {
@@ -132,9 +147,7 @@ impl TableEntry {
         match &self.origin {
             Origin::Table(table) => Ok(table.clone()),
             Origin::Sink(_) => Err(self.only_written()),
-            Origin::Connector(declared) => {
-                connectors.table(&declared.options).map_err(|e| declared.refused(e))
-            }
+            Origin::Connector(declared) => declared.made(connectors.table(&declared.options)),
         }
     }
 
@@ -148,7 +161,7 @@ impl TableEntry {
             Origin::Table(table) => Ok(table.clone()),
             Origin::Sink(_) => Err(self.only_written()),
             Origin::Connector(declared) => {
-                connectors.table_after(&declared.options, written).map_err(|e| declared.refused(e))
+                declared.made(connectors.table_after(&declared.options, written))
             }
         }
     }
@@ -291,6 +304,9 @@ pub(crate) enum Entry {
     Table(Arc<TableEntry>),
     View(Arc<ViewEntry>),
 }
+
+/// The tables of files that a statement names, by path.
+pub(crate) type FileTables = BTreeMap<String, Arc<TableEntry>>;
 
 /// All tables and views. Names are case-sensitive.
 #[derive(Debug, Clone, Default)]

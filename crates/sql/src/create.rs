@@ -74,6 +74,8 @@ pub(crate) fn table_entry(
         defs: create.options.clone(),
         name_span: Span::new(create.name.span),
         source: source.clone(),
+        create: Arc::new(create.clone()),
+        inferred: None,
     };
     let mut entry = TableEntry {
         name,
@@ -83,7 +85,9 @@ pub(crate) fn table_entry(
         origin: Origin::Connector(Box::new(declared)),
     };
     if let Some(watermark) = &create.watermark {
-        entry.event_time = Some(event_time(watermark, &entry, context, idle_timeout_us, source)?);
+        let from = watermark.source.as_ref().unwrap_or(source);
+        let found = event_time(watermark, &entry, context, idle_timeout_us, from);
+        entry.event_time = Some(found.map_err(|e| e.in_source(from))?);
     }
     Ok(entry)
 }
@@ -121,6 +125,7 @@ fn columns(
                 let schema = schema_of(&planned.values().collect::<Vec<_>>())?;
                 computed(column, expr, &schema, context, source)
                     .map_err(|e| e.at(column.span.or(Span::new(column.name.span))))
+                    .map_err(|e| e.in_source(column.source.as_ref().unwrap_or(source)))
             })?;
             planned.insert(i, column);
         }
@@ -199,6 +204,7 @@ fn computed(
     context: &Context<'_>,
     source: &Arc<Source>,
 ) -> Result<TableColumn> {
+    let source = column.source.as_ref().unwrap_or(source);
     let syntax = Arc::new(Syntax::of_expr(expr, source));
     let planned = plan_expr(expr, schema, context).map_err(|e| e.at(syntax.span(expr)))?;
     let expr = Texts::new(vec![syntax]).mark(planned, schema)?;

@@ -1,14 +1,17 @@
 //! Parsing `CREATE TABLE` in Flink's form: physical and computed columns, a watermark, connector
 //! options.
 
+use std::sync::Arc;
+
 use datafusion_sql::sqlparser::ast::{Expr, Ident};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{IsOptional, Parser};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
-use crate::error::{Result, Span, SqlError};
-use crate::script::{if_not_exists, single_name};
+use crate::error::{Result, Source, Span, SqlError};
+use crate::like::{Like, parse_like};
 use crate::type_grammar::{TypeDef, parse_type};
+use crate::words::{if_not_exists, is_word, single_name};
 
 /// A parsed `CREATE TABLE`.
 #[derive(Debug, Clone)]
@@ -19,12 +22,16 @@ pub(crate) struct CreateTable {
     pub(crate) watermark: Option<WatermarkDef>,
     pub(crate) partitioned_by: Vec<Ident>,
     pub(crate) options: Vec<OptionDef>,
+    /// The table that it takes the rest from.
+    pub(crate) like: Option<Like>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnDef {
     pub(crate) name: Ident,
     pub(crate) kind: ColumnKind,
+    /// The text that the places are of, if it is not the statement's own.
+    pub(crate) source: Option<Arc<Source>>,
     /// Of the type or the expression.
     pub(crate) span: Option<Span>,
 }
@@ -41,6 +48,8 @@ pub(crate) struct WatermarkDef {
     pub(crate) column: Ident,
     pub(crate) expr: Box<Expr>,
     pub(crate) span: Option<Span>,
+    /// As [`ColumnDef::source`].
+    pub(crate) source: Option<Arc<Source>>,
 }
 
 /// `'key' = 'value'`.
@@ -74,30 +83,19 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
         watermark: None,
         partitioned_by: Vec::new(),
         options: Vec::new(),
+        like: None,
     };
     let next = parser.peek_token();
-    if !parser.consume_token(&Token::LParen) {
-        if matches!(&next.token, Token::Word(w) if matches!(w.keyword, Keyword::AS | Keyword::LIKE))
-        {
-            return Err(SqlError::unsupported(format!("CREATE TABLE … {next} does not run here"))
-                .at(Span::new(next.span))
-                .help("declare the columns: CREATE TABLE name (column TYPE, …) WITH (…)"));
-        }
-        parser.expect_token(&Token::LParen)?;
+    let is = |keyword| matches!(&next.token, Token::Word(w) if w.keyword == keyword);
+    if is(Keyword::AS) {
+        return Err(SqlError::unsupported(format!("CREATE TABLE … {next} does not run here"))
+            .at(Span::new(next.span))
+            .help("declare the columns: CREATE TABLE name (column TYPE, …) WITH (…)"));
     }
-    loop {
-        parse_element(parser, &mut table)?;
-        if parser.consume_token(&Token::RParen) {
-            break;
-        }
-        let next = parser.next_token();
-        if next.token != Token::Comma {
-            return Err(SqlError::syntax(format!("expected , or ) after a column, found {next}"))
-                .at(Span::new(next.span)));
-        }
-        if parser.consume_token(&Token::RParen) {
-            break;
-        }
+    // What is LIKE another one needs no columns of its own.
+    if !is(Keyword::LIKE) && !is(Keyword::WITH) {
+        parser.expect_token(&Token::LParen)?;
+        parse_elements(parser, &mut table)?;
     }
     if parser.parse_keyword(Keyword::COMMENT) {
         parser.parse_literal_string()?;
@@ -122,6 +120,13 @@ pub(crate) fn parse_create_table(parser: &mut Parser<'_>) -> Result<CreateTable>
             }
         }
     }
+    table.like = parse_like(parser)?;
+    if table.columns.is_empty() && table.like.is_none() {
+        let message = "a table needs columns, or LIKE and a table that has them";
+        return Err(SqlError::syntax(message)
+            .at(Span::new(table.name.span))
+            .help("write CREATE TABLE name (column TYPE, …) WITH (…)"));
+    }
     Ok(table)
 }
 
@@ -134,9 +139,22 @@ fn parse_partitions(parser: &mut Parser<'_>) -> Result<Vec<Ident>> {
         .map_err(|e| SqlError::from(e).help(help))
 }
 
-/// Whether a token is this word, unquoted.
-fn is_word(token: &Token, word: &str) -> bool {
-    matches!(token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+/// What stands in the brackets behind the name, and the closing one.
+fn parse_elements(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()> {
+    loop {
+        parse_element(parser, table)?;
+        if parser.consume_token(&Token::RParen) {
+            return Ok(());
+        }
+        let next = parser.next_token();
+        if next.token != Token::Comma {
+            return Err(SqlError::syntax(format!("expected , or ) after a column, found {next}"))
+                .at(Span::new(next.span)));
+        }
+        if parser.consume_token(&Token::RParen) {
+            return Ok(());
+        }
+    }
 }
 
 fn parse_option(parser: &mut Parser<'_>) -> Result<OptionDef> {
@@ -215,7 +233,8 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
         if parser.parse_keyword(Keyword::COMMENT) {
             parser.parse_literal_string()?;
         }
-        table.columns.push(ColumnDef { name, kind: ColumnKind::Computed(expr), span });
+        let kind = ColumnKind::Computed(expr);
+        table.columns.push(ColumnDef { name, kind, source: None, span });
         return Ok(());
     }
     let type_def = parse_type(parser)?;
@@ -255,7 +274,8 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
             }
         }
     }
-    table.columns.push(ColumnDef { name, kind: ColumnKind::Physical { type_def, nullable }, span });
+    let kind = ColumnKind::Physical { type_def, nullable };
+    table.columns.push(ColumnDef { name, kind, source: None, span });
     Ok(())
 }
 
@@ -270,5 +290,5 @@ fn parse_watermark(parser: &mut Parser<'_>) -> Result<WatermarkDef> {
     })?;
     let expr = Box::new(parser.parse_expr()?);
     let span = Span::new(from.union(&parser.get_current_token().span));
-    Ok(WatermarkDef { column, expr, span })
+    Ok(WatermarkDef { column, expr, span, source: None })
 }

@@ -164,7 +164,8 @@ impl Dialect for MillstreamDialect {
         }))
     }
 
-    /// `TABLE t` becomes the name `t`; what takes tables knows what it means.
+    /// `TABLE t` becomes the name `t`, `TABLE 'x'` the name of a file; what takes tables knows what
+    /// it means.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         self.begun.set(self.begun.get() + 1);
         self.furthest.set(self.furthest.get().max(parser.index()));
@@ -182,7 +183,10 @@ impl Dialect for MillstreamDialect {
             return Some(parse_map(parser));
         }
         if !parser.peek_keyword(Keyword::TABLE)
-            || !matches!(parser.peek_nth_token(1).token, Token::Word(_))
+            || !matches!(
+                parser.peek_nth_token(1).token,
+                Token::Word(_) | Token::SingleQuotedString(_)
+            )
         {
             return None;
         }

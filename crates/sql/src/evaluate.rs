@@ -334,5 +334,5 @@ fn tidy(text: &str) -> (String, String) {
     } else {
         ""
     };
-    (crate::script::lower_first(&with_sql_types(text)), help.into())
+    (crate::words::lower_first(&with_sql_types(text)), help.into())
 }

@@ -11,7 +11,7 @@ use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Wind
 use millstream_contract::settings::closest;
 
 use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
-use crate::catalog::{Catalog, Entry, TableHandle, ViewHandle};
+use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle};
 use crate::error::SqlError;
 use crate::located::{NAMED_CAST, named_cast};
 use crate::scalars::SpecialSyntax;
@@ -192,6 +192,8 @@ impl Functions {
 pub(crate) struct Context<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) functions: &'a Functions,
+    /// The files that the statement names as tables.
+    pub(crate) files: &'a FileTables,
     /// Of tables, only columns of these names.
     pub(crate) columns: Option<&'a HashSet<String>>,
 }
@@ -210,7 +212,10 @@ impl ContextProvider for Context<'_> {
                 Ok(Arc::new(TableHandle::new(entry.clone(), self.columns)))
             }
             Some(Entry::View(view)) => Ok(Arc::new(ViewHandle::new(view.clone(), self.columns))),
-            None => external(self.catalog.unknown(table)),
+            None => match self.files.get(&**table) {
+                Some(entry) => Ok(Arc::new(TableHandle::new(entry.clone(), self.columns))),
+                None => external(self.catalog.unknown(table)),
+            },
         }
     }
 

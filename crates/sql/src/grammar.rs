@@ -6,7 +6,7 @@ use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, TokenizerError,
 use millstream_contract::settings::closest;
 
 use crate::error::{Span, SqlError};
-use crate::script::lower_first;
+use crate::words::lower_first;
 
 /// Words that begin a clause of a query.
 const CLAUSES: [&str; 8] =

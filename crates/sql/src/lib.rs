@@ -5,7 +5,7 @@
 //! [`Plan`](millstream_contract::plan::Plan). A query takes these steps:
 //!
 //! 1. sqlparser builds a syntax tree, extended by our own `CREATE TABLE` (`script`, `create_table`,
-//!    `dialect`).
+//!    `dialect`). A file in FROM becomes the table that its data declare (`files`).
 //! 2. What cannot run is refused, and functions that mean something else in Flink are rewritten
 //!    (`check`, `rewrite`).
 //! 3. DataFusion's SQL planner resolves names and types (`functions`, `tumble`).
@@ -34,6 +34,7 @@ mod catalog;
 mod check;
 mod coercion;
 mod compiler;
+mod completed;
 mod computed;
 mod condition;
 mod constants;
@@ -47,6 +48,7 @@ mod error;
 mod evaluate;
 mod event_time;
 mod explain;
+mod files;
 mod frame;
 mod functions;
 mod fuzz;
@@ -59,6 +61,7 @@ mod indexed;
 mod insert;
 mod lazy;
 mod left_out;
+mod like;
 mod located;
 mod lower;
 mod nest;
@@ -99,11 +102,12 @@ mod whole_rows;
 mod widest;
 mod with_names;
 mod wording;
+mod words;
 mod written;
 
 pub use error::{ErrorKind, Result, Source, Span, SqlError};
 #[doc(hidden)]
 pub use fuzz::fuzz_sql;
 pub use planner::{EventTimeSpec, Outcome, PlannedQuery, Planner};
-pub use script::{Statement, parse_script};
+pub use script::{Mistake, Statement, parse_all, parse_script};
 pub use types::sql_type_name;

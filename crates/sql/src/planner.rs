@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
+use millstream_contract::declaration::Declaration;
 use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 use millstream_contract::sink::Sink;
@@ -23,7 +24,7 @@ use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 use crate::assemble::Assembler;
 use crate::blame::blame;
 use crate::catalog::{
-    Catalog, Entry, EventTimeDecl, Origin, TableColumn, TableEntry, WatermarkDecl,
+    Catalog, Entry, EventTimeDecl, FileTables, Origin, TableColumn, TableEntry, WatermarkDecl,
 };
 use crate::check::{check_query, places};
 use crate::coercion::Coercion;
@@ -31,6 +32,7 @@ use crate::compiler::Compiler;
 use crate::ends::Ends;
 use crate::error::{ErrorKind, Place, Result, Source, Span, SqlError};
 use crate::explain::{explain, logical_text};
+use crate::files::{Declarer, files_of};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink};
@@ -87,6 +89,10 @@ pub struct Planner {
     ends: Ends,
     /// Shared with its rehearsals.
     rehearsed: Rehearsed,
+    /// Files that the statement names which is executed.
+    files: FileTables,
+    /// What files declare that was found out before, by path.
+    given: BTreeMap<String, Declaration>,
     /// Of the statement that is executed: what its rehearsal gave, or what its run has given.
     found: Option<Found>,
 }
@@ -171,6 +177,8 @@ impl Planner {
             readings: Readings::default(),
             ends: Ends::default(),
             rehearsed: Rehearsed::default(),
+            files: FileTables::new(),
+            given: BTreeMap::new(),
             found: None,
         }
     }
@@ -262,6 +270,42 @@ impl Planner {
         self.catalog.insert(name, Entry::Table(Arc::new(entry)));
     }
 
+    /// Finds out what the files declare that statements name as tables, so that it is not found out
+    /// again: for other processes, which are [given](Planner::give_files) it.
+    ///
+    /// # Errors
+    /// If one cannot be read, or understood.
+    pub fn declare_files(
+        &mut self,
+        statements: &[Statement],
+    ) -> Result<Vec<(String, Declaration)>> {
+        for statement in statements {
+            for name in files_of(statement) {
+                if self.catalog.get(&name.value).is_none() {
+                    let found = self.declarer().declaration(&name);
+                    let found = found.map_err(|e| e.in_source(&statement.source))?;
+                    self.given.insert(name.value, found);
+                }
+            }
+        }
+        Ok(self.given.iter().map(|(path, found)| (path.clone(), found.clone())).collect())
+    }
+
+    /// What files declare, as another process has found out.
+    pub fn give_files(&mut self, files: &[(String, Declaration)]) {
+        self.given.extend(files.iter().cloned());
+    }
+
+    /// What the files of a path or pattern declare.
+    pub fn declaration(&self, path: &str) -> millstream_contract::Result<Declaration> {
+        self.connectors.declaration(path, &self.base_dir)
+    }
+
+    fn declarer(&self) -> Declarer<'_> {
+        let (connectors, base_dir) = (&*self.connectors, &*self.base_dir);
+        Declarer { connectors, base_dir, given: &self.given }
+    }
+
     /// Executes one statement: declares what it declares, plans what it queries.
     pub fn execute(&mut self, statement: &Statement) -> Result<Outcome> {
         let source = &statement.source;
@@ -284,6 +328,11 @@ impl Planner {
     }
 
     fn run(&mut self, statement: &Statement) -> Result<Outcome> {
+        // What was planned before has them.
+        self.files = match self.found {
+            Some(_) => FileTables::new(),
+            None => self.declarer().tables(statement, &self.catalog, &self.context())?,
+        };
         match &statement.kind {
             StatementKind::CreateTable(create) => self.create_table(create, statement),
             StatementKind::CreateView { name, or_replace, if_not_exists, columns, query } => {
@@ -358,7 +407,8 @@ impl Planner {
     }
 
     fn context(&self) -> Context<'_> {
-        Context { catalog: &self.catalog, functions: &self.functions, columns: None }
+        let (catalog, functions) = (&self.catalog, &*self.functions);
+        Context { catalog, functions, files: &self.files, columns: None }
     }
 
     fn table_named(&self, name: &Ident) -> Result<Arc<TableEntry>> {

@@ -242,7 +242,7 @@ fn arguments(call: &Function) -> Option<Vec<Expr>> {
 
 // tidy: long function: one arm per function
 fn rewrite_call(call: &Function) -> Result<Option<Expr>> {
-    let Some(name) = crate::script::single_part(&call.name) else { return Ok(None) };
+    let Some(name) = crate::words::single_part(&call.name) else { return Ok(None) };
     let Some(args) = arguments(call) else { return Ok(None) };
     let rename = |new: &str, args: Vec<Expr>| Ok(Some(function(&name, new, args)));
     let upper = name.value.to_uppercase();

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::ast::{Ident, ObjectName, Query};
+use datafusion_sql::sqlparser::ast::{Ident, Query};
 use datafusion_sql::sqlparser::keywords::Keyword;
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace, Word};
@@ -17,6 +17,7 @@ use crate::grammar::{hint, token_error};
 use crate::size::{check_lists, check_size};
 use crate::stack::on_large_stack;
 use crate::statement_set::{Insert, StatementSet};
+use crate::words::{if_not_exists, lower_first, single_name};
 
 /// Levels of brackets, subqueries and calls within each other. The planner's stack is made for it.
 const MAX_NESTING: usize = 256;
@@ -76,6 +77,15 @@ impl Statement {
         matches!(self.kind, Query(_) | Insert(_) | Inserts(_))
     }
 
+    /// The table or view that it declares.
+    pub fn declares(&self) -> Option<&str> {
+        match &self.kind {
+            StatementKind::CreateTable(create) => Some(&create.name.value),
+            StatementKind::CreateView { name, .. } => Some(&name.value),
+            _ => None,
+        }
+    }
+
     /// Its text, without the semicolon.
     pub fn text(&self) -> String {
         self.span.map_or(String::new(), |span| self.source.slice(span))
@@ -90,13 +100,52 @@ impl fmt::Display for Statement {
 
 /// Parses the statements of `text`; `source_name` is for messages.
 pub fn parse_script(text: &str, source_name: &str) -> Result<Vec<Statement>> {
+    let (statements, mistakes) = parse_to_end(text, source_name, true);
+    match mistakes.into_iter().next() {
+        Some(Mistake { error, .. }) => Err(error),
+        None => Ok(statements),
+    }
+}
+
+/// A statement that cannot be parsed.
+#[derive(Debug)]
+pub struct Mistake {
+    /// What is wrong with it.
+    pub error: SqlError,
+    /// The table or view that it would declare.
+    pub declares: Option<String>,
+}
+
+/// Parses the statements of `text`, also those behind one that cannot be parsed.
+pub fn parse_all(text: &str, source_name: &str) -> (Vec<Statement>, Vec<Mistake>) {
+    parse_to_end(text, source_name, false)
+}
+
+/// `first`: not beyond the first mistake.
+fn parse_to_end(text: &str, source_name: &str, first: bool) -> (Vec<Statement>, Vec<Mistake>) {
     // A byte order mark is no part of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Arc::new(Source::new(source_name, text));
-    on_large_stack(|| parse(&source)).map_err(|e| e.in_source(&source))
+    let (mut statements, mut mistakes) = (Vec::new(), Vec::new());
+    let parsed = on_large_stack(|| parse(&source, first, &mut statements, &mut mistakes));
+    if let Err(error) = parsed {
+        mistakes.push(Mistake { error, declares: None });
+    }
+    for mistake in &mut mistakes {
+        mistake.error = mistake.error.clone().in_source(&source);
+    }
+    (statements, mistakes)
 }
 
-fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
+/// # Errors
+///
+/// If the text cannot be split into statements.
+fn parse(
+    source: &Arc<Source>,
+    first: bool,
+    statements: &mut Vec<Statement>,
+    mistakes: &mut Vec<Mistake>,
+) -> Result<()> {
     check_lists(&source.text)?;
     let tokens = Tokenizer::new(&MillstreamDialect::default(), &source.text)
         .tokenize_with_location()
@@ -107,25 +156,65 @@ fn parse(source: &Arc<Source>) -> Result<Vec<Statement>> {
             .help("leave it out; options of a table stand in WITH (…), settings in SET"));
     }
     let parts: Vec<&[TokenWithSpan]> = tokens.split(|t| t.token == Token::SemiColon).collect();
-    let (mut statements, mut at) = (Vec::new(), 0);
+    let mut at = 0;
     while at < parts.len() {
-        let (kind, span) = match StatementSet::parse(&parts[at..], &parse_insert)? {
-            Some(set) => {
-                at += set.parts;
-                let inserts = StatementKind::Inserts(set.inserts);
-                let kind =
-                    if set.explained { StatementKind::Explain(Box::new(inserts)) } else { inserts };
-                (kind, set.span)
+        match parse_next(&parts[at..]) {
+            Ok((next, taken)) => {
+                at += taken;
+                let next =
+                    next.map(|(kind, span)| Statement { kind, source: source.clone(), span });
+                statements.extend(next);
             }
-            None => {
-                at += 1;
-                let Some((first, last)) = ends(parts[at - 1]) else { continue };
-                (parse_part(parts[at - 1])?, Span::new(first.span.union(&last.span)))
+            Err(error) => {
+                mistakes.push(Mistake { error, declares: declared_name(parts[at]) });
+                if first {
+                    return Ok(());
+                }
+                // What stands in a set that is wrong would be wrong outside of it.
+                at += StatementSet::extent(&parts[at..]);
             }
-        };
-        statements.push(Statement { kind, source: source.clone(), span });
+        }
     }
-    Ok(statements)
+    Ok(())
+}
+
+/// What a statement says, and where it stands.
+type Placed = (StatementKind, Option<Span>);
+
+/// The statement that `parts`, a script's tokens between its semicolons, begin with, if there is
+/// any, and how many parts it takes.
+fn parse_next(parts: &[&[TokenWithSpan]]) -> Result<(Option<Placed>, usize)> {
+    if let Some(set) = StatementSet::parse(parts, &parse_insert)? {
+        let inserts = StatementKind::Inserts(set.inserts);
+        let kind = if set.explained { StatementKind::Explain(Box::new(inserts)) } else { inserts };
+        return Ok((Some((kind, set.span)), set.parts));
+    }
+    let Some((part, (first, last))) = parts.first().and_then(|part| Some((part, ends(part)?)))
+    else {
+        return Ok((None, 1));
+    };
+    Ok((Some((parse_part(part)?, Span::new(first.span.union(&last.span)))), 1))
+}
+
+/// The name behind CREATE TABLE or CREATE VIEW, of a statement that may be no more than that.
+fn declared_name(tokens: &[TokenWithSpan]) -> Option<String> {
+    let mut words = tokens.iter().filter_map(|token| match &token.token {
+        Token::Word(word) => Some(word),
+        _ => None,
+    });
+    words.next().filter(|word| word.keyword == Keyword::CREATE)?;
+    let before = [
+        Keyword::OR,
+        Keyword::REPLACE,
+        Keyword::TEMPORARY,
+        Keyword::TABLE,
+        Keyword::VIEW,
+        Keyword::IF,
+        Keyword::NOT,
+        Keyword::EXISTS,
+    ];
+    let mut words = words.skip_while(|word| before.contains(&word.keyword));
+    words.next().map(|word| word.value.clone())
 }
 
 fn parse_insert(tokens: &[TokenWithSpan]) -> Result<Insert> {
@@ -237,16 +326,6 @@ fn local_time_zones(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         at += 1;
     }
     tokens
-}
-
-/// Begins a message with a small letter, unless it begins with a keyword.
-pub(crate) fn lower_first(text: &str) -> String {
-    let mut chars = text.chars();
-    match (chars.next(), text.chars().nth(1)) {
-        (Some(_), Some(second)) if !second.is_lowercase() => text.to_string(),
-        (Some(first), _) => first.to_lowercase().chain(chars).collect(),
-        (None, _) => String::new(),
-    }
 }
 
 impl From<ParserError> for SqlError {
@@ -386,29 +465,6 @@ fn create(parser: &mut Parser<'_>) -> Result<StatementKind> {
     parser.expect_keyword(Keyword::AS)?;
     let query = query(parser)?;
     Ok(StatementKind::CreateView { name, or_replace, if_not_exists, columns, query })
-}
-
-pub(crate) fn if_not_exists(parser: &mut Parser<'_>) -> Result<bool> {
-    Ok(parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]))
-}
-
-/// A name without a catalog or a database before it.
-pub(crate) fn single_name(parser: &mut Parser<'_>) -> Result<Ident> {
-    let start = parser.peek_token();
-    let name = parser.parse_object_name(false)?;
-    single_part(&name).ok_or_else(|| {
-        SqlError::unsupported(format!("'{name}' names a database, and there are none"))
-            .at(Span::new(start.span.union(&parser.get_current_token().span)))
-            .help("write the table's name alone")
-    })
-}
-
-/// The identifier of a name that has just one.
-pub(crate) fn single_part(name: &ObjectName) -> Option<Ident> {
-    match &name.0[..] {
-        [part] => part.as_ident().cloned(),
-        _ => None,
-    }
 }
 
 fn drop_statement(parser: &mut Parser<'_>) -> Result<StatementKind> {

@@ -13,7 +13,7 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_sql::planner::{PlannerContext, SqlToRel};
 use datafusion_sql::sqlparser::parser::Parser;
 
-use crate::catalog::{Catalog, INPUT};
+use crate::catalog::{Catalog, FileTables, INPUT};
 use crate::condition;
 use crate::dialect::MillstreamDialect;
 use crate::dialect::parser_options;
@@ -148,7 +148,9 @@ fn simplified_expressions_have_the_same_values() {
     let batch = batch();
     let schema = DFSchema::try_from_qualified_schema(INPUT, batch.schema().as_ref()).unwrap();
     let (catalog, functions) = (Catalog::default(), Functions::new());
-    let context = Context { catalog: &catalog, functions: &functions, columns: None };
+    let files = FileTables::new();
+    let context =
+        Context { catalog: &catalog, functions: &functions, files: &files, columns: None };
     let planner = SqlToRel::new_with_options(&context, parser_options());
     let info = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
     let simplifier = ExprSimplifier::new(info);

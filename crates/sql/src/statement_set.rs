@@ -32,6 +32,22 @@ pub(crate) struct StatementSet {
 const FORM: &str = "write EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END";
 
 impl StatementSet {
+    /// How many of `parts` belong to a statement that cannot be parsed: all up to its END, if it
+    /// begins a set that has one.
+    pub(crate) fn extent(parts: &[&[TokenWithSpan]]) -> usize {
+        let begins = parts.first().is_some_and(|first| {
+            let words = words(first);
+            words.iter().take(5).any(|t| is(t, Keyword::STATEMENT))
+                && words.iter().take(6).any(|t| is(t, Keyword::SET))
+        });
+        let ends = |part: &&[TokenWithSpan]| {
+            let words = words(part);
+            words.first().is_some_and(|first| is(first, Keyword::END))
+        };
+        let end = parts.iter().position(ends).filter(|_| begins);
+        end.map_or(1, |end| end + 1)
+    }
+
     /// The set that `parts`, a script's tokens between its semicolons, begin with, if they do;
     /// `insert` parses one of its statements.
     pub(crate) fn parse(

@@ -4,8 +4,8 @@ use millstream_contract::wording::counted;
 
 use crate::aggregates::aggregate_named;
 use crate::error::{ErrorKind, SqlError};
-use crate::script::lower_first;
 use crate::types::with_sql_types;
+use crate::words::lower_first;
 
 /// One sentence, without prefixes, debug output and help for DataFusion's own users.
 pub(crate) fn reworded(kind: ErrorKind, text: &str) -> SqlError {

@@ -11,6 +11,8 @@ pub(crate) enum Header {
     Auto,
     Present,
     Absent,
+    /// It is a header whose names do not count: columns are found by position.
+    Skipped,
 }
 
 impl Header {
@@ -20,6 +22,7 @@ impl Header {
             "auto" => Some(Header::Auto),
             "true" => Some(Header::Present),
             "false" => Some(Header::Absent),
+            "skip" => Some(Header::Skipped),
             _ => None,
         }
     }
@@ -44,6 +47,8 @@ pub(crate) struct Dialect {
     pub(crate) quoted_bytes_max: usize,
 }
 
+const HEADER_FORM: &str = "'auto', 'true', 'false' or 'skip'";
+
 /// No more than a chunk, so that rows of a pipe need not wait long for a quote that never comes.
 const QUOTED_BYTES_MAX: usize = 1 << 20;
 
@@ -65,7 +70,7 @@ impl Default for Dialect {
 impl Dialect {
     /// Reads the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<Dialect> {
-        let header = options.parsed("csv.header", "'auto', 'true' or 'false'", Header::parse)?;
+        let header = options.parsed("csv.header", HEADER_FORM, Header::parse)?;
         let on_error = options.on_error("csv.ignore-parse-errors")?;
         let quote = options.ascii_char("csv.quote-character")?.unwrap_or(b'"');
         let dialect = Dialect {

@@ -64,7 +64,7 @@ pub(crate) fn read(
     while let Some(block) = reader.next(FIRST_READ_BYTES, 1)? {
         let (found, wrong) = index(&block.data, dialect, None, false);
         if let Some(wrong) = wrong {
-            if dialect.header == Header::Present {
+            if matches!(dialect.header, Header::Present | Header::Skipped) {
                 return Err(Error::Data {
                     place: place(path, &block.data, block.line, wrong.at),
                     message: "the header cannot be read: a quote is open, or text follows it"
@@ -79,6 +79,9 @@ pub(crate) fn read(
         if found.rows() == 0 {
             before.push(block);
             continue;
+        }
+        if dialect.header == Header::Skipped {
+            return Ok(layout);
         }
         let first = First::new(&block, &found, dialect, schema, path);
         let header = match dialect.header {
@@ -268,7 +271,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str> + Clone) -> String {
 }
 
 /// A header field as a name: without quotes and blanks around it.
-fn name(text: &[u8], dialect: &Dialect) -> String {
+pub(crate) fn name(text: &[u8], dialect: &Dialect) -> String {
     let text = String::from_utf8_lossy(text);
     let unquoted = match dialect.quote.map(char::from) {
         Some(quote) if text.len() >= 2 && text.starts_with(quote) => {

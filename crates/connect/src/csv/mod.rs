@@ -5,7 +5,7 @@
 //! | `csv.field-delimiter` | `,` | one ASCII character; `\t` is the tabulator |
 //! | `csv.quote-character` | `"` | one ASCII character |
 //! | `csv.disable-quote-character` | `false` | quotes are ordinary characters |
-//! | `csv.header` | `auto` | `true`: the first record names the columns; `auto`: see below |
+//! | `csv.header` | `auto` | `true`: the first record names columns; `skip`: it is left out |
 //! | `csv.null-literal` | | an unquoted field with this text is NULL |
 //! | `csv.ignore-parse-errors` | `false` | as `'on_error' = 'skip'`: see below |
 //! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
@@ -16,9 +16,9 @@
 //! is neither is refused ([`header`] has the whole rule).
 //!
 //! With a header, columns are found by name, whatever the case, and other fields are ignored.
-//! Without a header, they are found by position. Each record must have as many fields as the
-//! header, or as there are columns. Blank lines are skipped, unless records have a single field;
-//! then they are NULL.
+//! Without a header, or where it is left out, they are found by position. Each record must have as
+//! many fields as the header, or as there are columns. Blank lines are skipped, unless records have
+//! a single field; then they are NULL.
 //!
 //! **NULL**: An empty unquoted field is NULL. A quoted empty field is the empty string in a STRING
 //! or BYTES column, and NULL in others. With `csv.null-literal`, an unquoted empty field is the
@@ -51,13 +51,14 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::Result;
 
 use self::chunk::{CLOSE_HELP, Plan};
-use self::dialect::Dialect;
 use crate::options::Options;
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
-pub(crate) use self::decode::{BASE64, Why, stamp, time, time32};
-pub(crate) use self::dialect::Header;
+pub(crate) use self::decode::{BASE64, Why, signed, stamp, time, time32, unsigned};
+pub(crate) use self::dialect::{Dialect, Header};
 pub use self::fuzz::fuzz_csv;
+pub(crate) use self::header::name as header_name;
+pub(crate) use self::index::{Index, index};
 
 /// CSV in one dialect.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +70,11 @@ impl CsvFormat {
     /// From the `csv.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<CsvFormat> {
         Ok(CsvFormat { dialect: Arc::new(Dialect::from_options(options)?) })
+    }
+
+    /// In this dialect.
+    pub(crate) fn of(dialect: &Arc<Dialect>) -> CsvFormat {
+        CsvFormat { dialect: dialect.clone() }
     }
 
     /// Whether a column of this type can be read.

@@ -407,7 +407,7 @@ fn wrong_options_are_explained() {
         ("lib.rs", &[("csv.feild-delimiter", ";")], "did you mean 'csv.field-delimiter'?"),
         ("lib.rs", &[("csv.field-delimiter", ";;")], "expected one ASCII character"),
         ("lib.rs", &[("csv.field-delimiter", "\"")], "the same character"),
-        ("lib.rs", &[("csv.header", "maybe")], "'auto', 'true' or 'false'"),
+        ("lib.rs", &[("csv.header", "maybe")], "'auto', 'true', 'false' or 'skip'"),
         ("lib.rs", &[("csv.allow-comments", "yes")], "'true' or 'false'"),
     ] {
         let found = error(path, more);

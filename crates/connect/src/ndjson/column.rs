@@ -70,10 +70,10 @@ impl fmt::Debug for Column {
 }
 
 impl Column {
-    /// Of a type that can be read. `None` if it cannot.
-    pub(super) fn new(field: &Field) -> Option<Column> {
+    /// Of a type that can be read; `any`: a STRING takes any value. `None` if it cannot.
+    pub(super) fn new(field: &Field, any: bool) -> Option<Column> {
         let data_type = field.data_type().clone();
-        let build = build(&data_type)?;
+        let build = build(&data_type, any)?;
         Some(Column { build, nulls: Vec::new(), nullable: field.is_nullable(), data_type })
     }
 
@@ -150,8 +150,9 @@ impl Column {
     }
 }
 
-/// How values of a type are read. `None`: they cannot be.
-fn build(data_type: &DataType) -> Option<Box<dyn Build>> {
+/// How values of a type are read; `any`: a STRING takes any value, as it is written. `None`: they
+/// cannot be.
+fn build(data_type: &DataType, any: bool) -> Option<Box<dyn Build>> {
     use DataType as D;
     use TimeUnit as U;
     Some(match data_type {
@@ -171,11 +172,11 @@ fn build(data_type: &DataType) -> Option<Box<dyn Build>> {
         D::Time32(unit @ (U::Second | U::Millisecond)) => vector(value::quoted(time32(*unit))),
         D::Time64(unit @ (U::Microsecond | U::Nanosecond)) => vector(value::quoted(time(*unit))),
         D::Timestamp(unit, _) => vector(value::quoted(stamp(*unit))),
-        D::Utf8 => Box::new(Strings::new(false)),
+        D::Utf8 => Box::new(Strings { any, ..Strings::new(false) }),
         D::Binary => Box::new(Strings::new(true)),
-        D::Struct(fields) => Box::new(Row::new(fields)?),
-        D::List(item) => Box::new(List::new(item)?),
-        D::Map(entries, false) => Box::new(Map::new(entries)?),
+        D::Struct(fields) => Box::new(Row::new(fields, any)?),
+        D::List(item) => Box::new(List::new(item, any)?),
+        D::Map(entries, false) => Box::new(Map::new(entries, any)?),
         _ => return None,
     })
 }
@@ -278,17 +279,29 @@ pub(super) struct Strings {
     /// Where each ends.
     offsets: Vec<i32>,
     base64: bool,
+    /// Whether it takes any value, as it is written.
+    any: bool,
 }
 
 impl Strings {
     pub(super) fn new(base64: bool) -> Strings {
-        Strings { bytes: Vec::new(), offsets: vec![0], base64 }
+        Strings { bytes: Vec::new(), offsets: vec![0], base64, any: false }
     }
 
     /// One of them, if there are so many.
     pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
         let (start, end) = (*self.offsets.get(row)?, *self.offsets.get(row + 1)?);
         self.bytes.get(start as usize..end as usize)
+    }
+
+    /// Takes a value that is no string, as it is written.
+    #[cold]
+    fn written(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
+        let end = scan::skip(text.data, at, depth).filter(|_| self.any);
+        let end = end.ok_or_else(|| Fault::malformed(at))?;
+        self.bytes.extend_from_slice(&text.data[at..end]);
+        self.offsets.push(self.bytes.len() as i32);
+        Ok(end)
     }
 
     /// Takes what is between the quotes.
@@ -313,15 +326,15 @@ impl Strings {
 
 impl Build for Strings {
     fn fresh(&self, rows: usize) -> Box<dyn Build> {
-        let mut strings = Strings::new(self.base64);
+        let mut strings = Strings { any: self.any, ..Strings::new(self.base64) };
         strings.offsets.reserve(rows);
         strings.bytes.reserve(rows * 8);
         Box::new(strings)
     }
 
-    fn value(&mut self, text: Text<'_>, at: usize, _depth: usize) -> Read {
+    fn value(&mut self, text: Text<'_>, at: usize, depth: usize) -> Read {
         if scan::byte(text.data, at) != b'"' {
-            return Err(Fault::malformed(at));
+            return self.written(text, at, depth);
         }
         let string = scan::string(text.data, at + 1);
         let (quoted, end) = string.ok_or_else(|| Fault::malformed(at))?;
@@ -368,5 +381,5 @@ impl Build for Strings {
 
 /// Whether a type can be read from NDJSON.
 pub(super) fn supported(data_type: &DataType) -> bool {
-    build(data_type).is_some()
+    build(data_type, false).is_some()
 }

@@ -24,7 +24,7 @@ pub fn fuzz_ndjson(data: &[u8]) {
     let projection: Vec<usize> =
         (0..columns).filter(|c| choice[1] & 128 == 0 || (choice[1] >> (c % 7)) & 1 == 0).collect();
     let read = |careful, chunk_bytes| {
-        let format = Arc::new(NdjsonFormat { on_error, careful });
+        let format = Arc::new(NdjsonFormat { on_error, careful, ..NdjsonFormat::default() });
         read_whole(format, "memory.ndjson", content, &schema, &projection, chunk_bytes)
     };
     let whole = read(false, usize::MAX);

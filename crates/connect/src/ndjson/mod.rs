@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `on_error` | `fail` | `skip` leaves malformed records out; `table:NAME` inserts them there |
 //! | `json.ignore-parse-errors` | `false` | as `'on_error' = 'skip'` |
+//! | `json.any-as-string` | `false` | a STRING takes any value, as it is written |
 //!
 //! A column is the member of its name: the one that is written exactly so, else the one that
 //! differs only in case. Two of the latter are an error; other members are ignored. A member that
@@ -62,6 +63,8 @@ mod tests;
 pub(crate) struct NdjsonFormat {
     /// What becomes of malformed records.
     on_error: OnError,
+    /// A STRING takes any value, as it is written.
+    any_as_string: bool,
     /// For tests: read every line with care, as if it had a fault.
     careful: bool,
 }
@@ -70,7 +73,8 @@ impl NdjsonFormat {
     /// From the `json.*` options.
     pub(crate) fn from_options(options: &Options<'_>) -> Result<NdjsonFormat> {
         let on_error = options.on_error("json.ignore-parse-errors")?;
-        Ok(NdjsonFormat { on_error, careful: false })
+        let any_as_string = options.flag("json.any-as-string")?;
+        Ok(NdjsonFormat { on_error, any_as_string, careful: false })
     }
 
     /// Whether a column of this type can be read.

@@ -26,9 +26,9 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(fields: &Fields) -> Option<Row> {
+    pub(super) fn new(fields: &Fields, any: bool) -> Option<Row> {
         let all: Vec<usize> = (0..fields.len()).collect();
-        let object = Object::new(fields, Names::new(fields, &all))?;
+        let object = Object::new(fields, Names::new(fields, &all), any)?;
         Some(Row { object, rows: 0 })
     }
 }
@@ -87,8 +87,8 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn new(item: &Field) -> Option<List> {
-        Some(List { item: Column::new(item)?, offsets: vec![0] })
+    pub(super) fn new(item: &Field, any: bool) -> Option<List> {
+        Some(List { item: Column::new(item, any)?, offsets: vec![0] })
     }
 }
 
@@ -158,9 +158,9 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(super) fn new(entries: &Field) -> Option<Map> {
+    pub(super) fn new(entries: &Field, any: bool) -> Option<Map> {
         let (key, value) = entry(entries)?;
-        let values = Column::new(value)?;
+        let values = Column::new(value, any)?;
         let keys = Strings::new(false);
         (*key.data_type() == DataType::Utf8).then(|| Map { keys, values, offsets: vec![0] })
     }

@@ -94,9 +94,11 @@ enum Target {
 }
 
 impl Object {
-    /// The columns `fields`, called by `names`. `None`: some type cannot be read.
-    pub(super) fn new(fields: &Fields, names: Names) -> Option<Object> {
-        let columns = fields.iter().map(|field| Column::new(field)).collect::<Option<Vec<_>>>()?;
+    /// The columns `fields`, called by `names`; `any`: a STRING takes any value. `None`: some type
+    /// cannot be read.
+    pub(super) fn new(fields: &Fields, names: Names, any: bool) -> Option<Object> {
+        let columns = fields.iter().map(|field| Column::new(field, any));
+        let columns = columns.collect::<Option<Vec<_>>>()?;
         Some(Object::of(Arc::new(names), fields, columns))
     }
 

@@ -35,7 +35,7 @@ fn read_in(
 ) -> Result<Outcome> {
     let projection: Vec<usize> = (0..schema.fields().len()).collect();
     let on_error = if skip_errors { OnError::Keep } else { OnError::Fail };
-    let format = Arc::new(NdjsonFormat { on_error, careful: false });
+    let format = Arc::new(NdjsonFormat { on_error, ..NdjsonFormat::default() });
     let outcome = read_whole(format, "x.ndjson", text, schema, &projection, chunk_bytes)?;
     let first = outcome.first_left_out.map(|first| first.to_string());
     Ok((outcome.rows, outcome.left_out, first))

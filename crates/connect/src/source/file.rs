@@ -16,7 +16,7 @@ use crate::input::{self, Found, Input, MaybePacked, Name, Pipe, Regular};
 pub(crate) struct OneFile {
     pub(super) bytes: Bytes,
     /// For messages; the same in all processes.
-    pub(super) name: Name,
+    pub(crate) name: Name,
     /// What process 0 has found, in a job of several.
     told: Option<SplitSpec>,
     /// There, the file that it has found: as long as it is open no other can get its number.
@@ -51,7 +51,7 @@ impl OneFile {
         OneFile { bytes, name, told: None, kept: Arc::default(), begun: Arc::default() }
     }
 
-    pub(super) fn at(path: PathBuf) -> OneFile {
+    pub(crate) fn at(path: PathBuf) -> OneFile {
         let name = path.display().to_string();
         OneFile::new(Bytes::File(path), name)
     }
@@ -79,7 +79,7 @@ impl OneFile {
         not(test),
         expect(clippy::infallible_destructuring_match, reason = "tests read from memory, too")
     )]
-    pub(super) fn input(&self) -> Result<(Input, Option<u64>)> {
+    pub(crate) fn input(&self) -> Result<(Input, Option<u64>)> {
         let path = match &self.bytes {
             #[cfg(test)]
             Bytes::Memory(bytes) => {

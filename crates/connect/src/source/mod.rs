@@ -39,7 +39,7 @@ use self::file::Bytes;
 pub(crate) use self::file::OneFile;
 pub(crate) use self::format::Format;
 use self::many::LaterSplit;
-use self::paths::Files;
+pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
 pub use self::schema::{FileSchema, file_schema};
 use crate::input::Name;

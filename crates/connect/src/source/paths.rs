@@ -30,7 +30,7 @@ pub(crate) enum Files {
 
 impl Files {
     /// What `path` names, after checking that it is there.
-    pub(super) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
+    pub(crate) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
         let given = given.unwrap_or_default();
         if given.is_empty() {
             return Err(options.error(
@@ -100,7 +100,7 @@ impl Files {
     }
 
     /// The regular files that there are now, in the order of their paths.
-    pub(super) fn list(&self) -> Result<Vec<OneFile>> {
+    pub(crate) fn list(&self) -> Result<Vec<OneFile>> {
         let mut paths = match self {
             Files::One(file) => return Ok(vec![file.clone()]),
             Files::Listed(files) => return Ok(files.clone()),

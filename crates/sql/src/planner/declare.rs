@@ -9,11 +9,13 @@ use millstream_contract::wording::counted;
 
 use super::rehearsed::Found;
 use super::{Logical, Outcome, Planner};
-use crate::catalog::{Entry, ViewEntry};
+use crate::catalog::{Entry, Origin, ViewEntry};
 use crate::check::refuse_inner_order;
+use crate::completed::completed;
 use crate::create::table_entry;
 use crate::create_table::CreateTable;
 use crate::error::{Result, Span, SqlError};
+use crate::like::Like;
 use crate::lower::Stage;
 use crate::script::Statement;
 
@@ -29,14 +31,41 @@ impl Planner {
         let entry = match self.found.take() {
             Some(Found::Table(entry)) => entry,
             _ => {
-                let context = self.context();
-                Arc::new(table_entry(create, &context, &self.base_dir, &statement.source)?)
+                let (context, source) = (self.context(), &statement.source);
+                let completed = match &create.like {
+                    Some(like) => Some(self.completed(create, like)?),
+                    None => None,
+                };
+                let create = completed.as_ref().unwrap_or(create);
+                Arc::new(table_entry(create, &context, &self.base_dir, source)?)
             }
         };
         entry.check(&*self.connectors)?;
         self.found = Some(Found::Table(entry.clone()));
         self.catalog.insert(create.name.value.clone(), Entry::Table(entry));
         Ok(Outcome::Done)
+    }
+
+    /// A table that is LIKE another one, written out.
+    fn completed(&self, create: &CreateTable, like: &Like) -> Result<CreateTable> {
+        let name = &like.table;
+        let refused = |message: String| {
+            let error = SqlError::unsupported(message).at(Span::new(name.span));
+            error.help("declare the columns: CREATE TABLE name (column TYPE, …) WITH (…)")
+        };
+        match self.catalog.get(&name.value) {
+            None => Err(self.catalog.unknown(&name.value).at(Span::new(name.span))),
+            Some(Entry::View(_)) => {
+                Err(refused(format!("'{}' is a view, and LIKE takes a table", name.value)))
+            }
+            Some(Entry::Table(entry)) => match &entry.origin {
+                Origin::Connector(other) => completed(create, like, &other.create, &other.source),
+                Origin::Table(_) | Origin::Sink(_) => Err(refused(format!(
+                    "LIKE takes a table that CREATE TABLE declared, and '{}' is the program's own",
+                    name.value
+                ))),
+            },
+        }
     }
 
     pub(super) fn create_view(

@@ -1,0 +1,36 @@
+//! `millstream check`: all mistakes of a script at once.
+
+use millstream::{Checked, ErrorKind, Session, counted};
+
+use crate::console::{failed, note, usage};
+use crate::run::{Text, read_script, setting_pairs};
+use crate::{Failure, Script, SettingArguments};
+
+/// Parses and plans a script, and says all that is wrong with it.
+pub(crate) fn run(script: &Script, settings: &SettingArguments) -> Result<(), Failure> {
+    let Text { name, text, base_dir, .. } = read_script(script)?;
+    let mut session = Session::new(base_dir);
+    session.read_nothing_once();
+    for (key, value) in setting_pairs(settings)? {
+        session.fix_setting(&key, &value).map_err(|e| usage(&e))?;
+    }
+    let Checked { statements, failures } = session.check(&text, &name);
+    let run = failures.iter().any(|failure| match failure {
+        millstream::Failure::Sql(error) => error.kind == ErrorKind::System,
+        _ => false,
+    });
+    let errors = failures.len() as u64;
+    for failure in failures {
+        failed(failure);
+    }
+    let statements = counted(statements as u64, "statement");
+    match errors {
+        0 => note(&format!("{name}: {statements}, no errors")),
+        _ => note(&format!("{name}: {statements}, {}", counted(errors, "error"))),
+    }
+    match (errors, run) {
+        (0, _) => Ok(()),
+        (_, true) => Err(Failure::Run),
+        (_, false) => Err(Failure::Usage),
+    }
+}

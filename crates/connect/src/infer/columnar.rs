@@ -1,0 +1,123 @@
+//! Files that carry a schema: Parquet and Arrow.
+//!
+//! [`schema`] is the one place that asks their readers for it. A schema does not say how far out of
+//! order records are, so the columns that may be the event time are read from what the first and
+//! the last file begin with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
+use millstream_contract::table::{OpenOptions, SplitPoll, Table, TableOptions};
+use millstream_contract::{Error, Result};
+
+use super::sample::{ends, read_once};
+use super::value::{Shape, Values};
+use super::{Column, Columns, Format, RECORDS_MAX};
+use crate::{ipc, parquet};
+use crate::source::{FileTable, OneFile};
+
+/// Columns that are looked into, at most.
+const TIMES_MAX: usize = 16;
+
+/// The columns of the schema that the first file carries; and whether all of the data has been
+/// seen.
+pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, bool)> {
+    let Some(first) = files.first() else { return Ok((Columns::default(), true)) };
+    let (schema, unknown) = schema(format, first)?;
+    let is_time =
+        |field: &Arc<Field>| matches!(field.data_type(), DataType::Timestamp(..) | DataType::Int64);
+    let times = (0..).zip(schema.fields()).filter(|(_, field)| is_time(field));
+    let times: Vec<usize> = times.map(|(at, _)| at).take(TIMES_MAX).collect();
+    let mut found = vec![Values::default(); schema.fields().len()];
+    let mut whole = files.len() <= 2;
+    for file in ends(files).filter(|_| !times.is_empty()) {
+        found.iter_mut().for_each(Values::gap);
+        whole &= look(format, file, &schema, &times, &mut found)?;
+    }
+    let column = |(field, values): (&Arc<Field>, Values)| {
+        Column::new(field.name().clone(), field.data_type().clone(), values)
+    };
+    let left_out = |(name, data_type): (String, DataType)| {
+        format!("the column {name} is left out: SQL has no type for {data_type}")
+    };
+    let columns = schema.fields().iter().zip(found).map(column).collect();
+    let remarks = unknown.into_iter().map(left_out).collect();
+    Ok((Columns { columns, options: Vec::new(), remarks }, whole))
+}
+
+/// The schema of a file as a table would declare it, and the columns for which SQL has no type.
+fn schema(format: Format, file: &OneFile) -> Result<(SchemaRef, Vec<(String, DataType)>)> {
+    let path = PathBuf::from(&*file.name);
+    if !path.metadata().map_err(|e| crate::input::io_error(&path, &e))?.is_file() {
+        return Err(read_once(&file.name));
+    }
+    let (schema, unknown): (Schema, _) = match format {
+        Format::Parquet => parquet::schema_of(file.input()?.0, file.name.clone())?,
+        Format::Arrow => ipc::schema_of(file.input()?.0, file.name.clone())?,
+        _ => {
+            return Err(Error::Data {
+                place: file.name.to_string(),
+                message: format!("files of the format {} cannot be read yet", format.name()),
+                help: "convert it to Parquet".into(),
+            });
+        }
+    };
+    Ok((Arc::new(schema), unknown))
+}
+
+/// Reads the columns `times` of what a file begins with; says whether that is all of it.
+fn look(
+    format: Format,
+    file: &OneFile,
+    schema: &SchemaRef,
+    times: &[usize],
+    found: &mut [Values],
+) -> Result<bool> {
+    let option = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
+    let table = FileTable::from_options(&TableOptions {
+        name: file.name.to_string(),
+        schema: schema.clone(),
+        options: BTreeMap::from([("path", &*file.name), ("format", format.name())].map(option)),
+        base_dir: PathBuf::new(),
+        partitioned_by: Vec::new(),
+    })?;
+    let mut splits = table.open(times, &OpenOptions::alone(RECORDS_MAX, 0, 1))?;
+    let Some(split) = splits.first_mut() else { return Ok(true) };
+    match split.poll_next(0, Waker::noop())? {
+        SplitPoll::Chunk(chunk) => add(&chunk.decode()?, times, found)?,
+        SplitPoll::Ended => return Ok(true),
+        SplitPoll::Pending { .. } => return Ok(false),
+    }
+    Ok(matches!(split.poll_next(0, Waker::noop())?, SplitPoll::Ended))
+}
+
+/// Notes the times of some records.
+fn add(batch: &RecordBatch, times: &[usize], found: &mut [Values]) -> Result<()> {
+    let cast = |array: &ArrayRef, data_type: &DataType| {
+        cast(array, data_type).map_err(|error| Error::Internal(error.to_string()))
+    };
+    for (array, column) in batch.columns().iter().zip(times) {
+        let Some(values) = found.get_mut(*column) else { continue };
+        let is_number = *array.data_type() == DataType::Int64;
+        let array = match is_number {
+            true => array.clone(),
+            false => {
+                let us = cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+                cast(&us, &DataType::Int64)?
+            }
+        };
+        for value in array.as_primitive::<Int64Type>() {
+            match value {
+                None => values.add_null(),
+                Some(number) if is_number => values.add(Shape::Integer(number)),
+                Some(us) => values.add_time(us),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! CSV: delimiter, quotes, header, what counts as NULL, and the columns.
+//!
+//! The first record is a header if a column has values that the record's field does not fit, as
+//! `price` above numbers. If all columns are strings nothing shows it; then it is one if all its
+//! fields could be names, and the user is told.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use memchr::memchr;
+use millstream_contract::declaration::{NULL_WORDS, free_name};
+use millstream_contract::wording::counted;
+
+use super::sample::Sample;
+use super::value::{Shape, Values, null_word, shape};
+use super::{Column, Columns, RECORDS_MAX};
+use crate::csv::{Dialect, Index, header_name, index};
+use crate::records::{Cut, RecordFormat};
+
+/// Delimiters that are tried, in this order.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// Records by which the delimiter is found.
+const SNIFFED_RECORDS: usize = 1000;
+
+/// Records in which a name of the header must not come as a value.
+const COMPARED_RECORDS: usize = 1000;
+
+/// The columns of the samples, of which the first is not empty. `tabs`: the file's name promises
+/// tabulators.
+pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
+    let Some((first, others)) = samples.split_first() else { return Columns::default() };
+    let dialect = Arc::new(dialect(first, tabs));
+    let data = records(&first.head, first.whole, RECORDS_MAX, &dialect);
+    let (rows, wrong) = index(data, &dialect, None, true);
+    let mut scan = Scan { dialect: &dialect, columns: Vec::new(), over_lines: false };
+    scan.columns.resize_with(rows.fields(), Values::default);
+    scan.records(data, &rows, 1.min(rows.rows())..rows.rows());
+    let head = Head::new(data, &rows, &scan);
+    if !head.is_header {
+        // It would have come first; for the order of times that makes no difference in most files,
+        // so it is scanned again from the front.
+        scan.columns.iter_mut().for_each(|column| *column = Values::default());
+        scan.records(data, &rows, 0..rows.rows());
+    }
+    if !scan.over_lines {
+        for part in &first.later {
+            scan.block(part);
+        }
+    }
+    let names = head.is_header.then_some(&head.names[..]);
+    others.iter().for_each(|sample| scan.other_file(sample, names));
+    let mut remarks = Vec::new();
+    let mut options = Vec::new();
+    if dialect.delimiter != b',' {
+        let delimiter = if dialect.delimiter == b'\t' { "\\t" } else { char_text(&dialect) };
+        options.push(("csv.field-delimiter".to_string(), delimiter.to_string()));
+    }
+    if dialect.quote.is_none() {
+        options.push(("csv.disable-quote-character".to_string(), "true".to_string()));
+    }
+    if let Some(wrong) = wrong.filter(|_| rows.misshapen() > 0) {
+        let line = 1 + data[..wrong.at.min(data.len())].iter().filter(|b| **b == b'\n').count();
+        remarks.push(format!(
+            "the record on line {line} has not the {} of the first record",
+            counted(rows.fields() as u64, "field")
+        ));
+    }
+    let null_literal = null_literal(&mut scan.columns);
+    let (header, names) = head.column_names(&mut remarks);
+    options.push(("csv.header".to_string(), header.to_string()));
+    if let Some(literal) = null_literal {
+        options.push(("csv.null-literal".to_string(), literal.to_string()));
+        remarks.push(format!("fields with the text {literal} are read as NULL"));
+    }
+    let columns = names.into_iter().zip(scan.columns);
+    let columns = columns.map(|(name, values)| Column::new(name, values.data_type(), values));
+    Columns { columns: columns.collect(), options, remarks }
+}
+
+fn char_text(dialect: &Dialect) -> &'static str {
+    match dialect.delimiter {
+        b';' => ";",
+        b'|' => "|",
+        _ => ",",
+    }
+}
+
+/// As many whole records as there are, at most `records_max`.
+fn records<'a>(data: &'a [u8], last: bool, records_max: usize, dialect: &Arc<Dialect>) -> &'a [u8] {
+    if data.is_empty() {
+        return data;
+    }
+    match crate::csv::CsvFormat::of(dialect).cut(data, last, records_max) {
+        Cut::At(end) => &data[..end.min(data.len())],
+        Cut::More | Cut::Unterminated(_) => data,
+    }
+}
+
+/// Finds delimiter and quotes: with the right ones all records have as many fields.
+fn dialect(sample: &Sample, tabs: bool) -> Dialect {
+    let tried = DELIMITERS.into_iter().flat_map(|delimiter| {
+        let dialect = |quote| Dialect { delimiter, quote, skip_errors: true, ..Dialect::default() };
+        [dialect(Some(b'"')), dialect(None)]
+    });
+    let mut best: Option<((bool, usize, usize), Dialect)> = None;
+    for dialect in tried {
+        let shared = Arc::new(dialect.clone());
+        let data = records(&sample.head, sample.whole, SNIFFED_RECORDS, &shared);
+        let (found, _) = index(data, &dialect, None, true);
+        let (rows, fields) = (found.rows(), found.fields());
+        let permille = 1000 * rows / (rows + found.misshapen()).max(1);
+        let usable = fields > 1 && permille >= 500;
+        let promised = tabs && dialect.delimiter == b'\t' && fields > 1;
+        let score = (usable || promised, permille + usize::from(promised) * 1000, fields);
+        // Of equal ones the first counts: quotes are usual.
+        if best.as_ref().is_none_or(|(known, _)| score > *known) {
+            best = Some((score, dialect));
+        }
+    }
+    match best {
+        Some(((true, ..), dialect)) => dialect,
+        _ => Dialect { skip_errors: true, ..Dialect::default() },
+    }
+}
+
+/// What the values are like, column by column.
+struct Scan<'a> {
+    dialect: &'a Arc<Dialect>,
+    columns: Vec<Values>,
+    /// Whether a record goes over several lines.
+    over_lines: bool,
+}
+
+impl Scan<'_> {
+    fn records(&mut self, data: &[u8], rows: &Index, range: std::ops::Range<usize>) {
+        for row in range {
+            for field in 0..rows.fields().min(self.columns.len()) {
+                let (start, end) = rows.field(row, field);
+                self.over_lines |= memchr(b'\n', &data[start..end]).is_some();
+                self.field(field, &data[start..end]);
+            }
+        }
+    }
+
+    fn field(&mut self, field: usize, text: &[u8]) {
+        let values = &mut self.columns[field];
+        let inner = match self.dialect.quote {
+            Some(quote) if text.len() > 1 && text[0] == quote => &text[1..text.len() - 1],
+            _ => text,
+        };
+        if inner.is_empty() {
+            values.add_null();
+        } else if let Some(word) = null_word(text) {
+            values.null_words |= 1 << word;
+        } else {
+            values.add(shape(inner));
+        }
+    }
+
+    /// Records from further on in the file, or of another one.
+    fn block(&mut self, data: &[u8]) {
+        self.columns.iter_mut().for_each(Values::gap);
+        let (rows, _) = index(data, self.dialect, Some(self.columns.len()), true);
+        self.records(data, &rows, 0..rows.rows().min(RECORDS_MAX));
+    }
+
+    /// Another file, whose header may have the columns in another order.
+    fn other_file(&mut self, sample: &Sample, names: Option<&[String]>) {
+        let data = records(&sample.head, sample.whole, RECORDS_MAX, self.dialect);
+        let Some(names) = names else { return self.block(data) };
+        let (rows, _) = index(data, self.dialect, None, true);
+        if rows.rows() == 0 {
+            return;
+        }
+        let theirs = field_names(data, &rows, self.dialect);
+        let places: Option<Vec<usize>> =
+            names.iter().map(|name| theirs.iter().position(|other| other == name)).collect();
+        // Another header is for the reader to report.
+        let Some(places) = places else { return };
+        self.columns.iter_mut().for_each(Values::gap);
+        for row in 1..rows.rows() {
+            for (column, place) in places.iter().enumerate() {
+                let (start, end) = rows.field(row, *place);
+                self.field(column, &data[start..end]);
+            }
+        }
+    }
+}
+
+fn field_names(data: &[u8], rows: &Index, dialect: &Dialect) -> Vec<String> {
+    let field = |field| {
+        let (start, end) = rows.field(0, field);
+        header_name(&data[start..end], dialect)
+    };
+    (0..rows.fields()).map(field).collect()
+}
+
+/// The first record.
+struct Head {
+    names: Vec<String>,
+    is_header: bool,
+    /// Whether nothing but its looks says so.
+    unsure: bool,
+    empty: bool,
+}
+
+impl Head {
+    /// `scan` has seen the records behind it.
+    fn new(data: &[u8], rows: &Index, scan: &Scan<'_>) -> Head {
+        if rows.rows() == 0 {
+            return Head { names: Vec::new(), is_header: false, unsure: false, empty: true };
+        }
+        let names = field_names(data, rows, scan.dialect);
+        let text = |name: &String| shape(name.as_bytes()) == Shape::Text;
+        let typed = |values: &Values| values.count > 0 && values.data_type() != DataType::Utf8;
+        let shown = scan.columns.iter().zip(&names).any(|(values, name)| {
+            typed(values) && !name.is_empty() && text(name) && null_word(name.as_bytes()).is_none()
+        });
+        let all_text = names.iter().all(|name| name.is_empty() || text(name));
+        let distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+        let repeated = || {
+            (1..rows.rows().min(COMPARED_RECORDS)).any(|row| {
+                names.iter().enumerate().any(|(at, name)| {
+                    let (start, end) = rows.field(row, at);
+                    header_name(&data[start..end], scan.dialect) == *name
+                })
+            })
+        };
+        let looks_like =
+            all_text && distinct && names.iter().all(|name| is_name(name)) && !repeated();
+        let unsure = !shown && looks_like && rows.rows() > 1;
+        let is_header = all_text && shown || looks_like;
+        Head { names, is_header, unsure, empty: rows.rows() == 1 && is_header }
+    }
+
+    /// The option `csv.header`, and a name for each column.
+    fn column_names(self, remarks: &mut Vec<String>) -> (&'static str, Vec<String>) {
+        if !self.is_header {
+            return ("false", (1..=self.names.len()).map(|number| format!("c{number}")).collect());
+        }
+        if self.empty {
+            remarks.push("there are no records, so all columns are STRING".to_string());
+        } else if self.unsure {
+            remarks.push(
+                "the first line is taken for a header; if it is a record, say so with \
+                 'csv.header' = 'false'"
+                    .to_string(),
+            );
+        }
+        let all: HashSet<String> = self.names.iter().cloned().collect();
+        let (mut taken, mut renamed) = (HashSet::new(), false);
+        let mut names = Vec::with_capacity(self.names.len());
+        for (at, name) in self.names.into_iter().enumerate() {
+            let unique = if !name.is_empty() && !taken.contains(&name) {
+                name
+            } else {
+                renamed = true;
+                let wanted = if name.is_empty() { "column" } else { &name };
+                let new = free_name(&format!("{wanted}_{}", at + 1), &(&all | &taken));
+                let what = if name.is_empty() { "has no name" } else { "has a name twice" };
+                remarks.push(format!("the header {what}: field {} is called {new}", at + 1));
+                new
+            };
+            taken.insert(unique.clone());
+            names.push(unique);
+        }
+        (if renamed { "skip" } else { "true" }, names)
+    }
+}
+
+/// Whether a text could be a column's name.
+fn is_name(text: &str) -> bool {
+    let starts = text.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_');
+    let part = |c: char| c.is_alphanumeric() || "_-. ()/%#$".contains(c);
+    starts && text.chars().count() <= 64 && text.chars().all(part)
+}
+
+/// The word that stands for NULL where otherwise a column would be no STRING. Other columns take
+/// such words as values.
+fn null_literal(columns: &mut [Values]) -> Option<&'static str> {
+    let helped = |word: usize, values: &Values| {
+        values.null_words == 1 << word && values.count > 0 && values.data_type() != DataType::Utf8
+    };
+    let count = |word: usize| columns.iter().filter(|values| helped(word, values)).count();
+    let (count, word) = (0..NULL_WORDS.len()).map(|word| (count(word), word)).max_by_key(
+        // Of equal ones, the first.
+        |(count, word)| (*count, usize::MAX - word),
+    )?;
+    let chosen = (count > 0).then_some(word);
+    for values in columns.iter_mut().filter(|values| values.null_words != 0) {
+        match chosen {
+            Some(word) if values.null_words == 1 << word => values.add_null(),
+            _ => values.add(Shape::Text),
+        }
+    }
+    Some(NULL_WORDS[chosen?])
+}

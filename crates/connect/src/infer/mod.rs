@@ -1,0 +1,271 @@
+//! What files declare by themselves: format, columns, event time and watermark, from a bounded
+//! sample of their data.
+//!
+//! The strictest type is taken that fits all values of the sample ([`value`]). So a later value may
+//! not fit; reading it is an error with its place, never NULL. The same files give the same
+//! declaration.
+//!
+//! The format is that of the file's name, without an ending that only says how it is packed, and
+//! otherwise that of the first bytes. Formats that carry a schema ([`columnar`]) need no sample.
+
+mod columnar;
+mod csv;
+mod fuzz;
+mod json;
+mod ndjson;
+mod order;
+mod sample;
+#[cfg(test)]
+pub(crate) mod tests;
+mod times;
+mod value;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use millstream_contract::declaration::{Declaration, DeclaredColumn, identifier};
+use millstream_contract::table::TableOptions;
+use millstream_contract::{Error, Result};
+
+use self::sample::{Sample, samples};
+use self::times::{Candidate, Found, event_time};
+use self::value::Values;
+use crate::input::Packing;
+use crate::options::Options;
+use crate::source::{Files, OneFile};
+use crate::types::sql_name;
+
+pub use self::fuzz::fuzz_infer;
+
+/// Records of each part of a sample.
+const RECORDS_MAX: usize = 20_000;
+
+/// Columns of a table.
+const COLUMNS_MAX: usize = 100_000;
+
+/// What has been found out of the data.
+#[derive(Debug, Default)]
+struct Columns {
+    columns: Vec<Column>,
+    /// The format's own.
+    options: Vec<(String, String)>,
+    remarks: Vec<String>,
+}
+
+/// A column, and what its values are like.
+#[derive(Debug)]
+struct Column {
+    name: String,
+    data_type: DataType,
+    values: Values,
+}
+
+impl Column {
+    fn new(name: String, data_type: DataType, values: Values) -> Column {
+        Column { name, data_type, values }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Csv,
+    /// CSV whose name promises tabulators.
+    Tabs,
+    Ndjson,
+    Parquet,
+    Arrow,
+}
+
+impl Format {
+    /// As the option `format` names it.
+    fn name(self) -> &'static str {
+        match self {
+            Format::Csv | Format::Tabs => "csv",
+            Format::Ndjson => "ndjson",
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+        }
+    }
+
+    /// What a file's name promises.
+    fn of_name(name: &str) -> Option<Format> {
+        let path = Path::new(name);
+        let path = match Packing::of_name(name) {
+            Some(_) => path.with_extension(""),
+            None => path.to_path_buf(),
+        };
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "csv" => Some(Format::Csv),
+            "tsv" | "tab" => Some(Format::Tabs),
+            "ndjson" | "jsonl" | "json" => Some(Format::Ndjson),
+            "parquet" | "pq" => Some(Format::Parquet),
+            "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
+            _ => None,
+        }
+    }
+
+    /// What a file's content says.
+    fn of_bytes(head: &[u8]) -> Format {
+        match head {
+            [b'P', b'A', b'R', b'1', ..] => Format::Parquet,
+            [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => {
+                Format::Arrow
+            }
+            _ if head.trim_ascii_start().starts_with(b"{") => Format::Ndjson,
+            _ => Format::Csv,
+        }
+    }
+}
+
+/// What the files of a path or pattern declare.
+///
+/// # Errors
+///
+/// If there are none, if they are empty, or if their data cannot be understood.
+pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
+    let given = given.trim();
+    let table = TableOptions {
+        name: given.to_string(),
+        schema: Arc::new(Schema::empty()),
+        options: BTreeMap::new(),
+        base_dir: base_dir.to_path_buf(),
+        partitioned_by: Vec::new(),
+    };
+    let files = Files::resolve(&Options::new(&table), Some(given))?;
+    let listed = files.list()?;
+    let named = listed.first().and_then(|file| Format::of_name(&file.name));
+    if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
+        return of_schema(given, format, &listed);
+    }
+    let (samples, whole) = samples(&listed)?;
+    let Some(first) = samples.first() else {
+        return Err(Error::Internal(format!("'{given}' is found and has no files")));
+    };
+    let format = named.unwrap_or_else(|| Format::of_bytes(&first.head));
+    if matches!(format, Format::Parquet | Format::Arrow) {
+        return of_schema(given, format, &listed);
+    }
+    // A file that is still empty may lie beside others.
+    let filled: Vec<Sample> =
+        samples.into_iter().filter(|s| !s.head.trim_ascii().is_empty()).collect();
+    let columns = columns(given, format, &filled)?;
+    declared(given, format, columns, whole)
+}
+
+/// What files declare that carry a schema.
+fn of_schema(given: &str, format: Format, files: &[OneFile]) -> Result<Declaration> {
+    let (columns, whole) = columnar::columns(format, files)?;
+    let name = files.first().map_or(given, |file| &*file.name);
+    declared(given, format, checked(name, columns)?, whole)
+}
+
+/// The columns of text.
+fn columns(given: &str, format: Format, samples: &[Sample]) -> Result<Columns> {
+    let Some(first) = samples.first() else {
+        return Err(Error::Data {
+            place: given.to_string(),
+            message: "it is empty, so nothing shows which columns it has".into(),
+            help: "declare them: CREATE TABLE name (…) WITH (…)".into(),
+        });
+    };
+    check_text(first)?;
+    let columns = match format {
+        Format::Ndjson => ndjson::columns(samples)?,
+        _ => csv::columns(samples, format == Format::Tabs),
+    };
+    checked(&first.name, columns)
+}
+
+/// The columns, if they are neither none nor too many. `name` is the file's.
+fn checked(name: &str, columns: Columns) -> Result<Columns> {
+    let what = |message: String, help: &str| {
+        Err(Error::Data { place: name.to_string(), message, help: help.into() })
+    };
+    match columns.columns.len() {
+        0 if !columns.remarks.is_empty() => what(
+            format!("it has no column that can be read: {}", columns.remarks.join("; ")),
+            "declare what you need of it: CREATE TABLE …",
+        ),
+        0 => what("nothing shows which columns it has".into(), "declare them: CREATE TABLE …"),
+        1..=COLUMNS_MAX => Ok(columns),
+        many => what(
+            format!("{many} columns have been found, and {COLUMNS_MAX} are the limit"),
+            "declare those that you need: CREATE TABLE …",
+        ),
+    }
+}
+
+/// Refuses what is no text in UTF-8 at its very beginning.
+fn check_text(sample: &Sample) -> Result<()> {
+    let head = &sample.head[..sample.head.len().min(4096)];
+    let wrong = |message: &str, help: &str| {
+        Err(Error::Data { place: sample.name.clone(), message: message.into(), help: help.into() })
+    };
+    match head {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => wrong(
+            "it is text in UTF-16, and UTF-8 is expected",
+            "convert it, for example with iconv -f UTF-16 -t UTF-8",
+        ),
+        _ if head.contains(&0) => wrong(
+            "it is no text: it has bytes that are zero",
+            "files that can be read are CSV and NDJSON in UTF-8, Parquet and Arrow",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Puts together what has been found out.
+fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<Declaration> {
+    let Columns { columns, options, mut remarks } = found;
+    let names: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let candidates: Vec<Candidate<'_>> = columns
+        .iter()
+        .map(|Column { name, data_type, values }| Candidate { name, data_type, values })
+        .collect();
+    let (computed, event_time) = match event_time(&candidates, &names, whole) {
+        Some(Found { computed, time }) => (computed, Some(time)),
+        None => (None, None),
+    };
+    let of = if whole { "" } else { " in the sample" };
+    let column = |column: Column| {
+        let empty = column.values.count == 0 && column.values.nulls > 0;
+        let note = empty.then(|| format!("no value{of}"));
+        let sql_type = declared_type(&column.data_type);
+        DeclaredColumn { name: column.name, sql_type, note }
+    };
+    let columns = columns.into_iter().map(column).collect();
+    let option = |key: &str, value: &str| (key.to_string(), value.to_string());
+    // What would be read as a secret is none.
+    let path = match given.contains("$$") || given.contains("${") {
+        true => given.replace('$', "$$"),
+        false => given.to_string(),
+    };
+    let mut all =
+        vec![option("connector", "file"), option("path", &path), option("format", format.name())];
+    all.extend(options);
+    remarks.retain(|remark| !remark.is_empty());
+    Ok(Declaration { columns, computed, event_time, options: all, remarks })
+}
+
+/// A type as a `CREATE TABLE` has it.
+fn declared_type(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Struct(fields) => {
+            let field = |field: &Arc<arrow::datatypes::Field>| {
+                format!("{} {}", identifier(field.name()), declared_type(field.data_type()))
+            };
+            format!("ROW<{}>", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
+        DataType::List(element) => format!("ARRAY<{}>", declared_type(element.data_type())),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => {
+                let types: Vec<_> = fields.iter().map(|f| declared_type(f.data_type())).collect();
+                format!("MAP<{}>", types.join(", "))
+            }
+            _ => "MAP<STRING, STRING>".to_string(),
+        },
+        other => sql_name(other),
+    }
+}

@@ -1,0 +1,186 @@
+//! A bounded sample of a table's files.
+//!
+//! Of a pattern or a directory it is the first and the last file. Of a file it is what it begins
+//! with, and, if it is a large one that can be read from anywhere, something of its middle and its
+//! end.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use memchr::{memchr, memrchr};
+use millstream_contract::{Error, Result};
+
+use crate::input::{self, Found, Regular, io_error};
+use crate::source::OneFile;
+
+/// Bytes of what a file begins with.
+const HEAD_BYTES: usize = 512 << 10;
+/// Bytes of each further part.
+const PART_BYTES: usize = 256 << 10;
+/// If its first line is longer than the head, up to so many bytes.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// Files that are looked into.
+const FILES: usize = 2;
+
+/// Something of a file.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// For messages.
+    pub(super) name: String,
+    /// What the file begins with; packed files unpacked, without a byte order mark.
+    pub(super) head: Vec<u8>,
+    /// Whether that is all of it.
+    pub(super) whole: bool,
+    /// What stands further on, from the beginning of a line to the end of one.
+    pub(super) later: Vec<Vec<u8>>,
+}
+
+/// Samples of a table's files, and whether they are all there is.
+pub(super) fn samples(files: &[OneFile]) -> Result<(Vec<Sample>, bool)> {
+    let samples: Vec<Sample> = ends(files).map(sample).collect::<Result<_>>()?;
+    let whole = files.len() <= FILES && samples.iter().all(|sample| sample.whole);
+    Ok((samples, whole))
+}
+
+/// The files that are looked into.
+pub(super) fn ends(files: &[OneFile]) -> impl Iterator<Item = &OneFile> {
+    let last = files.len().checked_sub(1).filter(|last| *last > 0);
+    std::iter::once(0).chain(last).filter_map(|at| files.get(at)).take(FILES)
+}
+
+fn sample(file: &OneFile) -> Result<Sample> {
+    let path = Path::new(&*file.name);
+    let metadata = path.metadata().map_err(|error| io_error(path, &error))?;
+    if !metadata.is_file() {
+        return Err(read_once(&file.name));
+    }
+    let (file, found) = input::open(path)?;
+    let Some(Found { length, .. }) = found else { return Err(read_once(&path.display())) };
+    let failed = |error: std::io::Error| io_error(path, &error);
+    let (name, again) = (path.display().to_string(), file.try_clone().map_err(failed)?);
+    let regular = Regular::new(file, name.as_str().into(), length);
+    let (mut head, mut later) = (Vec::new(), Vec::new());
+    let packing = regular.packing()?;
+    let mut whole = match packing {
+        Some(packing) => read_head(&mut regular.unpacked(packing)?, &mut head).map_err(failed)?,
+        None => read_head(&mut (&again).take(length), &mut head).map_err(failed)?,
+    };
+    if packing.is_none() && !whole && length > (HEAD_BYTES + 4 * PART_BYTES) as u64 {
+        for from in [length / 2, length - PART_BYTES as u64] {
+            later.extend(part(&again, from).map_err(failed)?);
+        }
+    } else if packing.is_none() && !whole {
+        // Not much is missing.
+        (&again).take(length - head.len() as u64).read_to_end(&mut head).map_err(failed)?;
+        whole = true;
+    }
+    if head.starts_with(b"\xef\xbb\xbf") {
+        head.drain(..3);
+    }
+    Ok(Sample { name, head, whole, later })
+}
+
+/// Reads what a file begins with, with a line's end in it; says whether that is all.
+fn read_head(bytes: &mut dyn Read, head: &mut Vec<u8>) -> std::io::Result<bool> {
+    while head.len() < LINE_BYTES_MAX && (head.is_empty() || memchr(b'\n', head).is_none()) {
+        let before = head.len();
+        (&mut *bytes).take(HEAD_BYTES as u64).read_to_end(head)?;
+        if head.len() - before < HEAD_BYTES {
+            return Ok(true);
+        }
+    }
+    // Whether it happens to end just here.
+    let before = head.len();
+    (&mut *bytes).take(1).read_to_end(head)?;
+    Ok(head.len() == before)
+}
+
+/// Whole lines from around an offset.
+fn part(file: &File, from: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; PART_BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], from + filled as u64) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    let lines = memchr(b'\n', &bytes).zip(memrchr(b'\n', &bytes));
+    Ok(lines.map(|(first, last)| bytes[first + 1..=last.max(first)].to_vec()))
+}
+
+/// What can be read only once cannot be looked at before.
+pub(super) fn read_once(name: &dyn std::fmt::Display) -> Error {
+    Error::Io {
+        place: name.to_string(),
+        message: "it is no regular file, so its columns cannot be found out before it is read"
+            .into(),
+        help: "declare its columns: CREATE TABLE name (…) WITH ('connector' = 'stdin', 'format' = \
+               'csv'); or save it in a file"
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_file_is_sampled_at_three_places_in_whole_lines() {
+        let dir = crate::infer::tests::folder("sample");
+        let path = dir.join("lines.csv");
+        let line = |number: usize| format!("{number:09},some text\n");
+        let text: String = (0..200_000).map(line).collect();
+        std::fs::write(&path, &text).unwrap();
+        let (samples, whole) = samples(&[OneFile::at(path.clone())]).unwrap();
+        let [Sample { head, later, whole: all, .. }] = &samples[..] else { panic!("one file") };
+        assert!(!whole && !all && text.as_bytes().starts_with(head));
+        assert_eq!(later.len(), 2);
+        for part in later {
+            let part = std::str::from_utf8(part).unwrap();
+            assert!(part.lines().all(|line| line.len() == 19) && part.lines().count() > 1_000);
+        }
+        let last = later.last().and_then(|part| part.lines().last()).unwrap_or_default();
+        assert_eq!(last, line(199_999).trim_end());
+    }
+
+    trait Lines {
+        fn lines(&self) -> std::str::Lines<'_>;
+    }
+    impl Lines for Vec<u8> {
+        fn lines(&self) -> std::str::Lines<'_> {
+            std::str::from_utf8(self).unwrap().lines()
+        }
+    }
+
+    #[test]
+    fn small_files_and_packed_ones_are_read_from_the_front() {
+        use std::io::Write;
+        let dir = crate::infer::tests::folder("packed");
+        let text = "\u{feff}a,b\n1,2\n".to_string();
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        packer.write_all(text.as_bytes()).unwrap();
+        std::fs::write(dir.join("a.csv.gz"), packer.finish().unwrap()).unwrap();
+        std::fs::write(dir.join("b.csv"), &text).unwrap();
+        for name in ["a.csv.gz", "b.csv"] {
+            let (samples, whole) = samples(&[OneFile::at(dir.join(name))]).unwrap();
+            assert!(whole && samples[0].head == b"a,b\n1,2\n", "{name}");
+        }
+        // A line longer than the head is still read whole.
+        let long = format!("{}\n{}", "x".repeat(HEAD_BYTES + 5), "y".repeat(3 * HEAD_BYTES));
+        std::fs::write(dir.join("long.csv"), &long).unwrap();
+        let (samples, _) = samples(&[OneFile::at(dir.join("long.csv"))]).unwrap();
+        assert!(memchr(b'\n', &samples[0].head).is_some());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused() {
+        let error = samples(&[OneFile::at("/dev/null".into())]).unwrap_err().to_string();
+        assert!(error.contains("no regular file") && error.contains("CREATE TABLE"), "{error}");
+    }
+}

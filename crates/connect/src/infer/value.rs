@@ -1,0 +1,284 @@
+//! What a text looks like, and the strictest type that fits all values of a column.
+//!
+//! | values | type |
+//! |---|---|
+//! | `true`, `false` | BOOLEAN |
+//! | whole numbers | BIGINT; DECIMAL(38, 0) if one does not fit 64 bits |
+//! | numbers with a point or an exponent, whole ones among them | DOUBLE |
+//! | `2024-05-01` | DATE |
+//! | `12:30`, `12:30:00.5` | TIME(p) |
+//! | `2024-05-01 12:30:00`, with `T` for the blank, an offset, dates among them | TIMESTAMP(p) |
+//! | no value at all, or anything else | STRING |
+//!
+//! The precision is 3, 6 or 9 by the most digits that a second has in the sample. What people use
+//! as names stays text: numbers with leading zeros (`007`) or a plus sign, and numbers of more than
+//! 38 digits.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use millstream_contract::declaration::NULL_WORDS;
+
+use super::order::Order;
+use crate::datetime::{Instant, parse_date, parse_time, parse_timestamp};
+use crate::number::parse_f64;
+
+/// Digits of the largest DECIMAL.
+const DECIMAL_DIGITS_MAX: usize = 38;
+
+/// What a text is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Shape {
+    Boolean,
+    Integer(i64),
+    /// Beyond 64 bits.
+    WideInteger,
+    Float,
+    Date,
+    /// With so many digits of a second.
+    Time(u8),
+    Timestamp {
+        at: Instant,
+        digits: u8,
+    },
+    Text,
+}
+
+/// What a text is, without blanks around it.
+pub(super) fn shape(text: &[u8]) -> Shape {
+    let text = text.trim_ascii();
+    match text {
+        [b'0'..=b'9', ..] => number(text).or_else(|| time(text)).unwrap_or(Shape::Text),
+        [b'-' | b'.', ..] => number(text).unwrap_or(Shape::Text),
+        _ if text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false") => {
+            Shape::Boolean
+        }
+        _ if text.eq_ignore_ascii_case(b"nan") => Shape::Float,
+        _ => Shape::Text,
+    }
+}
+
+/// A number as computers write it.
+fn number(text: &[u8]) -> Option<Shape> {
+    let (negative, rest) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits(rest);
+    if whole > 1 && rest[0] == b'0' {
+        return None;
+    }
+    if whole == rest.len() {
+        return (whole > 0).then(|| integer(rest, negative)).flatten();
+    }
+    let mut rest = &rest[whole..];
+    let mut fraction = 0;
+    if let [b'.', after @ ..] = rest {
+        fraction = digits(after);
+        rest = &after[fraction..];
+    }
+    if whole + fraction == 0 {
+        return None;
+    }
+    if let [b'e' | b'E', after @ ..] = rest {
+        let after = match after {
+            [b'+' | b'-', after @ ..] => after,
+            after => after,
+        };
+        if after.is_empty() || digits(after) != after.len() {
+            return None;
+        }
+    } else if !rest.is_empty() {
+        return None;
+    }
+    parse_f64(text).filter(|number| number.is_finite()).map(|_| Shape::Float)
+}
+
+fn integer(digits: &[u8], negative: bool) -> Option<Shape> {
+    if digits.len() > DECIMAL_DIGITS_MAX {
+        return None;
+    }
+    let value = digits.iter().fold(0i128, |value, digit| value * 10 + i128::from(digit - b'0'));
+    let value = if negative { -value } else { value };
+    Some(i64::try_from(value).map_or(Shape::WideInteger, Shape::Integer))
+}
+
+/// A date, a time, or both.
+fn time(text: &[u8]) -> Option<Shape> {
+    let fraction = text.iter().position(|byte| *byte == b'.').map_or(0, |point| {
+        text[point + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+    });
+    let digits = u8::try_from(fraction.min(9)).unwrap_or(9);
+    match text.get(2..5)? {
+        [b':', ..] => parse_time(text).map(|_| Shape::Time(digits)),
+        [_, _, b'-'] if parse_date(text).is_some() => Some(Shape::Date),
+        [_, _, b'-'] => parse_timestamp(text).map(|at| Shape::Timestamp { at, digits }),
+        _ => None,
+    }
+}
+
+/// What the values of a column have been so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Values {
+    /// Those that are not NULL.
+    pub(super) count: u64,
+    pub(super) nulls: u64,
+    booleans: u64,
+    integers: u64,
+    wide: u64,
+    floats: u64,
+    dates: u64,
+    times: u64,
+    timestamps: u64,
+    /// Most digits that a second had.
+    digits: u8,
+    /// Whether nanoseconds in 64 bits hold all timestamps.
+    fits_nanos: bool,
+    /// Of integers.
+    pub(super) least: i64,
+    pub(super) greatest: i64,
+    /// Of integers as they are, or of timestamps in microseconds.
+    pub(super) order: Order,
+    /// Which of [`NULL_WORDS`] have been found, a bit each. They count neither as values nor as
+    /// NULL.
+    pub(super) null_words: u8,
+}
+
+/// Which of [`NULL_WORDS`] a text is.
+pub(super) fn null_word(text: &[u8]) -> Option<usize> {
+    NULL_WORDS.iter().position(|word| word.as_bytes() == text)
+}
+
+impl Values {
+    pub(super) fn add_null(&mut self) {
+        self.nulls += 1;
+    }
+
+    pub(super) fn add(&mut self, shape: Shape) {
+        self.count += 1;
+        match shape {
+            Shape::Boolean => self.booleans += 1,
+            Shape::Integer(value) => {
+                let first = self.integers == 0;
+                self.least = if first { value } else { self.least.min(value) };
+                self.greatest = if first { value } else { self.greatest.max(value) };
+                self.integers += 1;
+                self.order.add(value);
+            }
+            Shape::WideInteger => self.wide += 1,
+            Shape::Float => self.floats += 1,
+            Shape::Date => self.dates += 1,
+            Shape::Time(digits) => {
+                self.times += 1;
+                self.digits = self.digits.max(digits);
+            }
+            Shape::Timestamp { at, digits } => {
+                let fits = at.in_unit(TimeUnit::Nanosecond).is_some();
+                self.fits_nanos = fits && (self.timestamps == 0 || self.fits_nanos);
+                self.timestamps += 1;
+                self.digits = self.digits.max(digits);
+                if let Some(us) = at.in_unit(TimeUnit::Microsecond) {
+                    self.order.add(us);
+                }
+            }
+            Shape::Text => {}
+        }
+    }
+
+    /// A time, in microseconds since 1970, of a column whose type is known.
+    pub(super) fn add_time(&mut self, us: i64) {
+        self.count += 1;
+        self.order.add(us);
+    }
+
+    /// The next values do not come right after those before.
+    pub(super) fn gap(&mut self) {
+        self.order.gap();
+    }
+
+    /// The strictest type that fits all values.
+    pub(super) fn data_type(&self) -> DataType {
+        let all = |shapes: &[u64]| self.count > 0 && shapes.iter().sum::<u64>() == self.count;
+        if all(&[self.booleans]) {
+            DataType::Boolean
+        } else if all(&[self.integers]) {
+            DataType::Int64
+        } else if all(&[self.integers, self.wide]) {
+            DataType::Decimal128(DECIMAL_DIGITS_MAX as u8, 0)
+        } else if all(&[self.integers, self.wide, self.floats]) {
+            DataType::Float64
+        } else if all(&[self.dates]) {
+            DataType::Date32
+        } else if all(&[self.dates, self.timestamps]) {
+            DataType::Timestamp(self.unit(self.fits_nanos), None)
+        } else if all(&[self.times]) {
+            match self.unit(true) {
+                TimeUnit::Second | TimeUnit::Millisecond => DataType::Time32(TimeUnit::Millisecond),
+                unit => DataType::Time64(unit),
+            }
+        } else {
+            DataType::Utf8
+        }
+    }
+
+    fn unit(&self, nanos: bool) -> TimeUnit {
+        match self.digits {
+            0..=3 => TimeUnit::Millisecond,
+            7.. if nanos => TimeUnit::Nanosecond,
+            _ => TimeUnit::Microsecond,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::sql_name;
+
+    fn type_of(texts: &[&str]) -> String {
+        let mut values = Values::default();
+        texts.iter().for_each(|text| values.add(shape(text.as_bytes())));
+        sql_name(&values.data_type())
+    }
+
+    #[test]
+    fn the_strictest_type_that_fits_is_chosen() {
+        let cases: &[(&[&str], &str)] = &[
+            (&[], "STRING"),
+            (&["true", "False"], "BOOLEAN"),
+            (&["true", "1"], "STRING"),
+            (&["0", "1"], "BIGINT"),
+            (&["-5", " 12 ", "9223372036854775807"], "BIGINT"),
+            (&["1", "9223372036854775808"], "DECIMAL(38, 0)"),
+            (&["99999999999999999999999999999999999999"], "DECIMAL(38, 0)"),
+            (&["999999999999999999999999999999999999999"], "STRING"),
+            (&["1", "1.5"], "DOUBLE"),
+            (&["9223372036854775808", "-.5e-3"], "DOUBLE"),
+            (&["1e400"], "STRING"),
+            (&["1", "nan"], "DOUBLE"),
+            (&["0", "0.5"], "DOUBLE"),
+            (&["007"], "STRING"),
+            (&["00.5"], "STRING"),
+            (&["+49"], "STRING"),
+            (&["-"], "STRING"),
+            (&["."], "STRING"),
+            (&["1e"], "STRING"),
+            (&["1,5"], "STRING"),
+            (&["0x10"], "STRING"),
+            (&["2024-05-01", "2024-02-29"], "DATE"),
+            (&["2023-02-29"], "STRING"),
+            (&["2024-05-01 12:30"], "TIMESTAMP(3)"),
+            (&["2024-05-01T12:30:01.25Z", "2024-05-01"], "TIMESTAMP(3)"),
+            (&["2024-05-01 12:30:01.1234"], "TIMESTAMP(6)"),
+            (&["2012-02-22T16:46:28.9670320+00:00"], "TIMESTAMP(9)"),
+            (&["2012-02-22T16:46:28.9670320+00:00", "9999-12-31 00:00:00"], "TIMESTAMP(6)"),
+            (&["2024-05-01 12:30", "12:30"], "STRING"),
+            (&["12:30", "23:59:59.5"], "TIME(3)"),
+            (&["12:30:00.1234567"], "TIME(9)"),
+            (&["1.2.3.4"], "STRING"),
+            (&["12:30 PM"], "STRING"),
+        ];
+        for (texts, expected) in cases {
+            assert_eq!(type_of(texts), *expected, "{texts:?}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Secrets in options: `'${env:NAME}'` is the value of an environment variable, `'${file:PATH}'`
+//! the content of a file without the line end behind it. `$$` is a dollar sign.
+//!
+//! They are put in when a connector is asked for a table or a sink, and nowhere else: plans and
+//! declarations have them as they are written. Where a connector's messages would show one, they
+//! show what is written instead.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millstream_contract::sink::Sink;
+use millstream_contract::table::{Table, TableOptions};
+use millstream_contract::wrapped::{Words, Wrapped, WrappedSink};
+use millstream_contract::{Error, Result};
+
+use crate::options::option_error;
+
+/// Bytes of a file that is a secret.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// The secrets that have been put into a table's options, and how they are written.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets(Vec<Secret>);
+
+struct Secret {
+    written: String,
+    value: String,
+}
+
+/// Not even where a program prints itself.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+/// Options with their secrets put in.
+///
+/// # Errors
+///
+/// [`Error::Option`] of an option whose secret is not there.
+pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> {
+    let (mut resolved, mut secrets) = (table.clone(), Secrets::default());
+    for (key, value) in &mut resolved.options {
+        if value.contains('$') {
+            *value = put_in(value, &table.base_dir, &mut secrets)
+                .map_err(|(message, help)| option_error(&table.name, key, message, help))?;
+        }
+    }
+    // Longer ones first: one may contain another.
+    secrets.0.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
+    Ok((resolved, secrets))
+}
+
+type Wrong = (String, String);
+
+fn put_in(
+    text: &str,
+    base_dir: &Path,
+    secrets: &mut Secrets,
+) -> std::result::Result<String, Wrong> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('{') {
+            let Some((written, after)) = after.split_once('}') else {
+                let message = "a secret begins with ${ and has no } at its end".to_string();
+                return Err((message, HELP.to_string()));
+            };
+            let value = value(written, base_dir)?;
+            out.push_str(&value);
+            secrets.0.push(Secret { written: format!("${{{written}}}"), value });
+            rest = after;
+        } else {
+            out.push('$');
+        }
+    }
+    Ok(out + rest)
+}
+
+const HELP: &str = "write '${env:NAME}' for an environment variable, '${file:PATH}' for the \
+                    content of a file, and $$ for a dollar sign";
+
+fn value(written: &str, base_dir: &Path) -> std::result::Result<String, Wrong> {
+    let wrong = |message: String, help: &str| Err((message, help.to_string()));
+    match written.split_once(':') {
+        Some(("env", name)) => match std::env::var(name) {
+            Ok(value) => Ok(value),
+            Err(std::env::VarError::NotPresent) => wrong(
+                format!("there is no environment variable '{}'", name.escape_debug()),
+                "set it before the program starts; $$ is a dollar sign",
+            ),
+            Err(std::env::VarError::NotUnicode(_)) => {
+                wrong(format!("the environment variable '{name}' is no text in UTF-8"), "")
+            }
+        },
+        Some(("file", path)) => file(&base_dir.join(path)),
+        _ => wrong(format!("'${{{}}}' is no secret", written.escape_debug()), HELP),
+    }
+}
+
+fn file(path: &Path) -> std::result::Result<String, Wrong> {
+    use std::io::Read;
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            (
+                format!("the secret's file '{shown}' cannot be read: {error}"),
+                "check the path".into(),
+            )
+        })?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("the secret's file '{shown}' has more than {FILE_BYTES_MAX} bytes");
+        return Err((message, "a secret is a short text".into()));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text.trim_end_matches(['\n', '\r']).to_string()),
+        Err(_) => Err((format!("the secret's file '{shown}' is no text in UTF-8"), String::new())),
+    }
+}
+
+impl Secrets {
+    /// A text in which secrets stand as they are written.
+    fn hidden(&self, text: String) -> String {
+        let mut text = text;
+        for Secret { written, value } in &self.0 {
+            // Of a blank nobody learns anything, and it is everywhere.
+            if value.trim().is_empty() {
+                continue;
+            }
+            for form in [value.clone(), value.escape_debug().to_string()] {
+                if text.contains(&form) {
+                    text = text.replace(&form, written);
+                }
+            }
+        }
+        text
+    }
+
+    /// An error that shows none of them.
+    pub(crate) fn hide(&self, error: Error) -> Error {
+        if self.0.is_empty() {
+            return error;
+        }
+        match error {
+            Error::Option { table, option, message, help } => Error::Option {
+                table,
+                option,
+                message: self.hidden(message),
+                help: self.hidden(help),
+            },
+            Error::Data { place, message, help } => Error::Data {
+                place: self.hidden(place),
+                message: self.hidden(message),
+                help: self.hidden(help),
+            },
+            Error::Io { place, message, help } => Error::Io {
+                place: self.hidden(place),
+                message: self.hidden(message),
+                help: self.hidden(help),
+            },
+            other => other,
+        }
+    }
+
+    /// A table whose messages show none of them.
+    pub(crate) fn hide_in(self, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        if self.0.is_empty() { table } else { Arc::new(Wrapped::new(table, Arc::new(self))) }
+    }
+}
+
+impl Secrets {
+    /// A sink whose messages show none of them.
+    pub(crate) fn hide_in_sink(self, sink: Arc<dyn Sink>) -> Arc<dyn Sink> {
+        if self.0.is_empty() { sink } else { Arc::new(WrappedSink::new(sink, Arc::new(self))) }
+    }
+}
+
+impl Words for Secrets {
+    fn remark(&self, _first: bool, inner: Option<&str>) -> Option<String> {
+        inner.map(|inner| self.hidden(inner.to_string()))
+    }
+
+    fn error(&self, error: Error) -> Error {
+        self.hide(error)
+    }
+
+    fn describe(&self, inner: String) -> String {
+        self.hidden(inner)
+    }
+
+    fn place(&self, inner: String) -> String {
+        self.hidden(inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(value: &str) -> TableOptions {
+        TableOptions {
+            name: "t".into(),
+            schema: Arc::new(arrow::datatypes::Schema::empty()),
+            options: [("password".to_string(), value.to_string())].into(),
+            base_dir: crate::infer::tests::folder("secrets"),
+            partitioned_by: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn secrets_are_put_in_and_dollar_signs_stay() {
+        // A variable that is always there.
+        let path = std::env::var("PATH").unwrap();
+        for (written, expected) in [
+            ("plain", "plain".to_string()),
+            ("a$b", "a$b".to_string()),
+            ("$$5 and $", "$5 and $".to_string()),
+            ("$${env:PATH}", "${env:PATH}".to_string()),
+            ("<${env:PATH}>", format!("<{path}>")),
+        ] {
+            let (found, _) = resolved(&table(written)).unwrap();
+            assert_eq!(found.options["password"], expected);
+        }
+        let table = table("${file:key}/${file:key}");
+        std::fs::write(table.base_dir.join("key"), "hunter2\n").unwrap();
+        let (found, secrets) = resolved(&table).unwrap();
+        assert_eq!(found.options["password"], "hunter2/hunter2");
+        assert!(!format!("{secrets:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_of_its_option() {
+        for (written, expected) in [
+            ("${env:MILLSTREAM_NO_SUCH_VARIABLE}", "MILLSTREAM_NO_SUCH_VARIABLE"),
+            ("${file:no such file}", "no such file"),
+            ("${vault:x}", "no secret"),
+            ("${env:PATH", "no }"),
+        ] {
+            let error = resolved(&table(written)).unwrap_err();
+            let Error::Option { option, .. } = &error else { panic!("{error}") };
+            assert!(option == "password" && error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn messages_show_how_a_secret_is_written() {
+        let table = table("${file:key}");
+        std::fs::write(table.base_dir.join("key"), "it\"s").unwrap();
+        let (_, secrets) = resolved(&table).unwrap();
+        let error = option_error("t", "password", "found 'it\\\"s'".into(), "not it\"s");
+        let shown = secrets.hide(error).to_string();
+        assert!(!shown.contains("it") && shown.contains("found '${file:key}'"), "{shown}");
+        let error = Error::Data { place: "it\"s:1".into(), message: "x".into(), help: "".into() };
+        assert_eq!(secrets.hide(error).to_string(), "${file:key}:1: x");
+    }
+}

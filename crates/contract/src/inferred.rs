@@ -1,0 +1,275 @@
+//! A table whose declaration was inferred: it says on what terms it is read, and a value that does
+//! not fit is an error that shows the `CREATE TABLE` that would work.
+//!
+//! [`crate::wrapped`] puts these words around the table's own.
+
+use std::fmt;
+
+use crate::declaration::{
+    Declaration, DeclaredColumn, NULL_WORDS, identifier, literal, table_name,
+};
+use crate::error::Error;
+use crate::wrapped::Words;
+
+/// Characters of a statement that a message shows; longer ones are for a file.
+const SHOWN_CHARS_MAX: usize = 1200;
+
+/// What a table was inferred from, and as what.
+#[derive(Debug)]
+pub struct Inferred {
+    /// The path or pattern.
+    pub path: String,
+    /// What its data declared.
+    pub declaration: Declaration,
+}
+
+impl Inferred {
+    /// On what terms it is read, in one line.
+    fn remark(&self) -> String {
+        let columns = self.declaration.columns.len() as u64;
+        let columns = crate::wording::counted(columns, "column");
+        let time = self.declaration.time_text().unwrap_or_else(|| "no event time".to_string());
+        let mut remark = format!("{}: {columns}; {time}", self.path);
+        for more in &self.declaration.remarks {
+            remark.push_str("; ");
+            remark.push_str(more);
+        }
+        remark
+    }
+
+    /// The error with the declaration that would work.
+    fn explained(&self, error: Error) -> Error {
+        let Error::Data { place, message, help } = error else { return error };
+        let init = format!("millstream init {} > declared.sql", literal(&self.path));
+        let column = self
+            .declaration
+            .columns
+            .iter()
+            .filter(|column| message.contains(&format!("column '{}'", column.name)))
+            .max_by_key(|column| column.name.len());
+        let Some(column) = column else {
+            let more = format!("options can be given in a CREATE TABLE, which this writes: {init}");
+            let help = if help.is_empty() { more } else { format!("{help}; {more}") };
+            return Error::Data { place, message, help };
+        };
+        let json = self.option("format") == Some("ndjson");
+        let free = self.option("csv.null-literal").is_none();
+        let Some(wider) = wider(column, &message, json, free) else {
+            let help =
+                if help.is_empty() { init } else { format!("{help}; or declare it: {init}") };
+            return Error::Data { place, message, help };
+        };
+        let message = format!("{message}; the type was inferred from a sample");
+        let (name, what) = (table_name(&self.path), wider.what());
+        let sql = wider.put_in(&self.declaration, &column.name).map(|d| d.to_sql(&name));
+        let help = match sql.filter(|sql| sql.chars().count() <= SHOWN_CHARS_MAX) {
+            Some(sql) => format!("declare {what}, and select from {name}:\n{sql};"),
+            None => format!(
+                "declare {what}: {init} writes the statement, in which column {} is to be changed",
+                identifier(&column.name)
+            ),
+        };
+        Error::Data { place, message, help }
+    }
+
+    fn option(&self, key: &str) -> Option<&str> {
+        let found = self.declaration.options.iter().find(|(known, _)| known == key);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// What takes a value, too, that the declaration does not.
+struct Wider {
+    sql_type: String,
+    /// Another option.
+    option: Option<(&'static str, String)>,
+}
+
+impl Wider {
+    fn of(sql_type: &str) -> Wider {
+        Wider { sql_type: sql_type.to_string(), option: None }
+    }
+
+    fn with(self, key: &'static str, value: &str) -> Wider {
+        Wider { option: Some((key, value.to_string())), ..self }
+    }
+
+    /// In words.
+    fn what(&self) -> String {
+        match &self.option {
+            None => format!("the column as {}", self.sql_type),
+            Some((key, value)) => {
+                format!("the column as {}, with '{key}' = {}", self.sql_type, literal(value))
+            }
+        }
+    }
+
+    fn put_in(&self, declaration: &Declaration, column: &str) -> Option<Declaration> {
+        let same = declaration
+            .columns
+            .iter()
+            .any(|known| known.name == column && known.sql_type == self.sql_type);
+        let mut other = match same {
+            true => declaration.clone(),
+            false => declaration.with_type(column, &self.sql_type)?,
+        };
+        if let Some((key, value)) = &self.option {
+            other.options.retain(|(known, _)| known != key);
+            other.options.push((key.to_string(), value.clone()));
+        }
+        Some(other)
+    }
+}
+
+/// What also takes the value of which `message` says that it does not fit; `None` if it is no
+/// matter of types. `json`: values are JSON, where a number is no string. `free`: no option says
+/// yet what is NULL.
+fn wider(column: &DeclaredColumn, message: &str, json: bool, free: bool) -> Option<Wider> {
+    // As readers word it.
+    let (_, found) = message.split_once(&format!("column '{}', found ", column.name))?;
+    let found = found.strip_suffix(", which does not fit").unwrap_or(found);
+    let is_string = json && found.starts_with('"');
+    let text = found.trim_matches('\'').trim();
+    let number = !is_string && text.parse::<f64>().is_ok_and(f64::is_finite);
+    let digits = text.trim_start_matches('-');
+    let whole = !is_string && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let as_string = || match json {
+        true => Wider::of("STRING").with("json.any-as-string", "true"),
+        false => Wider::of("STRING"),
+    };
+    let sql_type = column.sql_type.as_str();
+    // In JSON, times are strings.
+    let is_time = ["DATE", "TIME"].iter().any(|time| sql_type.starts_with(time));
+    Some(match sql_type {
+        _ if !json && free && NULL_WORDS.contains(&text) && sql_type != "STRING" => {
+            Wider::of(sql_type).with("csv.null-literal", text)
+        }
+        "STRING" if !json || is_string => return None,
+        // No value has been seen before.
+        "STRING" if column.note.is_some() && whole && digits.len() <= 18 => Wider::of("BIGINT"),
+        "STRING" if column.note.is_some() && number => Wider::of("DOUBLE"),
+        "STRING" if column.note.is_some() && ["true", "false"].contains(&text) => {
+            Wider::of("BOOLEAN")
+        }
+        "BIGINT" if whole && digits.len() <= 38 => Wider::of("DECIMAL(38, 0)"),
+        "BIGINT" | "DECIMAL(38, 0)" if number && !whole => Wider::of("DOUBLE"),
+        _ if is_time && is_string => Wider::of("STRING"),
+        _ => as_string(),
+    })
+}
+
+impl Words for Inferred {
+    fn remark(&self, first: bool, inner: Option<&str>) -> Option<String> {
+        let own = first.then(|| self.remark());
+        match (own, inner) {
+            (Some(own), Some(inner)) => Some(format!("{own}; {inner}")),
+            (own, inner) => own.or(inner.map(str::to_string)),
+        }
+    }
+
+    fn error(&self, error: Error) -> Error {
+        self.explained(error)
+    }
+
+    fn describe(&self, inner: String) -> String {
+        format!("{inner}, inferred")
+    }
+}
+
+impl fmt::Display for Inferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.remark())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declaration::DeclaredTime;
+
+    fn inferred(columns: usize) -> Inferred {
+        let column =
+            |n| DeclaredColumn { name: format!("n{n}"), sql_type: "BIGINT".into(), note: None };
+        let event_time = DeclaredTime {
+            column: "ts".into(),
+            delay_us: 2_000_000,
+            reason: "records are up to 1.5 s out of order".into(),
+            span_us: 10,
+        };
+        let declaration = Declaration {
+            columns: (0..columns).map(column).collect(),
+            event_time: Some(event_time),
+            options: vec![("path".into(), "logs/a.csv".into())],
+            remarks: vec!["the first line is taken for a header".into()],
+            ..Declaration::default()
+        };
+        Inferred { path: "logs/a.csv".into(), declaration }
+    }
+
+    fn explained(columns: usize, message: &str) -> (String, String) {
+        let error = Error::Data {
+            place: "logs/a.csv:7:1".into(),
+            message: message.into(),
+            help: "look".into(),
+        };
+        let Error::Data { place, message, help } = inferred(columns).explained(error) else {
+            panic!("another error")
+        };
+        assert_eq!(place, "logs/a.csv:7:1");
+        (message, help)
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_shows_the_statement_that_would_work() {
+        for (found, expected) in
+            [("1.5", "n1 DOUBLE"), ("x", "n1 STRING"), ("9999999999999999999", "n1 DECIMAL(38, 0)")]
+        {
+            let message = format!("expected BIGINT for column 'n1', found '{found}'");
+            let (message, help) = explained(3, &message);
+            assert!(message.contains(found) && message.contains("inferred"), "{message}");
+            assert!(help.contains("CREATE TABLE a (") && help.contains(expected), "{help}");
+        }
+        let (_, help) = explained(5000, "expected BIGINT for column 'n4999', found 'x'");
+        assert!(help.contains("millstream init 'logs/a.csv'") && help.len() < 300, "{help}");
+        let null = "expected BIGINT for column 'n1', found 'NULL'";
+        let (_, help) = explained(3, null);
+        assert!(
+            help.contains("n1 BIGINT") && help.contains("'csv.null-literal' = 'NULL'"),
+            "{help}"
+        );
+        let (message, help) = explained(3, "expected 3 fields, found 2");
+        assert!(!message.contains("inferred") && help.starts_with("look; "), "{help}");
+    }
+
+    #[test]
+    fn a_json_value_of_another_kind_needs_the_option() {
+        let takes = |sql_type: &str, found: &str, empty: bool| {
+            let note = empty.then(|| "no value".to_string());
+            let column = DeclaredColumn { name: "c".into(), sql_type: sql_type.into(), note };
+            let message = format!("expected {sql_type} for column 'c', found {found}");
+            let wider = wider(&column, &message, true, true)?;
+            Some((wider.sql_type, wider.option.is_some()))
+        };
+        let expected = |sql_type: &str, option| Some((sql_type.to_string(), option));
+        assert_eq!(takes("BIGINT", "1.7", false), expected("DOUBLE", false));
+        assert_eq!(
+            takes("BIGINT", "99999999999999999999, which does not fit", false),
+            expected("DECIMAL(38, 0)", false)
+        );
+        assert_eq!(takes("BIGINT", "\"12\"", false), expected("STRING", true));
+        assert_eq!(takes("TIMESTAMP(3)", "\"soon\"", false), expected("STRING", false));
+        assert_eq!(takes("TIMESTAMP(3)", "12", false), expected("STRING", true));
+        assert_eq!(takes("STRING", "12", false), expected("STRING", true));
+        assert_eq!(takes("STRING", "12", true), expected("BIGINT", false));
+        assert_eq!(takes("STRING", "1e400", true), expected("STRING", true));
+    }
+
+    #[test]
+    fn the_remark_says_event_time_and_watermark() {
+        assert_eq!(
+            inferred(2).to_string(),
+            "logs/a.csv: 2 columns; event time ts, watermark ts - INTERVAL '2' SECOND (records are \
+             up to 1.5 s out of order); the first line is taken for a header"
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! A table or a sink with other words: its messages and descriptions are changed, its records are
+//! not.
+//!
+//! Everything else is passed on to what is inside. A method that is added to [`Table`], [`Split`],
+//! [`Chunk`] or [`Sink`] with a default has to be added here.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::{AsArray, RecordBatch, StringArray};
+use arrow::datatypes::SchemaRef;
+
+use crate::error::{Error, Result};
+use crate::plan::PLACE;
+use crate::sink::{Prepared, RowOrder, Sink, Writers};
+use crate::table::{
+    Chunk, Decoded, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll, SplitSpec,
+    Table,
+};
+
+/// What is said instead. All that is not given stays as it is.
+pub trait Words: Send + Sync + Debug {
+    /// What the user should know of how a split is read. `first`: it is the table's first.
+    fn remark(&self, _first: bool, inner: Option<&str>) -> Option<String> {
+        inner.map(str::to_string)
+    }
+    /// Why it cannot be read.
+    fn error(&self, error: Error) -> Error {
+        error
+    }
+    /// The line for `explain`.
+    fn describe(&self, inner: String) -> String {
+        inner
+    }
+    /// A split's name, and where a record stands.
+    fn place(&self, inner: String) -> String {
+        inner
+    }
+}
+
+/// A table with other words.
+pub struct Wrapped<W> {
+    inner: Arc<dyn Table>,
+    words: Arc<W>,
+}
+
+/// What is inside may have words that are not to be shown.
+impl<W: Words> Debug for Wrapped<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wrapped").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+impl<W: Words + 'static> Wrapped<W> {
+    /// Around `inner`.
+    pub fn new(inner: Arc<dyn Table>, words: Arc<W>) -> Wrapped<W> {
+        Wrapped { inner, words }
+    }
+
+    fn around(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(Wrapped { inner, words: self.words.clone() })
+    }
+}
+
+impl<W: Words + 'static> Table for Wrapped<W> {
+    fn schema(&self) -> SchemaRef {
+        self.inner.schema()
+    }
+
+    fn bounded(&self) -> bool {
+        self.inner.bounded()
+    }
+
+    fn live(&self) -> bool {
+        self.inner.live()
+    }
+
+    fn read_once(&self) -> Option<ReadOnce> {
+        self.inner.read_once()
+    }
+
+    fn begin(&self, options: &OpenOptions) -> Option<Arc<dyn Table>> {
+        Some(self.around(self.inner.begin(options)?))
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let splits = self.inner.open(projection, options).map_err(|e| self.words.error(e))?;
+        let wrap = |(number, inner): (usize, Box<dyn Split>)| -> Box<dyn Split> {
+            Box::new(WrappedSplit {
+                name: self.words.place(inner.name().to_string()),
+                remark: self.words.remark(number == 0, inner.remark()),
+                words: self.words.clone(),
+                inner,
+            })
+        };
+        Ok(splits.into_iter().enumerate().map(wrap).collect())
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        self.words.describe(self.inner.describe(projection))
+    }
+
+    fn splits(&self) -> Result<Vec<SplitSpec>> {
+        self.inner.splits().map_err(|e| self.words.error(e))
+    }
+
+    fn with_splits(&self, splits: &[SplitSpec]) -> Option<Arc<dyn Table>> {
+        Some(self.around(self.inner.with_splits(splits)?))
+    }
+}
+
+struct WrappedSplit<W> {
+    inner: Box<dyn Split>,
+    name: String,
+    remark: Option<String>,
+    words: Arc<W>,
+}
+
+impl<W: Words + 'static> Split for WrappedSplit<W> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn extent(&self) -> Option<u64> {
+        self.inner.extent()
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.inner.sharing()
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
+    }
+
+    fn position(&self) -> Position {
+        self.inner.position()
+    }
+
+    fn poll_next(&mut self, now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+        Ok(match self.inner.poll_next(now_us, waker).map_err(|e| self.words.error(e))? {
+            SplitPoll::Chunk(inner) => {
+                SplitPoll::Chunk(Box::new(WrappedChunk { inner, words: self.words.clone() }))
+            }
+            other => other,
+        })
+    }
+}
+
+struct WrappedChunk<W> {
+    inner: Box<dyn Chunk>,
+    words: Arc<W>,
+}
+
+impl<W: Words + 'static> Chunk for WrappedChunk<W> {
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        self.inner.decode().map_err(|error| self.words.error(error))
+    }
+
+    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
+        let words = self.words;
+        let mut decoded = self.inner.decode_reporting().map_err(|error| words.error(error))?;
+        decoded.first_left_out = decoded.first_left_out.map(|LeftOut { place, message }| {
+            let place = words.place(place);
+            LeftOut { place, message }
+        });
+        decoded.malformed = decoded.malformed.map(|rows| placed(&rows, &*words)).transpose()?;
+        decoded.places = decoded
+            .places
+            .map(|inner| -> Box<dyn Places> { Box::new(WrappedPlaces { inner, words }) });
+        Ok(decoded)
+    }
+}
+
+/// Malformed records, whose places are said in other words.
+fn placed(rows: &RecordBatch, words: &impl Words) -> Result<RecordBatch> {
+    let mut columns = rows.columns().to_vec();
+    if let Ok(place) = rows.schema_ref().index_of(PLACE) {
+        let places = columns[place].as_string::<i32>().iter().flatten();
+        let places = places.map(|place| words.place(place.to_string()));
+        columns[place] = Arc::new(StringArray::from_iter_values(places));
+    }
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
+}
+
+/// A sink with other words.
+pub struct WrappedSink<W> {
+    inner: Arc<dyn Sink>,
+    words: Arc<W>,
+}
+
+impl<W: Words> Debug for WrappedSink<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WrappedSink").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+impl<W: Words + 'static> WrappedSink<W> {
+    /// Around `inner`.
+    pub fn new(inner: Arc<dyn Sink>, words: Arc<W>) -> WrappedSink<W> {
+        WrappedSink { inner, words }
+    }
+}
+
+impl<W: Words + 'static> Sink for WrappedSink<W> {
+    fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
+        self.inner.open(schema, writers).map_err(|error| self.words.error(error))
+    }
+
+    fn order(&self) -> RowOrder {
+        self.inner.order()
+    }
+
+    fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
+        self.inner.write(worker, rows, flush).map_err(|error| self.words.error(error))
+    }
+
+    fn is_local(&self) -> bool {
+        self.inner.is_local()
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.inner.finish().map_err(|error| self.words.error(error))
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.words.remark(true, self.inner.remark().as_deref())
+    }
+
+    fn prepare(&self) -> Result<Prepared> {
+        self.inner.prepare().map_err(|error| self.words.error(error))
+    }
+
+    fn commit(&self, prepared: &Prepared) -> Result<()> {
+        self.inner.commit(prepared).map_err(|error| self.words.error(error))
+    }
+}
+
+#[derive(Debug)]
+struct WrappedPlaces<W> {
+    inner: Box<dyn Places>,
+    words: Arc<W>,
+}
+
+impl<W: Words> Places for WrappedPlaces<W> {
+    fn place(&self, row: usize) -> String {
+        self.words.place(self.inner.place(row))
+    }
+
+    fn bytes(&self) -> usize {
+        self.inner.bytes() + size_of::<Self>()
+    }
+}

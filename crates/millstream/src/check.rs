@@ -1,0 +1,109 @@
+//! Checking a script: every statement is parsed and planned, none runs, and all that is wrong is
+//! told at once.
+
+use std::collections::HashSet;
+
+use millstream_sql::{ErrorKind, Mistake, SqlError, parse_all};
+
+use crate::failure::Failure;
+use crate::session::Session;
+
+/// What checking a script has found.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its statements, also those with mistakes.
+    pub statements: usize,
+    /// What is wrong, in the order of the text. Of a statement it is the first mistake.
+    pub failures: Vec<Failure>,
+}
+
+impl Session {
+    /// Parses and plans all statements of a script, whatever is wrong with one before. The session
+    /// stays as it is. What would only go wrong because a table's own declaration is wrong is not
+    /// told.
+    pub fn check(&self, text: &str, name: &str) -> Checked {
+        let (statements, mistakes) = parse_all(text, name);
+        let number = statements.len() + mistakes.len();
+        let mut broken: HashSet<String> =
+            mistakes.iter().filter_map(|mistake| mistake.declares.clone()).collect();
+        let mut found: Vec<(Option<(u32, u32)>, Failure)> = mistakes
+            .into_iter()
+            .map(|Mistake { error, .. }| (place(&error), Failure::Sql(error)))
+            .collect();
+        let mut trial = self.rehearsal();
+        for statement in &statements {
+            let Err(failure) = trial.execute(statement) else { continue };
+            broken.extend(statement.declares().map(str::to_string));
+            let place = match &failure {
+                Failure::Sql(error) if follows(error, &broken) => continue,
+                Failure::Sql(error) => place(error),
+                _ => None,
+            };
+            found.push((place, failure));
+        }
+        // What has no place comes last.
+        found.sort_by_key(|(place, _)| place.unwrap_or((u32::MAX, u32::MAX)));
+        let failures = found.into_iter().map(|(_, failure)| failure).collect();
+        Checked { statements: number, failures }
+    }
+}
+
+fn place(error: &SqlError) -> Option<(u32, u32)> {
+    error.span.map(|span| (span.line, span.column))
+}
+
+/// Whether nothing is wrong but that the declaration of a table is.
+fn follows(error: &SqlError, broken: &HashSet<String>) -> bool {
+    let missing = |name: &String| error.message == format!("there is no table '{name}'");
+    error.kind == ErrorKind::Name && broken.iter().any(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Line and column of each failure.
+    fn places(text: &str) -> Vec<(u32, u32)> {
+        let Checked { failures, .. } = Session::new(".").check(text, "x.sql");
+        let sql = |failure: &Failure| match failure {
+            Failure::Sql(error) => place(error),
+            _ => None,
+        };
+        failures.iter().filter_map(sql).collect()
+    }
+
+    #[test]
+    fn every_statement_with_a_mistake_is_told_once() {
+        let text = "CREATE TABLE t (v BIGNT) WITH ('connector' = 'datagen');
+SELECT v FROM t;
+CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen');
+SELECT w FROM u;
+SELEC 1;
+CREATE VIEW x AS SELECT v FROM (;
+SELECT v FROM x;
+SELECT v FROM y;
+SELECT SUM(v) FROM u WHERE nosuch(v);";
+        let lines: Vec<u32> = places(text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [1, 4, 5, 6, 8, 9]);
+    }
+
+    #[test]
+    fn a_wrong_set_is_one_mistake() {
+        let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen');
+CREATE TABLE n (v BIGINT) WITH ('connector' = 'blackhole');
+EXECUTE STATEMENT SET BEGIN
+INSERT INTO n SELECT v FROM u;
+SELECT v FROM u;
+END;
+SELECT w FROM u;";
+        let lines: Vec<u32> = places(text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [5, 7]);
+    }
+
+    #[test]
+    fn a_text_that_is_right_has_no_mistakes() {
+        let text = "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen'); SELECT v FROM u;;";
+        let Checked { statements, failures } = Session::new(".").check(text, "x.sql");
+        assert!(statements == 2 && failures.is_empty(), "{failures:?}");
+    }
+}

@@ -1,0 +1,443 @@
+"""From nothing to a result: files named in FROM, init, check, standard input, LIKE."""
+
+import gzip
+import os
+import random
+import re
+import subprocess
+
+import harness
+import pytest
+
+EVENTS = [(f"2024-05-01 12:00:{second:02}", f"/page{second % 3}", second * 10) for second in range(40)]
+
+
+def csv_text(rows=EVENTS) -> str:
+    return "ts,page,millis\n" + "".join(f"{ts},{page},{millis}\n" for ts, page, millis in rows)
+
+
+def ndjson_text(rows=EVENTS) -> str:
+    return "".join(f'{{"ts": "{ts}", "page": "{page}", "millis": {millis}}}\n' for ts, page, millis in rows)
+
+
+def parquet(path, rows=EVENTS, millis: str = "BIGINT") -> None:
+    duckdb = pytest.importorskip("duckdb")
+    values = ", ".join(f"(TIMESTAMP '{ts}', '{page}', {millis})" for ts, page, millis in rows)
+    duckdb.connect().execute(f"COPY (SELECT ts::TIMESTAMP_MS AS ts, page, millis::{millis} AS millis "
+                             f"FROM (VALUES {values}) AS t(ts, page, millis)) TO '{path}' (FORMAT parquet)")
+
+
+class Folder:
+    """Commands in a folder of their own."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def write(self, name: str, content: str | bytes) -> None:
+        file = self.path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def command(self, *words: object, input: bytes | None = None, **env: str) -> harness.Run:
+        command = [str(harness.program()), *map(str, words)]
+        given = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
+        done = subprocess.run(command, cwd=self.path, capture_output=True, timeout=60, env=os.environ | env, **given)
+        result = harness.Run(command, done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+        assert harness.sound(result) == [], result.stderr
+        return result
+
+    def query(self, sql: str, *words: object, code: int = 0, input: bytes | None = None, **env: str) -> harness.Run:
+        result = self.command("run", "-e", sql, "--format", "csv", *words, input=input, **env)
+        assert result.code == code, result.stderr
+        return result
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    return Folder(tmp_path)
+
+
+def rows(result: harness.Run) -> list[str]:
+    return result.stdout.decode().splitlines()[1:]
+
+
+def windows(source: str, time: str = "ts", size: str = "20' SECOND") -> str:
+    return (f"SELECT window_start, page, COUNT(*) AS n, SUM(millis) AS millis "
+            f"FROM TABLE(TUMBLE(TABLE {source}, DESCRIPTOR({time}), INTERVAL '{size})) "
+            f"GROUP BY window_start, window_end, page")
+
+
+# Worked out from EVENTS: seconds 0 to 19 and 20 to 39, by the remainder of three.
+BY_WINDOW = [
+    "2024-05-01 12:00:00.000,/page0,7,630", "2024-05-01 12:00:00.000,/page1,7,700",
+    "2024-05-01 12:00:00.000,/page2,6,570", "2024-05-01 12:00:20.000,/page0,7,2100",
+    "2024-05-01 12:00:20.000,/page1,6,1770", "2024-05-01 12:00:20.000,/page2,7,2030",
+]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_file_in_from_is_read_as_it_lies_there(folder, processes):
+    folder.write("events.ndjson", ndjson_text())
+    result = folder.query("SELECT count(*) FROM 'events.ndjson'", "--processes", processes)
+    assert rows(result) == ["40"]
+    said = [line for line in result.stderr.splitlines() if "events.ndjson: 3 columns" in line]
+    assert len(said) == 1, result.stderr
+    assert "event time ts, watermark ts (records are in order)" in said[0]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "csv.gz", "parquet"])
+def test_a_window_over_a_pattern_of_files(folder, kind, processes):
+    folder.write("logs/README", "not among them")
+    for number, part in enumerate([EVENTS[:25], EVENTS[25:]]):
+        name = f"logs/{number}.{kind}"
+        if kind == "parquet":
+            parquet(folder.path / name, part)
+        elif kind == "csv.gz":
+            folder.write(name, gzip.compress(csv_text(part).encode()))
+        else:
+            folder.write(name, csv_text(part) if kind == "csv" else ndjson_text(part))
+    result = folder.query(windows(f"'logs/*.{kind}'"), "--processes", processes)
+    assert rows(result) == BY_WINDOW
+
+
+def test_a_directory_and_a_file_without_a_telling_name(folder):
+    folder.write("in/a", csv_text())
+    folder.write("b", ndjson_text())
+    assert rows(folder.query("SELECT SUM(millis) AS n FROM 'in'")) == ["7800"]
+    assert rows(folder.query("SELECT SUM(millis) AS n FROM 'b' WHERE page = '/page1'")) == ["2470"]
+
+
+def test_files_in_views_unions_and_statement_sets(folder):
+    folder.write("a.csv", csv_text())
+    folder.write("b.ndjson", ndjson_text())
+    result = folder.query("CREATE VIEW v AS SELECT page FROM 'a.csv' UNION ALL SELECT page FROM 'b.ndjson'; "
+                          "SELECT page, COUNT(*) AS n FROM v GROUP BY page;")
+    assert sorted(rows(result)) == ["/page0,28", "/page1,26", "/page2,26"]
+
+
+def test_the_watermark_fits_the_disorder_of_the_sample(folder):
+    late = EVENTS[:20] + [("2024-05-01 12:00:16", "/page9", 1)] + EVENTS[20:]
+    folder.write("events.csv", csv_text(late))
+    result = folder.query(windows("'events.csv'"))
+    assert "watermark ts - INTERVAL '5' SECOND (records are up to 3 s out of order)" in result.stderr
+    assert "2024-05-01 12:00:00.000,/page9,1,1" in rows(result) and " 0 late records" in result.stderr
+
+
+def test_numbers_since_1970_are_an_event_time(folder):
+    lines = "".join(f"{1_714_564_800_000 + n * 1000},{n}\n" for n in range(30))
+    folder.write("events.csv", "at_ms,n\n" + lines)
+    sql = ("SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE 'events.csv', DESCRIPTOR(ts), "
+           "INTERVAL '20' SECOND)) GROUP BY window_start, window_end")
+    result = folder.query(sql)
+    assert rows(result) == ["2024-05-01 12:00:00.000,20", "2024-05-01 12:00:20.000,10"]
+    assert "event time ts = to_timestamp_millis(at_ms)" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet", "csv.gz"])
+def test_what_init_prints_runs_as_it_is(folder, kind):
+    name = f"my events-1.{kind}"
+    if kind == "parquet":
+        parquet(folder.path / name)
+    else:
+        text = ndjson_text() if kind == "ndjson" else csv_text()
+        folder.write(name, gzip.compress(text.encode()) if kind.endswith("gz") else text)
+    printed = folder.command("init", name)
+    assert printed.code == 0 and printed.stderr == "", printed.stderr
+    text = printed.stdout.decode()
+    for part in ["CREATE TABLE my_events_1 (", "ts TIMESTAMP(3)", "page STRING", "millis BIGINT",
+                 "WATERMARK FOR ts AS ts", f"'path' = '{name}'"]:
+        assert part in text, text
+    folder.write("events.sql", printed.stdout)
+    checked = folder.command("check", "events.sql")
+    assert checked.code == 0 and "2 statements, no errors" in checked.stderr, checked.stderr
+    result = folder.command("run", "events.sql", "--format", "csv")
+    assert result.code == 0, result.stderr
+    assert sum(int(row.split(",")[1]) for row in rows(result)) == 40
+
+
+def test_init_of_strange_names(folder):
+    folder.write("x.csv", 'a b,SELECT,"q""t",1st,größe,a b\n1,2,3,4,5,6\n')
+    printed = folder.command("init", "x.csv")
+    folder.write("x.sql", printed.stdout)
+    assert rows(folder.command("run", "x.sql", "--format", "csv")) == ["1"], printed.stdout
+    result = folder.query('SELECT `a b` + `SELECT` + `1st` + größe AS n FROM \'x.csv\'')
+    assert rows(result) == ["12"]
+
+
+def test_init_of_several_files(folder):
+    folder.write("a.csv", csv_text())
+    folder.write("b/a.csv", csv_text())
+    printed = folder.command("init", "a.csv", "b/*.csv").stdout.decode()
+    assert "CREATE TABLE a (" in printed and "CREATE TABLE b (" in printed
+
+
+def test_check_says_all_mistakes_at_once_with_their_places(folder):
+    folder.write("q.sql", "CREATE TABLE t (v BIGNT) WITH ('connector' = 'datagen');\n"
+                          "SELECT v FROM t;\n"
+                          "CREATE TABLE u (v BIGINT) WITH ('connector' = 'datagen');\n"
+                          "SELECT w FROM u;\n"
+                          "SELEC 1;\n"
+                          "SELECT v FROM 'nosuch.csv';\n"
+                          "INSERT INTO nowhere SELECT v FROM u;\n")
+    result = folder.command("check", "q.sql")
+    places = re.findall(r"q\.sql:(\d+):(\d+)", result.stderr)
+    assert places == [("1", "19"), ("4", "8"), ("5", "1"), ("6", "15"), ("7", "13")], result.stderr
+    assert result.code == 2 and "7 statements, 5 errors" in result.stderr
+    assert result.stdout == b""
+
+
+def test_check_runs_nothing(folder):
+    folder.write("events.csv", csv_text())
+    folder.write("q.sql", "CREATE TABLE out (n BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'out');\n"
+                          "CREATE TABLE pipe (n BIGINT) WITH ('connector' = 'stdin', 'format' = 'csv');\n"
+                          "INSERT INTO out SELECT millis FROM 'events.csv';\nSELECT n FROM pipe;\n")
+    result = folder.command("check", "q.sql")
+    assert result.code == 0 and result.stdout == b"" and "4 statements, no errors" in result.stderr, result.stderr
+    assert not (folder.path / "out").exists()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_standard_input_and_output(folder, processes):
+    folder.write("q.sql", "CREATE TABLE events (ts TIMESTAMP(3), page STRING, millis INT, WATERMARK FOR ts AS ts) "
+                          "WITH ('connector' = 'stdin', 'format' = 'ndjson');\n"
+                          "CREATE TABLE result (page STRING, n BIGINT) "
+                          "WITH ('connector' = 'stdout', 'format' = 'ndjson');\n"
+                          "INSERT INTO result SELECT page, COUNT(*) AS n FROM events GROUP BY page;\n")
+    result = folder.command("run", "q.sql", "--processes", processes, input=ndjson_text().encode())
+    assert result.code == 0, result.stderr
+    lines = [re.sub(r"\s", "", line) for line in result.stdout.decode().splitlines()]
+    assert sorted(lines) == ['{"page":"/page0","n":14}', '{"page":"/page1","n":13}', '{"page":"/page2","n":13}']
+
+
+def test_the_format_of_a_table_that_prints_counts_before_that_of_the_command(folder):
+    folder.write("events.csv", csv_text(EVENTS[:1]))
+    for format, expected in [("csv", b"millis\n0\n"), ("ndjson", b'{"millis":0}\n')]:
+        result = folder.query(f"CREATE TABLE o (millis BIGINT) WITH ('connector' = 'stdout', 'format' = '{format}'); "
+                              "INSERT INTO o SELECT millis FROM 'events.csv'")
+        assert result.stdout.replace(b" ", b"") == expected
+
+
+def test_a_table_like_another(folder):
+    folder.write("a.csv", csv_text())
+    folder.write("b.csv", csv_text(EVENTS[:5]))
+    create = ("CREATE TABLE a (ts TIMESTAMP(3), page STRING, millis INT, twice AS millis * 2, WATERMARK FOR ts AS ts) "
+              "WITH ('connector' = 'file', 'format' = 'csv', 'path' = 'a.csv');\n")
+    like = "CREATE TABLE b WITH ('path' = 'b.csv') LIKE a;\n"
+    assert rows(folder.query(create + like + "SELECT SUM(twice) AS n FROM b;")) == ["200"]
+    assert len(rows(folder.query(create + like + windows("b")))) == 3
+    result = folder.query(create + "CREATE TABLE b (page STRING) LIKE a; SELECT * FROM b;", code=2)
+    assert "both tables have a column 'page'" in result.stderr
+    result = folder.query(create + "CREATE TABLE b LIKE a (EXCLUDING WATERMARK); SELECT * FROM b;", code=2)
+    assert "did you mean WATERMARKS?" in result.stderr
+    result = folder.query(create + "CREATE TABLE b LIKE c; SELECT * FROM b;", code=2)
+    assert "there is no table 'c'" in result.stderr
+
+
+# Typing mistakes: the statement, and what the message says.
+MISTAKES = [
+    ("SELECT * FROM 'evnets.csv'", "did you mean", "events.csv"),
+    ("SELECT * FROM 'events.cvs'", "did you mean", "events.csv"),
+    ("SELECT * FROM '*.tsv'", "no file matches", "*.tsv"),
+    ("SELECT * FROM ''", "path", ""),
+    ("SELECT pgae FROM 'events.csv'", "did you mean", "page"),
+    ("SELECT * FROM 'nosuch/events.csv'", "nosuch", ""),
+    ("INSERT INTO 'events.csv' SELECT 1 AS n", "INSERT INTO", ""),
+    ("SELECT * FROM TABLE(TUMBLE('events.csv', DESCRIPTOR(ts), INTERVAL '1' MINUTE))", "TABLE", ""),
+    ("CREATE TABLE t (n INT) WITH ('connector' = 'stdin', 'format' = 'csv', 'path' = 'x'); SELECT * FROM t",
+     "standard input has no path", ""),
+    ("CREATE TABLE t (n INT) WITH ('connector' = 'sdtin', 'format' = 'csv'); SELECT * FROM t", "did you mean 'stdin'", ""),
+    ("CREATE TABLE t (n INT) WITH ('connector' = 'stdin'); SELECT * FROM t", "format", ""),
+    ("CREATE TABLE t (n INT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = '${env:NO_SUCH_ONE}'); "
+     "SELECT * FROM t", "NO_SUCH_ONE", "there is no environment variable"),
+    ("CREATE TABLE t (n INT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = '${HOME}/x'); SELECT * FROM t",
+     "${env:NAME}", "${HOME}"),
+]
+
+
+@pytest.mark.parametrize("sql, expected, more", MISTAKES)
+def test_typing_mistakes_are_explained(folder, sql, expected, more):
+    folder.write("events.csv", csv_text())
+    result = folder.query(sql, code=2)
+    assert expected in result.stderr and more in result.stderr, result.stderr
+    assert "<command line>:1:" in result.stderr and result.stdout == b""
+
+
+def test_a_table_of_the_same_name_is_not_a_file(folder):
+    folder.write("events", csv_text())
+    create = "CREATE TABLE events (v BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '3');"
+    result = folder.query(create + "SELECT * FROM 'events'", code=2)
+    assert "in single quotes is a file" in result.stderr
+    assert rows(folder.query(create + "SELECT COUNT(*) AS n FROM './events'")) == ["40"]
+
+
+def test_init_of_what_is_not_there(folder):
+    folder.write("events.csv", csv_text())
+    result = folder.command("init", "evnets.csv")
+    assert result.code == 2 and "did you mean" in result.stderr and result.stdout == b"", result.stderr
+    assert folder.command("init").code == 2
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.ndjson", "x.parquet", "x"])
+def test_an_empty_file_is_refused(folder, name):
+    folder.write(name, b"")
+    for words in [("init", name), ("run", "-e", f"SELECT * FROM '{name}'")]:
+        result = folder.command(*words)
+        assert result.code in (1, 2) and name in result.stderr and result.stdout == b"", result.stderr
+    if not name.endswith("parquet"):
+        assert "it is empty" in result.stderr and "CREATE TABLE" in result.stderr, result.stderr
+
+
+def test_a_header_alone_is_a_table_without_rows(folder):
+    folder.write("x.csv", "ts,page,millis\n")
+    result = folder.query("SELECT COUNT(*) AS n FROM 'x.csv'")
+    assert rows(result) == ["0"] and "there are no records" in result.stderr
+    printed = folder.command("init", "x.csv").stdout.decode()
+    assert "there are no records" in printed and "millis STRING" in printed
+
+
+RUBBISH = {
+    "png": b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01",
+    "random": random.Random(1).randbytes(20_000),
+    "utf16": "a,b\n1,2\n".encode("utf-16"),
+    "elf": b"\x7fELF\x02\x01\x01\x00" + bytes(100),
+    "quotes": b'"' * 5001,
+    "commas": b"," * 5000,
+    "braces": b"{" * 100_000,
+    "newlines": b"\n" * 5000,
+    "latin1": "größe,ä\nx,ö\n".encode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+@pytest.mark.parametrize("suffix", ["csv", "ndjson", "parquet", "csv.gz", "bin"])
+def test_rubbish_is_no_table_or_one_of_text(folder, kind, suffix):
+    """Whatever a file contains: the program ends with a message or rows."""
+    folder.write(f"x.{suffix}", RUBBISH[kind])
+    for words in [("init", f"x.{suffix}"), ("run", "-e", f"SELECT * FROM 'x.{suffix}'")]:
+        result = folder.command(*words)
+        assert result.code in (0, 1, 2)
+        if result.code:
+            assert "x." in result.stderr, result.stderr
+    if suffix in ("parquet", "csv.gz", "ndjson") and kind != "newlines":
+        assert result.code != 0
+
+
+def long_text(kind: str, bad: str, records: int = 200_000) -> str:
+    """Ordered records, of which one, out of the sample, has another value."""
+    lines = []
+    for number in range(records):
+        value = bad if number == 50_000 else str(number)
+        time = f"2024-05-{1 + number // 86_400:02} {number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}"
+        lines.append(f"{time},{value}\n" if kind == "csv" else f'{{"ts": "{time}", "n": {value}}}\n')
+    return ("ts,n\n" if kind == "csv" else "") + "".join(lines)
+
+
+def proposed(result: harness.Run) -> str:
+    """The CREATE TABLE of an error message."""
+    found = re.search(r"CREATE TABLE .*?;", result.stderr, re.DOTALL)
+    assert found, result.stderr
+    return found[0]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("kind, bad, column", [
+    ("csv", "1.5", "n DOUBLE"), ("csv", "much", "n STRING"), ("csv", "99999999999999999999", "n DECIMAL(38, 0)"),
+    ("csv", "NULL", "n BIGINT"),
+    ("ndjson", "1.7", "n DOUBLE"), ("ndjson", '"much"', "n STRING"), ("ndjson", "99999999999999999999", "n DECIMAL(38, 0)"),
+    ("ndjson", "true", "n STRING"),
+])
+def test_a_value_that_does_not_fit_shows_the_statement_that_works(folder, kind, bad, column, processes):
+    folder.write(f"long.{kind}", long_text(kind, bad))
+    result = folder.query(f"SELECT COUNT(n) AS n, COUNT(*) AS m FROM 'long.{kind}'", "--processes", processes, code=1)
+    line = 50_002 if kind == "csv" else 50_001
+    assert f"long.{kind}:{line}:" in result.stderr, result.stderr
+    assert "inferred" in result.stderr and result.stdout == b""
+    create = proposed(result)
+    assert column in create, create
+    again = folder.query(create + "SELECT COUNT(n) AS n, COUNT(*) AS m FROM long")
+    null = bad == "NULL"
+    assert rows(again) == [f"{200_000 - null},200000"]
+
+
+def test_files_of_other_types_are_an_error_with_their_place(folder):
+    parquet(folder.path / "a.parquet")
+    parquet(folder.path / "b.parquet", millis="DOUBLE")
+    parquet(folder.path / "c.parquet")
+    result = folder.query("SELECT SUM(millis) AS n FROM '*.parquet'", code=1)
+    assert "b.parquet" in result.stderr and "column 'millis'" in result.stderr and "DOUBLE" in result.stderr
+    assert "millstream init" in result.stderr, result.stderr
+
+
+def test_json_values_of_several_kinds_are_read_as_they_are_written(folder):
+    folder.write("x.ndjson", '{"v": 1.50}\n{"v": "x"}\n{"v": {"a": [1, 2]}}\n{"v": null}\n')
+    result = folder.query("SELECT v FROM 'x.ndjson'")
+    assert rows(result) == ["1.50", "x", '"{""a"": [1, 2]}"', ""], result.stdout
+    assert "as they are written" in result.stderr
+
+
+SECRET = "hunter2-and-more"
+
+
+def secret_free(folder: Folder, result: harness.Run) -> None:
+    assert SECRET not in result.stderr and SECRET.encode() not in result.stdout, result.stderr
+    for path in folder.path.glob("*.json"):
+        assert SECRET not in path.read_text()
+
+
+@pytest.mark.parametrize("written", ["${env:TOKEN}", "${file:token}"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_secret_is_never_shown(folder, written, processes):
+    folder.write("token", SECRET + "\n")
+    folder.write(f"{SECRET}/a.csv", csv_text())
+    folder.write(f"{SECRET}/bad.csv", "ts,page,millis\n2024-05-01 12:00:00,/x,much\n")
+    columns = "(ts TIMESTAMP(3), page STRING, millis INT, WATERMARK FOR ts AS ts)"
+
+    def table(name: str, more: str = "") -> str:
+        return (f"CREATE TABLE {name} {columns} WITH ('connector' = 'file', 'format' = 'csv'{more}, "
+                f"'path' = '{written}/{name}.csv'); ")
+
+    def run(sql: str, *words: object, code: int = 0) -> harness.Run:
+        result = folder.query(sql, "--processes", processes, "--stats-json", "stats.json", *words, code=code,
+                              TOKEN=SECRET)
+        secret_free(folder, result)
+        return result
+
+    assert rows(run(table("a") + "SELECT SUM(millis) AS n FROM a;")) == ["7800"]
+    # A file that is not there, a value that does not fit, records that are left out, options that do not exist.
+    assert written in run(table("b") + "SELECT * FROM b;", code=2).stderr
+    assert f"{written}/bad.csv:2:" in run(table("bad") + "SELECT SUM(millis) AS n FROM bad;", code=1).stderr
+    skipped = run(table("bad", ", 'csv.ignore-parse-errors' = 'true'") + "SELECT SUM(millis) AS n FROM bad;")
+    assert f"{written}/bad.csv:2:" in skipped.stderr, skipped.stderr
+    run(table("a", f", 'csv.heder' = '{written}'") + "SELECT * FROM a;", code=2)
+    run(table("a", f", 'csv.header' = '{written}'") + "SELECT * FROM a;", code=2)
+    # What is written: it is there, and a second job refuses it.
+    into = (f"CREATE TABLE o (n BIGINT) WITH ('connector' = 'file', 'format' = 'csv', 'path' = '{written}/out'); "
+            "INSERT INTO o SELECT SUM(millis) AS n FROM a;")
+    run(table("a") + into)
+    parts = [part.read_text() for part in (folder.path / SECRET / "out").glob("part-*")]
+    assert any("7800" in part for part in parts), parts
+    assert f"{written}/out" in run(table("a") + into, code=1).stderr
+    # Plans.
+    for words in [("explain", "-e"), ("run", "-e")]:
+        sql = table("a") + ("EXPLAIN " if words[0] == "run" else "") + "SELECT SUM(millis) AS n FROM a;"
+        plan = folder.command(*words, sql, TOKEN=SECRET)
+        assert plan.code == 0 and f"{written}/a.csv" in plan.stdout.decode(), plan.stdout
+        secret_free(folder, plan)
+    secret_free(folder, folder.command("check", "-e", table("b") + "SELECT * FROM b;", TOKEN=SECRET))
+
+
+def test_a_dollar_sign_in_the_name_of_a_file(folder):
+    folder.write("${env:HOME}.csv", csv_text())
+    assert rows(folder.query("SELECT COUNT(*) AS n FROM '${env:HOME}.csv'")) == ["40"]
+    folder.write("x.sql", folder.command("init", "${env:HOME}.csv").stdout)
+    result = folder.command("run", "x.sql", "--format", "csv")
+    assert sum(int(row.split(",")[1]) for row in rows(result)) == 40
+
+
+def test_a_pipe_in_from_is_refused(folder):
+    os.mkfifo(folder.path / "p.csv")
+    result = folder.query("SELECT * FROM 'p.csv'", code=2)
+    assert "no regular file" in result.stderr and "CREATE TABLE" in result.stderr, result.stderr
+    result = folder.query("SELECT * FROM '/dev/stdin'", code=2, input=b"a,b\n1,2\n")
+    assert "'connector' = 'stdin'" in result.stderr, result.stderr
