@@ -7,7 +7,8 @@
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::stateless::Taking;
-use crate::plan::{Input, Node, Plan, Project};
+use crate::operator::unnest::Unnest;
+use crate::plan::{Input, Node, Operator, Plan, Project};
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +67,8 @@ pub(crate) struct Edge {
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) taking: Taking,
+    /// What it makes of what it has taken, if it is an UNNEST.
+    pub(crate) unnest: Option<Unnest>,
     pub(crate) takers: Takers,
 }
 
@@ -220,8 +223,14 @@ impl Nodes<'_> {
                     }
                 };
                 let path: Vec<usize> = [at].into_iter().chain(path.iter().copied()).collect();
+                let unnest = match &stage.operator {
+                    Operator::Unnest(body) => {
+                        Some(Unnest { body: body.clone(), schema: stage.output.clone() })
+                    }
+                    _ => None,
+                };
                 let takers_of = self.takers(Node::Stage(number), &path);
-                takers.passes.push(Pass { taking, takers: takers_of });
+                takers.passes.push(Pass { taking, unnest, takers: takers_of });
             }
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {
