@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(element_cuts(&column, 7), [3, 4]);
         assert_eq!(element_cuts(&column.slice(3, 5), 6), [1, 4]);
         assert_eq!(element_cuts(&column, 1), [1, 3, 4, 5, 7]);
-        assert_eq!(element_cuts(&column, 100), []);
+        assert!(element_cuts(&column, 100).is_empty());
     }
 
     /// Parts have the records of the whole, with the same watermarks, and none opens more tables
