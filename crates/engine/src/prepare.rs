@@ -424,7 +424,9 @@ mod tests {
     fn many_elements_are_cut_between_rows() {
         use arrow::array::builder::{Int32Builder, ListBuilder};
         let mut lists = ListBuilder::new(Int32Builder::new());
-        [3, 0, 4, 9, 1, 1, 0, 5].map(|length| lists.append_value((0..length).map(Some)));
+        for length in [3, 0, 4, 9, 1, 1, 0, 5] {
+            lists.append_value((0..length).map(Some));
+        }
         let column = Arc::new(lists.finish()) as ArrayRef;
         assert_eq!(element_cuts(&column, 7), [3, 4]);
         assert_eq!(element_cuts(&column.slice(3, 5), 6), [1, 4]);
