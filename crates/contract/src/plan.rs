@@ -250,7 +250,7 @@ impl Plan {
             Node::Stage(stage) => {
                 self.stages.get(stage).is_some_and(|stage| match &stage.operator {
                     Operator::Aggregate(aggregate) => aggregate.window.is_some(),
-                    Operator::Stateless { .. } => {
+                    Operator::Stateless { .. } | Operator::Unnest(_) => {
                         stage.inputs.iter().all(|input| self.has_time(input.from))
                     }
                 })
@@ -290,6 +290,9 @@ impl Plan {
                 return wrong("rows that are left out where none are");
             }
             match &stage.operator {
+                Operator::Unnest(_) if stage.inputs.iter().any(|input| input.project.is_none()) => {
+                    return wrong("an UNNEST of columns as they are");
+                }
                 Operator::Aggregate(aggregate)
                     if aggregate.window.is_some()
                         && !stage.inputs.iter().all(|input| self.has_time(input.from)) =>
@@ -397,6 +400,9 @@ pub enum Operator {
         /// OFFSET. Only a stage whose rows nobody but outputs takes has either.
         offset: u64,
     },
+    /// No state: each element of the array, or entry of the map, that is the last column becomes a
+    /// row, with the other columns of its record beside it, and the record's time.
+    Unnest(Unnest),
     /// Grouped aggregation.
     Aggregate(Aggregate),
 }
@@ -404,8 +410,33 @@ pub enum Operator {
 impl Operator {
     /// Whether rows rest in it, until windows fire.
     pub fn has_state(&self) -> bool {
-        !matches!(self, Operator::Stateless { .. })
+        matches!(self, Operator::Aggregate(_))
     }
+}
+
+/// What becomes of an array or a map, which is the last column that the inputs show.
+///
+/// The rows that come out have the other columns, then `elements`. Those of one record stand one
+/// after the other, in the order of its elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unnest {
+    /// Whether a record without elements, or with NULL in their place, gives a row all the same,
+    /// with NULLs (`LEFT JOIN`).
+    pub outer: bool,
+    /// What is shown of each element.
+    pub elements: Vec<Element>,
+}
+
+/// A column that is made of the elements of an array or the entries of a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// The element itself.
+    Whole,
+    /// A field of the element, which is a `ROW`, by its position; of a map's entry, 0 is the key
+    /// and 1 the value. A field of NULL is NULL.
+    Field(usize),
+    /// Its position, counted from 1, an `INT` (`WITH ORDINALITY`).
+    Ordinality,
 }
 
 /// A grouped aggregation, per tumbling window or over the whole bounded input.

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::plan::PLACE;
 use crate::sink::{Prepared, RowOrder, Sink, Writers};
 use crate::table::{
-    Chunk, Decoded, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll, SplitSpec,
-    Table,
+    Chunk, Decoded, LeftOut, OpenOptions, Places, Position, ReadOnce, Sharing, Split, SplitPoll,
+    SplitSpec, Table,
 };
 
 /// What is said instead. All that is not given stays as it is.

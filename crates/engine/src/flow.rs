@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::operator::late::LateRecords;
 use crate::operator::stateless::Taking;
-use crate::plan::{Input, Node, Output, Plan, Project};
+use crate::operator::unnest::Unnest;
+use crate::plan::{Input, Node, Operator, Output, Plan, Project};
 use crate::windowing::Windowing;
 
 /// Where rows come from that reach a stage or an output: not from a stage without state.
@@ -73,6 +74,8 @@ pub(crate) struct Pass {
     /// Only records that are late; what is taken is of these, with what is said of them.
     pub(crate) late: Option<LateRecords>,
     pub(crate) taking: Taking,
+    /// What it makes of what it has taken, if it is an UNNEST.
+    pub(crate) unnest: Option<Unnest>,
     pub(crate) takers: Takers,
 }
 
@@ -249,11 +252,17 @@ impl Nodes<'_> {
                     }
                 };
                 let path: Vec<usize> = [at].into_iter().chain(path.iter().copied()).collect();
+                let unnest = match &stage.operator {
+                    Operator::Unnest(body) => {
+                        Some(Unnest { body: body.clone(), schema: stage.output.clone() })
+                    }
+                    _ => None,
+                };
                 let takers_of = self.takers(Node::Stage(number), &path);
                 let late = late.map(|late| {
                     LateRecords::new(Windowing::new(Some(late.window), self.lateness_us))
                 });
-                takers.passes.push(Pass { late, taking, takers: takers_of });
+                takers.passes.push(Pass { late, taking, unnest, takers: takers_of });
             }
         }
         for (output, of) in self.plan.outputs.iter().enumerate() {

@@ -4,13 +4,14 @@
 //! order of chunks is left to stamping ([`crate::intake`]).
 //!
 //! A batch whose records are spread over very many windows is cut into several. State is counted
-//! after each batch, so the windows that one batch opens must be small compared with the budget.
+//! after each batch, so the windows that one batch opens must be small compared with the budget. So
+//! is a batch whose arrays have very many elements, of each of which a row is made.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
 use crate::budget::{Held, batch_bytes};
@@ -22,6 +23,10 @@ use crate::plan::{EventTime, Source, Watermark};
 use crate::table::{Chunk, Decoded, LeftOut, Places};
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
+
+/// Elements of the arrays of a batch that become rows, at most: with more it is cut, where it has
+/// more records than one.
+const ELEMENTS_MAX: usize = 1 << 17;
 
 /// A decoded batch that has no place in its split yet.
 #[derive(Debug)]
@@ -254,6 +259,8 @@ pub(crate) struct Preparer {
     max_ahead_us: Option<i64>,
     /// By stage that takes the records.
     spreads: Vec<Spread>,
+    /// Columns whose elements become rows.
+    arrays: Vec<usize>,
 }
 
 impl Preparer {
@@ -269,7 +276,13 @@ impl Preparer {
             event_time: source.event_time.clone(),
             max_ahead_us,
             spreads,
+            arrays: Vec::new(),
         }
+    }
+
+    /// The elements of these columns become rows.
+    pub(crate) fn with_arrays(self, arrays: Vec<usize>) -> Preparer {
+        Preparer { arrays, ..self }
     }
 
     /// Decodes and completes a chunk.
@@ -288,7 +301,7 @@ impl Preparer {
                 (None, _) => error,
             }
         })?;
-        let cuts = times.as_ref().map_or(Vec::new(), |times| self.cuts(times));
+        let cuts = self.cuts(&batch, times.as_ref());
         Ok(Prepared {
             batch,
             times,
@@ -303,8 +316,12 @@ impl Preparer {
     }
 
     /// Before which rows a batch is to be cut, so that no stage opens too much with a part of it.
-    fn cuts(&self, times: &BatchTimes) -> Vec<usize> {
-        let mut cuts: Vec<usize> = self.spreads.iter().flat_map(|s| s.cuts(times)).collect();
+    fn cuts(&self, batch: &RecordBatch, times: Option<&BatchTimes>) -> Vec<usize> {
+        let spreads = self.spreads.iter().zip(times.into_iter().cycle());
+        let mut cuts: Vec<usize> = spreads.flat_map(|(spread, times)| spread.cuts(times)).collect();
+        for array in &self.arrays {
+            cuts.extend(element_cuts(batch.column(*array), ELEMENTS_MAX));
+        }
         cuts.sort_unstable();
         cuts.dedup();
         cuts
@@ -340,6 +357,27 @@ impl Preparer {
     }
 }
 
+/// Where the elements of each row begin and end, in a column of arrays or maps.
+pub(crate) fn element_offsets(column: &ArrayRef) -> Option<&[i32]> {
+    let list = column.as_list_opt::<i32>().map(|list| list.value_offsets());
+    list.or_else(|| Some(column.as_map_opt()?.value_offsets()))
+}
+
+/// Before which rows to cut a batch, so that each part has so many elements at most, or one row.
+fn element_cuts(column: &ArrayRef, elements_max: usize) -> Vec<usize> {
+    let (mut cuts, mut elements) = (Vec::new(), 0);
+    let offsets = element_offsets(column).unwrap_or_default();
+    for (row, ends) in offsets.windows(2).enumerate() {
+        let own = (ends[1] - ends[0]) as usize;
+        if elements > 0 && elements + own > elements_max {
+            cuts.push(row);
+            elements = 0;
+        }
+        elements += own;
+    }
+    cuts
+}
+
 pub(crate) fn batch_times(
     event_time: &EventTime,
     batch: &RecordBatch,
@@ -357,7 +395,7 @@ pub(crate) fn batch_times(
 mod tests {
     use std::collections::BTreeSet;
 
-    use arrow::array::{Array, ArrayRef, AsArray, TimestampMicrosecondArray};
+    use arrow::array::{Array, TimestampMicrosecondArray};
     use arrow::datatypes::TimestampMicrosecondType;
 
     use super::*;
@@ -387,6 +425,20 @@ mod tests {
             places: None,
             cuts,
         }
+    }
+
+    #[test]
+    fn many_elements_are_cut_between_rows() {
+        use arrow::array::builder::{Int32Builder, ListBuilder};
+        let mut lists = ListBuilder::new(Int32Builder::new());
+        for length in [3, 0, 4, 9, 1, 1, 0, 5] {
+            lists.append_value((0..length).map(Some));
+        }
+        let column = Arc::new(lists.finish()) as ArrayRef;
+        assert_eq!(element_cuts(&column, 7), [3, 4]);
+        assert_eq!(element_cuts(&column.slice(3, 5), 6), [1, 4]);
+        assert_eq!(element_cuts(&column, 1), [1, 3, 4, 5, 7]);
+        assert!(element_cuts(&column, 100).is_empty());
     }
 
     /// Parts have the records of the whole, with the same watermarks, and none opens more tables

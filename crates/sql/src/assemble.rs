@@ -15,12 +15,14 @@ use millstream_contract::plan::{
 use crate::catalog::{INPUT, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
-use crate::graph::{Graph, Grouping, Part, Pass};
+use crate::graph::{Elements, Graph, Grouping, Part, Pass};
 use crate::left_out::Aside;
-use crate::lower::{Call, FIRED, Grouped, Places};
+use crate::lower::{Call, FIRED, Grouped, Places, unique};
 use crate::nest::written;
-use crate::scan::{Needs, finish_grouping, finish_output};
-use crate::schemas::{fired_schema, is_groupable, nullable, output_schema, qualified};
+use crate::scan::{Needs, finish_grouping, finish_output, finish_pass};
+use crate::schemas::{
+    elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,
+};
 use crate::text::sql_text;
 use crate::types::sql_type_name;
 
@@ -69,6 +71,11 @@ impl Assembler<'_> {
             let query = graph.outputs[number].query;
             of(query, finish_output(&self.compiler, &mut graph, number, &mut needs))?;
         }
+        // What is above tells what it needs of what is below.
+        for number in (0..graph.passes.len()).rev() {
+            let query = graph.passes[number].query;
+            of(query, finish_pass(&self.compiler, &mut graph, number, &mut needs))?;
+        }
         for (number, needs) in needs.iter_mut().enumerate() {
             let table = &graph.scans[number].entry;
             asides.iter().for_each(|aside| needs.also(aside.columns_of(number, table)));
@@ -116,9 +123,21 @@ impl Assembler<'_> {
         let from = taken_from(pass.scan, pass.below);
         let schema = qualified(INPUT, schema_of(plan, from)?)?;
         let (filters, columns) = (pass.filters.clone(), Some(pass.columns.clone()));
+        let mut names = pass.names.clone();
+        let (operator, unnested) = match &pass.elements {
+            None => (Operator::Stateless { limit: None, offset: 0 }, None),
+            Some(Elements { outer, shown, .. }) => {
+                let mut taken = names.iter().cloned().collect();
+                names.push(unique("$array".into(), &mut taken));
+                let elements = shown.iter().map(|(_, element)| *element).collect();
+                let operator = Operator::Unnest(plan::Unnest { outer: *outer, elements });
+                let (columns, kept) = (&pass.columns, &pass.names);
+                (operator, Some(elements_schema(columns, &schema, kept, shown, *outer)?))
+            }
+        };
         let (inputs, schema) =
-            self.inputs(vec![Taking { from, schema, filters, columns }], &pass.names)?;
-        let operator = Operator::Stateless { limit: None, offset: 0 };
+            self.inputs(vec![Taking { from, schema, filters, columns }], &names)?;
+        let schema = unnested.unwrap_or(schema);
         Ok(Stage { inputs, operator, output: Arc::new(schema.as_arrow().clone()) })
     }
 

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, UnaryOperator, Value, Visit,
-    Visitor,
+    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, UnaryOperator,
+    Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
@@ -18,6 +18,7 @@ use crate::functions::Functions;
 use crate::lower::Places;
 use crate::texts::Texts;
 use crate::unavailable::reason;
+use crate::unnest::{check_join, is_unnest};
 
 /// Refuses what cannot run in a query.
 pub(crate) fn check_query(query: &Query, functions: &Functions) -> Result<()> {
@@ -193,6 +194,19 @@ struct Checker<'a> {
 
 type Flow = ControlFlow<SqlError>;
 
+/// Refuses all joins but those with UNNEST.
+fn check_joins(table: &TableWithJoins) -> Flow {
+    for join in &table.joins {
+        if !is_unnest(&join.relation) {
+            return refuse("joins come", ONE_TABLE, join.span());
+        }
+        if let Err(error) = check_join(join) {
+            return ControlFlow::Break(error);
+        }
+    }
+    ControlFlow::Continue(())
+}
+
 /// Refuses what a query is made of beside SELECT and UNION.
 fn check_body(body: &SetExpr, place: tokenizer::Span) -> Flow {
     match body {
@@ -290,12 +304,17 @@ impl Visitor for Checker<'_> {
                     );
                 }
             }
-            [table] => {
-                if let Some(join) = table.joins.first() {
-                    return refuse("joins come", ONE_TABLE, join.span());
+            [table, others @ ..] => {
+                if let Some(second) = others.iter().find(|other| !is_unnest(&other.relation)) {
+                    return refuse("joins come", ONE_TABLE, second.span());
+                }
+                check_joins(table)?;
+                others.iter().try_for_each(check_joins)?;
+                if is_unnest(&table.relation) {
+                    let help = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
+                    return refuse("UNNEST without a table before it", help, table.span());
                 }
             }
-            [_, second, ..] => return refuse("joins come", ONE_TABLE, second.span()),
         }
         if let Some(qualify) = &select.qualify {
             return refuse("QUALIFY", "write HAVING", qualify.span());
@@ -341,7 +360,8 @@ impl Visitor for Checker<'_> {
                 index_hints,
                 ..
             } => {
-                self.table_functions += usize::from(args.is_some());
+                let unnest = is_unnest(factor);
+                self.table_functions += usize::from(args.is_some() && !unnest);
                 if version.is_some() {
                     let help = "a table has its records as they come, not as of some time";
                     return refuse("FOR SYSTEM_TIME", help, place);
@@ -354,7 +374,7 @@ impl Visitor for Checker<'_> {
                     );
                 }
                 let odd = !with_hints.is_empty() || !index_hints.is_empty() || json_path.is_some();
-                if odd || *with_ordinality || !partitions.is_empty() {
+                if odd || *with_ordinality && !unnest || !partitions.is_empty() {
                     return refuse("what follows the table's name", LEAVE_OUT, place);
                 }
             }
@@ -368,13 +388,8 @@ impl Visitor for Checker<'_> {
                 }
             }
             TableFactor::TableFunction { .. } => self.table_functions += 1,
-            TableFactor::NestedJoin { table_with_joins, .. } => {
-                if let Some(join) = table_with_joins.joins.first() {
-                    return refuse("joins come", ONE_TABLE, join.span());
-                }
-            }
+            TableFactor::NestedJoin { table_with_joins, .. } => check_joins(table_with_joins)?,
             TableFactor::MatchRecognize { .. } => return refuse("MATCH_RECOGNIZE", "", place),
-            TableFactor::UNNEST { .. } => return refuse("UNNEST", "", place),
             TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => {
                 return refuse("PIVOT", "write one aggregate with FILTER for each column", place);
             }
@@ -391,7 +406,7 @@ impl Visitor for Checker<'_> {
 
     fn post_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
         let function = match factor {
-            TableFactor::Table { args, .. } => args.is_some(),
+            TableFactor::Table { args, .. } => args.is_some() && !is_unnest(factor),
             TableFactor::TableFunction { .. } => true,
             _ => false,
         };

@@ -8,7 +8,7 @@ use crate::lower::{Places, Rows, Stage};
 /// A grouping without a window over a table that never ends.
 pub(crate) fn endless_group(table: &TableEntry, stage: &Stage, places: &Places) -> SqlError {
     let over_windows = match &stage.input {
-        Rows::Table(_) => false,
+        Rows::Table(_) | Rows::Unnested(_) => false,
         Rows::Stages(parts) => {
             parts.iter().any(|p| p.stage.grouped.as_ref().is_some_and(|grouped| grouped.windowed))
         }

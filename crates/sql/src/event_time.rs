@@ -8,6 +8,7 @@ use datafusion_expr::Expr;
 use crate::catalog::{TableEntry, input_column};
 use crate::error::{Result, SqlError};
 use crate::lower::{Rows, Stage, fired_column, window_column};
+use crate::nest::Unnested;
 use crate::tumble::TumbleNode;
 use crate::types::sql_type_name;
 
@@ -18,6 +19,7 @@ impl Stage {
         let time = &self.columns[node.time];
         let checked = match &self.input {
             Rows::Table(table) => of_table(table, time, field.name(), field.data_type()),
+            Rows::Unnested(rows) => of_elements(rows, time, field.name(), field.data_type()),
             Rows::Stages(_) if *time == window_column("window_time") => Ok(()),
             Rows::Stages(parts) => match &parts[..] {
                 [part] => part.stage.of_groups(field.name()),
@@ -51,6 +53,7 @@ impl Stage {
                 let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));
                 of_table(table, time, name, data_type)
             }
+            (None, Rows::Unnested(rows)) => of_elements(rows, time, name, data_type),
             (None, Rows::Stages(_)) => Err(SqlError::internal("a UNION ALL within another")),
         };
         checked.map_err(|error| {
@@ -98,6 +101,34 @@ fn as_it_is(mut expr: &Expr, unit: TimeUnit) -> &Expr {
 fn computed(name: &str) -> SqlError {
     SqlError::unsupported(format!("'{name}' is computed of what the UNION ALL gives"))
         .help("name the column that each of its queries selects as its event time")
+}
+
+/// That a column of what UNNEST gives is the event time of the records that it takes.
+fn of_elements(rows: &Unnested, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {
+    let own = time_unit(rows).map_or(time, |unit| as_it_is(time, unit));
+    let column = rows.kept.iter().position(|kept| *own == input_column(kept));
+    let Some(time) = column.and_then(|column| rows.inner.columns.get(column)) else {
+        let message = format!("'{name}' is not the event time of the records that UNNEST takes");
+        return Err(SqlError::unsupported(message)
+            .help("each element has the time of its record: name that column in DESCRIPTOR(…)"));
+    };
+    match &rows.inner.input {
+        Rows::Table(table) => {
+            let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));
+            of_table(table, time, name, data_type)
+        }
+        Rows::Unnested(below) => of_elements(below, time, name, data_type),
+        Rows::Stages(_) => Err(SqlError::internal("an UNNEST of a UNION ALL as a whole")),
+    }
+}
+
+/// The unit of the event time of the records that an UNNEST takes.
+fn time_unit(rows: &Unnested) -> Option<TimeUnit> {
+    match &rows.inner.input {
+        Rows::Table(table) => table.time_unit(),
+        Rows::Unnested(below) => time_unit(below),
+        Rows::Stages(_) => None,
+    }
 }
 
 fn of_table(table: &TableEntry, time: &Expr, name: &str, data_type: &DataType) -> Result<()> {

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use arrow::datatypes::Schema;
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Aggregate, Node, Operator, Plan, Sort, Source, Stage, Watermark};
+use millstream_contract::plan::{
+    Aggregate, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark,
+};
 
 use crate::tumble::duration;
 use crate::types::sql_type_name;
@@ -178,6 +180,7 @@ impl Explained<'_> {
                 (Some(limit), skip) => text.push_str(&format!("  limit {limit} after {skip}\n")),
                 (None, skip) => text.push_str(&format!("  skip {skip}\n")),
             },
+            Operator::Unnest(unnest) => unnest_text(text, stage, unnest),
             Operator::Aggregate(aggregate) => aggregate_text(text, &schema, aggregate),
         }
     }
@@ -188,6 +191,14 @@ impl Explained<'_> {
             source_text(text, name, source);
         }
     }
+}
+
+fn unnest_text(text: &mut String, stage: &Stage, unnest: &Unnest) {
+    let fields = stage.output.fields();
+    let kept = fields.len().saturating_sub(unnest.elements.len());
+    let names = list(fields.iter().skip(kept).map(|field| field.name().clone()));
+    let outer = if unnest.outer { ", NULL where there is none" } else { "" };
+    let _ = writeln!(text, "  a row for each element: {names}{outer}");
 }
 
 fn source_text(text: &mut String, name: &str, source: &Source) {

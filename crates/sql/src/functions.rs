@@ -17,6 +17,7 @@ use crate::located::{NAMED_CAST, named_cast};
 use crate::scalars::SpecialSyntax;
 use crate::tumble::WindowFunctions;
 use crate::types::Types;
+use crate::unnest::Unnests;
 
 /// DataFusion's functions that may be called, by the names they have there.
 ///
@@ -157,7 +158,7 @@ impl Functions {
                 Arc::new(SpecialSyntax),
                 Arc::new(datafusion_functions::core::planner::CoreFunctionPlanner::default()),
             ],
-            relation_planners: vec![Arc::new(WindowFunctions)],
+            relation_planners: vec![Arc::new(Unnests), Arc::new(WindowFunctions)],
             types: Arc::new(Types),
             config: Arc::new(config),
         }

@@ -10,9 +10,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::{Sort, Tumble};
+use millstream_contract::plan::{Element, Sort, Tumble};
 use millstream_contract::table::Table;
 
 use crate::catalog::TableEntry;
@@ -20,6 +21,8 @@ use crate::endless::{endless_group, endless_order, endless_part, windows_beside_
 use crate::error::{Result, SqlError};
 use crate::located::without_marks;
 use crate::lower::{Call, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
+use crate::nest::Unnested;
+use crate::schemas::{elements_schema, table_schema};
 use crate::tumble::WINDOW_COLUMNS;
 
 /// Queries with all that they read.
@@ -53,6 +56,19 @@ pub(crate) struct Pass {
     pub(crate) columns: Vec<Expr>,
     /// The first query that takes its rows.
     pub(crate) query: usize,
+    /// What it makes of the last of these columns, which has no name: an UNNEST.
+    pub(crate) elements: Option<Elements>,
+}
+
+/// What an UNNEST shows of elements.
+pub(crate) struct Elements {
+    pub(crate) outer: bool,
+    /// With the names of the columns.
+    pub(crate) shown: Vec<(String, Element)>,
+    /// Of the rows that come out.
+    pub(crate) schema: DFSchema,
+    /// The columns of these that somebody needs, once all that take them are finished.
+    pub(crate) used: BTreeSet<String>,
 }
 
 /// Rows that a grouping or an output takes.
@@ -181,12 +197,9 @@ impl Graph {
     /// A stage that is a grouping, or over a table; `names` are those of its columns.
     fn part(&mut self, stage: &Stage, names: &[String], reader: &Reader<'_>) -> Result<Part> {
         let Some(grouped) = &stage.grouped else {
-            let Rows::Table(entry) = &stage.input else {
-                return Err(SqlError::internal("a query without state over another"));
-            };
+            let (scan, pass) = self.records(&stage.input, reader)?;
             let (filters, columns) = (stage.filters.clone(), Some(stage.columns.clone()));
-            let scan = self.scan(entry, reader)?;
-            return Ok(Part::Scan { scan, pass: None, filters, columns });
+            return Ok(Part::Scan { scan, pass, filters, columns });
         };
         let (grouping, renamed) = self.grouping(stage, grouped, reader)?;
         let having = grouped.having.iter().map(|e| rename(e, &renamed)).collect::<Result<_>>()?;
@@ -203,6 +216,43 @@ impl Graph {
             views.len() - 1
         });
         Ok(Part::View { grouping, view })
+    }
+
+    /// Where rows come from that are records of a table, or elements of these.
+    fn records(&mut self, rows: &Rows, reader: &Reader<'_>) -> Result<(usize, Option<usize>)> {
+        match rows {
+            Rows::Table(entry) => Ok((self.scan(entry, reader)?, None)),
+            Rows::Unnested(rows) => self.unnest(rows, reader),
+            Rows::Stages(_) => Err(SqlError::internal("a query without state over another")),
+        }
+    }
+
+    fn unnest(&mut self, rows: &Unnested, reader: &Reader<'_>) -> Result<(usize, Option<usize>)> {
+        let (scan, below) = self.records(&rows.inner.input, reader)?;
+        let below_elements = below.and_then(|below| self.passes[below].elements.as_ref());
+        let schema = match below_elements {
+            Some(elements) => elements.schema.clone(),
+            None => table_schema(&self.scans[scan].entry)?,
+        };
+        let shown = rows.shown.iter().cloned().zip(rows.body.elements.iter().copied());
+        let (outer, shown) = (rows.body.outer, shown.collect::<Vec<_>>());
+        let columns = rows.inner.columns.clone();
+        let schema = elements_schema(&columns, &schema, &rows.kept, &shown, outer)?;
+        let pass = Pass {
+            scan,
+            below,
+            filters: rows.inner.filters.clone(),
+            names: rows.kept.clone(),
+            columns,
+            query: reader.query,
+            elements: Some(Elements { outer, shown, schema, used: BTreeSet::new() }),
+        };
+        let known = self.passes.iter().position(|known| known.is_like(&pass));
+        let number = known.unwrap_or_else(|| {
+            self.passes.push(pass);
+            self.passes.len() - 1
+        });
+        Ok((scan, Some(number)))
     }
 
     fn scan(&mut self, entry: &Arc<TableEntry>, reader: &Reader<'_>) -> Result<usize> {
@@ -224,9 +274,10 @@ impl Graph {
         reader: &Reader<'_>,
     ) -> Result<(usize, HashMap<String, String>)> {
         let (parts, names, filters) = match &stage.input {
-            Rows::Table(entry) => {
-                let (scan, filters) = (self.scan(entry, reader)?, stage.filters.clone());
-                (vec![Part::Scan { scan, pass: None, filters, columns: None }], vec![], vec![])
+            records @ (Rows::Table(_) | Rows::Unnested(_)) => {
+                let (scan, pass) = self.records(records, reader)?;
+                let filters = stage.filters.clone();
+                (vec![Part::Scan { scan, pass, filters, columns: None }], vec![], vec![])
             }
             Rows::Stages(parts) => {
                 let names = parts.first().map_or(vec![], |part| part.names.clone());
@@ -404,6 +455,19 @@ impl View {
     /// The columns that somebody takes.
     pub(crate) fn needed(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.needed)
+    }
+}
+
+impl Pass {
+    /// Whether another one makes the same of the same rows.
+    fn is_like(&self, other: &Pass) -> bool {
+        let elements = |pass: &Pass| {
+            pass.elements.as_ref().map(|elements| (elements.outer, elements.shown.clone()))
+        };
+        (self.scan, self.below, &self.names) == (other.scan, other.below, &other.names)
+            && elements(self) == elements(other)
+            && all_alike(&self.filters, &other.filters)
+            && all_alike(&self.columns, &other.columns)
     }
 }
 

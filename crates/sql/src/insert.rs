@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use datafusion_common::ScalarValue;
 use datafusion_expr::{Cast, Expr, LogicalPlan};
 use datafusion_sql::sqlparser::ast::Ident;
+use millstream_contract::nested::is_nested;
 use millstream_contract::wording::counted;
 
 use crate::catalog::TableEntry;
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
+use crate::scalars::conformed;
 use crate::types::sql_type_name;
 
 /// Where `INSERT INTO` writes.
@@ -74,6 +76,8 @@ pub(crate) fn fit_to_sink(
         }
         columns.push(if *field.data_type() == column.data_type {
             expr
+        } else if is_nested(&column.data_type) && fits(field.data_type(), &column.data_type) {
+            conformed(expr, column.data_type.clone())
         } else if fits(field.data_type(), &column.data_type) {
             Expr::Cast(Cast::new(Box::new(expr), column.data_type.clone()))
         } else {
@@ -122,8 +126,17 @@ fn fits(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     let exact = |t: &DataType| t.is_integer() || matches!(t, Decimal128(..));
     let time = |t: &DataType| matches!(t, Timestamp(..));
+    let member = |from: &Field, to: &Field| {
+        let nulls = to.is_nullable() || !from.is_nullable();
+        nulls && (from.data_type() == to.data_type() || fits(from.data_type(), to.data_type()))
+    };
     match (from, to) {
         (Null, _) => true,
+        // Fields go together by position, as columns do.
+        (Struct(from), Struct(to)) => {
+            from.len() == to.len() && from.iter().zip(to).all(|(from, to)| member(from, to))
+        }
+        (List(from), List(to)) | (Map(from, _), Map(to, _)) => member(from, to),
         (from, to) if exact(from) => exact(to) || to.is_floating(),
         (from, to) if from.is_floating() => to.is_floating(),
         (from, to) if time(from) => time(to),

@@ -207,6 +207,15 @@ impl Graph {
         self.groupings.iter().any(|g| g.window.is_some() && g.parts.iter().any(over))
     }
 
+    /// The conditions on records below a pass, an UNNEST: those above it are on elements.
+    fn filters_of_records(&self, pass: Option<usize>) -> Option<&Vec<datafusion_expr::Expr>> {
+        let mut pass = self.passes.get(pass?)?;
+        while let Some(below) = pass.below.and_then(|below| self.passes.get(below)) {
+            pass = below;
+        }
+        Some(&pass.filters)
+    }
+
     /// By table, the windows over its records, once conditions are in their final form and before
     /// work is shared.
     pub(crate) fn windows_over_scans(&self) -> Windows {
@@ -214,7 +223,8 @@ impl Graph {
         for grouping in &self.groupings {
             let Some(window) = grouping.window else { continue };
             for part in &grouping.parts {
-                let Part::Scan { scan, filters, .. } = part else { continue };
+                let Part::Scan { scan, pass, filters, .. } = part else { continue };
+                let filters = self.filters_of_records(*pass).unwrap_or(filters);
                 let of_scan = windows.entry(*scan).or_default();
                 match of_scan.iter_mut().find(|(known, _)| *known == window) {
                     Some((_, conditions)) => conditions.push(filters.clone()),

@@ -24,13 +24,14 @@ use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
-use crate::nest::{Inner, Window};
+use crate::nest::{Inner, Unnested, Window};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
 use crate::types::sql_type_name;
+use crate::unnest::UnnestNode;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";
@@ -68,6 +69,8 @@ pub(crate) enum Rows {
     /// A grouping's result, or a UNION ALL of several stages that have the same columns: each a
     /// grouping, or over a table.
     Stages(Vec<Inner>),
+    /// The elements of a table's arrays.
+    Unnested(Arc<Unnested>),
 }
 
 /// A grouping. Its expressions are over the input alone.
@@ -151,15 +154,20 @@ impl Stage {
                 }
                 Ok(stage)
             }
-            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref() {
-                Some(tumble) => {
-                    let tumble: &TumbleNode = tumble;
+            LogicalPlan::Extension(extension) => {
+                let node = extension.node.as_any();
+                if let Some(tumble) = node.downcast_ref::<TumbleNode>() {
                     let schema = tumble.input.schema();
                     let stage = Stage::new(&tumble.input, places)?.over_groups(schema);
-                    stage.with_window(tumble, places)
+                    return stage.with_window(tumble, places);
                 }
-                None => Err(SqlError::internal(format!("a plan with {}", extension.node.name()))),
-            },
+                match node.downcast_ref::<UnnestNode>() {
+                    Some(unnest) => Stage::new(&unnest.input, places)?.unnested(unnest, places),
+                    None => {
+                        Err(SqlError::internal(format!("a plan with {}", extension.node.name())))
+                    }
+                }
+            }
             LogicalPlan::Aggregate(aggregate) => Stage::of_aggregate(aggregate, places),
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let stage = Stage::new(input, places)?;
@@ -257,7 +265,7 @@ impl Stage {
     fn has_windows(&self) -> bool {
         match (&self.grouped, &self.input) {
             (Some(grouped), _) => grouped.windowed,
-            (None, Rows::Table(_)) => false,
+            (None, Rows::Table(_) | Rows::Unnested(_)) => false,
             (None, Rows::Stages(parts)) => parts.iter().any(|part| part.stage.has_windows()),
         }
     }
@@ -517,7 +525,7 @@ pub(crate) fn count_nodes(expr: &Expr) -> usize {
     nodes
 }
 
-fn is_window_column(expr: &Expr) -> bool {
+pub(crate) fn is_window_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(c) if c.relation.as_ref().is_some_and(|r| r.table() == WINDOW))
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::Tumble;
+use millstream_contract::plan::{Tumble, Unnest};
 
 use crate::catalog::{INPUT, input_column};
 use crate::error::{Result, SqlError};
@@ -24,6 +24,18 @@ pub(crate) struct Inner {
     pub(crate) stage: Stage,
     /// Of its columns.
     pub(crate) names: Vec<String>,
+}
+
+/// Rows that an UNNEST gives: those of a table, with a column of elements.
+#[derive(Debug, Clone)]
+pub(crate) struct Unnested {
+    /// What it takes, without state; its last column is the array.
+    pub(crate) inner: Stage,
+    /// The names of its other columns, which come first.
+    pub(crate) kept: Vec<String>,
+    /// The names of what is shown of the elements.
+    pub(crate) shown: Vec<String>,
+    pub(crate) body: Unnest,
 }
 
 /// The window that each row of a stage's input belongs to.

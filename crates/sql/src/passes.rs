@@ -66,7 +66,8 @@ impl Graph {
     /// Who takes records of a table.
     fn readers(&self, scan: usize) -> Vec<Reader> {
         let of_table = |parts: &[Part]| -> Vec<usize> {
-            let own = |part: &Part| matches!(part, Part::Scan { scan: own, .. } if *own == scan);
+            let own =
+                |part: &Part| matches!(part, Part::Scan { scan: s, pass: None, .. } if *s == scan);
             (0..parts.len()).filter(|part| own(&parts[*part])).collect()
         };
         let mut readers = Vec::new();
@@ -341,7 +342,8 @@ impl Graph {
         let schema = output_schema(&columns, &rows.schema, &names)?;
         let schema = qualified(INPUT, Schema::clone(&schema))?;
         let (scan, below) = (rows.scan, rows.pass);
-        self.passes.push(Pass { scan, below, filters, names, columns, query });
+        let elements = None;
+        self.passes.push(Pass { scan, below, filters, names, columns, query, elements });
         Ok(Rows { scan, pass: Some(number), schema })
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
         Expr::Placeholder(_) => {
             SqlError::unsupported("parameters do not exist here").help("write the value itself")
         }
-        Expr::Unnest(_) => SqlError::unsupported("UNNEST does not run yet"),
+        Expr::Unnest(_) => SqlError::unsupported("UNNEST stands in FROM, not among expressions"),
         Expr::OuterReferenceColumn(..) => {
             SqlError::unsupported("a subquery cannot refer to the query around it")
         }
@@ -50,7 +50,7 @@ pub(crate) fn refused(plan: &LogicalPlan) -> SqlError {
         LogicalPlan::RecursiveQuery(_) => SqlError::unsupported("WITH RECURSIVE does not run"),
         LogicalPlan::Distinct(_) => SqlError::unsupported("DISTINCT ON does not run")
             .help("write SELECT DISTINCT, or GROUP BY with MIN or MAX"),
-        LogicalPlan::Unnest(_) => SqlError::unsupported("UNNEST does not run yet"),
+        LogicalPlan::Unnest(_) => SqlError::unsupported("UNNEST stands in FROM, behind a table"),
         _ => SqlError::unsupported("this query does not run as a stream")
             .help("SELECT … FROM … WHERE … GROUP BY … HAVING … does"),
     }

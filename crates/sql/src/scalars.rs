@@ -3,6 +3,7 @@
 mod bounded;
 mod calendar;
 mod choice;
+mod conform;
 mod date_trunc;
 mod dates;
 mod decided;
@@ -39,6 +40,7 @@ pub(crate) use bounded::{
     BoundedCall, Constant, TooMuchText, bound_constants, bound_texts, bounded_array, joined_texts,
 };
 pub(crate) use choice::ChoiceExpr;
+pub(crate) use conform::{conformed, within_conformed};
 pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;

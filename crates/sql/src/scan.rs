@@ -14,7 +14,7 @@ use crate::catalog::{INPUT, TableEntry, WatermarkDecl, input_column};
 use crate::compiler::{Compiler, each_input};
 use crate::computed::Definitions;
 use crate::error::{Result, SqlError};
-use crate::graph::{Graph, Grouping, Part, Scan, add_columns, used_by};
+use crate::graph::{Graph, Grouping, Part, Pass, Scan, add_columns, used_by};
 use crate::lower::Grouped;
 use crate::nest::written;
 use crate::schemas::{qualified, table_schema};
@@ -114,14 +114,14 @@ pub(crate) fn finish_grouping(
     number: usize,
     needs: &mut [Needs],
 ) -> Result<()> {
-    let Graph { scans, groupings, .. } = graph;
+    let Graph { scans, passes, groupings, .. } = graph;
     let Grouping { parts, names, used, filters, grouped, .. } = &mut groupings[number];
     for part in parts {
-        let Part::Scan { scan, filters: own, columns, .. } = part else { continue };
+        let Part::Scan { scan, pass, filters: own, columns } = part else { continue };
         let entry = &scans[*scan].entry;
-        let over = OverTable::new(compiler, entry, grouped.windowed)?;
+        let over = OverRecords::new(compiler, entry, *pass, passes, grouped.windowed)?;
         needs[*scan].event_time |= grouped.windowed;
-        let needs = &mut needs[*scan].columns;
+        let needs = needed_of(needs, *scan, *pass, passes);
         match columns {
             None => {
                 *own = over.finish_filters(std::mem::take(own))?;
@@ -151,44 +151,102 @@ pub(crate) fn finish_output(
     needs: &mut [Needs],
 ) -> Result<()> {
     for part in &mut graph.outputs[number].parts {
-        let Part::Scan { scan, filters, columns: Some(columns), .. } = part else { continue };
-        let over = OverTable::new(compiler, &graph.scans[*scan].entry, false)?;
+        let Part::Scan { scan, pass, filters, columns: Some(columns) } = part else { continue };
+        let (entry, passes) = (&graph.scans[*scan].entry, &mut graph.passes);
+        let over = OverRecords::new(compiler, entry, *pass, passes, false)?;
         *filters = over.finish_filters(std::mem::take(filters))?;
         *columns = over.finish_all(std::mem::take(columns))?;
-        let needs = &mut needs[*scan].columns;
+        let needs = needed_of(needs, *scan, *pass, passes);
         filters.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
     }
     Ok(())
 }
 
-/// Brings expressions over a table to their final form.
-struct OverTable<'a> {
+/// As [`finish_grouping`], of an UNNEST, of which all that take its rows are finished: what nobody
+/// needs is left out.
+pub(crate) fn finish_pass(
+    compiler: &Compiler<'_>,
+    graph: &mut Graph,
+    number: usize,
+    needs: &mut [Needs],
+) -> Result<()> {
+    let (below, rest) = graph.passes.split_at_mut(number);
+    let Some(Pass { scan, below: under, filters, names, columns, elements, .. }) = rest.first_mut()
+    else {
+        return Ok(());
+    };
+    let Some(elements) = elements else { return Ok(()) };
+    let used = std::mem::take(&mut elements.used);
+    let array = columns.pop();
+    let kept = std::mem::take(names).into_iter().zip(std::mem::take(columns));
+    (*names, *columns) = kept.filter(|(name, _)| used.contains(name)).unzip();
+    columns.extend(array);
+    elements.shown.retain(|(name, _)| used.contains(name));
+    let (entry, windowed) = (&graph.scans[*scan].entry, needs[*scan].event_time);
+    let over = OverRecords::new(compiler, entry, *under, below, windowed)?;
+    *filters = over.finish_filters(std::mem::take(filters))?;
+    *columns = over.finish_all(std::mem::take(columns))?;
+    let needs = needed_of(needs, *scan, *under, below);
+    filters.iter().chain(&*columns).for_each(|expr| add_columns(expr, needs));
+    Ok(())
+}
+
+/// Where is noted what is needed of records of a table, or of what an UNNEST makes of them.
+fn needed_of<'n>(
+    needs: &'n mut [Needs],
+    scan: usize,
+    pass: Option<usize>,
+    passes: &'n mut [Pass],
+) -> &'n mut BTreeSet<String> {
+    match pass.and_then(|pass| passes[pass].elements.as_mut()) {
+        Some(elements) => &mut elements.used,
+        None => &mut needs[scan].columns,
+    }
+}
+
+/// Brings expressions over a table, or over what an UNNEST makes of its records, to their final
+/// form.
+struct OverRecords<'a> {
     compiler: &'a Compiler<'a>,
-    definitions: Definitions,
+    /// Of the table's columns.
+    definitions: Option<Definitions>,
     schema: Arc<DFSchema>,
 }
 
-impl<'a> OverTable<'a> {
+impl<'a> OverRecords<'a> {
     fn new(
         compiler: &'a Compiler<'_>,
         table: &TableEntry,
+        pass: Option<usize>,
+        passes: &[Pass],
         windowed: bool,
-    ) -> Result<OverTable<'a>> {
-        let schema = Arc::new(table_schema(table)?);
-        Ok(OverTable { compiler, definitions: Definitions::new(table, windowed)?, schema })
+    ) -> Result<OverRecords<'a>> {
+        if let Some(elements) = pass.and_then(|pass| passes[pass].elements.as_ref()) {
+            let schema = Arc::new(elements.schema.clone());
+            return Ok(OverRecords { compiler, definitions: None, schema });
+        }
+        let definitions = Some(Definitions::new(table, windowed)?);
+        Ok(OverRecords { compiler, definitions, schema: Arc::new(table_schema(table)?) })
+    }
+
+    fn write_out(&self, expr: Expr) -> Result<Expr> {
+        match &self.definitions {
+            Some(definitions) => definitions.write_out(expr),
+            None => Ok(expr),
+        }
     }
 
     fn finish(&self, expr: Expr) -> Result<Expr> {
-        self.compiler.simple(&self.definitions.write_out(expr)?, &self.schema)
+        self.compiler.simple(&self.write_out(expr)?, &self.schema)
     }
 
-    /// As [`OverTable::finish_all`], of conditions that must hold.
+    /// As [`OverRecords::finish_all`], of conditions that must hold.
     fn finish_filters(&self, filters: Vec<Expr>) -> Result<Vec<Expr>> {
         filters.into_iter().map(|filter| self.finish_filter(filter)).collect()
     }
 
     fn finish_filter(&self, filter: Expr) -> Result<Expr> {
-        self.compiler.simple_filter(&self.definitions.write_out(filter)?, &self.schema)
+        self.compiler.simple_filter(&self.write_out(filter)?, &self.schema)
     }
 
     fn finish_all(&self, exprs: Vec<Expr>) -> Result<Vec<Expr>> {

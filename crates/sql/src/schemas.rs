@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::{DFSchema, ExprSchema};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
-use millstream_contract::plan::AggregateFunction;
+use millstream_contract::plan::{AggregateFunction, Element};
 
 use crate::catalog::{INPUT, TableEntry};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
 use crate::located::within_mark;
 use crate::lower::{FIRED, Grouped};
@@ -97,4 +97,45 @@ pub(crate) fn output_schema(
         .zip(names)
         .map(|(expr, name)| Ok(Field::new(name, expr.get_type(schema)?, nullable(expr, schema))));
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
+}
+
+/// The columns of the rows that come out, where `columns` are those that go in, over `schema`: the
+/// last is the array.
+pub(crate) fn elements_schema(
+    columns: &[Expr],
+    schema: &DFSchema,
+    kept: &[String],
+    shown: &[(String, Element)],
+    outer: bool,
+) -> Result<DFSchema> {
+    let mut names = kept.to_vec();
+    names.push(String::new());
+    let taken = output_schema(columns, schema, &names)?;
+    let mut fields: Vec<Field> = taken
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_data_type(plain_type(field.data_type())))
+        .collect();
+    let array = fields.pop().ok_or_else(|| SqlError::internal("an UNNEST of no column"))?;
+    for (name, element) in shown {
+        let of = element_type(array.data_type(), *element)
+            .ok_or_else(|| SqlError::internal(format!("{element:?} of {}", array.data_type())))?;
+        // Not exact where an element of a ROW is never NULL: nobody depends on that.
+        fields.push(Field::new(name, of, outer || *element != Element::Ordinality));
+    }
+    qualified(INPUT, Schema::new(fields))
+}
+
+/// The type of what is shown of each element of a column.
+fn element_type(array: &DataType, element: Element) -> Option<DataType> {
+    let of = match array {
+        DataType::List(of) | DataType::Map(of, _) => of.data_type(),
+        _ => return None,
+    };
+    match (element, of) {
+        (Element::Ordinality, _) => Some(DataType::Int32),
+        (Element::Whole, of) => Some(of.clone()),
+        (Element::Field(at), DataType::Struct(fields)) => Some(fields.get(at)?.data_type().clone()),
+        (Element::Field(_), _) => None,
+    }
 }

@@ -11,7 +11,8 @@ use millstream_contract::interval::write_interval;
 
 use crate::located::within_mark;
 use crate::scalars::{
-    Access, access, joined_texts, measured_interval, similar_parts, within_decided, written_time,
+    Access, access, joined_texts, measured_interval, similar_parts, within_conformed,
+    within_decided, written_time,
 };
 use crate::types::sql_type_name;
 
@@ -96,7 +97,7 @@ fn access_text(access: Access<'_>) -> String {
 
 /// What is written of an expression, if that is a part of it alone.
 fn unwritten(expr: &Expr) -> Option<&Expr> {
-    within_mark(expr).or_else(|| within_decided(expr))
+    within_mark(expr).or_else(|| within_decided(expr)).or_else(|| within_conformed(expr))
 }
 
 fn list_text(list: &[Expr]) -> String {

@@ -80,6 +80,10 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "parse_url" | "url_decode" | "url_encode" => {
             ("does not exist here", "REGEXP_EXTRACT(x, '://([^/]*)', 1) takes a host out of a URL")
         }
+        "unnest" => (
+            "stands in FROM, not among expressions",
+            "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)",
+        ),
         name if name.starts_with("array") || name.starts_with("map_") => (
             "does not exist here",
             "write array[1], map['key'], CARDINALITY(x), ELEMENT(array), ARRAY[…], MAP[…], ROW(…)",

@@ -18,8 +18,8 @@ use millstream_contract::{Error, Result};
 use super::sample::{ends, read_once};
 use super::value::{Shape, Values};
 use super::{Column, Columns, Format, RECORDS_MAX};
-use crate::{ipc, parquet};
 use crate::source::{FileTable, OneFile};
+use crate::{ipc, parquet};
 
 /// Columns that are looked into, at most.
 const TIMES_MAX: usize = 16;

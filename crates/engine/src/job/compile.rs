@@ -95,6 +95,13 @@ impl Compiled {
         spreads.filter(|spread| !spread.windowing.is_whole()).collect()
     }
 
+    /// Columns of a source whose elements become rows.
+    pub(super) fn arrays(&self, source: usize) -> Vec<usize> {
+        let passes = self.flow.sources[source].takers.passes.iter();
+        let unnests = passes.filter(|pass| pass.unnest.is_some());
+        unnests.filter_map(|pass| pass.taking.last_column()).collect()
+    }
+
     pub(super) fn windowing(&self, stage: usize) -> Windowing {
         self.operations[stage].program.windowing()
     }
@@ -136,8 +143,10 @@ fn find_texts(
         }
     }
     for pass in &mut takers.passes {
-        let taking = &pass.taking;
-        find_texts(&mut pass.takers, &|column| before(taking, column).and_then(of), operations);
+        let (taking, is_unnest) = (&pass.taking, pass.unnest.is_some());
+        // Of each record's texts there are as many as it has elements.
+        let of = |column| if is_unnest { None } else { before(taking, column).and_then(of) };
+        find_texts(&mut pass.takers, &of, operations);
     }
 }
 

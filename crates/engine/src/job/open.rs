@@ -45,7 +45,8 @@ pub(super) fn origins(
         let options = OpenOptions { pruning: plan.pruning(number), ..options.clone() };
         Ok(Origin {
             splits: table.open(&source.projection, &options)?,
-            preparer: Preparer::new(source, max_ahead_us, spreads),
+            preparer: Preparer::new(source, max_ahead_us, spreads)
+                .with_arrays(compiled.arrays(number)),
             idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
             windowings: compiled.windowings(number),
             group: compiled.flow.sources[number].group,

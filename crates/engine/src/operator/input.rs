@@ -5,6 +5,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use crate::columns::inputs::Input;
 use crate::expr::Expr;
 use crate::operator::stateless::Taken;
+use crate::prepare::Prepared;
 use crate::stamped::Stamped;
 use crate::windowing::SliceId;
 
@@ -46,30 +47,46 @@ pub(crate) struct Records<'a> {
     /// The batch, with the records' times.
     pub(crate) stamped: &'a Stamped,
     pub(crate) rows: &'a RecordBatch,
-    /// Where they stand in the batch, ascending; `None`: they are all of it.
+    /// Where they stand in the batch, ascending; `None`: they are all of it. A record whose
+    /// elements have become rows stands there for each of them.
     pub(crate) places: Option<&'a [u32]>,
+    /// Bytes of input that they stand for.
+    pub(crate) bytes: usize,
+    /// The record of which elements have been given before, if it is the first.
+    pub(crate) continued: Option<u32>,
 }
 
 impl<'a> Records<'a> {
-    /// What has been taken of a batch.
-    pub(crate) fn taken(taken: &'a Taken, stamped: &'a Stamped) -> Records<'a> {
-        Records { stamped, rows: &taken.rows, places: taken.places.as_deref() }
+    /// All records of a batch.
+    pub(crate) fn all(stamped: &'a Stamped) -> Records<'a> {
+        let Prepared { batch: rows, input_bytes: bytes, .. } = &stamped.prepared;
+        Records { stamped, rows, places: None, bytes: *bytes, continued: None }
+    }
+
+    /// What has been taken of records; where they stand is where it does in their batch.
+    pub(crate) fn taken(taken: &'a Taken, of: &Records<'a>) -> Records<'a> {
+        Records { rows: &taken.rows, places: taken.places.as_deref(), ..*of }
     }
 
     /// The record that a row is of, by its position in the batch.
     pub(crate) fn place(&self, row: usize) -> usize {
         self.places.map_or(row, |places| places[row] as usize)
     }
+}
 
-    /// The rows of some records: positions in the batch, ascending, become positions of rows.
-    pub(super) fn rows_of(&self, records: &mut [u32]) {
-        let Some(places) = self.places else { return };
-        let mut at = 0;
-        for record in records {
-            at += places[at..].partition_point(|place| *place < *record);
-            *record = at as u32;
-        }
+/// The rows of some records, which stand at `records` in a batch, ascending: of the rows that
+/// count, `rows`, ascending, each of which is of the record at its place in `places`.
+pub(crate) fn rows_of(records: &[u32], rows: &[u32], places: &[u32]) -> Vec<u32> {
+    let mut rest = rows;
+    let mut found = Vec::with_capacity(records.len());
+    for record in records {
+        let place = |row: &u32| places[*row as usize];
+        rest = &rest[rest.partition_point(|row| place(row) < *record)..];
+        let (own, others) = rest.split_at(rest.partition_point(|row| place(row) == *record));
+        found.extend_from_slice(own);
+        rest = others;
     }
+    found
 }
 
 /// Per slice: the positions of its rows in a batch, ascending.
@@ -114,6 +131,14 @@ pub(crate) struct Dropped {
 }
 
 impl Dropped {
+    /// Takes those of a record out, which have been counted before.
+    #[cold]
+    pub(super) fn forget(&mut self, record: &Dropped) {
+        self.late -= record.late;
+        self.null_time -= record.null_time;
+        self.unusable_time -= record.unusable_time;
+    }
+
     #[cold]
     pub(super) fn without_time(&mut self, row: usize, null: bool) {
         let (count, first) = match null {
@@ -122,5 +147,24 @@ impl Dropped {
         };
         *count += 1;
         first.get_or_insert(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: record 3 has three rows, of which the filter has left two; record 4 has none left.
+    #[test]
+    fn records_have_the_rows_that_stand_at_their_place() {
+        let places = [1, 3, 3, 3, 4, 7];
+        for (records, expected) in [
+            (vec![1, 3, 7], vec![0, 1, 3, 5]),
+            (vec![3], vec![1, 3]),
+            (vec![7], vec![5]),
+            (vec![], vec![]),
+        ] {
+            assert_eq!(rows_of(&records, &[0, 1, 3, 5], &places), expected);
+        }
     }
 }

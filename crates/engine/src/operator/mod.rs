@@ -28,8 +28,8 @@
 //! columns into a channel's open slot, without a copy in between. An operator that passes nothing
 //! through ignores it.
 //!
-//! Passes on the way (`stateless`) are no operators: they keep nothing, so there is nothing to
-//! seal, merge or fire, and a worker applies them to a batch where it pushes it on.
+//! Passes on the way (`stateless`, `unnest`) are no operators: they keep nothing, so there is
+//! nothing to seal, merge or fire, and a worker applies them to a batch where it pushes it on.
 
 pub(crate) mod aggregate;
 mod input;
@@ -37,6 +37,7 @@ pub(crate) mod late;
 pub(crate) mod stateless;
 #[cfg(test)]
 mod tally;
+pub(crate) mod unnest;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,13 +52,13 @@ use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 
-pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, Rows, Updated};
+pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, Rows, Updated, rows_of};
 
 /// The program of a stage of the plan whose windows wait so long for late records; `None` for a
 /// pass. Here the plan's body becomes an operator.
 pub(crate) fn program(stage: &plan::Stage, lateness_us: i64) -> Result<Option<Arc<dyn Program>>> {
     Ok(match &stage.operator {
-        plan::Operator::Stateless { .. } => None,
+        plan::Operator::Stateless { .. } | plan::Operator::Unnest(_) => None,
         plan::Operator::Aggregate(body) => {
             Some(Arc::new(aggregate::Program::new(body, lateness_us, &stage.output)?))
         }

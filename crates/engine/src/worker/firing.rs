@@ -10,6 +10,8 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::{Feeds, Takers, Way};
 use crate::meter;
+use crate::operator::stateless::Taken;
+use crate::operator::unnest::Piece;
 use crate::windowing::WindowId;
 
 /// Rows of a window that take so much more than twice what was foreseen, since texts are computed
@@ -139,7 +141,18 @@ impl Worker {
         }
         for pass in &takers.passes {
             let rows = pass.taking.rows(rows)?;
-            self.push_fired(stages, &pass.takers, &FiredRows { rows, ..*fired })?;
+            let Some(unnest) = &pass.unnest else {
+                self.push_fired(stages, &pass.takers, &FiredRows { rows, ..*fired })?;
+                continue;
+            };
+            let rows = Taken::from(rows);
+            let mut pieces = unnest.pieces(&rows)?;
+            let mut next = pieces.next()?;
+            while let Some(Piece { taken: Taken { rows, .. }, .. }) = next {
+                next = pieces.next()?;
+                let last = *last && next.is_none();
+                self.push_fired(stages, &pass.takers, &FiredRows { rows, last, ..*fired })?;
+            }
         }
         Ok(())
     }

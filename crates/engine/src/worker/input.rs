@@ -1,8 +1,10 @@
 //! What a worker takes in: batches of records, which it pushes to all stages and outputs that take
 //! them.
 
+use std::collections::BTreeMap;
+
 use arrow::array::RecordBatch;
-use arrow::compute::interleave_record_batch;
+use arrow::compute::{concat_batches, interleave_record_batch};
 
 use super::{State, Step, Worker};
 use crate::budget::{Kind, batch_bytes};
@@ -12,11 +14,16 @@ use crate::flow::{Edge, Feeds, Pass, Takers};
 use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
+use crate::operator::unnest::{Piece, Pieces, elements_in};
 use crate::operator::{Batch, Program, Records, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
 use millstream_state::Load;
+
+/// What the elements of one batch may take, with what is repeated beside them, where they leave the
+/// job as they are: they wait for their turn as a whole.
+const ELEMENT_BYTES_MAX: usize = 256 << 20;
 
 /// Rows of a batch for an output.
 struct Passed {
@@ -60,6 +67,26 @@ fn by_record(mut parts: Vec<Passed>) -> Result<(RecordBatch, Option<Error>)> {
     Ok((interleave_record_batch(&rows, &order)?, then))
 }
 
+/// What a batch may bring to a stage, as far as that can be told before anything is computed: its
+/// rows, or the elements of a column of it.
+fn load_of(takers: &Takers, stage: usize, batch: &RecordBatch) -> Load {
+    let mut load = Load { rows: 0, text_bytes: 0 };
+    let mut add = |edge: &Edge, elements: usize| {
+        let Load { rows, text_bytes } = stateless::load(batch, &edge.texts);
+        load.rows += rows.max(elements);
+        load.text_bytes += text_bytes;
+    };
+    let of_stage = |edge: &&Edge| edge.stage == stage;
+    takers.edges.iter().filter(of_stage).for_each(|edge| add(edge, 0));
+    for pass in &takers.passes {
+        let array = pass.unnest.as_ref().and_then(|_| pass.taking.last_column());
+        let elements = array.map_or(0, |array| elements_in(batch.column(array)));
+        let edges = pass.takers.all_edges().into_iter();
+        edges.filter(of_stage).for_each(|edge| add(edge, elements));
+    }
+    load
+}
+
 /// Where rows stand in the batch that they are of, when those that stand at `places` among others
 /// have been taken.
 fn behind(records: &Records<'_>, places: Option<Vec<u32>>) -> Option<Vec<u32>> {
@@ -71,6 +98,47 @@ fn behind(records: &Records<'_>, places: Option<Vec<u32>>) -> Option<Vec<u32>> {
             Some(places)
         }
     }
+}
+
+#[cold]
+fn too_many_elements() -> Error {
+    let limit = ELEMENT_BYTES_MAX >> 20;
+    Error::Io {
+        place: "UNNEST".into(),
+        message: format!(
+            "the elements of one batch of records, with the columns beside them, take more than \
+             {limit} MB"
+        ),
+        help: "select fewer columns beside the elements, or take fewer records at a time: \
+               SET 'batch.rows' = '16'"
+            .into(),
+    }
+}
+
+/// Rows of several pieces of the same records, as one for each input of an output.
+fn joined(pieces: Vec<Passed>) -> Result<Vec<Passed>> {
+    let mut inputs: BTreeMap<(usize, usize), Vec<Passed>> = BTreeMap::new();
+    for piece in pieces {
+        inputs.entry((piece.output, piece.input)).or_default().push(piece);
+    }
+    let mut whole = Vec::new();
+    for ((output, input), mut pieces) in inputs {
+        // What it fails with is the last that counts.
+        let end = pieces.iter().position(|piece| piece.then.is_some());
+        pieces.truncate(end.map_or(pieces.len(), |end| end + 1));
+        if pieces.len() == 1 {
+            whole.append(&mut pieces);
+            continue;
+        }
+        let batches = pieces.iter().map(|piece| &piece.rows);
+        let Some(schema) = batches.clone().next().map(RecordBatch::schema) else { continue };
+        let rows = concat_batches(&schema, batches)?;
+        let of_each = |piece: &mut Passed| piece.places.take();
+        let places: Option<Vec<Vec<u32>>> = pieces.iter_mut().map(of_each).collect();
+        let then = pieces.iter_mut().find_map(|piece| piece.then.take());
+        whole.push(Passed { output, input, rows, places: places.map(|p| p.concat()), then });
+    }
+    Ok(whole)
 }
 
 impl Worker {
@@ -132,12 +200,7 @@ impl Worker {
             false => shared.settled(feeds.group, batch.holds),
         };
         for stage in &feeds.stages {
-            let mut load = Load { rows: 0, text_bytes: 0 };
-            for edge in feeds.takers.all_edges().iter().filter(|edge| edge.stage == *stage) {
-                let Load { rows, text_bytes } = stateless::load(&batch.prepared.batch, &edge.texts);
-                load.rows += rows;
-                load.text_bytes += text_bytes;
-            }
+            let load = load_of(&feeds.takers, *stage, &batch.prepared.batch);
             let state = &mut stages[*stage];
             if !self.delivery.has_room(&self.context, state, load, tight, &settled)? {
                 return Ok(false);
@@ -164,13 +227,13 @@ impl Worker {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(batch.prepared.batch.num_rows());
         self.count_batch(batch);
-        let records = Records { stamped: batch, rows: &batch.prepared.batch, places: None };
+        let records = Records::all(batch);
         let mut passed = Vec::new();
         self.push(stages, &feeds.takers, &records, &mut passed)?;
         if !feeds.malformed.is_empty() {
             let rows = batch.prepared.malformed.clone();
             let rows = rows.unwrap_or_else(|| RecordBatch::new_empty(malformed_schema()));
-            let malformed = Records { stamped: batch, rows: &rows, places: None };
+            let malformed = Records { rows: &rows, ..records };
             self.push(stages, &feeds.malformed, &malformed, &mut passed)?;
         }
         drop(span);
@@ -199,7 +262,7 @@ impl Worker {
             if let Some(late) = &pass.late {
                 let name = self.context.shared.intake.name(records.stamped.split);
                 let taken = late.take(&pass.taking, records, name)?;
-                let taken = Records::taken(&taken, records.stamped);
+                let taken = Records::taken(&taken, records);
                 self.push(stages, &pass.takers, &taken, passed)?;
                 continue;
             }
@@ -216,13 +279,47 @@ impl Worker {
             let before = passed.len();
             let stateless::Taken { rows, places } = taken;
             let taken = stateless::Taken { rows, places: behind(records, places) };
-            let taken = Records::taken(&taken, records.stamped);
-            self.push(stages, &pass.takers, &taken, passed)?;
+            match &pass.unnest {
+                Some(unnest) => {
+                    let mut pieces = unnest.pieces(&taken)?;
+                    self.push_elements(stages, &pass.takers, &mut pieces, records, passed)?;
+                }
+                None => {
+                    let taken = Records::taken(&taken, records);
+                    self.push(stages, &pass.takers, &taken, passed)?;
+                }
+            }
             if let Some(error) = failing {
                 let ends = passed[before..].iter_mut().filter(|passed| passed.then.is_none());
                 ends.for_each(|passed| passed.then = Some(error.clone()));
             }
         }
+        Ok(())
+    }
+
+    /// Gives the elements of records, piece by piece, to all who take them.
+    fn push_elements(
+        &mut self,
+        stages: &mut [State],
+        takers: &Takers,
+        pieces: &mut Pieces<'_>,
+        records: &Records<'_>,
+        passed: &mut Vec<Passed>,
+    ) -> Result<()> {
+        let mut made: Vec<Passed> = Vec::new();
+        let (mut bytes, mut of) = (0, *records);
+        while let Some(Piece { taken, continued }) = pieces.next()? {
+            let (before, continued) = (made.len(), continued.or(of.continued));
+            let piece = Records { continued, ..Records::taken(&taken, &of) };
+            self.push(stages, takers, &piece, &mut made)?;
+            // The first one stands for the input.
+            (of.bytes, of.continued) = (0, None);
+            bytes += made[before..].iter().map(|passed| batch_bytes(&passed.rows)).sum::<usize>();
+            if bytes > ELEMENT_BYTES_MAX {
+                return Err(too_many_elements());
+            }
+        }
+        passed.extend(joined(made)?);
         Ok(())
     }
 
@@ -295,7 +392,7 @@ impl Worker {
     fn update(&mut self, state: &mut State, edge: &Edge, records: &Records<'_>) -> Result<()> {
         let taken = self.projected(edge, records)?;
         let records = match &taken {
-            Some(taken) => Records::taken(taken, records.stamped),
+            Some(taken) => Records::taken(taken, records),
             None => *records,
         };
         let stamped = records.stamped;
@@ -303,7 +400,7 @@ impl Worker {
             input: edge.input,
             rows: Rows::Records(records),
             filter: edge.taking.plain_filter(),
-            bytes: stamped.prepared.input_bytes,
+            bytes: records.bytes,
         };
         let updated = self.delivery.update(&mut self.context, state, &batch);
         let Updated { dropped, others_rows, .. } = updated

@@ -1,5 +1,5 @@
-//! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, casts to and from
-//! other types, and texts made of them.
+//! Refuses what is not computed of rows, arrays and maps as a whole: comparisons, and casts to
+//! and from other types.
 
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -16,27 +16,20 @@ const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];
 pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()> {
     let nested = |e: &Expr| e.get_type(schema).ok().filter(is_nested);
     expr.apply(|e| {
-        let (compared, concatenated) = match e {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                let of = nested(left).or_else(|| nested(right));
-                match op {
-                    Operator::StringConcat => (None, of),
-                    op if compares(*op) => (of, None),
-                    _ => (None, None),
-                }
+        let compared = match e {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
+                nested(left).or_else(|| nested(right))
             }
-            Expr::InList(InList { expr, .. }) | Expr::Between(Between { expr, .. }) => {
-                (nested(expr), None)
-            }
-            Expr::Case(Case { expr: Some(expr), .. }) => (nested(expr), None),
+            Expr::InList(InList { expr, .. }) | Expr::Between(Between { expr, .. }) => nested(expr),
+            Expr::Case(Case { expr: Some(expr), .. }) => nested(expr),
             Expr::ScalarFunction(call) if COMPARING.contains(&call.name()) => {
-                (call.args.iter().find_map(nested), None)
+                call.args.iter().find_map(nested)
             }
             Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
                 refuse_cast(&expr.get_type(schema)?, field.data_type())?;
-                (None, None)
+                None
             }
-            _ => (None, None),
+            _ => None,
         };
         if let Some(of) = compared {
             let of = sql_type_name(&of);
@@ -44,10 +37,6 @@ pub(super) fn refuse_whole_values(expr: &Expr, schema: &DFSchema) -> DfResult<()
                 "there is no comparison of {of}; compare what it is made of: row.field, array[1] \
                  or map['key']"
             );
-        }
-        if let Some(of) = concatenated {
-            let of = sql_type_name(&of);
-            return plan_err!("there is no || of {of}; join the texts that it is made of");
         }
         Ok(TreeNodeRecursion::Continue)
     })?;

@@ -11,5 +11,6 @@ mod nested;
 mod plan;
 mod rehearsal;
 mod suite;
+mod unnest;
 mod wide;
 mod wrong;

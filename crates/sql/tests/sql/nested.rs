@@ -184,7 +184,7 @@ fn rows() -> RecordBatch {
 
 fn run(text: &str) -> Result<RecordBatch, String> {
     let query = match execute(&mut empty_session(), &format!("{TABLE}{text}")) {
-        Ok(Outcome::Query(planned)) => Query::new(&planned.plan),
+        Ok(Outcome::Query(planned) | Outcome::Insert(planned, _)) => Query::new(&planned.plan),
         Ok(other) => panic!("{other:?}"),
         Err(e) => return Err(e.render()),
     };
@@ -350,6 +350,39 @@ fn mistakes_are_shown_where_they_stand() {
     refused_of_n("SELECT ARRAY[] FROM n", &["ARRAY without elements", "^^"]);
     refused_of_n("SELECT x.a FROM n", &["no table 'x' here"]);
     refused_of_n("SELECT r.a.b FROM n", &["no 'b' in a value of type INT"]);
+}
+
+/// The columns of what is inserted, over [`rows`].
+fn inserted(sink: &str, select: &str) -> Result<RecordBatch, String> {
+    let sink = format!("CREATE TABLE sink ({sink}) WITH ('connector' = 'nowhere');");
+    run(&format!("{sink} INSERT INTO sink {select}"))
+}
+
+#[test]
+fn fields_are_inserted_by_their_position() {
+    let columns = "r ROW<x BIGINT, y ARRAY<DOUBLE>>, m MAP<STRING, ROW<z DECIMAL(10, 2)>>";
+    let batch = inserted(columns, "SELECT ROW(id, l), MAP['k', ROW(id)] FROM n").unwrap();
+    let types: Vec<String> =
+        batch.schema().fields().iter().map(|field| sql_type_name(field.data_type())).collect();
+    assert_eq!(types, ["ROW<x BIGINT, y ARRAY<DOUBLE>>", "MAP<STRING, ROW<z DECIMAL(10, 2)>>"]);
+    assert_eq!(shown(&batch)[0], "{x: 1, y: [10.0, , 30.0]}");
+    assert_eq!(
+        shown(&batch.project(&[1]).unwrap()),
+        ["{k: {z: 1.00}}", "{k: {z: 2.00}}", "{k: {z: 3.00}}"]
+    );
+    let batch = inserted("l ARRAY<BIGINT>, r ROW<a INT>", "SELECT l, NULL FROM n").unwrap();
+    assert_eq!(shown(&batch), ["[10, , 30]", "NULL", "[]"]);
+    assert_eq!(shown(&batch.project(&[1]).unwrap()), ["NULL"; 3]);
+    for (sink, select) in [
+        ("r ROW<a INT>", "SELECT ROW(1, 2) FROM n"),
+        ("r ROW<a INT NOT NULL>", "SELECT ROW(id) FROM n"),
+        ("l ARRAY<STRING>", "SELECT l FROM n"),
+        ("l STRING", "SELECT l FROM n"),
+        ("m MAP<INT, INT>", "SELECT m FROM n"),
+    ] {
+        let error = inserted(sink, select).expect_err(select);
+        assert!(error.contains("of table 'sink' is ") && error.contains("the query's"), "{error}");
+    }
 }
 
 #[test]

@@ -74,7 +74,8 @@ fn speed() {
         let blocks = blocks(records, gap);
         let bytes: usize = blocks.iter().map(Vec::len).sum();
         let plan = |careful| {
-            let format = NdjsonFormat { on_error: OnError::Fail, careful, ..NdjsonFormat::default() };
+            let format =
+                NdjsonFormat { on_error: OnError::Fail, careful, ..NdjsonFormat::default() };
             Plan::new(&"x.ndjson".into(), &columns(), projection, format).unwrap()
         };
         let (plan, careful) = (plan(false), plan(true));

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::assign::assign;
-use crate::operator::{Batch, BySlice, Dropped, Rows};
+use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
 use crate::plan::{Aggregate, Key};
 use crate::stamped::Stamped;
 use crate::texts;
@@ -54,6 +54,8 @@ pub(crate) struct Selected<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     pub(super) rows: Vec<u32>,
+    /// Where the records of these rows stand.
+    records: Vec<u32>,
     pub(super) by_slice: BySlice,
 }
 
@@ -132,11 +134,23 @@ impl Grouping {
         let Some(times) = &stamped.prepared.times else {
             return Err(Error::Internal("windows without event times".into()));
         };
-        if let Some(places) = records.places {
-            buffers.rows.iter_mut().for_each(|row| *row = places[*row as usize]);
+        let Some(places) = records.places else {
+            return Ok(assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice));
+        };
+        // A record is late, or not, once, however many rows it has.
+        buffers.records.clear();
+        buffers.records.extend(buffers.rows.iter().map(|row| places[*row as usize]));
+        buffers.records.dedup();
+        let judge = |records: &[u32], by_slice: &mut BySlice| {
+            assign(&self.windowing, times, stamped.stamp, records, by_slice)
+        };
+        let mut dropped = judge(&buffers.records, by_slice);
+        if let Some(record) = records.continued.filter(|r| buffers.records.first() == Some(r)) {
+            dropped.forget(&judge(&[record], &mut BySlice::new()));
         }
-        let dropped = assign(&self.windowing, times, stamped.stamp, &buffers.rows, by_slice);
-        by_slice.iter_mut().for_each(|(_, rows)| records.rows_of(rows));
+        for (_, rows) in by_slice {
+            *rows = rows_of(rows, &buffers.rows, places);
+        }
         Ok(dropped)
     }
 

@@ -53,6 +53,14 @@ impl Taking {
         self.filter.as_ref().filter(|_| self.project.is_none())
     }
 
+    /// Which column of the batch the last one is, if it is as it was there.
+    pub(crate) fn last_column(&self) -> Option<usize> {
+        match self.project.as_ref()?.columns.last()? {
+            Expr::Column(column) => Some(*column),
+            _ => None,
+        }
+    }
+
     /// What is taken of a batch.
     pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         texts::begin();

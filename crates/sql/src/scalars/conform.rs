@@ -1,0 +1,98 @@
+//! Values of rows, arrays and maps as a table declares them: fields by their position, whatever
+//! their names, and each with the cast that an INSERT does to a value on its own.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::util::display::FormatOptions;
+use datafusion_common::{Result as DfResult, ScalarValue, exec_err};
+use datafusion_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use super::bounded::unbounded;
+
+/// `expr` as a value of the type `to`, which is made of others.
+pub(crate) fn conformed(expr: Expr, to: DataType) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Conform { to, signature })).call(vec![expr])
+}
+
+/// What is made to conform, if `expr` does that.
+pub(crate) fn within_conformed(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    unbounded(&call.func).inner().downcast_ref::<Conform>()?;
+    call.args.first()
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Conform {
+    to: DataType,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Conform {
+    fn name(&self) -> &str {
+        "$conform"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.to.clone(), nullable)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        match &args.args[..] {
+            [ColumnarValue::Array(array)] => Ok(ColumnarValue::Array(conform(array, &self.to)?)),
+            [ColumnarValue::Scalar(value)] => {
+                let array = conform(&value.to_array()?, &self.to)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+            }
+            many => exec_err!("one value conforms to a type, not {}", many.len()),
+        }
+    }
+}
+
+fn conform(array: &ArrayRef, to: &DataType) -> DfResult<ArrayRef> {
+    if array.data_type() == to {
+        return Ok(array.clone());
+    }
+    match (array.data_type(), to) {
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let row = array.as_struct();
+            let columns = row.columns().iter().zip(fields);
+            let columns = columns.map(|(column, field)| conform(column, field.data_type()));
+            let columns = columns.collect::<DfResult<Vec<_>>>()?;
+            Ok(Arc::new(StructArray::try_new(fields.clone(), columns, row.nulls().cloned())?))
+        }
+        (DataType::List(_), DataType::List(field)) => {
+            let list = array.as_list::<i32>();
+            let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
+            let values = conform(list.values(), field.data_type())?;
+            Ok(Arc::new(ListArray::try_new(field.clone(), offsets, values, nulls)?))
+        }
+        (DataType::Map(..), DataType::Map(field, sorted)) => {
+            let map = array.as_map();
+            let entries: ArrayRef = Arc::new(map.entries().clone());
+            let entries = conform(&entries, field.data_type())?;
+            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+            let entries = entries.as_struct().clone();
+            Ok(Arc::new(MapArray::try_new(field.clone(), offsets, entries, nulls, *sorted)?))
+        }
+        _ => {
+            let options = CastOptions { safe: false, format_options: FormatOptions::default() };
+            Ok(cast_with_options(array, to, &options)?)
+        }
+    }
+}
