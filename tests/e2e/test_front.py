@@ -240,6 +240,8 @@ MISTAKES = [
     ("SELECT * FROM 'events.cvs'", "did you mean", "events.csv"),
     ("SELECT * FROM '*.tsv'", "no file matches", "*.tsv"),
     ("SELECT * FROM ''", "path", ""),
+    ("SELECT * FROM events.csv", "single quotes", "FROM 'events.csv'"),
+    ('SELECT * FROM "events.csv"', "single quotes", "FROM 'events.csv'"),
     ("SELECT pgae FROM 'events.csv'", "did you mean", "page"),
     ("SELECT * FROM 'nosuch/events.csv'", "nosuch", ""),
     ("INSERT INTO 'events.csv' SELECT 1 AS n", "INSERT INTO", ""),

@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_common::Column;
 use datafusion_expr::{Expr, LogicalPlan, TableSource};
 use datafusion_sql::sqlparser::ast::{Query, visit_relations};
+use millstream_contract::declaration::literal;
 use millstream_contract::inferred::Inferred;
 use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
@@ -378,6 +379,9 @@ impl Catalog {
         let error = SqlError::name(format!("there is no table '{name}'"));
         match closest(name, self.entries.keys().map(String::as_str)) {
             Some(meant) => error.help(format!("did you mean '{meant}'?")),
+            None if is_path(name) => {
+                error.help(format!("a file stands in single quotes: FROM {}", literal(name)))
+            }
             None if self.entries.is_empty() => {
                 error.help(format!("declare it first: CREATE TABLE {name} (…) WITH (…)"))
             }
@@ -388,3 +392,18 @@ impl Catalog {
         }
     }
 }
+
+/// Whether a name looks like a file's.
+pub(crate) fn is_path(name: &str) -> bool {
+    let ending = |ending: &&str| {
+        let end = name.len().checked_sub(ending.len()).and_then(|at| name.get(at..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
+    };
+    name.contains(['/', '*']) || ENDINGS.iter().any(ending)
+}
+
+/// Endings of the names of files.
+const ENDINGS: [&str; 11] = [
+    ".csv", ".tsv", ".ndjson", ".jsonl", ".json", ".parquet", ".arrow", ".log", ".gz", ".zst",
+    ".bz2",
+];

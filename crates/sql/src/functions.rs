@@ -8,10 +8,11 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DataFusionError, Result as DfResult, TableReference};
 use datafusion_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, WindowUDF};
+use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
 use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
-use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle};
+use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
 use crate::located::{NAMED_CAST, named_cast};
 use crate::scalars::SpecialSyntax;
@@ -203,10 +204,13 @@ impl ContextProvider for Context<'_> {
     fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
         let external = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
         let TableReference::Bare { table } = &name else {
-            return external(
-                SqlError::unsupported(format!("'{name}' names a database, and there are none"))
-                    .help("write the table's name alone"),
-            );
+            let message = format!("'{name}' names a database, and there are none");
+            return external(SqlError::unsupported(message).help(match name.to_string() {
+                path if is_path(&path) => {
+                    format!("a file stands in single quotes: FROM {}", literal(&path))
+                }
+                _ => "write the table's name alone".to_string(),
+            }));
         };
         match self.catalog.get(table) {
             Some(Entry::Table(entry)) => {
