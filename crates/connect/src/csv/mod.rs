@@ -54,7 +54,7 @@ use self::chunk::{CLOSE_HELP, Plan};
 use crate::options::Options;
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
-pub(crate) use self::decode::{BASE64, Why, signed, stamp, time, time32, unsigned};
+pub(crate) use self::decode::{BASE64, Why, stamp, time, time32};
 pub(crate) use self::dialect::{Dialect, Header};
 pub use self::fuzz::fuzz_csv;
 pub(crate) use self::header::name as header_name;
