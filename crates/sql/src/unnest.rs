@@ -27,8 +27,8 @@ use millstream_contract::plan::{Element, Unnest};
 use millstream_contract::wording::counted;
 
 use crate::error::{Result, Span, SqlError};
-use crate::script::single_part;
 use crate::types::sql_type_name;
+use crate::words::single_part;
 
 const FORM: &str = "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)";
 

@@ -182,10 +182,7 @@ fn an_array_around_all_records_is_refused_and_other_lines_are_left_out() {
     let (rows, left_out, first) =
         read("[INFO] go\n{\"a\":1},\n[\n{\"a\":2}\n]\n", &schema, true).unwrap();
     assert_eq!((rows.num_rows(), left_out), (1, 4));
-    assert_eq!(
-        first.unwrap(),
-        "x.ndjson:1:1: expected an object, found an array"
-    );
+    assert_eq!(first.unwrap(), "x.ndjson:1:1: expected an object, found an array");
 }
 
 #[test]
