@@ -20,7 +20,6 @@ use millstream_contract::wrapped::Wrapped;
 
 use crate::create_table::{CreateTable, OptionDef};
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
-use crate::left_out::LeftOut;
 use crate::syntax::Syntax;
 
 /// The qualifier of a table's columns in lowered expressions.
@@ -35,6 +34,23 @@ pub(crate) struct TableEntry {
     pub(crate) event_time: Option<EventTimeDecl>,
     pub(crate) left_out: LeftOut,
     pub(crate) origin: Origin,
+}
+
+/// The option that names the table of late records.
+pub(crate) const LATE: &str = "late";
+/// The option that names the table of malformed records.
+pub(crate) const ON_ERROR: &str = "on_error";
+
+/// The tables that records of a table go to which do not count.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LeftOut {
+    pub(crate) malformed: Option<String>,
+    pub(crate) late: Option<String>,
+}
+
+/// The table that a value `table:NAME` names.
+pub(crate) fn named_table(value: &str) -> Option<&str> {
+    Some(value.trim().strip_prefix("table:")?.trim()).filter(|name| !name.is_empty())
 }
 
 /// A column of a table.

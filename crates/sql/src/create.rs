@@ -18,14 +18,14 @@ use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 
 use crate::catalog::{
-    Declared, EventTimeDecl, INPUT, Origin, TableColumn, TableEntry, WatermarkDecl,
+    Declared, EventTimeDecl, INPUT, LATE, LeftOut, ON_ERROR, Origin, TableColumn, TableEntry,
+    WatermarkDecl, named_table,
 };
 use crate::check::check_expr;
 use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
 use crate::dialect::parser_options;
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::functions::Context;
-use crate::left_out::{LATE, LeftOut, ON_ERROR, named_table};
 use crate::rewrite::rewrite_expr;
 use crate::scalars::{as_meant, dates_as_times};
 use crate::scan::watermark_delay;

@@ -13,10 +13,9 @@ use datafusion_expr::Values;
 use millstream_contract::error::Result as TableResult;
 use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 
-use crate::catalog::{Origin, TableColumn, TableEntry};
+use crate::catalog::{LeftOut, Origin, TableColumn, TableEntry};
 use crate::constants::constant;
 use crate::error::Result;
-use crate::left_out::LeftOut;
 
 /// A table of rows that are there.
 #[derive(Debug)]

@@ -14,29 +14,12 @@ use millstream_contract::plan::{
 };
 use millstream_contract::table::TableOptions;
 
-use crate::catalog::{Catalog, Declared, Entry, Origin, TableEntry};
+use crate::catalog::{Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableEntry};
 use crate::error::{Result, SqlError};
 use crate::graph::{Graph, Part};
 use crate::insert::Target;
 use crate::types::sql_type_name;
 use crate::written::Written;
-
-/// The option that names the table of late records.
-pub(crate) const LATE: &str = "late";
-/// The option that names the table of malformed records.
-pub(crate) const ON_ERROR: &str = "on_error";
-
-/// The tables that records of a table go to which do not count.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LeftOut {
-    pub(crate) malformed: Option<String>,
-    pub(crate) late: Option<String>,
-}
-
-/// The table that a value `table:NAME` names.
-pub(crate) fn named_table(value: &str) -> Option<&str> {
-    Some(value.trim().strip_prefix("table:")?.trim()).filter(|name| !name.is_empty())
-}
 
 /// Records that do not count, and the table that they are inserted into.
 pub(crate) struct Aside {

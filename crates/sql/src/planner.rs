@@ -3,6 +3,7 @@
 
 mod declare;
 mod logical;
+mod outcome;
 mod rehearsed;
 mod wide;
 
@@ -24,7 +25,8 @@ use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
 use crate::assemble::Assembler;
 use crate::blame::blame;
 use crate::catalog::{
-    Catalog, Entry, EventTimeDecl, FileTables, Origin, TableColumn, TableEntry, WatermarkDecl,
+    Catalog, Entry, EventTimeDecl, FileTables, LeftOut, Origin, TableColumn, TableEntry,
+    WatermarkDecl,
 };
 use crate::check::{check_query, places};
 use crate::coercion::Coercion;
@@ -36,7 +38,7 @@ use crate::files::{Declarer, files_of};
 use crate::functions::{Context, Functions};
 use crate::graph::{Graph, Reader};
 use crate::insert::{Target, fit_to_sink};
-use crate::left_out::{LeftOut, asides};
+use crate::left_out::asides;
 use crate::lower::{Places, Stage};
 use crate::readings::Readings;
 use crate::references::tables_of;
@@ -51,6 +53,7 @@ use crate::types::sql_type_name;
 use crate::with_names::with_own_names;
 use crate::written::{Written, twice, written_by};
 use logical::Planned;
+pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Found, Rehearsed};
 
 /// Plans SQL: holds the tables, views and settings that statements declare.
@@ -95,53 +98,6 @@ pub struct Planner {
     given: BTreeMap<String, Declaration>,
     /// Of the statement that is executed: what its rehearsal gave, or what its run has given.
     found: Option<Found>,
-}
-
-/// What executing a statement gave.
-#[derive(Debug)]
-pub enum Outcome {
-    /// A table or view was created, dropped, or left as it was.
-    Done,
-    /// A setting was changed.
-    Set {
-        /// Its key.
-        key: String,
-    },
-    /// A query whose rows the caller shows.
-    Query(PlannedQuery),
-    /// Queries whose rows go to sinks: one of each output of the plan.
-    Insert(PlannedQuery, Vec<Arc<dyn Sink>>),
-    /// `EXPLAIN`: the plan as text in [`PlannedQuery::explain`], nothing to run.
-    Explain(PlannedQuery),
-}
-
-/// A query, or those of a statement set, ready to run.
-#[derive(Debug, Clone)]
-pub struct PlannedQuery {
-    /// For the engine.
-    pub plan: Plan,
-    /// The tables that its outputs are inserted into; none of a query whose rows are shown.
-    pub targets: Vec<String>,
-    /// Of a query whose rows are shown: the tables that records are inserted into which do not
-    /// count, and their sinks. They are the plan's outputs behind the first.
-    pub left_out: Vec<String>,
-    /// See [`PlannedQuery::left_out`].
-    pub left_out_sinks: Vec<Arc<dyn Sink>>,
-    /// The logical plan as text, one operator per line.
-    pub logical: String,
-    /// What `EXPLAIN` prints: the logical plan, then the pipelines.
-    pub explain: String,
-}
-
-/// The event time of a table that a program registers.
-#[derive(Debug, Clone)]
-pub struct EventTimeSpec {
-    /// The column, a `Timestamp`.
-    pub column: String,
-    /// How far the watermark is behind the greatest event time, microseconds.
-    pub delay_us: i64,
-    /// After this long without a record a split no longer holds back the others, microseconds.
-    pub idle_timeout_us: Option<i64>,
 }
 
 impl std::fmt::Debug for Planner {

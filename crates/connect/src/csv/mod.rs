@@ -30,10 +30,10 @@
 //! Digits beyond the type's precision are cut off, that is, rounded towards the past. Blanks around
 //! a value are ignored, except in strings; blanks inside a timestamp are not.
 //!
-//! **Malformed records** end the job, or are left out with `on_error`. With that option, a quote that is never closed costs only its own line. It counts as never closed if the
-//! field goes on for more than 1 MiB, to the end of the file, or to a quote on a later line after
-//! which text follows. Then the line in which the quote opens is skipped, and the next line is read
-//! as a record.
+//! **Malformed records** end the job, or are left out with `on_error`. With that option, a quote
+//! that is never closed costs only its own line. It counts as never closed if the field goes on for
+//! more than 1 MiB, to the end of the file, or to a quote on a later line after which text follows.
+//! Then the line in which the quote opens is skipped, and the next line is read as a record.
 //!
 //! A value is checked only where its column is read: an unused column may hold anything.
 

@@ -1,0 +1,53 @@
+//! What executing a statement gives.
+
+use std::sync::Arc;
+
+use millstream_contract::plan::Plan;
+use millstream_contract::sink::Sink;
+
+/// What executing a statement gave.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A table or view was created, dropped, or left as it was.
+    Done,
+    /// A setting was changed.
+    Set {
+        /// Its key.
+        key: String,
+    },
+    /// A query whose rows the caller shows.
+    Query(PlannedQuery),
+    /// Queries whose rows go to sinks: one of each output of the plan.
+    Insert(PlannedQuery, Vec<Arc<dyn Sink>>),
+    /// `EXPLAIN`: the plan as text in [`PlannedQuery::explain`], nothing to run.
+    Explain(PlannedQuery),
+}
+
+/// A query, or those of a statement set, ready to run.
+#[derive(Debug, Clone)]
+pub struct PlannedQuery {
+    /// For the engine.
+    pub plan: Plan,
+    /// The tables that its outputs are inserted into; none of a query whose rows are shown.
+    pub targets: Vec<String>,
+    /// Of a query whose rows are shown: the tables that records are inserted into which do not
+    /// count, and their sinks. They are the plan's outputs behind the first.
+    pub left_out: Vec<String>,
+    /// See [`PlannedQuery::left_out`].
+    pub left_out_sinks: Vec<Arc<dyn Sink>>,
+    /// The logical plan as text, one operator per line.
+    pub logical: String,
+    /// What `EXPLAIN` prints: the logical plan, then the pipelines.
+    pub explain: String,
+}
+
+/// The event time of a table that a program registers.
+#[derive(Debug, Clone)]
+pub struct EventTimeSpec {
+    /// The column, a `Timestamp`.
+    pub column: String,
+    /// How far the watermark is behind the greatest event time, microseconds.
+    pub delay_us: i64,
+    /// After this long without a record a split no longer holds back the others, microseconds.
+    pub idle_timeout_us: Option<i64>,
+}
