@@ -1,10 +1,13 @@
 //! `millstream bench`: turns its arguments into calls of the laboratory.
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 use millstream::cluster::{check_settings, shared_settings};
 use millstream::{Exchange, Settings};
 use millstream_flow::Notification;
 use millstream_lab::channel;
+use millstream_lab::ingest::{self, Ingest};
 use millstream_lab::latency::{self, Paced};
 use millstream_lab::processes::{Processes, WorkloadTask};
 use millstream_lab::projection::{self, Layout, Question};
@@ -19,8 +22,8 @@ use crate::{Failure, ProcessArguments, SettingArguments};
 
 #[derive(clap::Args)]
 pub(crate) struct Bench {
-    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `latency`, a paced stream; or `channel`, between
-    /// two threads
+    /// ysb, ysb_small, ysb_str, nb7, cm, ro; or `ingest`, a file that is read; or `latency`, a
+    /// paced stream; or `channel`, between two threads
     #[arg(value_name = "WORKLOAD")]
     pub(crate) workload: String,
     /// Records to generate [default: the workload's]
@@ -51,6 +54,8 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) seconds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) ingest: IngestArguments,
     #[command(flatten)]
     pub(crate) channel: ChannelArguments,
     /// How workers bring together what belongs to a key [default: late-merge]
@@ -94,6 +99,17 @@ impl ExchangeName {
 pub(crate) enum Engine {
     Millstream,
     Handwritten,
+}
+
+/// What `millstream bench ingest` alone takes.
+#[derive(clap::Args)]
+pub(crate) struct IngestArguments {
+    /// `ingest`: the format of the file: csv, ndjson, parquet or arrow [default: csv]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// `ingest`: the file, which is made if it is not there, and stays [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What `millstream bench channel` alone takes.
@@ -144,6 +160,7 @@ impl Bench {
         self.processes.check_fabric();
         match self.workload.as_str() {
             "latency" => self.latency(settings),
+            "ingest" => self.ingest(settings),
             _ => self.measure(settings, &pairs),
         }
     }
@@ -170,6 +187,27 @@ impl Bench {
             keys: self.keys.unwrap_or(1000),
         };
         latency::run(paced, settings, self.json).map_err(told)
+    }
+
+    /// A file that is read.
+    fn ingest(&self, settings: Settings) -> Result<(), Failure> {
+        let format = self.ingest.format.as_deref().unwrap_or("csv");
+        if !ingest::FORMATS.contains(&format) {
+            return Err(usage(&format!(
+                "there is no format '{format}' to measure\n  help: use one of {}",
+                ingest::FORMATS.join(", ")
+            )));
+        }
+        let ingest = Ingest {
+            format: format.to_string(),
+            records: self.records.unwrap_or(20_000_000),
+            keys: self.keys.unwrap_or(1000),
+            file: self.ingest.file.clone(),
+            generate_only: self.generate_only,
+            settings,
+            json: self.json,
+        };
+        ingest.run().map_err(told)
     }
 
     /// A workload.
@@ -231,7 +269,7 @@ impl Bench {
             let names = Workload::names();
             let like = millstream::closest(
                 &self.workload,
-                names.into_iter().chain(["latency", "channel"]),
+                names.into_iter().chain(["ingest", "latency", "channel"]),
             );
             usage(&match like {
                 Some(name) => format!(
@@ -239,7 +277,7 @@ impl Bench {
                     self.workload
                 ),
                 None => format!(
-                    "there is no workload '{}'\n  help: use one of {}, latency, channel",
+                    "there is no workload '{}'\n  help: use one of {}, ingest, latency, channel",
                     self.workload,
                     names.join(", ")
                 ),

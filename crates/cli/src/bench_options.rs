@@ -22,6 +22,7 @@ impl Bench {
         let (what, help) = match self.workload.as_str() {
             "latency" => self.ignored_by_latency(),
             "channel" => self.ignored_by_channel(),
+            "ingest" => self.ignored_by_ingest(),
             _ => self.ignored_by_queries(),
         }?;
         Some(format!("{what} does not go with the workload '{}'\n  help: {help}", self.workload))
@@ -30,7 +31,7 @@ impl Bench {
     fn not_with_processes(&self) -> Option<String> {
         let alone = [
             (
-                ["latency", "channel"].contains(&self.workload.as_str()),
+                ["ingest", "latency", "channel"].contains(&self.workload.as_str()),
                 format!("the workload '{}'", self.workload),
             ),
             (self.generate_only, "--generate-only".to_string()),
@@ -60,6 +61,23 @@ impl Bench {
         .or_else(|| Some((self.channel.given()?, CHANNELS)))
     }
 
+    fn ignored_by_ingest(&self) -> Option<(&'static str, &'static str)> {
+        const FILE: &str = "it reads a file of --records with --keys, which are uniform";
+        first(&[
+            (self.zipf.is_some(), "--zipf", FILE),
+            (
+                self.generate_only && self.ingest.file.is_none(),
+                "--generate-only",
+                "name the file, with --file",
+            ),
+            (self.exchange.is_some(), "--exchange", FILE),
+            (self.engine == Engine::Handwritten, "--engine handwritten", FILE),
+            (self.rate.is_some(), "--rate", LATENCY),
+            (self.seconds.is_some(), "--seconds", LATENCY),
+        ])
+        .or_else(|| Some((self.channel.given()?, CHANNELS)))
+    }
+
     fn ignored_by_channel(&self) -> Option<(&'static str, &'static str)> {
         const PLAIN: &str = "it moves plain bytes between two threads, --mib of them";
         first(&[
@@ -80,6 +98,8 @@ impl Bench {
         let given = [
             (self.rate.is_some(), "--rate", LATENCY),
             (self.seconds.is_some(), "--seconds", LATENCY),
+            (self.ingest.format.is_some(), "--format", INGEST),
+            (self.ingest.file.is_some(), "--file", INGEST),
         ];
         first(&given).or_else(|| Some((self.channel.given()?, CHANNELS)))
     }
@@ -157,6 +177,7 @@ impl Bench {
 }
 
 const LATENCY: &str = "they belong to `latency`; other workloads have --records";
+const INGEST: &str = "it belongs to the workload `ingest`";
 const CHANNELS: &str = "it belongs to the workload `channel`";
 
 /// The first option that was given, with why it makes no sense.
