@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion_expr::Expr;
 use millstream_contract::error::Result as EngineResult;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
 use millstream_contract::plan::{
@@ -181,7 +182,10 @@ fn fits(name: &str, given: &DataType, wanted: &DataType) -> bool {
 
 /// Windows over records of a table, and which of its records they take: one of the lists of
 /// conditions holds. No list: all.
-pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Tumble, Vec<Vec<datafusion_expr::Expr>>)>>;
+pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Tumble, Vec<Vec<Expr>>)>>;
+
+/// Makes a condition over the columns of a table, by number, of lists of which one must hold.
+type AnyOf<'a> = dyn Fn(usize, &[Vec<Expr>]) -> Result<Option<EngineExpr>> + 'a;
 
 impl Graph {
     /// Whether a window is over records of a table.
@@ -191,7 +195,7 @@ impl Graph {
     }
 
     /// The conditions on records below a pass, an UNNEST: those above it are on elements.
-    fn filters_of_records(&self, pass: Option<usize>) -> Option<&Vec<datafusion_expr::Expr>> {
+    fn filters_of_records(&self, pass: Option<usize>) -> Option<&Vec<Expr>> {
         let mut pass = self.passes.get(pass?)?;
         while let Some(below) = pass.below.and_then(|below| self.passes.get(below)) {
             pass = below;
@@ -237,7 +241,7 @@ impl Aside {
         &self,
         plan: &mut Plan,
         windows: &Windows,
-        filter: &dyn Fn(usize, &[Vec<datafusion_expr::Expr>]) -> Result<Option<EngineExpr>>,
+        filter: &AnyOf<'_>,
     ) -> Result<()> {
         let mut inputs = Vec::new();
         for (scan, which) in &self.parts {

@@ -17,7 +17,6 @@ use datafusion_expr::LogicalPlan;
 use datafusion_optimizer::analyzer::Analyzer;
 use datafusion_sql::sqlparser::ast::{Ident, Query as SqlQuery};
 use millstream_contract::declaration::Declaration;
-use millstream_contract::plan::Plan;
 use millstream_contract::settings::{SETTINGS, SettingError, Settings};
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, ReadOnce, Table, TableOptions};
