@@ -34,7 +34,7 @@ class Block:
 
 @dataclass
 class Section:
-    """What stands under a heading, after what stands above the first one."""
+    """What stands under a heading, after what stands above the first one; or a page without such headings."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
@@ -46,10 +46,10 @@ def sections(page: str) -> Iterator[Section]:
     common: list[Block] = []
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         blocks = [block(m, text.count("\n", 0, start + m.start()) + 1) for m in BLOCK.finditer(text[start:end])]
-        if start == 0:
+        if start == 0 and len(starts) > 1:
             common = blocks
         elif blocks:
-            yield Section(text[start:end].split("\n")[0][3:], common + blocks)
+            yield Section(text[start:end].split("\n")[0].strip("# "), common + blocks)
 
 
 def block(found: re.Match, line: int) -> Block:
@@ -175,6 +175,7 @@ def test_there_are_examples_on_every_page():
     for page in PAGES:
         kinds = [b.kind for at, section in ALL for b in section.blocks if at == page]
         assert kinds.count("sql") + kinds.count("console") >= 3, page
+        assert kinds.count("console") >= 1, page
 
 
 @pytest.mark.parametrize("text, complaint", [
