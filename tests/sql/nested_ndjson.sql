@@ -1,5 +1,6 @@
--- answer: by hand, and by DuckDB. Objects, arrays and maps of NDJSON: fields by name at any depth, in any order, others ignored; what is
--- missing or null is NULL; elements by UNNEST, grouped in windows.
+-- answer: by hand, and by DuckDB.
+-- Objects, arrays and maps of NDJSON: fields by name at any depth, in any order, others ignored; what is missing or null
+-- is NULL; elements by UNNEST, grouped in windows.
 -- exchange: refused
 CREATE TABLE orders (
     ts TIMESTAMP(3),
