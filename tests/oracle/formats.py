@@ -1,7 +1,8 @@
-"""The data of a case in other formats than CSV: NDJSON, Parquet, and CSV that is packed.
+"""The data of a case in other formats than CSV: NDJSON, Parquet, Arrow IPC, and CSV that is packed.
 
 A query gives the same bytes whatever the format is. So a file stays one file: which records are late is decided for
-each file by itself. Python writes NDJSON, and DuckDB writes Parquet, from the CSV files.
+each file by itself. Python writes NDJSON; DuckDB writes Parquet, from the CSV files. Arrow IPC takes pyarrow, which
+the tests do not require: without it, no run reads Arrow IPC.
 """
 
 import bz2
@@ -15,14 +16,22 @@ import duckdb
 from cases import Case, field_text
 from expressions import Column
 
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+
 # How often each is drawn.
-FORMATS = {"csv": 3, "ndjson": 3, "gzip": 1, "bzip2": 0.5, "parquet": 3}
+FORMATS = {"csv": 3, "ndjson": 3, "gzip": 1, "bzip2": 0.5, "parquet": 3} | ({"arrow": 3} if pyarrow else {})
+# What is decoded by row groups, record batches, or 64 Ki rows: batches need not be small.
+COLUMNAR = ("parquet", "arrow")
 
 
 def draw(rng: random.Random, small_batches: bool) -> str:
-    """A format for a run. Parquet is decoded by row groups or 64 Ki rows, so batches need not be small."""
+    """A format for a run."""
     drawn = rng.choices(list(FORMATS), list(FORMATS.values()))[0]
-    return "ndjson" if drawn == "parquet" and small_batches else drawn
+    return "ndjson" if drawn in COLUMNAR and small_batches else drawn
 
 
 def write(case: Case, folder: Path, form: str) -> Path:
@@ -44,9 +53,9 @@ def write(case: Case, folder: Path, form: str) -> Path:
 def table(case: Case, name: str, stem: str, delay_us: int, form: str) -> str:
     """The statement that declares one of the files."""
     suffix, option = {"ndjson": ("ndjson", "ndjson"), "parquet": ("parquet", "parquet"),
-                      "gzip": ("csv.gz", "csv"), "bzip2": ("csv.bz2", "csv")}[form]
+                      "arrow": ("arrow", "arrow"), "gzip": ("csv.gz", "csv"), "bzip2": ("csv.bz2", "csv")}[form]
     text = cases.table(case, name, f"{stem}.{suffix}", delay_us, option)
-    for column in case.columns if form == "parquet" else ():
+    for column in case.columns if form in COLUMNAR else ():
         if is_seconds(column):
             text = text.replace(f"    {column.name} {column.declared},\n",
                                 f"    {column.name}_us TIMESTAMP(6),\n"
@@ -125,6 +134,16 @@ def parquet_column(column: Column) -> str:
     return f"{name}::{type_} AS {name}"
 
 
+def write_arrow(case: Case, folder: Path, stem: str, rng: random.Random) -> None:
+    """What Parquet has, as a file or a stream, in record batches of a random size."""
+    write_parquet(case, folder, stem, rng)
+    rows = pyarrow.parquet.read_table(folder / f"{stem}.parquet")
+    opened = rng.choice([pyarrow.ipc.new_file, pyarrow.ipc.new_stream])
+    options = pyarrow.ipc.IpcWriteOptions(compression=rng.choice([None, "lz4", "zstd"]))
+    with opened(folder / f"{stem}.arrow", rows.schema, options=options) as file:
+        file.write_table(rows, max_chunksize=rng.choice([100, 5_000, 1 << 20]))
+
+
 # Packed CSV --------------------------------------------------------------------------------------
 
 
@@ -142,4 +161,5 @@ def write_bzip2(case: Case, folder: Path, stem: str, rng: random.Random) -> None
     (folder / f"{stem}.csv.bz2").write_bytes(bz2.compress(text, rng.choice([1, 9])))
 
 
-WRITERS = {"ndjson": write_ndjson, "parquet": write_parquet, "gzip": write_gzip, "bzip2": write_bzip2}
+WRITERS = {"ndjson": write_ndjson, "parquet": write_parquet, "arrow": write_arrow,
+           "gzip": write_gzip, "bzip2": write_bzip2}
