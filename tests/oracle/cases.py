@@ -5,7 +5,7 @@ import dataclasses
 import datetime as dt
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -404,8 +404,8 @@ def timestamp_text(us: int, digits: int) -> str:
     return text + ("." + f"{fraction:06}000"[:digits] if digits else "")
 
 
-# Stands for a burst's key in the text of its records.
-MARK = "the burst's key"
+# Stands for a burst's key in the text of its records: a number that occurs nowhere else.
+MARK = 808080808080808080
 
 
 def field_text(value, column: Column) -> str:
@@ -429,6 +429,16 @@ def field_text(value, column: Column) -> str:
             return str(value)
 
 
+def lines(case: Case, line: Callable[[list], str]) -> Iterator[tuple[bool, str]]:
+    """All records as `line` writes a row, and whether each is in the second table."""
+    for i, row in enumerate(case.rows):
+        if case.burst and i == case.burst.at:
+            forms = [line([case.burst.ts, *t[1:], MARK]) for t in case.burst.templates]
+            for n, key in enumerate(case.burst.keys()):
+                yield False, forms[n % len(forms)].replace(str(MARK), str(key), 1)
+        yield case.is_in_second(i), line(row)
+
+
 def write(case: Case, folder: Path) -> Path:
     """Writes data.csv, perhaps second.csv, and query.sql; returns the latter's path."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -437,34 +447,35 @@ def write(case: Case, folder: Path) -> Path:
     rng.shuffle(order)
     opened = lambda name: open(folder / name, "w", encoding="utf-8", newline="")  # noqa: E731
     with opened("data.csv") as file, opened("second.csv") as second:
-        for table in (file, second):
-            table.write(",".join(case.columns[i].name for i in order) + "\n")
+        for each in (file, second):
+            each.write(",".join(case.columns[i].name for i in order) + "\n")
         line = lambda row: ",".join(field_text(row[i], case.columns[i]) for i in order) + "\n"  # noqa: E731
-        for i, row in enumerate(case.rows):
-            if case.burst and i == case.burst.at:
-                forms = [line([case.burst.ts, *t[1:], MARK]) for t in case.burst.templates]
-                for n, key in enumerate(case.burst.keys()):
-                    file.write(forms[n % len(forms)].replace(MARK, str(key), 1))
-            (second if case.is_in_second(i) else file).write(line(row))
+        for is_second, text in lines(case, line):
+            (second if is_second else file).write(text)
     path = folder / "query.sql"
     path.write_text(sql(case), encoding="utf-8")
     return path
 
 
-def table(case: Case, name: str, path: str, delay_us: int) -> str:
+def csv_table(case: Case, name: str, stem: str, delay_us: int) -> str:
+    return table(case, name, f"{stem}.csv", delay_us, "csv")
+
+
+def table(case: Case, name: str, path: str, delay_us: int, form: str) -> str:
     declared = "".join(f"    {c.name} {c.declared},\n" for c in case.columns)
     delay = f" - {interval(delay_us)}" if delay_us else ""
     return (f"CREATE TABLE {name} (\n{declared}    WATERMARK FOR ts AS ts{delay}\n) WITH ("
-            f"'connector' = 'file', 'path' = '{path}', 'format' = 'csv');\n\n")
+            f"'connector' = 'file', 'path' = '{path}', 'format' = '{form}');\n\n")
 
 
-def sql(case: Case) -> str:
-    """The whole script in Millstream's dialect."""
+def sql(case: Case, declare: Callable[[Case, str, str, int], str] = csv_table) -> str:
+    """The whole script in Millstream's dialect. `declare` writes the statement for a table: its name, the name of its
+    file without a suffix, the delay of its watermark."""
     if case.second_delay_us is None:
-        text = table(case, "events", "data.csv", case.delay_us)
+        text = declare(case, "events", "data", case.delay_us)
     else:
-        text = table(case, "events1", "data.csv", case.delay_us)
-        text += table(case, "events2", "second.csv", case.second_delay_us)
+        text = declare(case, "events1", "data", case.delay_us)
+        text += declare(case, "events2", "second", case.second_delay_us)
         text += "CREATE VIEW events AS SELECT * FROM events1 UNION ALL SELECT * FROM events2;\n\n"
     if case.lateness_us:
         text += f"SET 'allowed_lateness' = '{case.lateness_us} us';\n\n"

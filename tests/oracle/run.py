@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Random queries over random data, against DuckDB, under every schedule (promise P2).
 
-Every seed makes one case: a CSV file with disorder and late records, a table, a query. The case runs with 1, 2 and 4
+Every seed makes one case: a file with disorder and late records, a table, a query. The case runs with 1, 2 and 4
 workers, tiny and large epochs and batches, each fragment mode, seeded simulated schedules, on several processes, and
-with records exchanged in place of late merge; and again over more data. All runs must write the same bytes, and these
+with records exchanged in place of late merge; and again over more data. The first run reads CSV, the others any format. All runs must write the same bytes, and these
 must be DuckDB's rows. The counters must show that what the case tests really happened; README.md lists them by run.
 
     tests/oracle/run.py --count 100          seeds 0 to 99
@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 import cases  # noqa: E402
+import formats  # noqa: E402
 import harness  # noqa: E402
 from reference import Reference, Wrong, parsed  # noqa: E402
 
@@ -103,7 +104,7 @@ def check(seed: int, folder: Path) -> Report:
     if case.kind != "stateless" and not report.wrong:
         runs = schedules_of_enlarged(rng) + exchange([1024])
         check_runs(cases.enlarged(case), folder / "enlarged", runs, report)
-        report.kinds = kinds(case)
+        report.kinds |= kinds(case)
     return report
 
 
@@ -146,13 +147,18 @@ def kinds(case: cases.Case) -> set[str]:
 def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]], report: Report) -> None:
     """Runs a case under these schedules, of which the first is compared with DuckDB's rows and the
     others with the first."""
-    path = cases.write(case, folder)
+    cases.write(case, folder)
+    # Chance of its own, as above.
+    drawing = random.Random(f"formats {case.seed} {case.burst is not None}")
     reference = Reference(case, folder)
     expected, exact = reference.rows(), reference.counters()
     fires_early = reference.fires_early()
     first: harness.Run | None = None
     for settings in schedules:
         shutil.rmtree(folder / "side", ignore_errors=True)
+        form = "csv" if first is None else formats.draw(drawing, counts_batches(settings, case))
+        path = formats.write(case, folder, form)
+        report.kinds.add(f"format {form}")
         result = harness.run("run", path, "--format", "csv", settings=settings)
         report.runs += 1
         harness.add(report.stats, result.stats)
@@ -162,11 +168,11 @@ def check_runs(case: cases.Case, folder: Path, schedules: list[dict[str, object]
         elif first is None:
             wrong += differences(case, reference, expected, result)
         elif result.stdout != first.stdout:
-            wrong.append("other bytes than the plain run")
+            wrong.append(f"other bytes than the plain run, which read CSV: {form}")
         if result.code == 0 and case.side:
             wrong += side_differs(folder / "side", reference.side())
         if result.code == 0:
-            wrong += counters(exact, fires_early, settings, case, result.stats)
+            wrong += counters(exact, fires_early, settings | {"format": form}, case, result.stats)
             wrong += happened(settings, case, result.stats) if case.burst else []
         if first is None:
             first = result
@@ -214,7 +220,7 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
     """Counters that do not say what this run must have done."""
     wrong = [f"counter {name} is {stats.get(name)}, expected {value}"
              for name, value in exact.items() if stats.get(name) != value]
-    tiny = settings.get("epoch.bytes") == 1
+    tiny = settings.get("epoch.bytes") == 1 and settings["format"] not in formats.COLUMNAR
     rows_per_batch = int(settings.get("batch.rows", 1 << 14))
     if case.kind != "stateless" and tiny and case.records() > 4 * rows_per_batch:
         if stats.get("epochs", 0) < 3:
@@ -225,6 +231,11 @@ def counters(exact: dict[str, int], fires_early: bool, settings: dict[str, objec
         if not stats.get("windows_fired_early"):
             wrong.append("no window fired before the end of the input")
     return wrong
+
+
+def counts_batches(settings: dict[str, object], case: cases.Case) -> bool:
+    """Whether a run must show what only small batches make happen, but for epochs of one batch."""
+    return one_worker(settings) or (case.burst is not None and "simulate" in settings)
 
 
 def one_worker(settings: dict[str, object]) -> bool:
@@ -303,6 +314,10 @@ def main() -> int:
         if not total.get(name):
             failed += 1
             print(f"FAIL the suite as a whole: no run has any {name}")
+    missing = {f"format {form}" for form in formats.FORMATS} - met
+    if options.count >= 32 and missing:
+        failed += 1
+        print(f"FAIL the suite as a whole: no run has read any {', '.join(sorted(missing))}")
     if options.count >= 200 and MET - met:
         failed += 1
         print(f"FAIL the suite as a whole: no enlarged case has any {', '.join(sorted(MET - met))}")

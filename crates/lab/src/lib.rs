@@ -2,8 +2,9 @@
 //!
 //! [`workload`] runs the workloads of `millstream-workloads` in the ordinary way, in one process or
 //! in [several](processes), checks the answer and measures the time. [`latency`] measures a
-//! rate-limited stream, [`ingest`] a file that is read, and [`channel`] channels alone. [`projection`] computes how long a
-//! job would take on other machines. [`report_page`] draws what `bench --json` has written.
+//! rate-limited stream, [`ingest`] a file that is read, and [`channel`] channels alone.
+//! [`projection`] computes how long a job would take on other machines. [`report_page`] draws what
+//! `bench --json` has written.
 //!
 //! What the crate promises: the answer behind every printed line was checked, or the line says that
 //! it is wrong. What it does not do: it reads no command line. Results go to stdout, progress to

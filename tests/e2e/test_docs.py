@@ -1,0 +1,193 @@
+"""The examples of docs/connectors.md, docs/tables.md, docs/commands.md and docs/sql.md do what the pages say.
+
+Each section of a page is a test in a directory of its own, in which its examples run from top to bottom. CONTRIBUTING.md
+explains how a page says what an example needs and what it prints.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import harness
+import pytest
+
+PAGES = ("connectors", "tables", "commands", "sql")
+SECONDS = 60
+# A block of a page: a fence with its language and, if it is a file, its name; or a comment with its directive.
+BLOCK = re.compile(r"^```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<text>.*?)^```$"
+                   r"|^<!-- (?P<directive>\w+):\s(?P<hidden>.*?)-->$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Block:
+    """`kind` is the language of a fence, or the directive of a comment."""
+
+    kind: str
+    name: str | None
+    text: str
+    line: int
+
+
+@dataclass
+class Section:
+    """What stands under a heading, after what stands above the first one; or a page without such headings."""
+
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+
+
+def sections(page: str) -> Iterator[Section]:
+    text = (harness.ROOT / "docs" / f"{page}.md").read_text()
+    starts = [0, *(m.start() for m in re.finditer(r"^## ", text, re.MULTILINE))]
+    common: list[Block] = []
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        blocks = [block(m, text.count("\n", 0, start + m.start()) + 1) for m in BLOCK.finditer(text[start:end])]
+        if start == 0 and len(starts) > 1:
+            common = blocks
+        elif blocks:
+            yield Section(text[start:end].split("\n")[0].strip("# "), common + blocks)
+
+
+def block(found: re.Match, line: int) -> Block:
+    if found["language"]:
+        return Block(found["language"], found["name"], found["text"], line)
+    if found["directive"] == "file":
+        name, text = found["hidden"].split("\n", 1)
+        return Block("file", name.strip(), text, line)
+    return Block(found["directive"], None, found["hidden"].strip(), line)
+
+
+class Reader:
+    """Does in a directory what a section says, as its reader would."""
+
+    def __init__(self, page: str, folder: Path, programs: Path):
+        self.page, self.folder = page, folder
+        self.environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+        # What comments say of the next example.
+        self.before, self.after, self.code = "", "", 0
+        # What the last SQL example has printed, until a block shows it.
+        self.printed: str | None = None
+
+    def read(self, section: Section) -> None:
+        for at in section.blocks:
+            if at.name or at.kind == "file":
+                self.read_file(at)
+            else:
+                getattr(self, f"read_{at.kind}", self.read_printed)(at)
+        scripts = {at.name for at in section.blocks if at.kind == "sql" and at.name}
+        commands = [at.text for at in section.blocks if at.kind == "console"]
+        unused = [name for name in scripts if not any(name in command for command in commands)]
+        assert unused == [], f"{self.page}.md: no command runs {unused}"
+        assert (self.before, self.after, self.code) == ("", "", 0), "a comment is followed by no example"
+
+    def read_file(self, at: Block) -> None:
+        path = self.folder / at.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(at.text)
+
+    def read_duckdb(self, at: Block) -> None:
+        here = os.getcwd()
+        os.chdir(self.folder)
+        try:
+            duckdb.execute(at.text)
+        finally:
+            os.chdir(here)
+
+    def read_run(self, at: Block) -> None:
+        done = self.shell(at.text)
+        assert done.returncode == 0, f"{self.page}.md:{at.line}: {done.stderr}"
+
+    def read_before(self, at: Block) -> None:
+        self.before = at.text + "\n"
+
+    def read_after(self, at: Block) -> None:
+        self.after = "\n" + at.text
+
+    def read_fails(self, at: Block) -> None:
+        self.code = int(at.text)
+
+    def read_sql(self, at: Block) -> None:
+        """A script that runs as it is, and as the comments before it say."""
+        script = self.folder / "example.sql"
+        script.write_text(self.before + at.text + self.after)
+        done = harness.run("run", script.name, "--format", "csv", cwd=self.folder, timeout=SECONDS)
+        self.judge(at.line, done.code, done.stderr, script.read_text())
+        assert harness.sound(done) == []
+        self.printed = done.stdout.decode()
+
+    def read_printed(self, at: Block) -> None:
+        """What the SQL example before it prints."""
+        printed, self.printed = self.printed, None
+        assert printed is not None, f"{self.page}.md:{at.line}: no example before this block of '{at.kind}'"
+        self.compare(at.line, at.text, printed)
+
+    def read_console(self, at: Block) -> None:
+        """Commands after `$ `, and between them what each prints: on stdout, or on stderr if it fails."""
+        steps = re.split(r"^\$ ", at.text, flags=re.MULTILINE)
+        assert steps[0] == "" and len(steps) > 1, f"{self.page}.md:{at.line}: begins with no command"
+        for number, step in enumerate(steps[1:], 2):
+            command, shown = re.match(r"((?:.*\\\n)*.*)\n((?:.|\n)*)", step).groups()
+            done = self.shell(command)
+            failing = self.code if number == len(steps) else 0
+            self.judge(at.line, done.returncode, done.stderr, command, failing)
+            if shown:
+                self.compare(at.line, shown, done.stderr if failing else done.stdout)
+
+    def shell(self, command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=self.folder, env=self.environment,
+                              capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
+
+    def judge(self, line: int, code: int, stderr: str, what: str, expected: int | None = None) -> None:
+        expected = self.code if expected is None else expected
+        assert code == expected, f"{self.page}.md:{line}: exit code {code}, not {expected}\n{what}\n{stderr}"
+        self.before, self.after = "", ""
+        self.code = 0 if expected else self.code
+
+    def compare(self, line: int, shown: str, printed: str) -> None:
+        """`…` stands for any text; a line of it for any lines."""
+        lines = shown.strip("\n").split("\n")
+        pattern = "".join(r"(?:.*\n)*" if text == "…" else re.escape(text).replace("…", ".*") + r"\n" for text in lines)
+        is_so = re.fullmatch(pattern, printed.rstrip("\n") + "\n") is not None
+        assert is_so, f"{self.page}.md:{line} shows\n{shown}\nbut the program prints\n{printed}"
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> Path:
+    """A directory for PATH, with `millstream` in it."""
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "millstream").symlink_to(harness.program())
+    return folder
+
+
+ALL = [(page, section) for page in PAGES for section in sections(page)]
+
+
+@pytest.mark.parametrize("page, section", ALL, ids=[f"{page}: {section.title}" for page, section in ALL])
+def test_every_example_does_what_the_page_says(page, section, tmp_path, programs):
+    Reader(page, tmp_path, programs).read(section)
+
+
+def test_there_are_examples_on_every_page():
+    for page in PAGES:
+        kinds = [b.kind for at, section in ALL for b in section.blocks if at == page]
+        assert kinds.count("sql") + kinds.count("console") >= 3, page
+
+
+@pytest.mark.parametrize("text, complaint", [
+    ("```sql\nSELECT 1 AS a;\n```\n```csv\na\n2\n```\n", "shows"),
+    ("```sql\nSELECT x;\n```\n", "exit code 2, not 0"),
+    ("```console\n$ millstream run -e 'SELECT 1 AS a' --format csv\na\n2\n```\n", "shows"),
+    ("<!-- fails: 1 -->\n```console\n$ true\n```\n", "exit code 0, not 1"),
+    ("```console\n$ false\n$ true\n```\n", "exit code 1, not 0"),
+    ("<!-- before: SELECT 1; -->\n", "followed by no example"),
+    ("```python\nx\n```\n", "no example before this block"),
+])
+def test_a_wrong_example_is_found(text, complaint, tmp_path, programs):
+    blocks = [block(m, 1) for m in BLOCK.finditer(text)]
+    with pytest.raises(AssertionError) as raised:
+        Reader("page", tmp_path, programs).read(Section("", blocks))
+    assert complaint in str(raised.value)
