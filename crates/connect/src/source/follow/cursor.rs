@@ -168,7 +168,8 @@ impl Cursor {
     pub(super) fn is_gone(&mut self) -> Result<()> {
         let since = *self.gone.get_or_insert_with(Instant::now);
         let Some(file) = &self.file else {
-            self.finished = true;
+            // It may just have been given another name.
+            self.finished = since.elapsed() >= QUIET;
             return Ok(());
         };
         let length = file.metadata().map_err(|error| io_error(&self.path, &error))?.len();
@@ -251,12 +252,11 @@ impl Cursor {
         let got = read_at(file, &mut buffer[before..], taken);
         buffer.truncate(before + got.as_ref().map_or(0, |got| *got));
         let got = got.map_err(|error| io_error(&self.path, &error))?;
-        if let Some(more) = HEAD_BYTES.checked_sub(self.head.len())
-            && self.head.len() as u64 == taken
-        {
-            let new = &buffer[before..];
-            self.head.extend_from_slice(&new[..new.len().min(more)]);
-        }
+        // What comes next in it, where reading went back to a line's start, too.
+        let known = self.head.len();
+        let next = usize::try_from(taken).ok().and_then(|taken| known.checked_sub(taken));
+        let new = next.and_then(|next| buffer.get(before + next..)).unwrap_or_default();
+        self.head.extend_from_slice(&new[..new.len().min(HEAD_BYTES.saturating_sub(known))]);
         if taken == 0
             && let Some(packing) = Packing::of_bytes(&buffer[before..])
         {

@@ -240,6 +240,24 @@ fn any_position_and_the_rest_are_the_whole() {
 }
 
 #[test]
+fn a_position_before_a_half_line_is_known_again() {
+    let folder = Folder::new();
+    folder.append("x.csv", "a\n1\n2");
+    let mut followed = folder.follow("x.csv", Position::default());
+    followed.expect(&[1]);
+    // Each one goes on where the one before has stopped, before the line that is not whole.
+    for number in 2..18 {
+        let mut again = folder.follow("x.csv", followed.0.position());
+        assert_eq!(again.0.position(), followed.0.position());
+        // It is half a line: `2`.
+        folder.append("x.csv", &format!("{number:018}\n2"));
+        again.expect(&[2_000_000_000_000_000_000 + number]);
+        followed = again;
+    }
+    assert!(fs::metadata(folder.0.join("x.csv")).unwrap().len() > 256);
+}
+
+#[test]
 fn a_position_in_what_has_been_written_anew_is_the_beginning() {
     let folder = Folder::new();
     folder.append("x.csv", "a\n1\n2\n");
