@@ -48,7 +48,7 @@ pub use channel::{ChannelTable, ChannelWriter, channel, channels};
 pub use csv::fuzz_csv;
 pub use datagen::DatagenTable;
 pub use files::FileSink;
-pub use http::HttpTable;
+pub use http::{HttpTable, fuzz_http};
 pub use infer::fuzz_infer;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;

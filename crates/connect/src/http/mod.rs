@@ -23,6 +23,7 @@
 //!
 //! In a job of several processes the coordinator listens.
 
+mod fuzz;
 mod request;
 mod server;
 
@@ -40,6 +41,7 @@ use millstream_contract::table::{
 };
 use millstream_contract::wording::counted;
 
+pub use self::fuzz::fuzz_http;
 use self::server::{Accepted, Served, Server};
 use crate::input::{Name, io_error};
 use crate::options::Options;
