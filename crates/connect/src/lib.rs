@@ -1,11 +1,12 @@
 //! The sources, sinks and formats of Millstream: what is behind `CREATE TABLE … WITH (…)`.
 //!
-//! **Sources** ([`Table`](millstream_contract::table::Table)): files ([`FileTable`]), lines over TCP
-//! ([`SocketTable`]) and HTTP ([`HttpTable`]), generated records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
-//! ([`channel`]). **Sinks** ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or
-//! JSON ([`TextSink`]), directories of CSV, JSON, Parquet or Arrow files ([`FileSink`]), batches
-//! for the program ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the
-//! option `connector`.
+//! **Sources** ([`Table`](millstream_contract::table::Table)): files ([`FileTable`]), lines over
+//! TCP ([`SocketTable`]) and HTTP ([`HttpTable`]), generated records ([`DatagenTable`]), Arrow
+//! batches in memory ([`MemoryTable`]) or from another thread ([`channel`]). **Sinks**
+//! ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or JSON ([`TextSink`]),
+//! directories of CSV, JSON, Parquet or Arrow files ([`FileSink`]), batches for the program
+//! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
+//! `connector`.
 //!
 //! What it promises: a split gives the same records in the same order, however it is cut into
 //! chunks and whoever decodes them; a record that cannot be read is reported with file, line and

@@ -7,17 +7,17 @@
 //! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
 //!
 //! `POST /` with a body of lines, whose length `Content-Length` says. Each body is a file of its
-//! own, with a CSV header or without. It is decoded before it is accepted, as a whole: if one record
-//! is malformed, the answer is 400 with its line and column, and no record counts, unless `on_error`
-//! leaves such records out. 202 says that the records have been handed to the job; they are in
-//! memory, not on disk. The table is unbounded, and one split: the records of one body after those
-//! of the other, in the order in which they were accepted.
+//! own, with a CSV header or without one. It is decoded before it is accepted, as a whole: if one
+//! record is malformed, the answer is 400 with its line and column, and no record counts, unless
+//! `on_error` leaves such records out. 202 says that the records have been handed to the job; they
+//! are in memory, not on disk. The table is unbounded, and one split: the records of one body after
+//! those of the other, in the order in which they were accepted.
 //!
 //! **Back-pressure**: bodies that are received and not yet decoded and handed on take 64 MiB at
 //! most, or one body. Beyond that the answer is 429, `Retry-After: 1`.
 //!
-//! **Senders** are trusted with nothing: see [`request`] for what is refused, and [`server`] for how
-//! long one may take. There are at most 64 connections. What a web page sends is refused (403),
+//! **Senders** are trusted with nothing: see [`request`] for what is refused, and [`server`] for
+//! how long one may take. There are at most 64 connections. What a web page sends is refused (403),
 //! because any page that somebody looks at could send to this machine. There is no encryption, and
 //! no password: another address than one of this machine has to be written.
 //!

@@ -85,8 +85,8 @@ impl Arriving {
         (self.looked, self.offset, self.line) = (0, offset, line);
     }
 
-    /// The next whole records, if there are any. `last`: no more bytes will come, so the last record
-    /// is whole, whether it has a line end or not.
+    /// The next whole records, if there are any. `last`: no more bytes will come, so the last
+    /// record is whole, whether it has a line end or not.
     pub(crate) fn chunk(&mut self, last: bool) -> Result<Option<Box<dyn Chunk>>> {
         if !self.begun(last)? {
             return Ok(None);
