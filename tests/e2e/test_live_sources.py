@@ -242,3 +242,42 @@ def test_what_cannot_be_followed_is_refused(script, options, expected):
     script.data("events.csv", "ts,k\n")
     result = script.run(TABLE.format(options) + WINDOWS)
     assert result.code != 0 and expected in result.stderr, result.stderr
+
+
+# --- for long -------------------------------------------------------------------------------------
+
+def resident_mib(process: subprocess.Popen) -> float:
+    """Memory that it takes now."""
+    with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
+
+
+@pytest.mark.parametrize("source", ["http", "follow"])
+def test_memory_stays_flat_at_50_000_events_per_second(running, script, source):
+    """The short form; MILLSTREAM_SOAK_SECONDS=600 is the long one."""
+    seconds = max(11, int(os.environ.get("MILLSTREAM_SOAK_SECONDS", "12")))
+    path = script.folder / "events.csv"
+    path.touch()
+    job = running(HTTP.format("csv") if source == "http" else FOLLOW.format("events.csv"))
+    connection = source == "http" and http.client.HTTPConnection(*job.address(), timeout=PATIENCE_SECONDS)
+    begin, early = time.monotonic(), 0.0
+    for tick in range(seconds * 10):
+        second = tick // 10
+        stamp = f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+        text = f"{stamp},1\n" * 5000
+        if source == "follow":
+            append(path, text)
+        else:
+            while post(connection, text)[0] == 429:
+                time.sleep(1)
+        if tick == seconds * 10 // 3:
+            early = resident_mib(job.process)
+        time.sleep(max(0.0, begin + (tick + 1) / 10 - time.monotonic()))
+    assert job.next() == HEADER
+    # Of the last window nobody knows yet whether it is over.
+    for window in range((seconds - 1) // 10):
+        second = window * 10
+        stamp = f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000"
+        assert job.next() == f"{stamp},500000,500000"
+    late = resident_mib(job.process)
+    assert late < early + 100, f"{early:.0f} MiB after a third, {late:.0f} MiB at the end"
