@@ -77,7 +77,7 @@ def main() -> None:
                 run = millstream([*named, "--workers", threads, "--json"])
                 ours.append(run["seconds"])
                 if form in TABLES:
-                    seconds, answer = by_duckdb(TABLES[form].format(path), threads)
+                    seconds, answer = by_duckdb(TABLES[form].replace("{}", str(path)), threads)
                     assert agree(run, answer), f"{form}: {run} and {answer}"
                     theirs.append(seconds)
                     ratios.append(seconds / run["seconds"])

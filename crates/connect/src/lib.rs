@@ -1,11 +1,12 @@
 //! The sources, sinks and formats of Millstream: what is behind `CREATE TABLE … WITH (…)`.
 //!
-//! **Sources** ([`Table`](millstream_contract::table::Table)): files ([`FileTable`]), generated
-//! records ([`DatagenTable`]), Arrow batches in memory ([`MemoryTable`]) or from another thread
-//! ([`channel`]). **Sinks** ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or
-//! JSON ([`TextSink`]), directories of CSV, JSON, Parquet or Arrow files ([`FileSink`]), batches
-//! for the program ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the
-//! option `connector`.
+//! **Sources** ([`Table`](millstream_contract::table::Table)): files ([`FileTable`]), lines over
+//! TCP ([`SocketTable`]) and HTTP ([`HttpTable`]), generated records ([`DatagenTable`]), Arrow
+//! batches in memory ([`MemoryTable`]) or from another thread ([`channel`]). **Sinks**
+//! ([`Sink`](millstream_contract::sink::Sink)): text as a table, CSV or JSON ([`TextSink`]),
+//! directories of CSV, JSON, Parquet or Arrow files ([`FileSink`]), batches for the program
+//! ([`CollectSink`]), nothing ([`BlackholeSink`]). [`Registry`] finds them by the option
+//! `connector`.
 //!
 //! What it promises: a split gives the same records in the same order, however it is cut into
 //! chunks and whoever decodes them; a record that cannot be read is reported with file, line and
@@ -21,6 +22,7 @@ mod datagen;
 mod datetime;
 mod files;
 mod guard;
+mod http;
 mod infer;
 mod input;
 mod ipc;
@@ -37,6 +39,7 @@ mod registry;
 mod round_trip;
 mod secrets;
 mod sinks;
+mod socket;
 mod source;
 mod text;
 mod types;
@@ -46,10 +49,12 @@ pub use channel::{ChannelTable, ChannelWriter, channel, channels};
 pub use csv::fuzz_csv;
 pub use datagen::DatagenTable;
 pub use files::FileSink;
+pub use http::{HttpTable, fuzz_http};
 pub use infer::fuzz_infer;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
+pub use socket::SocketTable;
 pub use source::{FileSchema, FileTable, file_schema, standard_input};
 pub use text::{Format, TextOptions, TextSink};

@@ -13,17 +13,19 @@ use millstream_contract::{Error, Result};
 
 use crate::datagen::DatagenTable;
 use crate::files::{FileSink, is_only_written, refuse_partitions};
+use crate::http::HttpTable;
 use crate::infer;
 use crate::options::{Options, option_error};
 use crate::secrets::resolved;
 use crate::sinks::BlackholeSink;
-use crate::source::FileTable;
+use crate::socket::SocketTable;
+use crate::source::{FileTable, FollowTable, is_followed};
 use crate::text::{Format, TextOptions, TextSink};
 use crate::types::sql_name;
 use crate::written::may_be_written;
 
 /// Connectors that people may look for and that are planned.
-const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store", "s3", "socket"];
+const LATER: &[&str] = &["kafka", "upsert-kafka", "jdbc", "rdma", "object-store", "s3"];
 
 /// Other names of `file` and `print`.
 const SECOND_NAMES: [&str; 2] = ["filesystem", "stdout"];
@@ -40,6 +42,8 @@ type MakeSink = Arc<dyn Fn(&TableOptions) -> Result<Arc<dyn Sink>> + Send + Sync
 /// |---|---|---|---|
 /// | `file`, `filesystem` | yes | yes | [`FileTable`]; [`FileSink`] |
 /// | `stdin` | yes | | [`FileTable`] of `/dev/stdin` |
+/// | `socket` | yes | | [`SocketTable`] |
+/// | `http` | yes | | [`HttpTable`] |
 /// | `datagen` | yes | | [`DatagenTable`] |
 /// | `memory` | yes | | a table given to [`Registry::register_table`] |
 /// | `print`, `stdout` | | yes | [`TextSink`]; `format` is `table`, `csv` or `ndjson` |
@@ -78,8 +82,7 @@ impl Registry {
     pub fn new() -> Registry {
         let registry = Registry { known: RwLock::default() };
         for name in FILES {
-            registry
-                .register_source(name, |options| Ok(Arc::new(FileTable::from_options(options)?)));
+            registry.register_source(name, file);
             registry.register_sink(name, |options| Ok(Arc::new(FileSink::from_options(options)?)));
         }
         registry.register_source("stdin", |options| {
@@ -88,6 +91,9 @@ impl Registry {
         registry.register_source("datagen", |options| {
             Ok(Arc::new(DatagenTable::from_options(options)?))
         });
+        registry
+            .register_source("socket", |options| Ok(Arc::new(SocketTable::from_options(options)?)));
+        registry.register_source("http", |options| Ok(Arc::new(HttpTable::from_options(options)?)));
         for name in ["print", "stdout"] {
             registry.register_sink(name, |options| Ok(Arc::new(print(options)?)));
         }
@@ -100,6 +106,8 @@ impl Registry {
             ("filesystem".to_string(), check_file),
             ("stdin".to_string(), |options| FileTable::check(&standard_input(options)?)),
             ("datagen".to_string(), |options| DatagenTable::from_options(options).map(drop)),
+            ("socket".to_string(), |options| SocketTable::from_options(options).map(drop)),
+            ("http".to_string(), |options| HttpTable::from_options(options).map(drop)),
             ("print".to_string(), |options| print(options).map(drop)),
             ("stdout".to_string(), |options| print(options).map(drop)),
             ("blackhole".to_string(), |options| Options::new(options).finish("blackhole")),
@@ -216,7 +224,9 @@ impl Connectors for Registry {
     ) -> Result<Arc<dyn Table>> {
         let ours = self.known().checks.contains_key(named(options));
         match self.table(options) {
-            Err(Error::Option { option, .. }) if ours && option == "path" => {
+            Err(Error::Option { option, .. })
+                if ours && option == "path" && !is_followed(options)? =>
+            {
                 let (own, secrets) = resolved(options)?;
                 let written = written.iter().map(|w| resolved(w).map(|(written, _)| written));
                 match may_be_written(&own, &written.collect::<Result<Vec<_>>>()?) {
@@ -339,6 +349,14 @@ fn connector<'a>(
         None => list,
     };
     error(format!("there is no connector '{shown}'"), help)
+}
+
+/// A file to read, or to follow.
+fn file(table: &TableOptions) -> Result<Arc<dyn Table>> {
+    Ok(match is_followed(table)? {
+        true => Arc::new(FollowTable::from_options(table)?),
+        false => Arc::new(FileTable::from_options(table)?),
+    })
 }
 
 /// Whether options are those of a file, to read or to write. Where they are neither, it is said

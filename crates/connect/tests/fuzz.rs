@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_connect::{fuzz_csv, fuzz_ndjson};
+use millstream_connect::{fuzz_csv, fuzz_http, fuzz_ndjson};
 
 /// Inputs of a target in the short form.
 const INPUTS: u64 = 4_000;
@@ -83,6 +83,40 @@ fn csv() {
             b"\x02\x80\"a\"\"\n,\"\n\r\n\xef\xbb\xbf",
         ],
         &[b",", b"\n", b"\"", b"\r\n", b"#", b"-", b"e999", b"NULL", b"\xff", b"\t", b"2000-01-01"],
+    );
+}
+
+#[test]
+fn http() {
+    run(
+        fuzz_http,
+        &[
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n1\n2POST / HTTP/1.0\r\n\
+              content-length: 0\r\nConnection: keep-alive\r\n\r\n",
+            b"POST /?a HTTP/1.1\r\nhost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\
+              Expect: 100-continue\r\nContent-Encoding: identity\r\n\r\n1",
+            b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: b\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ],
+        &[
+            b"\r\n",
+            b"\r\n\r\n",
+            b"\n",
+            b"\r",
+            b" ",
+            b"\t",
+            b":",
+            b",",
+            b"\0",
+            b"\xc3\xa9",
+            b"\xff",
+            b"0",
+            b"99999999999999999999",
+            b"HTTP/1.1",
+            b"\r\nContent-Length: 7",
+            b"\r\nTransfer-Encoding: chunked",
+            b"\r\nHost: a",
+            b"POST / HTTP/1.1\r\n",
+        ],
     );
 }
 

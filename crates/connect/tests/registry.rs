@@ -149,7 +149,7 @@ fn wrong_connectors_are_explained() {
     };
     for (found, expected) in [
         (table(&[]), "table 't', option 'connector': a table needs a connector"),
-        (table(&[]), "datagen, file, "),
+        (table(&[]), "datagen, file, http, socket"),
         (table(&[("connector", "datagne")]), "did you mean 'datagen'?"),
         (table(&[("connector", "kafka")]), "'kafka' comes in a later version"),
         (table(&[("connector", "blackhole")]), "no way to read from 'blackhole'"),

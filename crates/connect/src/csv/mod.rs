@@ -111,6 +111,11 @@ impl RecordFormat for CsvFormat {
         (at, format!("the {what} {} MiB", RECORD_BYTES_MAX >> 20), help)
     }
 
+    fn is_blank(&self, head: &[u8]) -> bool {
+        let (found, wrong) = index(head, &self.dialect, None, false);
+        wrong.is_none() && found.rows() == 0
+    }
+
     fn start(
         &self,
         reader: &mut Reader,

@@ -121,6 +121,15 @@ pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
         io::ErrorKind::PermissionDenied => {
             "make the file readable for this user (chmod)".to_string()
         }
+        io::ErrorKind::ConnectionRefused => {
+            "start the sender first, or wait for it with the option 'listen'".to_string()
+        }
+        io::ErrorKind::ConnectionReset => {
+            "a sender that ends well closes the connection; what was under way is lost".to_string()
+        }
+        io::ErrorKind::AddrInUse => {
+            "end the program that listens there, or take another port".into()
+        }
         _ => String::new(),
     };
     Error::Io { place: path.display().to_string(), message: error.to_string(), help }

@@ -54,6 +54,10 @@ impl RecordFormat for RawFormat {
         (0, message, "this may be no file of lines")
     }
 
+    fn is_blank(&self, _head: &[u8]) -> bool {
+        false
+    }
+
     fn start(
         &self,
         reader: &mut Reader,

@@ -7,6 +7,7 @@
 //! To add a format, implement these two traits in a folder of its own, and name it in
 //! [`crate::source`].
 
+mod arriving;
 mod malformed;
 mod place;
 mod reader;
@@ -21,9 +22,10 @@ use memchr::{memchr_iter, memrchr};
 use millstream_contract::Result;
 use millstream_contract::table::Decoded;
 
+pub(crate) use self::arriving::{Arriving, Wanted};
 pub(crate) use self::place::{Lines, line, place, shown};
 pub(crate) use self::reader::{RECORD_BYTES_MAX, Reader};
-pub(crate) use self::split::{Reading, RecordSplit};
+pub(crate) use self::split::{Reading, RecordSplit, is_virtual};
 pub(crate) use self::whole::{Outcome, read_whole};
 
 /// Whole records, as they stand in the file.
@@ -82,6 +84,12 @@ pub(crate) trait RecordFormat: Send + Sync + Debug {
     /// What is wrong with the buffer's first record, which is longer than [`RECORD_BYTES_MAX`] or
     /// does not end with the input: offset, message, help.
     fn endless(&self, buffer: &[u8], what: Endless) -> (usize, String, &'static str);
+
+    /// Whether these whole records, the first of an input, are blank: what they are does not show
+    /// yet.
+    fn is_blank(&self, head: &[u8]) -> bool {
+        head.trim_ascii().is_empty()
+    }
 
     /// Takes what stands before the first record, for example a header, and says how blocks are
     /// decoded into the columns of `projection`.

@@ -113,7 +113,7 @@ impl RecordSplit {
 }
 
 /// Whether the job's clock is another one than the machine's: in simulation time flies.
-fn is_virtual(now_us: i64) -> bool {
+pub(crate) fn is_virtual(now_us: i64) -> bool {
     let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now_us.abs_diff(machine.as_micros() as i64) > 1_000_000
 }
@@ -167,11 +167,11 @@ impl Split for RecordSplit {
 }
 
 /// A block and how to decode it.
-struct RecordChunk {
+pub(super) struct RecordChunk {
     /// See [`RecordSplit::keeps`].
-    keeps: Option<Arc<dyn RecordFormat>>,
-    decode: Arc<dyn Decode>,
-    block: Block,
+    pub(super) keeps: Option<Arc<dyn RecordFormat>>,
+    pub(super) decode: Arc<dyn Decode>,
+    pub(super) block: Block,
 }
 
 impl Chunk for RecordChunk {

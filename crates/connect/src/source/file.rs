@@ -61,7 +61,7 @@ impl OneFile {
         OneFile { told: Some(spec.clone()), ..self.clone() }
     }
 
-    fn path(&self) -> Option<&Path> {
+    pub(super) fn path(&self) -> Option<&Path> {
         match &self.bytes {
             Bytes::File(path) => Some(path),
             #[cfg(test)]

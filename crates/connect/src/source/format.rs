@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_contract::Result;
 use millstream_contract::settings::closest;
 use millstream_contract::table::Split;
@@ -15,7 +15,8 @@ use crate::ndjson::NdjsonFormat;
 use crate::options::Options;
 use crate::parquet::{ParquetFormat, ParquetSplit};
 use crate::raw::RawFormat;
-use crate::records::{Reading, RecordSplit};
+use crate::records::{Reading, RecordFormat, RecordSplit};
+use crate::types::sql_name;
 
 /// A format of files.
 pub(crate) trait Format: Send + Sync + Debug {
@@ -27,6 +28,11 @@ pub(crate) trait Format: Send + Sync + Debug {
 
     /// What is wrong with these columns together, and what to do.
     fn misfit(&self, _schema: &Schema) -> Option<(String, &'static str)> {
+        None
+    }
+
+    /// How its records stand in bytes, one after the other; `None`: it is read as a whole.
+    fn records(&self) -> Option<Arc<dyn RecordFormat>> {
         None
     }
 
@@ -45,6 +51,10 @@ impl Format for CsvFormat {
         CsvFormat::supported(data_type)
     }
 
+    fn records(&self) -> Option<Arc<dyn RecordFormat>> {
+        Some(Arc::new(self.clone()))
+    }
+
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
         Ok(Box::new(RecordSplit::open(Arc::new(self.clone()), input, reading)?))
     }
@@ -57,6 +67,10 @@ impl Format for NdjsonFormat {
 
     fn supports(&self, data_type: &DataType) -> bool {
         NdjsonFormat::supported(data_type)
+    }
+
+    fn records(&self) -> Option<Arc<dyn RecordFormat>> {
+        Some(Arc::new(*self))
     }
 
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
@@ -75,6 +89,10 @@ impl Format for RawFormat {
 
     fn misfit(&self, schema: &Schema) -> Option<(String, &'static str)> {
         RawFormat::misfit(schema)
+    }
+
+    fn records(&self) -> Option<Arc<dyn RecordFormat>> {
+        Some(Arc::new(*self))
     }
 
     fn open(&self, input: Input, reading: &Reading<'_>) -> Result<Box<dyn Split>> {
@@ -142,5 +160,46 @@ pub(super) fn from_options(options: &Options<'_>) -> Result<Arc<dyn Format>> {
             "a file needs a format".into(),
             "write 'format' = 'csv' among the options",
         )),
+    }
+}
+
+/// The format of what comes as lines, without end: `what` says of what. Options that no format
+/// knows are left to the caller.
+pub(crate) fn lines_from_options(
+    options: &Options<'_>,
+    schema: &SchemaRef,
+    what: &str,
+) -> Result<Arc<dyn RecordFormat>> {
+    let format = from_options(options)?;
+    let Some(records) = format.records() else {
+        let message = format!("{what} has lines, and '{}' has none", format.name());
+        return Err(options.error("format", message, "the formats of lines are csv, ndjson, raw"));
+    };
+    check_columns(options, &*format, schema, &|_, _| false)?;
+    Ok(records)
+}
+
+/// Refuses columns of types that the format cannot hold, but for those that are `beside` it.
+pub(super) fn check_columns(
+    options: &Options<'_>,
+    format: &dyn Format,
+    schema: &Schema,
+    beside: &dyn Fn(&str, &DataType) -> bool,
+) -> Result<()> {
+    for field in schema.fields() {
+        let data_type = field.data_type();
+        if !format.supports(data_type) && !beside(format.name(), data_type) {
+            let message = format!(
+                "{} cannot hold column '{}' of type {}",
+                format.name(),
+                field.name(),
+                sql_name(data_type)
+            );
+            return Err(options.error("format", message, ""));
+        }
+    }
+    match format.misfit(schema) {
+        Some((message, help)) => Err(options.error("format", message, help)),
+        None => Ok(()),
     }
 }

@@ -14,10 +14,13 @@
 //! nothing is written for a quarter of a second, the line is complete as it is. A file that becomes
 //! shorter, or is not the same in all processes, is an error.
 //!
+//! Files that grow are followed with `'follow' = 'true'` ([`follow`]).
+//!
 //! Of many files, each is opened to see at which time it begins, and closed again until its turn
 //! comes ([`many`]).
 
 mod file;
+mod follow;
 mod format;
 mod many;
 mod paths;
@@ -37,7 +40,8 @@ use millstream_contract::wording::counted;
 #[cfg(test)]
 use self::file::Bytes;
 pub(crate) use self::file::OneFile;
-pub(crate) use self::format::Format;
+pub(crate) use self::follow::{FollowTable, is_followed};
+pub(crate) use self::format::{Format, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
@@ -45,7 +49,6 @@ pub use self::schema::{FileSchema, file_schema};
 use crate::input::Name;
 use crate::options::Options;
 use crate::records::Reading;
-use crate::types::sql_name;
 
 /// A file or several, in one format.
 #[derive(Debug, Clone)]
@@ -100,7 +103,10 @@ impl FileTable {
     /// Whether the options are those of a file, which need not exist, and may be one that is only
     /// written.
     pub(crate) fn check(table: &TableOptions) -> Result<()> {
-        FileTable::checked(table, &is_written_as_json).map(drop)
+        match is_followed(table)? {
+            true => FollowTable::check(table).map(drop),
+            false => FileTable::checked(table, &is_written_as_json).map(drop),
+        }
     }
 
     /// The format, and the path as it is given. Columns of types that the format cannot hold are
@@ -111,23 +117,13 @@ impl FileTable {
     ) -> Result<(Arc<dyn Format>, Option<&'t str>)> {
         let options = Options::new(table);
         let given = options.text("path").map(str::trim);
+        if options.flag("follow")? {
+            let message = "standard input comes as it is written anyway".to_string();
+            return Err(options.error("follow", message, "leave it out"));
+        }
         let format = format::from_options(&options)?;
         options.finish(&format!("a {} file", format.name()))?;
-        for field in table.schema.fields() {
-            let data_type = field.data_type();
-            if !format.supports(data_type) && !beside(format.name(), data_type) {
-                let message = format!(
-                    "{} cannot hold column '{}' of type {}",
-                    format.name(),
-                    field.name(),
-                    sql_name(field.data_type())
-                );
-                return Err(options.error("format", message, ""));
-            }
-        }
-        if let Some((message, help)) = format.misfit(&table.schema) {
-            return Err(options.error("format", message, help));
-        }
+        format::check_columns(&options, &*format, &table.schema, beside)?;
         Ok((format, given))
     }
 
@@ -250,8 +246,8 @@ impl Table for FileTable {
     }
 }
 
-/// A pipe that the coordinator reads.
-struct Elsewhere(Name);
+/// A pipe, or what else the coordinator reads.
+pub(crate) struct Elsewhere(pub(crate) Name);
 
 impl Split for Elsewhere {
     fn name(&self) -> &str {

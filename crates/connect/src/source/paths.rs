@@ -29,8 +29,30 @@ pub(crate) enum Files {
 }
 
 impl Files {
-    /// What `path` names, after checking that it is there.
+    /// What `path` names, after checking that there are files.
     pub(crate) fn resolve(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
+        let files = Files::named(options, given)?;
+        let given = given.unwrap_or_default();
+        let path = options.path(given);
+        if !files.list()?.is_empty() {
+            return Ok(files);
+        }
+        match files {
+            Files::Directory(_) => {
+                let message = format!("the directory '{}' has no files", path.display());
+                let help = "files whose names begin with '.' or '_' do not count";
+                Err(options.error("path", message, help))
+            }
+            _ => {
+                let message = format!("no file matches '{}'", path.display());
+                Err(options.error("path", message, options.start(given)))
+            }
+        }
+    }
+
+    /// What `path` names, after checking that it is there. A directory may have no files yet, and
+    /// none may match a pattern.
+    pub(super) fn named(options: &Options<'_>, given: Option<&str>) -> Result<Files> {
         let given = given.unwrap_or_default();
         if given.is_empty() {
             return Err(options.error(
@@ -48,14 +70,7 @@ impl Files {
                             one of two, '**' for directories";
                 return Err(wrong(format!("no pattern of paths: {}", error.msg), help));
             }
-            let files = Files::Pattern(text.into_owned());
-            return match files.list()?.is_empty() {
-                false => Ok(files),
-                true => {
-                    let message = format!("no file matches '{}'", path.display());
-                    Err(wrong(message, options.start(given)))
-                }
-            };
+            return Ok(Files::Pattern(text.into_owned()));
         }
         let metadata = std::fs::metadata(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound if given == "-" => options.error(
@@ -73,16 +88,7 @@ impl Files {
         if !metadata.is_dir() {
             return Ok(Files::One(OneFile::at(path)));
         }
-        let files = Files::Directory(path);
-        match files.list()?.is_empty() {
-            false => Ok(files),
-            true => {
-                let message =
-                    format!("the directory '{}' has no files", options.path(given).display());
-                let help = "files whose names begin with '.' or '_' do not count";
-                Err(options.error("path", message, help))
-            }
-        }
+        Ok(Files::Directory(path))
     }
 
     /// Those that process 0 has found.

@@ -1,0 +1,198 @@
+//! Records that are sent over HTTP: `'connector' = 'http'`.
+//!
+//! | option | default | |
+//! |---|---|---|
+//! | `listen` | `127.0.0.1:8080` | an address, or a port of this machine alone |
+//! | `max-body` | `16 MB` | bytes of a body at most |
+//! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
+//!
+//! `POST /` with a body of lines, whose length `Content-Length` says. Each body is a file of its
+//! own, with a CSV header or without one. It is decoded before it is accepted, as a whole: if one
+//! record is malformed, the answer is 400 with its line and column, and no record counts, unless
+//! `on_error` leaves such records out. 202 says that the records have been handed to the job; they
+//! are in memory, not on disk. The table is unbounded, and one split: the records of one body after
+//! those of the other, in the order in which they were accepted.
+//!
+//! **Back-pressure**: bodies that are received and not yet decoded and handed on take 64 MiB at
+//! most, or one body. Beyond that the answer is 429, `Retry-After: 1`.
+//!
+//! **Senders** are trusted with nothing: see [`request`] for what is refused, and [`server`] for
+//! how long one may take. There are at most 64 connections. What a web page sends is refused (403),
+//! because any page that somebody looks at could send to this machine. There is no encryption, and
+//! no password: another address than one of this machine has to be written.
+//!
+//! In a job of several processes the coordinator listens.
+
+mod fuzz;
+mod request;
+mod server;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use millstream_contract::Result;
+use millstream_contract::settings::parse_bytes;
+use millstream_contract::table::{
+    Chunk, Decoded, OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+};
+use millstream_contract::wording::counted;
+
+pub use self::fuzz::fuzz_http;
+use self::server::{Accepted, Served, Server};
+use crate::input::{Name, io_error};
+use crate::options::Options;
+use crate::records::{RecordFormat, Wanted};
+use crate::socket::refuse_position;
+use crate::source::{Elsewhere, lines_from_options};
+
+const PORT: u16 = 8080;
+const BODY_BYTES: u64 = 16 << 20;
+/// A larger body would be a file.
+const BODY_BYTES_MAX: u64 = 1 << 30;
+
+/// Records that are sent over HTTP.
+#[derive(Debug, Clone)]
+pub struct HttpTable {
+    address: SocketAddr,
+    body_bytes_max: u64,
+    schema: SchemaRef,
+    format: Arc<dyn RecordFormat>,
+}
+
+impl HttpTable {
+    /// A table from `WITH` options. Listens when it is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`millstream_contract::Error::Option`] with the option at fault.
+    pub fn from_options(table: &TableOptions) -> Result<HttpTable> {
+        let options = Options::new(table);
+        let form = "a port, or an address such as '127.0.0.1:8080'";
+        let address = options.parsed("listen", form, |text| address(text.trim()))?;
+        let form = "a number of bytes from 1 to 1 GB, such as '16 MB'";
+        let body_bytes_max = options.parsed("max-body", form, |text| {
+            parse_bytes(text).filter(|bytes| (1..=BODY_BYTES_MAX).contains(bytes))
+        })?;
+        let format = lines_from_options(&options, &table.schema, "what is sent over HTTP")?;
+        options.finish("an http table")?;
+        Ok(HttpTable {
+            address: address.unwrap_or(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT)),
+            body_bytes_max: body_bytes_max.unwrap_or(BODY_BYTES),
+            schema: table.schema.clone(),
+            format,
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("http {}", self.address)
+    }
+}
+
+/// An address with its port; of this machine alone, where only the port is given.
+fn address(text: &str) -> Option<SocketAddr> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    match port.parse::<u16>() {
+        Ok(port) => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => text.parse().ok(),
+    }
+}
+
+impl Table for HttpTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        false
+    }
+
+    fn read_once(&self) -> Option<ReadOnce> {
+        Some(ReadOnce { id: self.name(), name: self.name() })
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let name: Name = self.name().into();
+        if options.process != 0 {
+            return Ok(vec![Box::new(Elsewhere(name))]);
+        }
+        refuse_position(options, &name)?;
+        let wanted = Wanted {
+            format: self.format.clone(),
+            schema: self.schema.clone(),
+            projection: projection.into(),
+            batch_rows: options.batch_rows,
+        };
+        let body_bytes_max = self.body_bytes_max;
+        let served = Served { name: name.clone(), wanted, body_bytes_max };
+        let (server, address) = Server::start(self.address, served)
+            .map_err(|error| io_error(Path::new(&*name), &error))?;
+        let remark = format!("waits for POST requests on http://{address}/");
+        Ok(vec![Box::new(HttpSplit { name, remark, server, chunks: 0 })])
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let (read, all) = (projection.len(), self.schema.fields().len());
+        let all = counted(all as u64, "column");
+        format!("{} ({}, {read} of {all})", self.name(), self.format.name())
+    }
+}
+
+struct HttpSplit {
+    name: Name,
+    remark: String,
+    server: Server,
+    /// Handed out.
+    chunks: u64,
+}
+
+impl Split for HttpSplit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Coordinator
+    }
+
+    fn remark(&self) -> Option<&str> {
+        Some(&self.remark)
+    }
+
+    fn position(&self) -> Position {
+        Position(vec![self.chunks])
+    }
+
+    fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+        match self.server.next(waker) {
+            Some(accepted) => {
+                self.chunks += 1;
+                Ok(SplitPoll::Chunk(Box::new(accepted)))
+            }
+            None => Ok(SplitPoll::Pending { retry_at_us: None }),
+        }
+    }
+}
+
+impl Chunk for Accepted {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn decode(self: Box<Self>) -> Result<RecordBatch> {
+        Ok(self.decode_reporting()?.batch)
+    }
+
+    fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
+        let Accepted { decoded, room, .. } = *self;
+        // Other bodies may come.
+        drop(room);
+        Ok(decoded)
+    }
+}
+
+#[cfg(test)]
+mod tests;

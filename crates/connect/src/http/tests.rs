@@ -1,0 +1,292 @@
+//! Senders on the other side of real connections, well-behaved and not.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use millstream_contract::settings::parse_bytes;
+
+use super::server::CONNECTIONS_MAX;
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn options(given: &[(&str, &str)]) -> TableOptions {
+    let fields = vec![Field::new("a", DataType::Int64, true)];
+    let given = given.iter().chain(&[("connector", "http")]);
+    TableOptions {
+        name: "t".into(),
+        schema: Arc::new(Schema::new(fields)),
+        options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        partitioned_by: vec![],
+        base_dir: PathBuf::from("."),
+    }
+}
+
+/// A split and where to send to.
+fn served(given: &[(&str, &str)]) -> (Box<dyn Split>, String) {
+    let mut all = vec![("listen", "127.0.0.1:0")];
+    all.extend(given);
+    let table = HttpTable::from_options(&options(&all)).unwrap();
+    assert!(!table.bounded() && table.live());
+    let split = table.open(&[0], &OpenOptions::alone(100, 0, 1)).unwrap().remove(0);
+    let remark = split.remark().unwrap();
+    let address = remark.rsplit("http://").next().unwrap().trim_end_matches('/').to_string();
+    (split, address)
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn post(body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// One answer: its status, and the whole of it.
+fn answer(stream: &mut TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while !bytes.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+        bytes.push(byte[0]);
+    }
+    let head = String::from_utf8(bytes).unwrap();
+    let length = head.split("Content-Length: ").nth(1).and_then(|rest| rest.lines().next());
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).unwrap();
+    let status = head.split(' ').nth(1).expect("a status line").parse().unwrap();
+    (status, head + &String::from_utf8(body).unwrap())
+}
+
+fn send(address: &str, request: &str) -> (u16, String) {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    answer(&mut stream)
+}
+
+/// What the split has.
+fn all(split: &mut Box<dyn Split>) -> Vec<i64> {
+    let mut found = Vec::new();
+    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+        let batch = chunk.decode().unwrap();
+        found.extend(batch.column(0).as_primitive::<Int64Type>().iter().flatten());
+    }
+    found
+}
+
+#[test]
+fn bodies_are_files_of_their_own() {
+    let (mut split, address) = served(&[("format", "csv")]);
+    let mut stream = connect(&address);
+    for (body, records) in [("a\n1\n2", "2 records"), ("3\n", "1 record"), ("", "0 records")] {
+        stream.write_all(post(body).as_bytes()).unwrap();
+        let (status, text) = answer(&mut stream);
+        assert_eq!(status, 202, "{text}");
+        assert!(text.ends_with(&format!("\r\n\r\n{records} accepted\n")), "{text}");
+    }
+    // Two at once, with an empty line between them.
+    stream.write_all((post("4\n") + "\r\n" + &post("a\n5\n")).as_bytes()).unwrap();
+    assert_eq!((answer(&mut stream).0, answer(&mut stream).0), (202, 202));
+    assert_eq!(all(&mut split), [1, 2, 3, 4, 5]);
+    assert!(matches!(
+        split.poll_next(0, Waker::noop()).unwrap(),
+        SplitPoll::Pending { retry_at_us: None }
+    ));
+}
+
+#[test]
+fn a_malformed_record_refuses_its_body_with_its_place() {
+    let (mut split, address) = served(&[("format", "ndjson")]);
+    let mut stream = connect(&address);
+    stream.write_all(post("{\"a\": 1}\n{\"a\": 1.5}\n").as_bytes()).unwrap();
+    let (status, text) = answer(&mut stream);
+    assert_eq!(status, 400, "{text}");
+    assert!(text.contains(", body 1:2:") && text.contains("expected BIGINT"), "{text}");
+    stream.write_all(post("{\"a\": 2}\n").as_bytes()).unwrap();
+    assert_eq!(answer(&mut stream).0, 202);
+    assert_eq!(all(&mut split), [2]);
+    let (mut split, address) = served(&[("format", "ndjson"), ("on_error", "skip")]);
+    let (status, text) = send(&address, &post("x\n{\"a\": 3}\n"));
+    assert_eq!(status, 202);
+    assert!(text.ends_with("1 record accepted, 1 left out\n"), "{text}");
+    assert_eq!(all(&mut split), [3]);
+}
+
+#[test]
+fn bodies_that_are_too_large_are_refused_unread() {
+    let (mut split, address) = served(&[("format", "csv"), ("max-body", "10 B")]);
+    assert_eq!(parse_bytes("10 B"), Some(10));
+    assert_eq!(send(&address, &post("123456789\n")).0, 202);
+    let (status, text) = send(&address, &post("1234567890\n"));
+    assert_eq!(status, 413, "{text}");
+    assert!(text.contains("Connection: close") && text.contains("'max-body'"), "{text}");
+    let huge = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n";
+    assert_eq!(send(&address, huge).0, 413);
+    assert_eq!(all(&mut split), [123_456_789]);
+}
+
+#[test]
+fn too_much_that_waits_is_answered_with_later() {
+    let (mut split, address) = served(&[("format", "csv"), ("max-body", "40 MB")]);
+    let body = "123456789\n".repeat(4 << 20);
+    let mut stream = connect(&address);
+    stream.write_all(post(&body).as_bytes()).unwrap();
+    assert_eq!(answer(&mut stream).0, 202);
+    let (status, text) = send(
+        &address,
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 39000000\r\nExpect: 100-continue\r\n\r\n",
+    );
+    assert_eq!(status, 429, "{text}");
+    assert!(text.contains("Retry-After: 1\r\n"), "{text}");
+    // A chunk that a worker has not decoded yet takes its room still.
+    let mut chunks = Vec::new();
+    while let SplitPoll::Chunk(chunk) = split.poll_next(0, Waker::noop()).unwrap() {
+        chunks.push(chunk);
+    }
+    assert_eq!(chunks.iter().map(|chunk| chunk.bytes()).sum::<usize>(), body.len());
+    stream.write_all(post(&body).as_bytes()).unwrap();
+    assert_eq!(answer(&mut stream).0, 429);
+    drop(chunks);
+    let mut stream = connect(&address);
+    stream.write_all(post(&body).as_bytes()).unwrap();
+    assert_eq!(answer(&mut stream).0, 202);
+}
+
+#[test]
+fn a_sender_that_waits_is_told_to_go_on() {
+    let (mut split, address) = served(&[("format", "csv")]);
+    let mut stream = connect(&address);
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    assert_eq!(answer(&mut stream).0, 100);
+    stream.write_all(b"7\n").unwrap();
+    assert_eq!(answer(&mut stream).0, 202);
+    assert_eq!(all(&mut split), [7]);
+}
+
+#[test]
+fn what_is_cut_off_does_not_count() {
+    let (mut split, address) = served(&[("format", "csv")]);
+    let whole = post("1\n2\n");
+    for length in 0..whole.len() {
+        let mut stream = connect(&address);
+        stream.write_all(&whole.as_bytes()[..length]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    }
+    assert_eq!(all(&mut split), [0i64; 0]);
+}
+
+#[test]
+fn whatever_is_sent_the_server_goes_on() {
+    let (mut split, address) = served(&[("format", "csv")]);
+    let whole = (post("1\n") + &post("a\n2\n")).into_bytes();
+    // A generator of numbers (xorshift): the same bytes in every run.
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    let mut refused = 0;
+    for _ in 0..300 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(6) {
+            let at = random(bytes.len());
+            match random(3) {
+                0 => bytes[at] = random(256) as u8,
+                1 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b"\r\n: 09,/\xff"[random(9)]),
+            }
+        }
+        let mut stream = connect(&address);
+        _ = stream.write_all(&bytes);
+        _ = stream.shutdown(Shutdown::Write);
+        let mut answers = Vec::new();
+        _ = stream.read_to_end(&mut answers);
+        let text = String::from_utf8(answers).unwrap();
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 "), "{text}");
+        refused += usize::from(text.contains("HTTP/1.1 400"));
+    }
+    assert!(refused > 10, "the bytes were damaged");
+    _ = all(&mut split);
+    assert_eq!(send(&address, &post("7\n")).0, 202);
+    assert_eq!(all(&mut split), [7]);
+}
+
+#[test]
+fn a_head_without_end_is_refused() {
+    let (_split, address) = served(&[("format", "csv")]);
+    let (status, text) = send(&address, &format!("POST /{}", "x".repeat(20 << 10)));
+    assert_eq!(status, 431, "{text}");
+}
+
+#[test]
+fn there_are_only_so_many_connections() {
+    let (_split, address) = served(&[("format", "csv")]);
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(&address)).collect();
+    for stream in &mut streams {
+        stream.write_all(post("1\n").as_bytes()).unwrap();
+        assert_eq!(answer(stream).0, 202);
+    }
+    assert_eq!(answer(&mut connect(&address)).0, 503);
+    drop(streams);
+    let start = Instant::now();
+    loop {
+        let mut stream = connect(&address);
+        _ = stream.write_all(post("1\n").as_bytes());
+        let mut first = [0; 12];
+        if stream.read_exact(&mut first).is_ok() && first.ends_with(b"202") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "no connection was given back");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn connections_and_port_go_with_the_split() {
+    let (split, address) = served(&[("format", "csv")]);
+    let taken = HttpTable::from_options(&options(&[("listen", &address), ("format", "csv")]));
+    let error = taken.unwrap().open(&[0], &OpenOptions::alone(1, 0, 1)).err().unwrap().to_string();
+    assert!(error.contains("take another port"), "{error}");
+    let mut stream = connect(&address);
+    stream.write_all(post("1\n").as_bytes()).unwrap();
+    assert_eq!(answer(&mut stream).0, 202);
+    drop(split);
+    assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+    // Connections of this side that have just been closed may hold the number for a while, but
+    // nobody listens there.
+    assert!(TcpStream::connect(&address).is_err());
+    _ = TcpListener::bind(&address);
+}
+
+#[test]
+fn options_that_are_wrong_are_refused() {
+    let cases: [(&[(&str, &str)], &str); 5] = [
+        (&[], "a file needs a format"),
+        (&[("format", "arrow")], "what is sent over HTTP has lines"),
+        (&[("format", "csv"), ("listen", "everywhere")], "a port, or an address"),
+        (&[("format", "csv"), ("max-body", "2 GB")], "a number of bytes from 1 to 1 GB"),
+        (&[("format", "csv"), ("port", "80")], "has no such option"),
+    ];
+    for (given, expected) in cases {
+        let error = HttpTable::from_options(&options(given)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    for (given, expected) in
+        [("9000", "127.0.0.1:9000"), ("localhost:1", "127.0.0.1:1"), ("[::1]:2", "[::1]:2")]
+    {
+        assert_eq!(address(given).unwrap().to_string(), expected);
+    }
+    let table = HttpTable::from_options(&options(&[("format", "csv")])).unwrap();
+    assert_eq!(table.describe(&[0]), "http 127.0.0.1:8080 (CSV, 1 of 1 column)");
+}

@@ -1,0 +1,152 @@
+//! A connection that is made when it is first read, and that ends when somebody says so.
+//!
+//! Neither connecting, waiting for a sender, nor reading can be interrupted. So each is done for a
+//! moment only, and then it is looked whether the reader is still there.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long to wait for a host to answer.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long to read without a look at whether to stop.
+const READ: Duration = Duration::from_millis(100);
+/// How often to look for a sender.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The other side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// A host and its port.
+    Connect(String, u16),
+    /// Whoever connects to this address first.
+    Listen(SocketAddr),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Connect(host, port) => write!(f, "socket {host}:{port}"),
+            Peer::Listen(address) => write!(f, "socket {address}"),
+        }
+    }
+}
+
+/// Ends a connection when it is dropped.
+#[derive(Debug)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What comes over a connection. It ends when the sender closes it, or by [`Stop`].
+#[derive(Debug)]
+pub(super) struct Connection {
+    state: State,
+    stopped: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+enum State {
+    Connect(String, u16),
+    Accept(TcpListener),
+    Open(TcpStream),
+}
+
+impl Connection {
+    /// With the address on which it waits, if it does: already now, so that whoever is told of it
+    /// can connect.
+    pub(super) fn new(peer: &Peer) -> io::Result<(Connection, Stop, Option<SocketAddr>)> {
+        let (state, address) = match peer {
+            Peer::Connect(host, port) => (State::Connect(host.clone(), *port), None),
+            Peer::Listen(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                let address = listener.local_addr()?;
+                (State::Accept(listener), Some(address))
+            }
+        };
+        let stopped = Arc::new(AtomicBool::new(false));
+        let stop = Stop(stopped.clone());
+        Ok((Connection { state, stopped }, stop, address))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Makes the connection; `None`: it has been stopped before.
+    fn open(&mut self) -> io::Result<Option<TcpStream>> {
+        match &self.state {
+            State::Connect(host, port) => self.connect(host, *port),
+            State::Accept(listener) => self.accept(listener),
+            State::Open(_) => Ok(None),
+        }
+    }
+
+    fn connect(&self, host: &str, port: u16) -> io::Result<Option<TcpStream>> {
+        let name = host.trim_start_matches('[').trim_end_matches(']');
+        let mut failed = io::Error::new(ErrorKind::NotConnected, "the host has no address");
+        // A name may have several addresses; not all of them need to answer.
+        for address in (name, port).to_socket_addrs()? {
+            if self.is_stopped() {
+                return Ok(None);
+            }
+            match TcpStream::connect_timeout(&address, CONNECT) {
+                Ok(stream) => return Ok(Some(stream)),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    fn accept(&self, listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+        while !self.is_stopped() {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false)?;
+                    return Ok(Some(stream));
+                }
+                // It had given up before it was looked at.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) if is_later(&error) => thread::sleep(LOOK),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether nothing has come, and something may come later. (`TimedOut` is the system's word for a
+/// connection whose other side does not answer any more.)
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+impl Read for Connection {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if !matches!(self.state, State::Open(_)) {
+            let Some(stream) = self.open()? else { return Ok(0) };
+            stream.set_read_timeout(Some(READ))?;
+            // This closes the port: there is one sender.
+            self.state = State::Open(stream);
+        }
+        loop {
+            if self.is_stopped() {
+                return Ok(0);
+            }
+            let State::Open(stream) = &mut self.state else { return Ok(0) };
+            match stream.read(out) {
+                Err(error) if is_later(&error) => {}
+                got => return got,
+            }
+        }
+    }
+}

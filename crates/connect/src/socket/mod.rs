@@ -1,0 +1,205 @@
+//! Lines over TCP: `'connector' = 'socket'`.
+//!
+//! | option | default | |
+//! |---|---|---|
+//! | `hostname`, `port` | | where to connect to, as in Flink |
+//! | `listen` | | in place of these: the address on which to wait for the sender |
+//! | `format` | | `csv`, `ndjson` or `raw`, with the options of these |
+//! | `byte-delimiter` | `10` | as in Flink; lines end with no other byte |
+//!
+//! There is one connection, and one split. It is unbounded. It ends when the sender closes the
+//! connection; what stands behind the last line end then is the last record, as in a file. A
+//! connection that breaks, or is reset, is an error, because records may be lost. Nothing comes
+//! twice, so reading cannot go on from a position.
+//!
+//! A thread connects, or waits for the sender, and reads ([`Pipe`]). It stops reading while 1 MiB
+//! waits to be taken in, and so the sender has to wait. It ends soon after the split is dropped,
+//! whatever the sender does ([`connection`]).
+//!
+//! In a job of several processes the coordinator connects.
+
+mod connection;
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::Waker;
+
+use arrow::datatypes::SchemaRef;
+use millstream_contract::table::{
+    OpenOptions, Position, ReadOnce, Sharing, Split, SplitPoll, Table, TableOptions,
+};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+
+use self::connection::{Connection, Peer};
+use crate::input::{Name, Pipe, io_error};
+use crate::options::Options;
+use crate::records::{Arriving, RecordFormat, Wanted};
+use crate::source::{Elsewhere, lines_from_options};
+
+/// Bytes taken in at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Lines that come over a connection.
+#[derive(Debug, Clone)]
+pub struct SocketTable {
+    peer: Peer,
+    schema: SchemaRef,
+    format: Arc<dyn RecordFormat>,
+}
+
+impl SocketTable {
+    /// A table from `WITH` options. Connects to nothing before it is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] with the option at fault.
+    pub fn from_options(table: &TableOptions) -> Result<SocketTable> {
+        let options = Options::new(table);
+        let peer = peer(&options)?;
+        let ten = |text: &str| (text.trim() == "10").then_some(());
+        options.parsed("byte-delimiter", "'10', the line end", ten)?;
+        let format = lines_from_options(&options, &table.schema, "a socket")?;
+        options.finish("a socket")?;
+        Ok(SocketTable { peer, schema: table.schema.clone(), format })
+    }
+}
+
+/// Whom to connect to, or where to wait.
+fn peer(options: &Options<'_>) -> Result<Peer> {
+    let (host, port) = (options.text("hostname"), options.integer("port", 1, 65535)?);
+    let listen = options.parsed("listen", "an address such as '127.0.0.1:9999'", |text| {
+        text.trim().parse::<SocketAddr>().ok()
+    })?;
+    match (host.map(str::trim), port, listen) {
+        (None, None, Some(address)) => Ok(Peer::Listen(address)),
+        (Some(host), Some(port), None) if !host.is_empty() => {
+            // Checked: it fits.
+            Ok(Peer::Connect(host.to_string(), port as u16))
+        }
+        (_, _, Some(_)) => Err(options.error(
+            "listen",
+            "a socket either listens or connects".into(),
+            "leave out 'listen', or 'hostname' and 'port'",
+        )),
+        (host, _, None) => Err(options.error(
+            if host.is_none_or(str::is_empty) { "hostname" } else { "port" },
+            "a socket needs a host and a port".into(),
+            "write 'hostname' = 'localhost', 'port' = '9999', or 'listen' = '127.0.0.1:9999'",
+        )),
+    }
+}
+
+/// That lines which come once are not read from a position.
+pub(crate) fn refuse_position(options: &OpenOptions, place: &str) -> Result<()> {
+    if options.from.iter().all(Position::is_beginning) {
+        return Ok(());
+    }
+    Err(Error::Io {
+        place: place.to_string(),
+        message: "its records come once, and nothing goes on in the middle of them".into(),
+        help: "write them to a file, and read that; or begin anew".into(),
+    })
+}
+
+impl Table for SocketTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        false
+    }
+
+    fn read_once(&self) -> Option<ReadOnce> {
+        let name = self.peer.to_string();
+        Some(ReadOnce { id: name.clone(), name })
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let name = self.peer.to_string();
+        if options.process != 0 {
+            return Ok(vec![Box::new(Elsewhere(name.into()))]);
+        }
+        refuse_position(options, &name)?;
+        let failed = |error| io_error(Path::new(&name), &error);
+        let (connection, stop, address) = Connection::new(&self.peer).map_err(failed)?;
+        let wanted = Wanted {
+            format: self.format.clone(),
+            schema: self.schema.clone(),
+            projection: projection.into(),
+            batch_rows: options.batch_rows,
+        };
+        let name: Name = name.into();
+        Ok(vec![Box::new(SocketSplit {
+            remark: address.map(|address| format!("waits for a sender on {address}")),
+            arriving: Arriving::new(name.clone(), wanted),
+            name,
+            pipe: Pipe::new(Box::new(connection)),
+            ended: false,
+            _stop: stop,
+        })])
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let (read, all) = (projection.len(), self.schema.fields().len());
+        let all = counted(all as u64, "column");
+        format!("{} ({}, {read} of {all})", self.peer, self.format.name())
+    }
+}
+
+struct SocketSplit {
+    name: Name,
+    remark: Option<String>,
+    pipe: Pipe,
+    arriving: Arriving,
+    /// The sender has closed the connection.
+    ended: bool,
+    /// Ends the connection when it goes.
+    _stop: connection::Stop,
+}
+
+impl Split for SocketSplit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Coordinator
+    }
+
+    fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
+    }
+
+    fn position(&self) -> Position {
+        let (offset, line) = self.arriving.place();
+        Position(vec![offset, line])
+    }
+
+    fn poll_next(&mut self, _now_us: i64, waker: &Waker) -> Result<SplitPoll> {
+        loop {
+            if let Some(chunk) = self.arriving.chunk(self.ended)? {
+                return Ok(SplitPoll::Chunk(chunk));
+            }
+            if self.ended {
+                return Ok(SplitPoll::Ended);
+            }
+            if !self.pipe.ready(waker) {
+                return Ok(SplitPoll::Pending { retry_at_us: None });
+            }
+            let buffer = self.arriving.buffer();
+            let before = buffer.len();
+            buffer.resize(before + READ_BYTES, 0);
+            let got = self.pipe.read(&mut buffer[before..]);
+            buffer.truncate(before + got.as_ref().map_or(0, |got| *got));
+            let failed = |error| io_error(Path::new(&*self.name), &error);
+            self.ended = got.map_err(failed)? == 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

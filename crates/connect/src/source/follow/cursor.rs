@@ -1,0 +1,300 @@
+//! How far one followed file has been read, and what becomes of it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use millstream_contract::table::{Chunk, Position};
+use millstream_contract::{Error, Result};
+
+use crate::input::{Packing, io_error};
+use crate::records::{Arriving, Wanted};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// The first bytes by which a file is known, as far as they have been read.
+const HEAD_BYTES: usize = 256;
+
+/// A file that no path names any more is complete when nothing has been written to it for so long.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+/// A file at one look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) id: Id,
+    /// Bytes.
+    pub(super) length: u64,
+    /// When it was last written: seconds since the epoch, and nanoseconds.
+    pub(super) modified: (i64, i64),
+}
+
+/// Where to go on in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Saved {
+    /// Of its first bytes, at most [`HEAD_BYTES`], up to `offset`.
+    fingerprint: u64,
+    offset: u64,
+    line: u64,
+    /// Which of all files.
+    pub(super) number: usize,
+}
+
+impl Saved {
+    /// By inode.
+    pub(super) fn all_of(position: &Position) -> BTreeMap<u64, Saved> {
+        let (each, _) = position.0.as_chunks::<4>();
+        let saved = |(number, [inode, fingerprint, offset, line]): (usize, &[u64; 4])| {
+            let (fingerprint, offset, line) = (*fingerprint, *offset, *line);
+            (*inode, Saved { fingerprint, offset, line, number })
+        };
+        each.iter().enumerate().map(saved).collect()
+    }
+}
+
+/// FNV-1a, which stays the same from one version to the next.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A file that is followed.
+pub(super) struct Cursor {
+    path: PathBuf,
+    seen: Seen,
+    /// Closed while nothing is written to it, if there are many.
+    file: Option<File>,
+    wanted: Wanted,
+    arriving: Arriving,
+    /// What it begins with.
+    head: Vec<u8>,
+    /// Where to go on, once its first record has been read.
+    saved: Option<Saved>,
+    /// No path names it any more, and since when nothing has been written to it.
+    gone: Option<Instant>,
+    /// It is complete.
+    finished: bool,
+}
+
+impl Cursor {
+    /// A file that was found; `None` if it is gone again.
+    pub(super) fn new(
+        path: PathBuf,
+        seen: Seen,
+        saved: Option<Saved>,
+        wanted: &Wanted,
+    ) -> Result<Option<Cursor>> {
+        let Some(file) = opened(&path, seen.id)? else { return Ok(None) };
+        let (arriving, wanted) = (arriving(&path, wanted), wanted.clone());
+        let (head, gone, finished) = (Vec::new(), None, false);
+        let file = Some(file);
+        let mut cursor =
+            Cursor { path, seen, file, wanted, arriving, head, saved: None, gone, finished };
+        if let Some(saved) = saved
+            && saved.offset <= seen.length
+            && fingerprint(&cursor.first_bytes(saved.offset)?) == saved.fingerprint
+        {
+            cursor.saved = Some(saved);
+        }
+        Ok(Some(cursor))
+    }
+
+    pub(super) fn id(&self) -> Id {
+        self.seen.id
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether no path names it any more.
+    pub(super) fn gone(&self) -> bool {
+        self.gone.is_some()
+    }
+
+    /// Whether there is nothing more to read, ever.
+    pub(super) fn is_done(&self) -> bool {
+        self.finished && self.arriving.is_empty()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether it is open, has been read, and can be opened again.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_open() && !self.gone() && self.arriving.taken() >= self.seen.length
+    }
+
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Where reading goes on: four numbers.
+    pub(super) fn position(&self) -> [u64; 4] {
+        let inode = self.seen.id.inode;
+        if let Some(Saved { fingerprint, offset, line, .. }) = self.saved {
+            return [inode, fingerprint, offset, line];
+        }
+        let (offset, line) = self.arriving.place();
+        let known = self.head.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+        [inode, fingerprint(&self.head[..known]), offset, line]
+    }
+
+    /// It was found, perhaps under another name.
+    pub(super) fn is_seen(&mut self, path: PathBuf, seen: Seen) -> Result<()> {
+        self.path = path;
+        self.gone = None;
+        let changed = seen != self.seen;
+        self.seen = seen;
+        if changed || self.saved.is_some() {
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    /// It was not found.
+    pub(super) fn is_gone(&mut self) -> Result<()> {
+        let since = *self.gone.get_or_insert_with(Instant::now);
+        let Some(file) = &self.file else {
+            // It may just have been given another name.
+            self.finished = since.elapsed() >= QUIET;
+            return Ok(());
+        };
+        let length = file.metadata().map_err(|error| io_error(&self.path, &error))?.len();
+        if length != self.seen.length {
+            self.seen.length = length;
+            self.gone = Some(Instant::now());
+            self.check()?;
+        } else if since.elapsed() >= QUIET && self.arriving.taken() >= length {
+            self.finished = true;
+        }
+        Ok(())
+    }
+
+    /// Begins again where it is not the file that was read so far.
+    fn check(&mut self) -> Result<()> {
+        let taken = self.saved.map_or(self.arriving.taken(), |saved| saved.offset);
+        let known = self.head.len() as u64;
+        let same = self.seen.length >= taken && {
+            self.open()?;
+            self.first_bytes(known)? == self.head
+        };
+        if !same {
+            self.arriving = arriving(&self.path, &self.wanted);
+            self.head.clear();
+            self.saved = None;
+        }
+        Ok(())
+    }
+
+    /// Opens it again, if it has been closed and is still there.
+    fn open(&mut self) -> Result<()> {
+        if self.file.is_none() {
+            self.file = opened(&self.path, self.seen.id)?;
+        }
+        Ok(())
+    }
+
+    /// At most so many of its first bytes, and at most [`HEAD_BYTES`].
+    fn first_bytes(&self, most: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; HEAD_BYTES.min(usize::try_from(most).unwrap_or(HEAD_BYTES))];
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
+        let got = read_at(file, &mut bytes, 0).map_err(|error| io_error(&self.path, &error))?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+
+    /// The next records that are whole.
+    pub(super) fn chunk(&mut self) -> Result<Option<Box<dyn Chunk>>> {
+        loop {
+            if let Some(saved) = self.saved {
+                // The first record tells how all are read.
+                if self.arriving.begun(saved.offset >= self.seen.length)? {
+                    if saved.offset > self.arriving.place().0 {
+                        self.arriving.go_on(saved.offset, saved.line);
+                    }
+                    self.saved = None;
+                    continue;
+                }
+            } else if let Some(chunk) = self.arriving.chunk(self.finished)? {
+                return Ok(Some(chunk));
+            }
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads once, up to where it ended when it was looked at. Whether something came.
+    fn read(&mut self) -> Result<bool> {
+        let taken = self.arriving.taken();
+        let missing = self.seen.length.saturating_sub(taken).min(READ_BYTES as u64) as usize;
+        if missing == 0 {
+            return Ok(false);
+        }
+        self.open()?;
+        let Some(file) = &self.file else { return Ok(false) };
+        let buffer = self.arriving.buffer();
+        let before = buffer.len();
+        buffer.resize(before + missing, 0);
+        let got = read_at(file, &mut buffer[before..], taken);
+        buffer.truncate(before + got.as_ref().map_or(0, |got| *got));
+        let got = got.map_err(|error| io_error(&self.path, &error))?;
+        // What comes next in it, where reading went back to a line's start, too.
+        let known = self.head.len();
+        let next = usize::try_from(taken).ok().and_then(|taken| known.checked_sub(taken));
+        let new = next.and_then(|next| buffer.get(before + next..)).unwrap_or_default();
+        self.head.extend_from_slice(&new[..new.len().min(HEAD_BYTES.saturating_sub(known))]);
+        if taken == 0
+            && let Some(packing) = Packing::of_bytes(&buffer[before..])
+        {
+            return Err(Error::Data {
+                place: self.path.display().to_string(),
+                message: format!("it is packed with {packing}, and what is followed must not be"),
+                help: "let 'path' name only files of lines, for example '*.log'".into(),
+            });
+        }
+        Ok(got > 0)
+    }
+}
+
+fn arriving(path: &Path, wanted: &Wanted) -> Arriving {
+    Arriving::new(path.display().to_string().into(), wanted.clone())
+}
+
+/// Opens a file; `None` if the path names another one by now, or none.
+fn opened(path: &Path, id: Id) -> Result<Option<File>> {
+    let failed = |error| io_error(path, &error);
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    Ok(Some(file).filter(|_| (metadata.dev(), metadata.ino()) == (id.device, id.inode)))
+}
+
+/// As many bytes as there are, from this offset.
+fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while read < out.len() {
+        match file.read_at(&mut out[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(got) => read += got,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}

@@ -1,0 +1,275 @@
+//! Files that are followed, as `tail -F` does: `'follow' = 'true'`.
+//!
+//! The table is unbounded and has one split, however many files `path` names. Lines are read as
+//! they are written; a line without its end waits. New files of a directory or a pattern are found
+//! within a second, those that are there already in the order in which they were last written, then
+//! by name. Where several have something new, the one found first goes first.
+//!
+//! A file is known by its inode, whatever its name, and by its first bytes ([`cursor`]):
+//!
+//! - *Rotated*: the path names another file. The old one is read to its end, and until nothing has
+//!   been written to it for a second, then the new one from its first line. A last line without its
+//!   end is a record then.
+//! - *Renamed* to a name that `path` covers as well: it is read on, not again.
+//! - *Truncated*, or written anew in place: it is shorter than what was read, or begins otherwise.
+//!   It is read from its first line again, and its header too. A half line that waited is dropped.
+//! - *Deleted*: as if rotated. The path may come back.
+//!
+//! Files are looked at ten times in a second. Only regular files are followed that have lines and
+//! are not packed. In a job of several processes the coordinator reads them.
+//!
+//! A position is four numbers per file: inode, fingerprint of the first bytes, offset and line.
+
+mod cursor;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow::datatypes::SchemaRef;
+use millstream_contract::table::{
+    OpenOptions, Position, Sharing, Split, SplitPoll, Table, TableOptions,
+};
+use millstream_contract::wording::counted;
+use millstream_contract::{Error, Result};
+
+use self::cursor::{Cursor, Id, Saved, Seen};
+use super::format::lines_from_options;
+use super::{Elsewhere, Files};
+use crate::input::{Name, io_error};
+use crate::options::Options;
+use crate::records::{RecordFormat, Wanted};
+
+/// How often to look at the files, and at many.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_AT_MANY: Duration = Duration::from_secs(1);
+const MANY: usize = 100;
+
+/// Files that are kept open while nothing is written to them.
+const OPEN_MAX: usize = 200;
+
+/// Files that are followed.
+#[derive(Debug, Clone)]
+pub(crate) struct FollowTable {
+    files: Files,
+    schema: SchemaRef,
+    format: Arc<dyn RecordFormat>,
+}
+
+/// Whether the options ask for it.
+pub(crate) fn is_followed(table: &TableOptions) -> Result<bool> {
+    Options::new(table).flag("follow")
+}
+
+impl FollowTable {
+    /// A table from `WITH` options.
+    pub(crate) fn from_options(table: &TableOptions) -> Result<FollowTable> {
+        let format = FollowTable::check(table)?;
+        let options = Options::new(table);
+        let given = options.text("path").map(str::trim);
+        let files = Files::named(&options, given)?;
+        if let Some(file) = files.single()
+            && file.live()
+        {
+            let message =
+                format!("'{}' is no regular file, and only those are followed", file.name);
+            return Err(options.error(
+                "path",
+                message,
+                "leave out 'follow': a pipe is live anyway",
+            ));
+        }
+        Ok(FollowTable { files, schema: table.schema.clone(), format })
+    }
+
+    /// Whether the options are those of files that are followed, which need not be there.
+    pub(crate) fn check(table: &TableOptions) -> Result<Arc<dyn RecordFormat>> {
+        let options = Options::new(table);
+        options.text("path");
+        options.flag("follow")?;
+        let format = lines_from_options(&options, &table.schema, "a file that is followed")?;
+        options.finish("a file that is followed")?;
+        Ok(format)
+    }
+}
+
+impl Table for FollowTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn bounded(&self) -> bool {
+        false
+    }
+
+    fn open(&self, projection: &[usize], options: &OpenOptions) -> Result<Vec<Box<dyn Split>>> {
+        let name: Name = self.files.describe().into();
+        if options.process != 0 {
+            return Ok(vec![Box::new(Elsewhere(name))]);
+        }
+        let wanted = Wanted {
+            format: self.format.clone(),
+            schema: self.schema.clone(),
+            projection: projection.into(),
+            batch_rows: options.batch_rows,
+        };
+        let mut split = FollowSplit {
+            name,
+            files: self.files.clone(),
+            wanted,
+            cursors: Vec::new(),
+            saved: Saved::all_of(&options.from(0)),
+            looked: Instant::now(),
+        };
+        split.look()?;
+        // What is not there any more will not come back.
+        split.saved.clear();
+        Ok(vec![Box::new(split)])
+    }
+
+    fn describe(&self, projection: &[usize]) -> String {
+        let (read, all) = (projection.len(), self.schema.fields().len());
+        let all = counted(all as u64, "column");
+        format!("{}, followed ({}, {read} of {all})", self.files.describe(), self.format.name())
+    }
+}
+
+/// All files of a table.
+struct FollowSplit {
+    name: Name,
+    files: Files,
+    wanted: Wanted,
+    /// In the order in which they were found.
+    cursors: Vec<Cursor>,
+    /// Where to go on in files that have not been found yet.
+    saved: BTreeMap<u64, Saved>,
+    /// When the files were last looked at.
+    looked: Instant,
+}
+
+impl FollowSplit {
+    /// Looks which files there are, and what has become of those that are known.
+    fn look(&mut self) -> Result<()> {
+        let mut found = self.found()?;
+        let there: BTreeSet<Id> = found.iter().map(|(_, seen)| seen.id).collect();
+        for cursor in &mut self.cursors {
+            if !there.contains(&cursor.id()) {
+                cursor.is_gone()?;
+            }
+        }
+        self.cursors.retain(|cursor| !cursor.is_done());
+        let known: BTreeMap<Id, usize> =
+            self.cursors.iter().enumerate().map(|(at, cursor)| (cursor.id(), at)).collect();
+        found.sort_by_cached_key(|(path, seen)| {
+            let number = self.saved.get(&seen.id.inode).map_or(usize::MAX, |saved| saved.number);
+            (number, seen.modified, path.clone())
+        });
+        let mut new = BTreeSet::new();
+        for (path, seen) in found {
+            match known.get(&seen.id).and_then(|at| self.cursors.get_mut(*at)) {
+                Some(cursor) => cursor.is_seen(path, seen)?,
+                // A file with two names is read once.
+                None if !new.insert(seen.id) => {}
+                None => {
+                    let saved = self.saved.remove(&seen.id.inode);
+                    self.cursors.extend(Cursor::new(path, seen, saved, &self.wanted)?);
+                }
+            }
+        }
+        self.close_some();
+        self.looked = Instant::now();
+        Ok(())
+    }
+
+    /// The files that there are.
+    fn found(&self) -> Result<Vec<(PathBuf, Seen)>> {
+        let mut found = Vec::new();
+        for file in self.files.list()? {
+            let Some(path) = file.path() else { continue };
+            match path.metadata() {
+                Ok(metadata) if metadata.is_file() => {
+                    let id = Id { device: metadata.dev(), inode: metadata.ino() };
+                    let modified = (metadata.mtime(), metadata.mtime_nsec());
+                    let seen = Seen { id, length: metadata.len(), modified };
+                    found.push((path.to_path_buf(), seen));
+                }
+                Ok(_) => {
+                    return Err(Error::Io {
+                        place: path.display().to_string(),
+                        message: "it is no regular file any more, and only those are followed"
+                            .into(),
+                        help: "let the path name a file".into(),
+                    });
+                }
+                // It has just been renamed or deleted.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(io_error(path, &error)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Of many files, not all are kept open. One that is gone could not be opened again.
+    fn close_some(&mut self) {
+        let open = self.cursors.iter().filter(|cursor| cursor.is_open()).count();
+        let quiet = self.cursors.iter_mut().filter(|cursor| cursor.is_quiet());
+        quiet.take(open.saturating_sub(OPEN_MAX)).for_each(Cursor::close);
+    }
+
+    /// The next chunk of what is there.
+    fn chunk(&mut self) -> Result<Option<SplitPoll>> {
+        let mut gone: BTreeSet<PathBuf> = BTreeSet::new();
+        for cursor in &mut self.cursors {
+            // The file that had this path before comes first.
+            if gone.contains(cursor.path()) {
+                continue;
+            }
+            if let Some(chunk) = cursor.chunk()? {
+                return Ok(Some(SplitPoll::Chunk(chunk)));
+            }
+            if cursor.gone() {
+                gone.insert(cursor.path().to_path_buf());
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Split for FollowSplit {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn sharing(&self) -> Sharing {
+        Sharing::Coordinator
+    }
+
+    fn position(&self) -> Position {
+        Position(self.cursors.iter().flat_map(Cursor::position).collect())
+    }
+
+    fn poll_next(&mut self, now_us: i64, _waker: &Waker) -> Result<SplitPoll> {
+        let pause = if self.cursors.len() > MANY { LOOK_AT_MANY } else { LOOK };
+        if let Some(chunk) = self.chunk()? {
+            return Ok(chunk);
+        }
+        if self.looked.elapsed() >= pause {
+            self.look()?;
+            if let Some(chunk) = self.chunk()? {
+                return Ok(chunk);
+            }
+        } else if crate::records::is_virtual(now_us) {
+            // Whoever writes the files does so in real time.
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(SplitPoll::Pending { retry_at_us: Some(now_us.saturating_add(LOOK.as_micros() as i64)) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+"""Sources that come in their own time: lines over TCP, records over HTTP, files that are followed."""
+
+import http.client
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import harness
+import pytest
+
+PATIENCE_SECONDS = 60
+# How long to look for rows that must not be there. Too short a look can only miss a fault.
+LOOK_SECONDS = 0.5
+
+TABLE = "CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, WATERMARK FOR ts AS ts) WITH ({});\n"
+WINDOWS = """SELECT window_start, COUNT(*) AS n, SUM(k) AS s
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;"""
+HEADER = "window_start,n,s"
+FIRST = "2024-01-01 12:00:00.000,2,3"
+SECOND = "2024-01-01 12:00:10.000,1,3"
+
+
+def record(second: int, k: int) -> str:
+    return f"2024-01-01 12:00:{second:02},{k}\n"
+
+
+def in_json(second: int, k: int) -> str:
+    return f'{{"ts": "2024-01-01T12:00:{second:02}", "k": {k}}}\n'
+
+
+class Running:
+    """A running query over a live source."""
+
+    def __init__(self, script, options: str, query: str, *words: str):
+        command = [str(harness.program()), "run", str(script.write(TABLE.format(options) + query)), "--format", "csv"]
+        self.process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        stdin=subprocess.DEVNULL, text=True)
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.errors: list[str] = []
+        self.threads = [threading.Thread(target=read, daemon=True) for read in (self._listen, self._listen_errors)]
+        for thread in self.threads:
+            thread.start()
+
+    def _listen(self) -> None:
+        for line in self.process.stdout:
+            self.lines.put(line.strip())
+
+    def _listen_errors(self) -> None:
+        for line in self.process.stderr:
+            self.errors.append(line)
+
+    def next(self) -> str:
+        """The next line of its output; waits for it."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            try:
+                return self.lines.get(timeout=0.2)
+            except queue.Empty:
+                assert self.process.poll() is None, "".join(self.errors)
+        raise AssertionError(f"no row for {PATIENCE_SECONDS} s: {''.join(self.errors)}")
+
+    def nothing(self) -> None:
+        with pytest.raises(queue.Empty):
+            line = self.lines.get(timeout=LOOK_SECONDS)
+            raise AssertionError(f"too early: {line}")
+
+    def address(self) -> tuple[str, int]:
+        """Where it listens, which it says on stderr."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            found = re.search(r"waits for .* on (?:http://)?([\d.]+):(\d+)", "".join(self.errors))
+            if found:
+                return found[1], int(found[2])
+            assert self.process.poll() is None, "".join(self.errors)
+            time.sleep(0.02)
+        raise AssertionError(f"it does not say where it listens: {''.join(self.errors)}")
+
+    def end(self) -> str:
+        """Waits for its end by itself; what stderr says."""
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
+        self.threads[1].join(PATIENCE_SECONDS)
+        assert code == 0, "".join(self.errors)
+        return "".join(self.errors)
+
+    def interrupt(self) -> str:
+        """Presses Ctrl-C; what stderr says."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(timeout=PATIENCE_SECONDS)
+        self.threads[1].join(PATIENCE_SECONDS)
+        assert code == 130, "".join(self.errors)
+        return "".join(self.errors)
+
+
+@pytest.fixture
+def running(script):
+    started = []
+
+    def begin(options: str, query: str = WINDOWS, *words: str) -> Running:
+        started.append(Running(script, options, query, *words))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait()
+
+
+# --- socket ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_lines_over_tcp_until_the_sender_closes_the_connection(running, processes):
+    job = running("'connector' = 'socket', 'listen' = '127.0.0.1:0', 'format' = 'csv'", WINDOWS,
+                  "--processes", processes)
+    with socket.create_connection(job.address()) as sender:
+        sender.sendall((record(1, 1) + record(2, 2)).encode())
+        sender.sendall(record(10, 3).encode())
+        assert (job.next(), job.next()) == (HEADER, FIRST)
+        # The last line has no line end.
+        sender.sendall(b"2024-01-01 12:00:09,5\n2024-01-01 12:00:2")
+        job.nothing()
+        sender.sendall(b"0,7")
+    assert [job.next(), job.next()] == [SECOND, "2024-01-01 12:00:20.000,1,7"]
+    assert "1 late" in job.end()
+
+
+def test_it_connects_as_a_client_and_ctrl_c_ends_it(running):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_SECONDS)
+        port = server.getsockname()[1]
+        job = running(f"'connector' = 'socket', 'hostname' = 'localhost', 'port' = '{port}', 'format' = 'ndjson'")
+        sender, _ = server.accept()
+        with sender:
+            sender.sendall((in_json(1, 1) + in_json(2, 2) + in_json(10, 3)).encode())
+            assert (job.next(), job.next()) == (HEADER, FIRST)
+            assert "interrupted" in job.interrupt()
+
+
+def test_a_refused_connection_is_an_error_that_says_what_to_do(script):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    sql = TABLE.format(f"'connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{port}', 'format' = 'csv'")
+    result = script.run(sql + WINDOWS)
+    assert result.code == 1
+    assert "refused" in result.stderr and "start the sender first" in result.stderr
+
+
+# --- http -----------------------------------------------------------------------------------------
+
+HTTP = "'connector' = 'http', 'listen' = '127.0.0.1:0', 'format' = '{}'"
+
+
+def post(connection: http.client.HTTPConnection, body: str) -> tuple[int, str]:
+    connection.request("POST", "/", body.encode())
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_records_over_http(running, processes):
+    job = running(HTTP.format("ndjson"), WINDOWS, "--processes", processes)
+    connection = http.client.HTTPConnection(*job.address(), timeout=PATIENCE_SECONDS)
+    assert post(connection, in_json(1, 1) + in_json(2, 2)) == (202, "2 records accepted\n")
+    status, text = post(connection, in_json(3, 3) + '{"k": "x"}\n')
+    assert status == 400 and ", body 2:2:" in text and "expected BIGINT" in text
+    job.nothing()
+    assert post(connection, in_json(10, 3)) == (202, "1 record accepted\n")
+    assert (job.next(), job.next()) == (HEADER, FIRST)
+    connection.request("GET", "/")
+    assert connection.getresponse().status == 405
+    assert "interrupted with 1 window open: 3 records" in job.interrupt()
+
+
+def test_bodies_of_csv_with_and_without_a_header(running):
+    job = running(HTTP.format("csv"))
+    connection = http.client.HTTPConnection(*job.address(), timeout=PATIENCE_SECONDS)
+    assert post(connection, "k,ts\n1,2024-01-01 12:00:01\n")[0] == 202
+    assert post(connection, record(2, 2) + record(10, 3))[0] == 202
+    assert (job.next(), job.next()) == (HEADER, FIRST)
+
+
+def test_a_port_that_is_taken_is_an_error(script):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        sql = TABLE.format(f"'connector' = 'http', 'listen' = '127.0.0.1:{port}', 'format' = 'csv'")
+        result = script.run(sql + WINDOWS)
+    assert result.code == 1
+    assert "take another port" in result.stderr
+
+
+# --- follow ---------------------------------------------------------------------------------------
+
+FOLLOW = "'connector' = 'file', 'follow' = 'true', 'format' = 'csv', 'path' = '{}'"
+
+
+def append(path, text: str) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_file_is_followed_through_rotation_and_truncation(running, script, processes):
+    path = script.folder / "events.csv"
+    append(path, "ts,k\n" + record(1, 1))
+    job = running(FOLLOW.format("events.csv"), WINDOWS, "--processes", processes)
+    job.nothing()
+    append(path, record(2, 2) + "2024-01-01 12:00:1")
+    job.nothing()
+    append(path, "0,3\n")
+    assert (job.next(), job.next()) == (HEADER, FIRST)
+    os.rename(path, script.folder / "events.csv.1")
+    append(path, "ts,k\n" + record(20, 4))
+    assert job.next() == SECOND
+    path.write_text("ts,k\n" + record(30, 5), encoding="utf-8")
+    assert job.next() == "2024-01-01 12:00:20.000,1,4"
+    assert "interrupted with 1 window open: 5 records" in job.interrupt()
+
+
+def test_new_files_of_a_directory_are_found(running, script):
+    folder = script.folder / "logs"
+    folder.mkdir()
+    job = running(FOLLOW.format("logs"))
+    time.sleep(LOOK_SECONDS)
+    append(folder / "b.csv", record(1, 1) + record(2, 2))
+    job.nothing()
+    append(folder / "a.csv", record(10, 3))
+    assert (job.next(), job.next()) == (HEADER, FIRST)
+
+
+@pytest.mark.parametrize("options, expected", [
+    (FOLLOW.format("missing.csv"), "there is no file"),
+    (FOLLOW.format("events.csv").replace("'csv'", "'parquet'", 1), "has lines"),
+    ("'connector' = 'stdin', 'follow' = 'true', 'format' = 'csv'", "leave it out"),
+])
+def test_what_cannot_be_followed_is_refused(script, options, expected):
+    script.data("events.csv", "ts,k\n")
+    result = script.run(TABLE.format(options) + WINDOWS)
+    assert result.code != 0 and expected in result.stderr, result.stderr
+
+
+# --- for long -------------------------------------------------------------------------------------
+
+def resident_mib(process: subprocess.Popen) -> float:
+    """Memory that it takes now."""
+    with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
+
+
+@pytest.mark.parametrize("source", ["http", "follow"])
+def test_memory_stays_flat_at_50_000_events_per_second(running, script, source):
+    """The short form; MILLSTREAM_SOAK_SECONDS=600 is the long one."""
+    seconds = max(11, int(os.environ.get("MILLSTREAM_SOAK_SECONDS", "12")))
+    path = script.folder / "events.csv"
+    path.touch()
+    job = running(HTTP.format("csv") if source == "http" else FOLLOW.format("events.csv"))
+    connection = source == "http" and http.client.HTTPConnection(*job.address(), timeout=PATIENCE_SECONDS)
+    begin, early = time.monotonic(), 0.0
+    for tick in range(seconds * 10):
+        second = tick // 10
+        stamp = f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+        text = f"{stamp},1\n" * 5000
+        if source == "follow":
+            append(path, text)
+        else:
+            while post(connection, text)[0] == 429:
+                time.sleep(1)
+        if tick == seconds * 10 // 3:
+            early = resident_mib(job.process)
+        time.sleep(max(0.0, begin + (tick + 1) / 10 - time.monotonic()))
+    assert job.next() == HEADER
+    # Of the last window nobody knows yet whether it is over.
+    for window in range((seconds - 1) // 10):
+        second = window * 10
+        stamp = f"2024-01-01 {second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000"
+        assert job.next() == f"{stamp},500000,500000"
+    late = resident_mib(job.process)
+    assert late < early + 100, f"{early:.0f} MiB after a third, {late:.0f} MiB at the end"
