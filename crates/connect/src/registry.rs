@@ -370,7 +370,9 @@ fn check_file(table: &TableOptions) -> Result<()> {
     let Err(written) = FileSink::from_options(table) else { return Ok(()) };
     let of_format =
         |error: &Error| matches!(error, Error::Option { option, .. } if option == "format");
-    let only_written = of_format(&read) && !of_format(&written);
+    // What is followed is read.
+    let only_read = table.options.contains_key("follow");
+    let only_written = of_format(&read) && !of_format(&written) && !only_read;
     let to_write = table.options.keys().any(|key| is_only_written(key))
         || !table.partitioned_by.is_empty()
         || only_written;
