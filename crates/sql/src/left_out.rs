@@ -79,12 +79,14 @@ pub(crate) fn asides(
     }
     for (number, scan) in graph.scans.iter().enumerate() {
         let LeftOut { malformed, late } = &scan.entry.left_out;
-        let late = late.as_ref().filter(|_| graph.has_windows_over(number));
-        let named = [(malformed.as_ref(), Which::Malformed), (late, Which::Late)];
+        let named = [(malformed.as_ref(), Which::Malformed), (late.as_ref(), Which::Late)];
         for (name, which) in named.into_iter().filter_map(|(name, which)| Some((name?, which))) {
             let refuse = Refuse { table: &scan.entry, which };
             let entry = refuse.found(catalog, name)?;
             refuse.check_columns(&entry)?;
+            if which == Which::Late && !graph.has_windows_over(number) {
+                continue;
+            }
             if let Some(known) = asides.iter_mut().find(|aside| Arc::ptr_eq(&aside.entry, &entry)) {
                 known.parts.push((number, which));
                 continue;

@@ -228,7 +228,7 @@ impl Plan {
 /// What to do about a quote that stays open.
 pub(super) const CLOSE_HELP: &str = "close it, or set 'csv.disable-quote-character' = 'true' if \
                                      quotes are ordinary characters in this file";
-const SKIP_HELP: &str = "'csv.ignore-parse-errors' = 'true' leaves such records out";
+const SKIP_HELP: &str = "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
 
 fn internal(error: ArrowError) -> Error {
     Error::Internal(format!("a CSV batch does not fit its schema: {error}"))

@@ -11,7 +11,8 @@ use crate::types::{epoch_help, integer_range, sql_name};
 pub(super) const LINES_HELP: &str = "NDJSON has one object per line: 'jq -c .' writes them so";
 pub(super) const ARRAY_HELP: &str =
     "NDJSON has one object per line: 'jq -c .[]' takes them out of an array";
-pub(super) const SKIP_HELP: &str = "'json.ignore-parse-errors' = 'true' leaves such records out";
+pub(super) const SKIP_HELP: &str =
+    "'on_error' = 'skip' leaves such records out, and 'table:NAME' keeps them";
 
 /// Something wrong with a record.
 #[derive(Debug)]
