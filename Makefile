@@ -17,7 +17,8 @@ help:
 	@echo "make bench      a short benchmark of every workload, answers checked"
 	@echo "make measure    the grid of docs/measuring.md and its report, into MEASURE_DIR (target/measure): hours"
 	@echo "make simulate   whole jobs on one thread from many seeds"
-	@echo "make soak       the oracle suite, new seeds, until it fails or SOAK_MINUTES (60) have passed"
+	@echo "make soak       followed files and HTTP for ten minutes each, then the oracle suite, new seeds, until it"
+	@echo "                fails or SOAK_MINUTES (60) have passed"
 	@echo "make fuzz       hostile input for FUZZ_SECONDS (600)"
 	@echo "make memcheck   tests of the fabric and of channels under valgrind"
 	@echo "make sanitize   tests of state, fabric and channels with AddressSanitizer"
@@ -76,6 +77,7 @@ simulate:
 soak: .venv/ready
 	@.ci/setup cc rust
 	cargo build --profile ci --locked --workspace --all-targets
+	MILLSTREAM_SOAK_SECONDS=600 $(PYTHON) -m pytest -q tests/e2e/test_live_sources.py -k memory_stays_flat
 	@first=1000000; end=$$((SECONDS + 60 * $${SOAK_MINUTES:-60})); \
 	while [ $$SECONDS -lt $$end ]; do \
 		$(PYTHON) tests/oracle/run.py --first $$first --count 200 || exit 1; \
