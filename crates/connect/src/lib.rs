@@ -56,5 +56,5 @@ pub use ndjson::fuzz_ndjson;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
 pub use socket::SocketTable;
-pub use source::{FileSchema, FileTable, file_schema, standard_input};
+pub use source::{FileTable, standard_input};
 pub use text::{Format, TextOptions, TextSink};

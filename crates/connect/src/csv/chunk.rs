@@ -60,7 +60,7 @@ impl Plan {
     }
 
     /// The records of a block.
-    pub(crate) fn decode(&self, block: Block) -> Result<Decoded> {
+    pub(crate) fn decode(&self, block: &Block) -> Result<Decoded> {
         let skip = self.dialect.skip_errors;
         let (index, wrong) = index(&block.data, &self.dialect, Some(self.fields), skip);
         let mut decoder = Decoder::new(&block.data, &index, &self.dialect);
@@ -83,9 +83,9 @@ impl Plan {
         }
         let first_error = match (first, wrong) {
             (Some((at, column, why)), _) if wrong.is_none_or(|wrong| at < wrong.at) => {
-                Some(self.field_error(&block, &index, at, column, why))
+                Some(self.field_error(block, &index, at, column, why))
             }
-            (_, Some(wrong)) => Some(self.shape_error(&block, wrong)),
+            (_, Some(wrong)) => Some(self.shape_error(block, wrong)),
             _ => None,
         };
         let first_left_out = match first_error {
@@ -109,7 +109,7 @@ impl Plan {
             batch = filter_record_batch(&batch, &BooleanArray::from(keep)).map_err(internal)?;
         }
         let left_out = (rows - batch.num_rows() + misshapen) as u64;
-        let places = Box::new(Lines::new(&self.path, &block, &starts));
+        let places = Box::new(Lines::new(&self.path, block, &starts));
         Ok(Decoded { batch, left_out, first_left_out, malformed: None, places: Some(places) })
     }
 
@@ -235,7 +235,7 @@ fn internal(error: ArrowError) -> Error {
 }
 
 impl Decode for Plan {
-    fn decode(&self, block: Block) -> Result<Decoded> {
+    fn decode(&self, block: &Block) -> Result<Decoded> {
         Plan::decode(self, block)
     }
 }

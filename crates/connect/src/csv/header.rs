@@ -207,11 +207,8 @@ impl<'a> First<'a> {
         let dialect = Arc::new(Dialect { skip_errors: false, ..(**self.dialect).clone() });
         let all: Vec<usize> = (0..self.columns.len()).collect();
         let layout = Layout::by_position(self.schema);
-        let decoded = Plan::new(self.path, &dialect, self.schema, layout, &all).and_then(|plan| {
-            let Block { data, line, lines, offset } = self.block;
-            let block = Block { data: data.clone(), line: *line, lines: *lines, offset: *offset };
-            plan.decode(block)
-        });
+        let decoded = Plan::new(self.path, &dialect, self.schema, layout, &all)
+            .and_then(|plan| plan.decode(self.block));
         let first = "the first line is neither a header with the table's columns nor a record";
         match decoded {
             Err(Error::Data { place, message, help }) => Error::Data {

@@ -36,6 +36,7 @@ use crate::input::Packing;
 use crate::options::Options;
 use crate::source::{Files, OneFile};
 use crate::types::sql_name;
+use crate::{ipc, parquet};
 
 pub use self::fuzz::fuzz_infer;
 
@@ -109,10 +110,8 @@ impl Format {
     /// What a file's content says.
     fn of_bytes(head: &[u8]) -> Format {
         match head {
-            [b'P', b'A', b'R', b'1', ..] => Format::Parquet,
-            [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => {
-                Format::Arrow
-            }
+            _ if parquet::is_start(head) => Format::Parquet,
+            _ if ipc::is_start(head) => Format::Arrow,
             _ if head.trim_ascii_start().starts_with(b"{") => Format::Ndjson,
             _ => Format::Csv,
         }

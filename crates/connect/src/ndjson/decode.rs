@@ -110,7 +110,7 @@ fn valid_from(data: &[u8], start: usize) -> usize {
 }
 
 impl Decode for Plan {
-    fn decode(&self, block: Block) -> Result<Decoded> {
+    fn decode(&self, block: &Block) -> Result<Decoded> {
         let lines = block.lines + 1;
         let mut records = Records {
             data: &block.data,
@@ -135,13 +135,13 @@ impl Decode for Plan {
                         Err(wrong) if self.format.on_error != OnError::Fail => {
                             left_out += 1;
                             first_left_out.get_or_insert_with(|| {
-                                let place = self.place(&block, &wrong);
+                                let place = self.place(block, &wrong);
                                 LeftOut { place, message: wrong.message }
                             });
                             false
                         }
                         Err(wrong) => {
-                            let place = self.place(&block, &wrong);
+                            let place = self.place(block, &wrong);
                             let Wrong { message, help, .. } = wrong;
                             return Err(Error::Data { place, message, help });
                         }
@@ -161,7 +161,7 @@ impl Decode for Plan {
         let columns = columns.finish().map_err(internal)?;
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(internal)?;
-        let places = Box::new(Lines::new(&self.path, &block, &starts));
+        let places = Box::new(Lines::new(&self.path, block, &starts));
         Ok(Decoded { batch, left_out, first_left_out, malformed: None, places: Some(places) })
     }
 }

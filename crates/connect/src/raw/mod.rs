@@ -112,16 +112,16 @@ impl Plan {
 }
 
 impl Decode for Plan {
-    fn decode(&self, block: Block) -> Result<Decoded> {
+    fn decode(&self, block: &Block) -> Result<Decoded> {
         let mut starts = Vec::with_capacity(block.lines + 1);
         // A block is far below 4 GiB.
         each_line(&block.data, |start, _| starts.push(start as u32));
-        let column = |field: &FieldRef| self.column(&block, field.data_type());
+        let column = |field: &FieldRef| self.column(block, field.data_type());
         let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(starts.len()));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::Internal(error.to_string()))?;
-        let places = Box::new(Lines::new(&self.path, &block, &starts));
+        let places = Box::new(Lines::new(&self.path, block, &starts));
         Ok(Decoded::whole(batch, Some(places)))
     }
 }

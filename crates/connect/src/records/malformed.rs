@@ -19,12 +19,11 @@ const LOOK_BYTES: usize = 4 << 10;
 pub(super) fn decode_keeping(
     format: &dyn RecordFormat,
     decode: &dyn Decode,
-    block: Block,
+    block: &Block,
 ) -> Result<Decoded> {
-    let copy = Block { data: block.data.clone(), ..block };
     let mut decoded = decode.decode(block)?;
     if decoded.left_out > 0 {
-        decoded.malformed = Some(malformed(format, decode, &copy)?);
+        decoded.malformed = Some(malformed(format, decode, block)?);
     }
     Ok(decoded)
 }
@@ -39,7 +38,7 @@ fn malformed(format: &dyn RecordFormat, decode: &dyn Decode, block: &Block) -> R
         let record = &block.data[at..end];
         let lines = memchr_iter(b'\n', record).count();
         let offset = block.offset + at as u64;
-        let decoded = decode.decode(Block { data: record.to_vec(), line, lines, offset })?;
+        let decoded = decode.decode(&Block { data: record.to_vec(), line, lines, offset })?;
         if let Some(left_out) = decoded.first_left_out {
             raw.push(without_line_end(record));
             wrong.push(left_out);

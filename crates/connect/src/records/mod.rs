@@ -120,5 +120,5 @@ pub(crate) struct Started {
 /// Decodes blocks of one split.
 pub(crate) trait Decode: Send + Sync + Debug {
     /// The records of a block, in their order. Pure, may run on any worker.
-    fn decode(&self, block: Block) -> Result<Decoded>;
+    fn decode(&self, block: &Block) -> Result<Decoded>;
 }

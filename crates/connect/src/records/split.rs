@@ -185,8 +185,8 @@ impl Chunk for RecordChunk {
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
         match self.keeps {
-            None => self.decode.decode(self.block),
-            Some(format) => decode_keeping(&*format, &*self.decode, self.block),
+            None => self.decode.decode(&self.block),
+            Some(format) => decode_keeping(&*format, &*self.decode, &self.block),
         }
     }
 }

@@ -24,7 +24,6 @@ mod follow;
 mod format;
 mod many;
 mod paths;
-mod schema;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -45,7 +44,6 @@ pub(crate) use self::format::{Format, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
-pub use self::schema::{FileSchema, file_schema};
 use crate::input::Name;
 use crate::options::Options;
 use crate::records::Reading;

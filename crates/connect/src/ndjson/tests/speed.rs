@@ -54,7 +54,7 @@ fn time(blocks: &[Vec<u8>], plan: &Plan) -> (Duration, usize) {
         let lines = data.iter().filter(|byte| **byte == b'\n').count();
         let block = Block { data: data.clone(), line: 1, lines, offset: 0 };
         let start = Instant::now();
-        let decoded = plan.decode(block).unwrap();
+        let decoded = plan.decode(&block).unwrap();
         took += start.elapsed();
         rows += decoded.batch.num_rows();
     }
