@@ -2,20 +2,14 @@
 
 import http.client
 import os
-import queue
 import re
 import signal
 import socket
 import subprocess
-import threading
 import time
 
-import harness
 import pytest
-
-PATIENCE_SECONDS = 60
-# How long to look for rows that must not be there. Too short a look can only miss a fault.
-LOOK_SECONDS = 0.5
+from listened import LOOK_SECONDS, PATIENCE_SECONDS, Listened
 
 TABLE = "CREATE TABLE events (ts TIMESTAMP(3), k BIGINT, WATERMARK FOR ts AS ts) WITH ({});\n"
 WINDOWS = """SELECT window_start, COUNT(*) AS n, SUM(k) AS s
@@ -34,67 +28,27 @@ def in_json(second: int, k: int) -> str:
     return f'{{"ts": "2024-01-01T12:00:{second:02}", "k": {k}}}\n'
 
 
-class Running:
+class Running(Listened):
     """A running query over a live source."""
 
     def __init__(self, script, options: str, query: str, *words: str):
-        command = [str(harness.program()), "run", str(script.write(TABLE.format(options) + query)), "--format", "csv"]
-        self.process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        stdin=subprocess.DEVNULL, text=True)
-        self.lines: queue.Queue[str] = queue.Queue()
-        self.errors: list[str] = []
-        self.threads = [threading.Thread(target=read, daemon=True) for read in (self._listen, self._listen_errors)]
-        for thread in self.threads:
-            thread.start()
-
-    def _listen(self) -> None:
-        for line in self.process.stdout:
-            self.lines.put(line.strip())
-
-    def _listen_errors(self) -> None:
-        for line in self.process.stderr:
-            self.errors.append(line)
-
-    def next(self) -> str:
-        """The next line of its output; waits for it."""
-        end = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < end:
-            try:
-                return self.lines.get(timeout=0.2)
-            except queue.Empty:
-                assert self.process.poll() is None, "".join(self.errors)
-        raise AssertionError(f"no row for {PATIENCE_SECONDS} s: {''.join(self.errors)}")
-
-    def nothing(self) -> None:
-        with pytest.raises(queue.Empty):
-            line = self.lines.get(timeout=LOOK_SECONDS)
-            raise AssertionError(f"too early: {line}")
+        super().__init__(script.write(TABLE.format(options) + query), *words)
 
     def address(self) -> tuple[str, int]:
         """Where it listens, which it says on stderr."""
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
-            found = re.search(r"waits for .* on (?:http://)?([\d.]+):(\d+)", "".join(self.errors))
+            found = re.search(r"waits for .* on (?:http://)?([\d.]+):(\d+)", self.said())
             if found:
                 return found[1], int(found[2])
-            assert self.process.poll() is None, "".join(self.errors)
+            assert self.process.poll() is None, self.said()
             time.sleep(0.02)
         raise AssertionError(f"it does not say where it listens: {''.join(self.errors)}")
-
-    def end(self) -> str:
-        """Waits for its end by itself; what stderr says."""
-        code = self.process.wait(timeout=PATIENCE_SECONDS)
-        self.threads[1].join(PATIENCE_SECONDS)
-        assert code == 0, "".join(self.errors)
-        return "".join(self.errors)
 
     def interrupt(self) -> str:
         """Presses Ctrl-C; what stderr says."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(timeout=PATIENCE_SECONDS)
-        self.threads[1].join(PATIENCE_SECONDS)
-        assert code == 130, "".join(self.errors)
-        return "".join(self.errors)
+        return self.ended(130)
 
 
 @pytest.fixture
@@ -107,9 +61,7 @@ def running(script):
 
     yield begin
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
+        one.kill()
 
 
 # --- socket ---------------------------------------------------------------------------------------
@@ -127,7 +79,7 @@ def test_lines_over_tcp_until_the_sender_closes_the_connection(running, processe
         job.nothing()
         sender.sendall(b"0,7")
     assert [job.next(), job.next()] == [SECOND, "2024-01-01 12:00:20.000,1,7"]
-    assert "1 late" in job.end()
+    assert "1 late" in job.ended()
 
 
 def test_it_connects_as_a_client_and_ctrl_c_ends_it(running):

@@ -2,37 +2,21 @@
 carries the watermark past its end has been written, and then appear without any more input."""
 
 import os
-import queue
-import subprocess
-import threading
-import time
 
-import harness
 import pytest
 from conftest import WINDOW, events
-
-PATIENCE_SECONDS = 60
-# How long to look for rows that must not be there. Too short a look can only miss a fault.
-LOOK_SECONDS = 0.5
+from listened import Listened
 
 
-class Piped:
+class Piped(Listened):
     """A running query over events.csv, which is a pipe that the test writes to."""
 
     def __init__(self, script, sql: str, *words: str):
         path = script.folder / "events.csv"
         os.mkfifo(path)
-        command = [str(harness.program()), "run", str(script.write(sql)), "--format", "csv", *words]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        stdin=subprocess.DEVNULL, text=True)
+        super().__init__(script.write(sql), *words)
         # Opening waits for the program to open the other end.
         self.pipe = open(path, "w", encoding="utf-8")
-        self.lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        for line in self.process.stdout:
-            self.lines.put(line.strip())
 
     def write(self, text: str) -> None:
         self.pipe.write(text)
@@ -41,28 +25,10 @@ class Piped:
     def record(self, time_: str, key: int) -> None:
         self.write(f"2024-01-01 00:00:{time_},{key},1\n")
 
-    def next(self) -> str:
-        """The next line of its output; waits for it."""
-        end = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < end:
-            try:
-                return self.lines.get(timeout=1)
-            except queue.Empty:
-                assert self.process.poll() is None, self.process.stderr.read()
-        raise AssertionError(f"no row for {PATIENCE_SECONDS} s, though the watermark has passed")
-
-    def nothing(self) -> None:
-        """No line is there, nor comes while one looks."""
-        with pytest.raises(queue.Empty):
-            line = self.lines.get(timeout=LOOK_SECONDS)
-            raise AssertionError(f"too early: {line}")
-
     def end(self) -> str:
         """Closes the pipe, waits for the end, and returns what stderr says."""
         self.pipe.close()
-        stderr = self.process.stderr.read()
-        assert self.process.wait(timeout=PATIENCE_SECONDS) == 0, stderr
-        return stderr
+        return self.ended()
 
 
 @pytest.fixture
@@ -75,9 +41,7 @@ def piped(script):
 
     yield begin
     for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
+        one.kill()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
