@@ -55,9 +55,8 @@ pub(crate) fn explain(
     }
     for (number, output) in plan.outputs.iter().enumerate() {
         let Some(stage) = plan.stages.get(output.stage) else { continue };
-        // Those that records are left out for have no query of their own.
-        let shown = plan.outputs.iter().filter(|output| !output.side).count();
-        let shown = if targets.len() < plan.outputs.len() { shown } else { 0 };
+        // Those before are shown, and have no names.
+        let shown = plan.outputs.len().saturating_sub(targets.len());
         let target = number.checked_sub(shown).and_then(|at| targets.get(at));
         let _ = match (target, explained.chain) {
             (_, true) => writeln!(text, "result"),

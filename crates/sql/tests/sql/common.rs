@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
+use arrow::util::display::array_value_to_string;
 use millstream_contract::error::{Error, Result};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
@@ -142,6 +144,18 @@ pub(crate) struct Query {
 }
 
 impl Query {
+    /// What a query without state gives for a batch of what it reads.
+    pub(crate) fn run(&self, mut batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(Project { columns: project, .. }) = &self.project else { panic!("{self:?}") };
+        if let Some(filter) = &self.filter {
+            let mask = filter.evaluate(&batch)?;
+            batch = arrow::compute::filter_record_batch(&batch, mask.as_boolean()).unwrap();
+        }
+        let columns = project.iter().map(|e| e.evaluate(&batch)).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(self.output.clone(), columns, &options).unwrap())
+    }
+
     pub(crate) fn new(plan: &Plan) -> Query {
         let source = plan.source().unwrap();
         let [Stage { inputs, operator, output }] = &plan.stages[..] else { panic!("{plan:?}") };
@@ -216,4 +230,15 @@ pub(crate) fn refused(text: &str, parts: &[&str]) {
     ] {
         assert!(!rendered.contains(word), "{word} in:\n{rendered}");
     }
+}
+
+/// The values of a batch's first column.
+pub(crate) fn shown(batch: &RecordBatch) -> Vec<String> {
+    let column = batch.column(0);
+    let null = |row| column.logical_nulls().is_some_and(|n| n.is_null(row));
+    let show = |row| match null(row) {
+        true => "NULL".to_string(),
+        false => array_value_to_string(column, row).unwrap(),
+    };
+    (0..batch.num_rows()).map(show).collect()
 }

@@ -7,8 +7,6 @@ use arrow::array::builder::{Int32Builder, ListBuilder, MapBuilder, MapFieldNames
 use arrow::array::*;
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
-use arrow::util::display::array_value_to_string;
-use millstream_contract::plan::Project;
 use millstream_sql::{Outcome, sql_type_name};
 
 use crate::common::*;
@@ -188,25 +186,9 @@ fn run(text: &str) -> Result<RecordBatch, String> {
         Ok(other) => panic!("{other:?}"),
         Err(e) => return Err(e.render()),
     };
-    let Some(Project { columns: project, .. }) = &query.project else { panic!("{query:?}") };
-    let mut batch = rows().project(&query.projection).unwrap();
+    let batch = rows().project(&query.projection).unwrap();
     assert_eq!(batch.schema(), query.input);
-    if let Some(filter) = &query.filter {
-        let mask = filter.evaluate(&batch).map_err(|e| e.to_string())?;
-        batch = arrow::compute::filter_record_batch(&batch, mask.as_boolean()).unwrap();
-    }
-    let columns: Result<Vec<_>, _> = project.iter().map(|e| e.evaluate(&batch)).collect();
-    Ok(RecordBatch::try_new(query.output.clone(), columns.map_err(|e| e.to_string())?).unwrap())
-}
-
-fn shown(batch: &RecordBatch) -> Vec<String> {
-    let column = batch.column(0);
-    let null = |row| column.logical_nulls().is_some_and(|n| n.is_null(row));
-    let show = |row| match null(row) {
-        true => "NULL".to_string(),
-        false => array_value_to_string(column, row).unwrap(),
-    };
-    (0..batch.num_rows()).map(show).collect()
+    query.run(batch).map_err(|e| e.to_string())
 }
 
 #[track_caller]
