@@ -98,8 +98,8 @@ pub struct Input {
 /// NULL: where the record stands, and by how much it was late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Late {
-    /// The window that they were meant for.
-    pub window: Tumble,
+    /// The windows that they were meant for.
+    pub window: Window,
 }
 
 /// The column that says where a record stands that does not count, for example `events.csv:17`.
@@ -439,16 +439,17 @@ pub enum Element {
     Ordinality,
 }
 
-/// A grouped aggregation, per tumbling window or over the whole bounded input.
+/// A grouped aggregation, per window or over the whole bounded input.
 ///
 /// What a window's state yields when it fires is a batch with the columns `window_start`,
 /// `window_end`, `window_time` (each `Timestamp(Millisecond)`, only when `window` is set), then the
 /// keys, then the aggregates; `having` and `project` are over that batch ([`Aggregate::fired`]).
 #[derive(Debug, Clone)]
 pub struct Aggregate {
-    /// The window, or `None` to fire once at the end of the input.
-    pub window: Option<Tumble>,
-    /// GROUP BY keys besides the window; may be empty.
+    /// The windows, or `None` to fire once at the end of the input.
+    pub window: Option<Window>,
+    /// GROUP BY keys besides the window; may be empty. With sessions, the first of them tell
+    /// sessions apart ([`Session::partition`]).
     pub keys: Vec<Key>,
     /// Aggregate calls; may be empty (SELECT DISTINCT).
     pub aggregates: Vec<AggregateCall>,
@@ -467,9 +468,63 @@ impl Aggregate {
     }
 }
 
+/// How event time is divided into windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// Of one size, one after the other.
+    Tumble(Tumble),
+    /// Of one size, which overlap.
+    Hop(Hop),
+    /// That grow by a step until they have their size, and then begin anew.
+    Cumulate(Cumulate),
+    /// Each key has its own, as long as its records follow each other within a gap.
+    Session(Session),
+}
+
+impl From<Tumble> for Window {
+    fn from(tumble: Tumble) -> Window {
+        Window::Tumble(tumble)
+    }
+}
+
+/// `HOP(TABLE t, DESCRIPTOR(ts), slide, size [, offset])`: windows `[k·slide + offset, k·slide +
+/// offset + size)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Hop {
+    /// Microseconds, a positive multiple of 1000.
+    pub slide_us: i64,
+    /// Microseconds, a multiple of `slide_us`.
+    pub size_us: i64,
+    /// Microseconds, a multiple of 1000 with `0 <= offset < slide`.
+    pub offset_us: i64,
+}
+
+/// `CUMULATE(TABLE t, DESCRIPTOR(ts), step, size [, offset])`: windows `[k·size + offset, k·size +
+/// offset + n·step)`, for `n` from 1 to `size / step`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cumulate {
+    /// Microseconds, a positive multiple of 1000.
+    pub step_us: i64,
+    /// Microseconds, a multiple of `step_us`.
+    pub size_us: i64,
+    /// Microseconds, a multiple of 1000 with `0 <= offset < size`.
+    pub offset_us: i64,
+}
+
+/// `SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap)`: a session has the records of a key that
+/// follow each other with distances of at most `gap`. It ends `gap` after its last record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Session {
+    /// Microseconds, a positive multiple of 1000.
+    pub gap_us: i64,
+    /// How many of the aggregation's keys, from the first on, tell sessions apart. Groups that
+    /// differ in the other keys share their session.
+    pub partition: usize,
+}
+
 /// `TUMBLE(TABLE t, DESCRIPTOR(ts), size [, offset])`: windows `[k·size + offset, (k+1)·size +
 /// offset)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tumble {
     /// Microseconds, a positive multiple of 1000.
     pub size_us: i64,

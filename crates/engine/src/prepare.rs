@@ -457,7 +457,7 @@ mod tests {
             let tables_max = 1 + below(12) as usize;
             let tumble = Tumble { size_us: 1 + below(200) as i64, offset_us: 0 };
             let start_of = |time: i64| time.div_euclid(tumble.size_us) * tumble.size_us;
-            let windowing = Windowing::new(Some(tumble), 0);
+            let windowing = Windowing::new(Some(tumble.into()), 0);
             let spread = Spread { windowing, leaders: 1 + below(3) as usize, tables_max };
             let (rows, nulls) = (below(200), below(2) == 0);
             // Some watermarks lie beyond what is believed.

@@ -19,7 +19,7 @@ use std::iter::once;
 use std::ops::RangeInclusive;
 
 use crate::event_time::{BEGINNING, END, USABLE};
-use crate::plan::Tumble;
+use crate::plan::{Tumble, Window};
 
 /// How long before its window's end a result's event time (`window_time`) is.
 const ROW_TIME_BEFORE_END_US: i64 = 1000;
@@ -90,7 +90,11 @@ impl Bounds {
 
 impl Windowing {
     /// Tumbling windows, or one for the whole input, that wait for late records.
-    pub(crate) fn new(tumble: Option<Tumble>, lateness_us: i64) -> Windowing {
+    pub(crate) fn new(window: Option<Window>, lateness_us: i64) -> Windowing {
+        let tumble = match window {
+            Some(Window::Tumble(tumble)) => Some(tumble),
+            _ => None,
+        };
         Windowing { tumble, lateness_us }
     }
 
@@ -278,7 +282,7 @@ mod tests {
     use super::*;
 
     fn tumbling(size_us: i64, offset_us: i64, lateness_us: i64) -> Windowing {
-        Windowing::new(Some(Tumble { size_us, offset_us }), lateness_us)
+        Windowing::new(Some(Tumble { size_us, offset_us }.into()), lateness_us)
     }
 
     #[test]

@@ -271,7 +271,7 @@ fn an_offset_shifts_all_windows() {
     let records: Vec<Record> = [-1, 0, 249, 250, 1249, 1250].map(record).into();
     let source = table(&[records], &mut random, 2);
     let mut query = query(source, Some(1000), 0);
-    aggregate(&mut query).window = Some(Tumble { size_us: 1_000_000, offset_us: 250_000 });
+    aggregate(&mut query).window = Some(Tumble { size_us: 1_000_000, offset_us: 250_000 }.into());
     let settings = Settings { workers: 1, ..Settings::default() };
     let (_, rows) = support::run(&query, &settings);
     let rows = rows.unwrap();

@@ -118,7 +118,7 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Plan
         table: Arc::new(source),
     };
     let aggregate = Aggregate {
-        window: Some(Tumble { size_us: WINDOW_MS * 1000, offset_us: 0 }),
+        window: Some(Tumble { size_us: WINDOW_MS * 1000, offset_us: 0 }.into()),
         keys,
         aggregates,
         project: (0..fired.fields().len()).map(Expr::Column).collect(),

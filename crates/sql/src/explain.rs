@@ -7,7 +7,7 @@ use arrow::datatypes::Schema;
 use datafusion_expr::LogicalPlan;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    Aggregate, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark,
+    Aggregate, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark, Window,
 };
 
 use crate::tumble::duration;
@@ -156,8 +156,8 @@ impl Explained<'_> {
                 }
             }
             if let Some(late) = &input.late {
-                let size = duration(late.window.size_us);
-                let _ = writeln!(text, "  only those that are late for their window of {size}");
+                let what = window_text(&late.window);
+                let _ = writeln!(text, "  only those that are late for their window of {what}");
             }
             if let Some(filter) = &input.filter {
                 let _ = writeln!(text, "  filter {}", shown(filter, &schema));
@@ -258,4 +258,18 @@ fn shown(expr: &Expr, schema: &Schema) -> String {
 
 fn list(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(", ")
+}
+
+/// What windows are like.
+fn window_text(window: &Window) -> String {
+    match window {
+        Window::Tumble(tumble) => duration(tumble.size_us),
+        Window::Hop(hop) => {
+            format!("{} every {}", duration(hop.size_us), duration(hop.slide_us))
+        }
+        Window::Cumulate(cumulate) => {
+            format!("up to {} by {}", duration(cumulate.size_us), duration(cumulate.step_us))
+        }
+        Window::Session(session) => format!("sessions with gaps of {}", duration(session.gap_us)),
+    }
 }

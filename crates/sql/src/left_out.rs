@@ -256,7 +256,7 @@ impl Aside {
                 Which::Late => {
                     let from = Node::Source(*scan);
                     for (window, conditions) in windows.get(scan).into_iter().flatten() {
-                        let late = Some(Late { window: *window });
+                        let late = Some(Late { window: plan::Window::Tumble(*window) });
                         let schema = plan.schema_for(&Input { late, ..Input::all(from) });
                         let schema = schema.map_err(SqlError::internal)?;
                         let project = self.project(&schema)?;

@@ -127,7 +127,7 @@ fn intake_of(splits: Vec<Box<dyn Split>>, table: Timed, clock: &Arc<Clock>) -> I
         event_time: Some(EventTime { column: 0, watermark, idle_timeout_us }),
     };
     let preparer = Preparer::new(&source, None, Vec::new());
-    let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }), 0);
+    let windowing = Windowing::new(Some(Tumble { size_us: 100, offset_us: 0 }.into()), 0);
     let budget = Arc::new(Budget::new(1 << 30, workers, vec![String::new()], 1));
     let reading = Reading { processes: 1, process: 0, workers };
     let windowings = vec![windowing];

@@ -265,7 +265,7 @@ mod tests {
     /// Two workers that share the keys of two inputs: all that a job asks of an operator.
     #[test]
     fn the_contract_is_enough_for_two_inputs() {
-        let windowing = Windowing::new(Some(Tumble { size_us: 1000, offset_us: 0 }), 0);
+        let windowing = Windowing::new(Some(Tumble { size_us: 1000, offset_us: 0 }.into()), 0);
         let count = (ValueKind::Count, false);
         let layout = Arc::new(RowLayout::new(1, vec![], &[count, count]));
         let program: Arc<dyn Program> = Arc::new(Tally { windowing, layout });

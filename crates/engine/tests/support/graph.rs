@@ -423,8 +423,9 @@ impl Graph {
         let first = if windowed { 3 } else { 0 };
         let project = (0..usize::from(windowed)).chain(first..fields.len());
         Aggregate {
-            window: window_ms
-                .map(|(size, offset)| Tumble { size_us: size * 1000, offset_us: offset * 1000 }),
+            window: window_ms.map(|(size, offset)| {
+                Tumble { size_us: size * 1000, offset_us: offset * 1000 }.into()
+            }),
             keys: if keyed { vec![key("key", at_key, int, true)] } else { vec![] },
             aggregates,
             project: project.map(Expr::Column).collect(),

@@ -34,7 +34,7 @@ fn the_papers_cluster_monitoring_query() {
     assert!(matches!(event_time.watermark, Watermark::Delay(1_000_000)));
     assert!(query.filter.is_none());
     let body = aggregate(&query);
-    assert_eq!(body.window, Some(Tumble { size_us: 2_000_000, offset_us: 0 }));
+    assert_eq!(body.window, Some(Tumble { size_us: 2_000_000, offset_us: 0 }.into()));
     let [key] = &body.keys[..] else { panic!("{:?}", body.keys) };
     assert!(matches!(key.expr, Expr::Column(1)));
     assert!(!key.nullable);
@@ -93,7 +93,7 @@ fn views_subqueries_and_filters_dissolve() {
     assert_eq!(filter_text(&query), "price > 5 AND auction <> 3 AND price * 100 < 900");
     let body = aggregate(&query);
     // An offset of more than a window is the same as what is left of it.
-    assert_eq!(body.window, Some(Tumble { size_us: 60_000_000, offset_us: 10_000_000 }));
+    assert_eq!(body.window, Some(Tumble { size_us: 60_000_000, offset_us: 10_000_000 }.into()));
     assert_eq!(body.aggregates[0].name, "SUM((price * 100) + 1)");
     assert_eq!(body.aggregates[0].result_type, DataType::Int64);
     assert_eq!(

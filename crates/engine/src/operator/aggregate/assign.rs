@@ -207,7 +207,7 @@ mod tests {
                 }
             }
             let times = times_of(&times, limit);
-            let windowing = Windowing::new(Some(window), lateness_us);
+            let windowing = Windowing::new(Some(window.into()), lateness_us);
             let got = assign(&windowing, &times, stamp, &selected, &mut by_slice);
             assert_eq!(got, dropped, "round {round}");
             let by_start =

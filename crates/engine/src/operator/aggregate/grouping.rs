@@ -18,7 +18,7 @@ use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::assign::assign;
 use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
-use crate::plan::{Aggregate, Key};
+use crate::plan::{Aggregate, Key, Window};
 use crate::stamped::Stamped;
 use crate::texts;
 use crate::windowing::{SliceId, Windowing};
@@ -61,6 +61,9 @@ pub(crate) struct Buffers {
 
 impl Grouping {
     pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
+        if !matches!(aggregate.window, None | Some(Window::Tumble(_))) {
+            return Err(Error::Internal("windows other than TUMBLE".into()));
+        }
         let codec = KeyCodec::new(&aggregate.keys)?;
         let has_empty_group = aggregate.has_empty_group();
         let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
