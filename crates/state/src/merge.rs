@@ -107,10 +107,11 @@ fn with_ahead<'h>(hashes: &'h [u64], block: &Range<usize>) -> (&'h [u64], &'h [u
     (&hashes[block.clone()], &hashes[block.end..next_end])
 }
 
-struct SegmentVars<'a> {
-    rows: Sources,
-    arena: &'a Arena,
-    layout: &'a RowLayout,
+/// The variable-length keys of rows that follow each other.
+pub(crate) struct SegmentVars<'a> {
+    pub(crate) rows: Sources,
+    pub(crate) arena: &'a Arena,
+    pub(crate) layout: &'a RowLayout,
 }
 
 impl VarKeys for SegmentVars<'_> {
