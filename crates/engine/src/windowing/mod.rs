@@ -277,9 +277,9 @@ impl Windowing {
     pub(crate) fn has_slice(&self, slice: SliceId) -> bool {
         let Some(slices) = &self.slices else { return slice == SliceId::WHOLE };
         let start = match &self.kind {
-            Kind::Panes(panes) => panes.pane_of(slice).and_then(|pane| {
-                pane.checked_mul(slices.size_us)?.checked_add(slices.offset_us)
-            }),
+            Kind::Panes(panes) => panes
+                .pane_of(slice)
+                .and_then(|pane| pane.checked_mul(slices.size_us)?.checked_add(slices.offset_us)),
             _ => Some(slice.0),
         };
         start.is_some_and(|start| {

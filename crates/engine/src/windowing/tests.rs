@@ -10,9 +10,7 @@ fn tumbling(size_us: i64, offset_us: i64, lateness_us: i64) -> Windowing {
 #[test]
 fn slices_are_half_open_also_before_the_epoch() {
     let windowing = tumbling(10_000, 0, 0);
-    for (time, start) in
-        [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)]
-    {
+    for (time, start) in [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)] {
         let slice = windowing.slice_of(time);
         let (id, end) = (SliceId(start), start + 10_000);
         assert_eq!(slice, Bounds { slice: id, start, end }, "{time}");
@@ -132,10 +130,13 @@ fn panes_serve_the_windows_that_contain_them() {
                             assert_eq!(windowing.windows_of(later).last(), windows.last().copied());
                             assert_eq!(windowing.closes_at(later), windowing.fires_at(*next));
                             assert_eq!(windowing.begin_of(later), slice.start);
-                            assert_eq!(windowing.fate(&slice, time, fires_at - 1), match n {
-                                0 => Fate::InTime,
-                                _ => Fate::Partly(names[n]),
-                            });
+                            assert_eq!(
+                                windowing.fate(&slice, time, fires_at - 1),
+                                match n {
+                                    0 => Fate::InTime,
+                                    _ => Fate::Partly(names[n]),
+                                }
+                            );
                             names.push(later);
                         }
                     }

@@ -199,16 +199,17 @@ impl Sliding {
         true
     }
 
-    /// The window has been read.
-    pub fn end(&mut self) {
+    /// The window has been read. Whether there are later ones that need what is kept.
+    pub fn end(&mut self, needed: bool) {
         self.output = Aside::default();
-        if self.dead == self.live.rows() {
+        if !needed || self.dead == self.live.rows() {
             self.clear();
         }
     }
 
     /// Forgets all rows.
     fn clear(&mut self) {
+        self.work = Work::Nothing;
         self.live.clear(&mut self.pool);
         self.front.clear();
         self.back.clear();

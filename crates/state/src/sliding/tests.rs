@@ -123,7 +123,7 @@ fn window(sliding: &mut Sliding, texts: bool, keys: u64) -> BTreeMap<u64, Values
             assert!(found.insert(key, values).is_none(), "a key twice");
         }
     }
-    sliding.end();
+    sliding.end(true);
     found
 }
 
@@ -160,8 +160,10 @@ fn every_window_has_what_its_panes_have() {
                 let mut table = Table::new(layout.clone());
                 for _ in 0..rows {
                     // Some keys are new in every pane.
-                    let key = if below(3) == 0 { below(keys) } else { newest.unsigned_abs() % keys };
-                    let key = if below(4) == 0 { (key + newest.unsigned_abs()) % keys } else { key };
+                    let key =
+                        if below(3) == 0 { below(keys) } else { newest.unsigned_abs() % keys };
+                    let key =
+                        if below(4) == 0 { (key + newest.unsigned_abs()) % keys } else { key };
                     let value = below(1000) as i64 - 500;
                     add(&mut table, &mut pool, &mut scratch, key, value);
                     inputs.entry(pane).or_default().push((key, value, first));

@@ -10,7 +10,7 @@ use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
-use crate::windowing::{Combining, SliceId, WindowId, Windowing};
+use crate::windowing::{Combining, SliceId, WindowId};
 
 /// Rows of state that are looked at in one step.
 pub(super) const STEP_ROWS: usize = 1 << 12;
@@ -19,7 +19,7 @@ pub(super) const STEP_ROWS: usize = 1 << 12;
 /// window that fires.
 pub(super) trait Combine: Send {
     /// The window that fires next, if nothing but what is kept is looked at.
-    fn next_window(&self, windowing: &Windowing) -> Option<WindowId>;
+    fn next_window(&self) -> Option<WindowId>;
 
     /// Begins to fire a window, which is the first to need these slices; the latest of them come
     /// last. Windows come in order.

@@ -10,15 +10,17 @@ use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
-use crate::windowing::{SliceId, WindowId, Windowing};
+use crate::windowing::{SliceId, WindowId};
 
 /// What has cumulated.
 pub(super) struct Cumulating {
     table: Table,
     pool: ChunkPool,
     scratch: Scratch,
-    /// The last window that has fired, and the latest slice that is kept.
-    last: Option<(WindowId, SliceId)>,
+    /// The latest slice that is kept, and the window after the last that has fired, if that needs
+    /// what is kept.
+    newest: Option<SliceId>,
+    next: Option<WindowId>,
     fire: Option<Fire>,
 }
 
@@ -37,27 +39,21 @@ impl Cumulating {
             table: Table::new(grouping.layout.clone()),
             pool: ChunkPool::new(grouping.layout.row_words(), pool_bytes, None),
             scratch: Scratch::default(),
-            last: None,
+            newest: None,
+            next: None,
             fire: None,
         }
     }
 }
 
 impl Combine for Cumulating {
-    fn next_window(&self, windowing: &Windowing) -> Option<WindowId> {
-        let (window, newest) = self.last?;
-        windowing.window_after(window, newest)
+    fn next_window(&self) -> Option<WindowId> {
+        self.next
     }
 
     fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping) {
-        let windowing = &grouping.windowing;
-        let first = |window| *windowing.panes_of(window).start();
-        if self.last.is_some_and(|(before, _)| first(before) != first(window)) {
-            self.table.clear(&mut self.pool);
-            self.last = None;
-        }
-        let newest = slices.last().map(|(slice, _)| *slice);
-        self.last = newest.or(self.last.map(|(_, newest)| newest)).map(|newest| (window, newest));
+        self.newest = slices.last().map(|(slice, _)| *slice).or(self.newest);
+        self.next = self.newest.and_then(|newest| grouping.windowing.window_after(window, newest));
         let rows = ResultRows::of(window, CHUNK_ROWS, grouping);
         self.fire = Some(Fire { window, waiting: Waiting::new(slices), block: 0, rows });
     }
@@ -108,10 +104,14 @@ impl Combine for Cumulating {
         if let Some(mut fire) = self.fire.take() {
             fire.waiting.drop_all(slices);
         }
+        if self.next.is_none() {
+            self.table.clear(&mut self.pool);
+            self.newest = None;
+        }
     }
 
     fn newest(&self) -> Option<SliceId> {
-        self.last.map(|(_, newest)| newest)
+        self.newest
     }
 
     fn add_usage(&self, usage: &mut Usage) {

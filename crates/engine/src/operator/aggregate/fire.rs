@@ -189,8 +189,7 @@ impl Fire {
     /// How many rows of state come next, and what result rows of them take, about.
     pub(crate) fn next_load(&self, grouping: &Grouping, finisher: &Finisher) -> Load {
         let texts = || {
-            let texts =
-                self.table.live_bytes() - self.table.rows() * grouping.layout.row_bytes();
+            let texts = self.table.live_bytes() - self.table.rows() * grouping.layout.row_bytes();
             texts / self.table.rows().max(1)
         };
         self.rows.load(finisher, self.table.scan_rows(self.block), texts)

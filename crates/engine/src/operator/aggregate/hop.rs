@@ -9,13 +9,15 @@ use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
 use crate::operator::{Firing, Step};
-use crate::windowing::{SliceId, WindowId, Windowing};
+use crate::windowing::{SliceId, WindowId};
 
 /// What is kept of panes that are complete.
 pub(super) struct Hopping {
     panes: Sliding,
-    /// The last window that has fired, and the latest slice that is kept.
-    last: Option<(WindowId, SliceId)>,
+    /// The latest slice that is kept, and the window after the last that has fired, if that needs
+    /// what is kept.
+    newest: Option<SliceId>,
+    next: Option<WindowId>,
     fire: Option<Fire>,
 }
 
@@ -31,14 +33,13 @@ struct Fire {
 impl Hopping {
     pub(super) fn new(grouping: &Grouping, pool_bytes: usize) -> Hopping {
         let panes = Sliding::new(grouping.layout.clone(), pool_bytes);
-        Hopping { panes, last: None, fire: None }
+        Hopping { panes, newest: None, next: None, fire: None }
     }
 }
 
 impl Combine for Hopping {
-    fn next_window(&self, windowing: &Windowing) -> Option<WindowId> {
-        let (window, newest) = self.last.filter(|_| !self.panes.is_empty())?;
-        windowing.window_after(window, newest)
+    fn next_window(&self) -> Option<WindowId> {
+        self.next
     }
 
     fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping) {
@@ -46,9 +47,9 @@ impl Combine for Hopping {
         let panes = windowing.panes_of(window);
         self.panes.begin(*panes.start(), *panes.end());
         let latest = |a: &SliceId, b: &SliceId| windowing.pane_of(*a).cmp(&windowing.pane_of(*b));
-        let kept = self.last.map(|(_, slice)| slice).filter(|_| !self.panes.is_empty());
-        let newest = slices.iter().map(|(slice, _)| *slice).chain(kept).max_by(latest);
-        self.last = newest.map(|newest| (window, newest));
+        let all = slices.iter().map(|(slice, _)| *slice).chain(self.newest);
+        self.newest = all.max_by(latest);
+        self.next = self.newest.and_then(|newest| windowing.window_after(window, newest));
         let rows = ResultRows::of(window, CHUNK_ROWS, grouping);
         self.fire = Some(Fire { window, waiting: Waiting::new(slices), block: 0, rows });
     }
@@ -102,14 +103,14 @@ impl Combine for Hopping {
     fn end(&mut self, slices: &mut Slices) {
         let Some(mut fire) = self.fire.take() else { return };
         fire.waiting.drop_all(slices);
-        self.panes.end();
+        self.panes.end(self.next.is_some());
         if self.panes.is_empty() {
-            self.last = None;
+            (self.newest, self.next) = (None, None);
         }
     }
 
     fn newest(&self) -> Option<SliceId> {
-        self.last.map(|(_, newest)| newest)
+        self.newest
     }
 
     fn add_usage(&self, usage: &mut Usage) {

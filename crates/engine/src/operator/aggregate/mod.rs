@@ -175,7 +175,7 @@ impl Operator for Aggregate {
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
         let windowing = &self.program.grouping.windowing;
         let window = self.slices.next_window(windowing, frontier);
-        let kept = self.combined.as_ref().and_then(|combined| combined.next_window(windowing));
+        let kept = self.combined.as_ref().and_then(|combined| combined.next_window());
         let window = [window, kept].into_iter().flatten().min()?;
         (windowing.fires_at(window) <= clock).then_some(window)
     }
