@@ -5,12 +5,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use arrow::datatypes::DataType;
 use millstream_contract::declaration::Declaration;
 use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
+use crate::beside;
 use crate::datagen::DatagenTable;
 use crate::files::{FileSink, is_only_written, refuse_partitions};
 use crate::http::HttpTable;
@@ -247,6 +249,16 @@ impl Connectors for Registry {
     fn check(&self, options: &TableOptions) -> Result<()> {
         let (options, secrets) = resolved(options)?;
         self.checked(&options).map_err(|error| secrets.hide(error))
+    }
+
+    fn metadata(&self, options: &TableOptions) -> Vec<(&'static str, DataType)> {
+        let connector = named(options);
+        match self.known().checks.contains_key(connector) {
+            true if FILES.contains(&connector) => beside::of_files(),
+            true if ["stdin", "socket"].contains(&connector) => beside::of_streams(),
+            // One that was registered in place of ours has none.
+            _ => Vec::new(),
+        }
     }
 
     fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {

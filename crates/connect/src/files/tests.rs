@@ -76,6 +76,7 @@ fn table(path: &Path, by: &[&str], more: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: rows(&[]).schema(),
         options: given.into_iter().map(text).collect(),
+        metadata: Default::default(),
         partitioned_by: by.iter().map(|name| name.to_string()).collect(),
         base_dir: PathBuf::from("/"),
     }

@@ -130,6 +130,7 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
         schema: Arc::new(Schema::empty()),
         options: BTreeMap::new(),
         base_dir: base_dir.to_path_buf(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
     };
     let files = Files::resolve(&Options::new(&table), Some(given))?;
