@@ -1,4 +1,5 @@
-//! Columns whose values do not stand in the records: `METADATA` columns.
+//! Columns whose values do not stand in the records: `METADATA` columns, and those of
+//! `PARTITIONED BY`, whose values stand in the names of directories ([`crate::files`]).
 //!
 //! | key | type | |
 //! |---|---|---|
@@ -25,6 +26,7 @@ use millstream_contract::table::{
 };
 use millstream_contract::{Error, Result};
 
+use crate::files::value_of;
 use crate::input::Name;
 
 /// The keys of metadata columns.
@@ -52,6 +54,7 @@ pub(crate) struct Beside {
     pub(crate) data: SchemaRef,
     /// By column of `schema`.
     columns: Arc<[Column]>,
+    partitioned_by: Arc<[String]>,
 }
 
 /// Where the values of a column come from.
@@ -62,6 +65,7 @@ enum Column {
     Path,
     Offset,
     Modified,
+    Partition,
 }
 
 /// A file, for the values beside its records.
@@ -85,6 +89,7 @@ impl Beside {
                 Some(other) => {
                     return Err(Error::Internal(format!("metadata '{other}' was not refused")));
                 }
+                None if table.partitioned_by.contains(field.name()) => Column::Partition,
                 None => {
                     data.push(field.clone());
                     Column::Data(data.len() - 1)
@@ -95,14 +100,15 @@ impl Beside {
             true => table.schema.clone(),
             false => Arc::new(Schema::new(data)),
         };
-        Ok(Beside { schema: table.schema.clone(), data, columns: columns.into() })
+        let partitioned_by = table.partitioned_by.as_slice().into();
+        Ok(Beside { schema: table.schema.clone(), data, columns: columns.into(), partitioned_by })
     }
 
     /// For tests: a table of which all columns stand in the records.
     #[cfg(test)]
     pub(crate) fn none(schema: SchemaRef) -> Beside {
         let columns = (0..schema.fields().len()).map(Column::Data).collect();
-        Beside { data: schema.clone(), schema, columns }
+        Beside { data: schema.clone(), schema, columns, partitioned_by: [].into() }
     }
 
     /// What is to be read for columns of the table.
@@ -117,6 +123,7 @@ impl Beside {
             data: data.collect(),
             schema: Arc::new(self.schema.project(projection)?),
             columns: columns.into(),
+            partitioned_by: self.partitioned_by.clone(),
         })
     }
 }
@@ -128,6 +135,7 @@ pub(crate) struct Read {
     pub(crate) data: Arc<[usize]>,
     schema: SchemaRef,
     columns: Arc<[Column]>,
+    partitioned_by: Arc<[String]>,
 }
 
 impl Read {
@@ -164,7 +172,8 @@ impl Read {
     ///
     /// # Errors
     ///
-    /// If the file has no value for a column that is NOT NULL.
+    /// If the file has no value for a column that is NOT NULL, or its path none of the column's
+    /// type.
     pub(crate) fn values(&self, file: impl FnOnce() -> FileFacts) -> Result<Option<Arc<Values>>> {
         if self.is_plain() {
             return Ok(None);
@@ -174,6 +183,7 @@ impl Read {
             Column::Data(_) | Column::Offset => Ok(None),
             Column::Path => Ok(Some(Arc::new(StringArray::from(vec![&*file.path])) as ArrayRef)),
             Column::Modified => modified(&file, field).map(Some),
+            Column::Partition => value_of(&file.path, field, &self.partitioned_by).map(Some),
         };
         let once = self.columns.iter().zip(self.schema.fields()).map(value);
         let once = once.collect::<Result<Vec<_>>>()?;

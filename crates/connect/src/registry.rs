@@ -276,8 +276,10 @@ impl Registry {
             connector(options, "read from", &names, known.sinks.contains_key(named(options)))?;
         let make = known.sources.get(connector).cloned();
         // Those of a program look for themselves.
-        if known.checks.contains_key(connector) || connector == "memory" {
-            refuse_partitions(options, "a table that is read")?;
+        if (known.checks.contains_key(connector) && !FILES.contains(&connector))
+            || connector == "memory"
+        {
+            refuse_partitions(options, &format!("the connector '{connector}'"))?;
         }
         drop(known);
         match make {
@@ -374,20 +376,14 @@ fn file(table: &TableOptions) -> Result<Arc<dyn Table>> {
 /// Whether options are those of a file, to read or to write. Where they are neither, it is said
 /// what is wrong with the one that seems to be meant.
 fn check_file(table: &TableOptions) -> Result<()> {
-    let read = match table.partitioned_by.is_empty() {
-        true => FileTable::check(table),
-        false => refuse_partitions(table, "a file that is read"),
-    };
-    let Err(read) = read else { return Ok(()) };
+    let Err(read) = FileTable::check(table) else { return Ok(()) };
     let Err(written) = FileSink::from_options(table) else { return Ok(()) };
     let of_format =
         |error: &Error| matches!(error, Error::Option { option, .. } if option == "format");
     // What is followed is read.
     let only_read = table.options.contains_key("follow");
     let only_written = of_format(&read) && !of_format(&written) && !only_read;
-    let to_write = table.options.keys().any(|key| is_only_written(key))
-        || !table.partitioned_by.is_empty()
-        || only_written;
+    let to_write = table.options.keys().any(|key| is_only_written(key)) || only_written;
     Err(if to_write { written } else { read })
 }
 

@@ -31,7 +31,6 @@ pub(crate) fn fit_to_sink(
     target: &Target<'_>,
 ) -> Result<Vec<String>> {
     let entry = &target.entry;
-    refuse_metadata(target)?;
     let order = positions(target)?;
     let given = plan.schema().fields();
     if order.len() != given.len() {
@@ -114,6 +113,7 @@ fn refuse_metadata(target: &Target<'_>) -> Result<()> {
 /// The table's columns that the query's are for, by position in the table.
 fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
     let entry = &target.entry;
+    refuse_metadata(target)?;
     if target.columns.is_empty() {
         return Ok(entry.inserted().map(|(i, _)| i).collect());
     }

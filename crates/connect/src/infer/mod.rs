@@ -12,6 +12,7 @@ mod columnar;
 mod csv;
 mod fuzz;
 mod json;
+mod mixed;
 mod ndjson;
 mod order;
 mod sample;
@@ -135,6 +136,7 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
     };
     let files = Files::resolve(&Options::new(&table), Some(given))?;
     let listed = files.list()?;
+    mixed::refuse_mixed(given, &listed)?;
     let named = listed.first().and_then(|file| Format::of_name(&file.name));
     if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
         return of_schema(given, format, &listed);

@@ -45,6 +45,7 @@ use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
 use crate::beside::{Beside, Values};
+use crate::files::check_partitions;
 use crate::input::Name;
 use crate::options::Options;
 use crate::records::Reading;
@@ -123,6 +124,7 @@ impl FileTable {
         }
         let format = format::from_options(&options)?;
         options.finish(&format!("a {} file", format.name()))?;
+        check_partitions(&options, &table.schema)?;
         format::check_columns(&options, &*format, &Beside::new(table)?.data, written)?;
         Ok((format, given))
     }

@@ -42,6 +42,7 @@ use self::cursor::{Cursor, Id, Saved, Seen};
 use super::format::lines_from_options;
 use super::{Elsewhere, Files};
 use crate::beside::{Beside, Read, Values};
+use crate::files::check_partitions;
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
@@ -96,6 +97,7 @@ impl FollowTable {
         let beside = Beside::new(table)?;
         let format = lines_from_options(&options, &beside.data, "a file that is followed")?;
         options.finish("a file that is followed")?;
+        check_partitions(&options, &table.schema)?;
         Ok(format)
     }
 }
