@@ -14,6 +14,7 @@
 //! not do: a sink that failed half-way does not undo
 //! what it has written (files show by their names that they are incomplete).
 
+mod beside;
 mod channel;
 mod columns;
 mod conform;

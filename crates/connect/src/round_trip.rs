@@ -37,6 +37,7 @@ fn table_options(schema: &SchemaRef, path: &Path, more: &Options) -> TableOption
         name: "t".into(),
         schema: schema.clone(),
         options: options.into_iter().map(|(key, value)| (key.to_string(), value)).collect(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: PathBuf::from("/"),
     }

@@ -252,6 +252,10 @@ impl<W: Words> Places for WrappedPlaces<W> {
         self.words.place(self.inner.place(row))
     }
 
+    fn offset(&self, row: usize) -> Option<u64> {
+        self.inner.offset(row)
+    }
+
     fn bytes(&self) -> usize {
         self.inner.bytes() + size_of::<Self>()
     }

@@ -112,6 +112,7 @@ fn physical_columns(schema: &Schema) -> Vec<TableColumn> {
         data_type: field.data_type().clone(),
         nullable: field.is_nullable(),
         computed: None,
+        metadata: None,
     };
     schema.fields().iter().map(column).collect()
 }

@@ -387,6 +387,7 @@ fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: schema(&[("a", DataType::Int64, true)]),
         options,
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
     }

@@ -73,6 +73,7 @@ fn write(folder: &Folder, options: &[(&str, &str)], batches: &[RecordBatch]) {
         name: "t".into(),
         schema: batches[0].schema(),
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: "/".into(),
     };
@@ -192,6 +193,7 @@ fn a_time_that_parquet_cannot_hold_is_an_error_and_not_null() {
         options: [("format", "parquet"), ("path", folder.0.to_str().unwrap())]
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .into(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: "/".into(),
     };

@@ -125,6 +125,7 @@ impl Table for HttpTable {
             schema: self.schema.clone(),
             projection: projection.into(),
             batch_rows: options.batch_rows,
+            offsets: false,
         };
         let body_bytes_max = self.body_bytes_max;
         let served = Served { name: name.clone(), wanted, body_bytes_max };

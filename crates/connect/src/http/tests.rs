@@ -21,6 +21,7 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: Arc::new(Schema::new(fields)),
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        metadata: Default::default(),
         partitioned_by: vec![],
         base_dir: PathBuf::from("."),
     }

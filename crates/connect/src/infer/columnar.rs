@@ -84,6 +84,7 @@ fn look(
         schema: schema.clone(),
         options: BTreeMap::from([("path", &*file.name), ("format", format.name())].map(option)),
         base_dir: PathBuf::new(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
     })?;
     let mut splits = table.open(times, &OpenOptions::alone(RECORDS_MAX, 0, 1))?;

@@ -12,6 +12,7 @@ mod columnar;
 mod csv;
 mod fuzz;
 mod json;
+mod mixed;
 mod ndjson;
 mod order;
 mod sample;
@@ -130,10 +131,12 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
         schema: Arc::new(Schema::empty()),
         options: BTreeMap::new(),
         base_dir: base_dir.to_path_buf(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
     };
     let files = Files::resolve(&Options::new(&table), Some(given))?;
     let listed = files.list()?;
+    mixed::refuse_mixed(given, &listed)?;
     let named = listed.first().and_then(|file| Format::of_name(&file.name));
     if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
         return of_schema(given, format, &listed);

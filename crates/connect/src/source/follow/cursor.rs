@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use millstream_contract::table::{Chunk, Position};
 use millstream_contract::{Error, Result};
 
+use crate::beside::FileFacts;
 use crate::input::{Packing, io_error};
 use crate::records::{Arriving, Wanted};
 
@@ -116,6 +117,11 @@ impl Cursor {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What is to be known of it beside its records: the path under which it was found.
+    pub(super) fn facts(&self) -> FileFacts {
+        FileFacts { path: self.arriving.path().clone(), modified: Some(self.seen.modified) }
     }
 
     /// Whether no path names it any more.

@@ -49,6 +49,7 @@ impl Folder {
             name: "t".into(),
             schema: Arc::new(Schema::new(fields)),
             options: given.map(|(key, value)| (key.to_string(), value.to_string())).into(),
+            metadata: Default::default(),
             partitioned_by: vec![],
             base_dir: self.0.clone(),
         })
@@ -287,6 +288,7 @@ fn many_files_need_few_descriptors() {
         schema: files.schema.clone(),
         projection: [0].into(),
         batch_rows: 3,
+        offsets: false,
     };
     let (cursors, saved) = (Vec::new(), BTreeMap::new());
     let looked = Instant::now();
