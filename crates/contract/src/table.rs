@@ -186,6 +186,11 @@ pub trait Split: Send {
     fn remark(&self) -> Option<&str> {
         None
     }
+    /// What has happened that the user should know of, in one line, since this was last asked. It
+    /// is asked after each [`Split::poll_next`], until there is nothing more.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
     /// After the last chunk that was handed out. A split that is opened there gives the chunks that
     /// would have come next.
     fn position(&self) -> Position;
