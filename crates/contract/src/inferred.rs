@@ -267,7 +267,10 @@ mod tests {
     fn a_record_that_is_none_shows_the_statement_that_leaves_it_out() {
         let (message, help) = explained(3, "expected 3 fields, found 2");
         assert!(!message.contains("inferred") && help.starts_with("look; "), "{help}");
-        assert!(help.contains("CREATE TABLE a (") && help.contains("'on_error' = 'skip'"), "{help}");
+        assert!(
+            help.contains("CREATE TABLE a (") && help.contains("'on_error' = 'skip'"),
+            "{help}"
+        );
         let (_, help) = explained(5000, "expected 5000 fields, found 2");
         assert!(help.contains("'on_error' = 'skip'") && help.len() < 300, "{help}");
         for (place, is_one) in [("a:7:1", true), ("a.csv", false), ("a:7", false), ("7:1", false)] {

@@ -92,6 +92,9 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// The job's setting `memory`, in bytes. Chunks are counted against it once they are handed
+    /// out; what waits in the source before that is not, and should be a small part of it.
+    pub memory_bytes: u64,
 }
 
 impl OpenOptions {
@@ -105,6 +108,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            memory_bytes: u64::MAX,
         }
     }
 

@@ -270,12 +270,7 @@ mod tests {
     use super::*;
 
     fn sample(text: &str) -> Sample {
-        Sample {
-            name: "x".into(),
-            head: text.as_bytes().to_vec(),
-            whole: true,
-            later: Vec::new(),
-        }
+        Sample { name: "x".into(), head: text.as_bytes().to_vec(), whole: true, later: Vec::new() }
     }
 
     fn inferred(text: &str) -> Vec<(String, String)> {

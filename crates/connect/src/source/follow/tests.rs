@@ -163,7 +163,10 @@ fn a_truncated_file_is_read_from_its_beginning() {
     followed.expect(&[7]);
     let notice = followed.0.notice().unwrap();
     assert!(notice.contains("x.csv: truncated or written anew (it has "), "{notice}");
-    assert!(notice.contains("of which 7 had been read): it is read from its beginning"), "{notice}");
+    assert!(
+        notice.contains("of which 7 had been read): it is read from its beginning"),
+        "{notice}"
+    );
     assert_eq!(followed.0.notice(), None, "once");
     // As long as it was, and longer, and still another.
     fs::write(folder.0.join("x.csv"), "a\n8\n").unwrap();
