@@ -16,6 +16,7 @@
 
 mod beside;
 mod channel;
+mod columnar_fuzz;
 mod columns;
 mod conform;
 mod csv;
@@ -52,8 +53,10 @@ pub use datagen::DatagenTable;
 pub use files::FileSink;
 pub use http::{HttpTable, fuzz_http};
 pub use infer::fuzz_infer;
+pub use ipc::fuzz_arrow;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
+pub use parquet::fuzz_parquet;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
 pub use socket::SocketTable;

@@ -48,7 +48,7 @@ fn through_a_file(batches: &[RecordBatch], directory: &Path, options: &Options) 
     let schema = batches[0].schema();
     _ = fs::remove_dir_all(directory);
     let sink = FileSink::from_options(&table_options(&schema, directory, options)).unwrap();
-    sink.open(&schema, Writers { process: 0, workers: 1 }).unwrap();
+    sink.open(&schema, Writers::alone()).unwrap();
     for batch in batches {
         sink.write(0, batch, true).unwrap();
     }

@@ -92,6 +92,9 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// The job's setting `memory`, in bytes. Chunks are counted against it once they are handed
+    /// out; what waits in the source before that is not, and should be a small part of it.
+    pub memory_bytes: u64,
 }
 
 impl OpenOptions {
@@ -105,6 +108,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            memory_bytes: u64::MAX,
         }
     }
 
@@ -184,6 +188,11 @@ pub trait Split: Send {
     }
     /// What the user should know of how it is read, in one line.
     fn remark(&self) -> Option<&str> {
+        None
+    }
+    /// What has happened that the user should know of, in one line, since this was last asked. It
+    /// is asked after each [`Split::poll_next`], until there is nothing more.
+    fn notice(&mut self) -> Option<String> {
         None
     }
     /// After the last chunk that was handed out. A split that is opened there gives the chunks that

@@ -134,6 +134,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
         self.remark.as_deref()
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn position(&self) -> Position {
         self.inner.position()
     }

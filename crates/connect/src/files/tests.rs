@@ -15,7 +15,7 @@ use millstream_contract::table::{Connectors, TableOptions};
 use super::FileSink;
 use crate::Registry;
 
-const ONE: Writers = Writers { process: 0, workers: 1 };
+const ONE: Writers = Writers::alone();
 
 /// A directory of its own, removed at the end.
 pub(super) struct Folder(pub(super) PathBuf);

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use millstream_contract::declaration::{Declaration, DeclaredColumn, identifier};
+use millstream_contract::inferred::leaving_out;
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
@@ -54,6 +55,8 @@ struct Columns {
     /// The format's own.
     options: Vec<(String, String)>,
     remarks: Vec<String>,
+    /// What is wrong with the first record that is none, where most are.
+    wrong: Option<Error>,
 }
 
 /// A column, and what its values are like.
@@ -220,7 +223,7 @@ fn check_text(sample: &Sample) -> Result<()> {
 
 /// Puts together what has been found out.
 fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<Declaration> {
-    let Columns { columns, options, mut remarks } = found;
+    let Columns { columns, options, mut remarks, wrong } = found;
     let names: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let candidates: Vec<Candidate<'_>> = columns
         .iter()
@@ -248,7 +251,15 @@ fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<
         vec![option("connector", "file"), option("path", &path), option("format", format.name())];
     all.extend(options);
     remarks.retain(|remark| !remark.is_empty());
-    Ok(Declaration { columns, computed, event_time, options: all, remarks })
+    let declaration = Declaration { columns, computed, event_time, options: all, remarks };
+    match wrong {
+        Some(Error::Data { place, message, help }) => {
+            let help = format!("{help}; {}", leaving_out(given, &declaration));
+            Err(Error::Data { place, message, help })
+        }
+        Some(error) => Err(error),
+        None => Ok(declaration),
+    }
 }
 
 /// A type as a `CREATE TABLE` has it.

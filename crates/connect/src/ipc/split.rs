@@ -293,7 +293,7 @@ impl Batch {
         }
         let body = self.needed()?;
         self.message
-            .columns(&body, &self.what.schema, read, &self.dictionaries)
+            .columns(&body, &self.what.schema, read, &self.layout, &self.dictionaries)
             .map(|batch| batch.columns().to_vec())
             .map_err(|message| damaged(&self.place, message))
     }

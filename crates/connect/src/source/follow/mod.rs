@@ -13,6 +13,7 @@
 //! - *Renamed* to a name that `path` covers as well: it is read on, not again.
 //! - *Truncated*, or written anew in place: it is shorter than what was read, or begins otherwise.
 //!   It is read from its first line again, and its header too. A half line that waited is dropped.
+//!   The user is told.
 //! - *Deleted*: as if rotated. The path may come back.
 //!
 //! Files are looked at ten times in a second. Only regular files are followed that have lines and
@@ -256,6 +257,10 @@ impl Split for FollowSplit {
 
     fn sharing(&self) -> Sharing {
         Sharing::Coordinator
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.cursors.iter_mut().find_map(Cursor::notice)
     }
 
     fn position(&self) -> Position {
