@@ -305,8 +305,8 @@ fn many_files_need_few_descriptors() {
     let (cursors, saved) = (Vec::new(), BTreeMap::new());
     let looked = Instant::now();
     let read = files.beside.read(&[0]).unwrap();
-    let (name, files) = ("x".into(), files.files);
-    let mut split = FollowSplit { name, files, wanted, read, cursors, saved, looked };
+    let files = files.files;
+    let mut split = FollowSplit { name: "x".into(), files, wanted, read, cursors, saved, looked };
     split.look().unwrap();
     let mut found = 0;
     while split.chunk().unwrap().is_some() {
