@@ -58,6 +58,7 @@ mod log;
 mod logs;
 mod memory;
 mod merge;
+mod noted;
 mod numbers;
 mod partition;
 mod refused;
