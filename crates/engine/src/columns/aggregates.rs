@@ -27,6 +27,11 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::plan::{AggregateCall, AggregateFunction};
 
+/// The column of a batch that has the event times of its rows, in microseconds.
+pub(crate) const TIMES: &str = "$time";
+/// What stands for that column where columns are numbered.
+pub(crate) const TIMES_COLUMN: usize = usize::MAX;
+
 /// The aggregate calls of one operator, laid out as values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Aggregates {
@@ -80,6 +85,25 @@ impl Aggregates {
         self.parts.push(Parts { value, count });
         self.calls.push(call.clone());
         Ok(())
+    }
+
+    /// Adds two values that no call uses: the least and the greatest time ([`TIMES`]); which they
+    /// are.
+    pub(crate) fn add_times(&mut self) -> [usize; 2] {
+        let call = AggregateCall {
+            name: "time".into(),
+            function: AggregateFunction::Min,
+            argument: Some(Expr::Column(TIMES_COLUMN)),
+            argument_type: DataType::Int64,
+            argument_nullable: false,
+            filter: None,
+            result_type: DataType::Int64,
+            frame: String::new(),
+        };
+        [ValueKind::Min64, ValueKind::Max64].map(|kind| {
+            self.values.push(Value::new(kind, &call, false));
+            self.values.len() - 1
+        })
     }
 
     /// What [`RowLayout::new`] needs to know.

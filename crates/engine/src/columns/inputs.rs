@@ -9,6 +9,7 @@ use arrow::datatypes::*;
 
 use millstream_state::{ValueKind, float_to_ordered};
 
+use crate::columns::aggregates::{TIMES, TIMES_COLUMN};
 use crate::columns::value::Value;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -38,7 +39,14 @@ pub(crate) struct Columns(Vec<(*const (), ArrayRef)>);
 
 impl Columns {
     fn evaluate(&mut self, expr: &Expr, batch: &RecordBatch) -> Result<ArrayRef> {
-        let Expr::Computed(computed) = expr else { return expr.evaluate(batch) };
+        let computed = match expr {
+            Expr::Computed(computed) => computed,
+            Expr::Column(TIMES_COLUMN) => {
+                let times = batch.column_by_name(TIMES).cloned();
+                return times.ok_or_else(|| Error::Internal("a batch without times".into()));
+            }
+            Expr::Column(_) => return expr.evaluate(batch),
+        };
         let key = Arc::as_ptr(computed).cast();
         if let Some((_, column)) = self.0.iter().find(|(known, _)| *known == key) {
             return Ok(column.clone());

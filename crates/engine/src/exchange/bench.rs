@@ -10,7 +10,7 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::{self, Batch, Leadership, Operator, Room, Rows};
+use crate::operator::{self, Batch, Leadership, Operator, Room, RowTimes, Rows};
 use crate::plan::{self, Aggregate, AggregateCall, AggregateFunction, Key};
 use crate::windowing::SliceId;
 
@@ -159,7 +159,8 @@ pub fn run(
     let records = (0..different).map(|seed| shape.records(BATCH_ROWS, keys, seed));
     let records = records.collect::<Result<Vec<_>>>()?;
     for records in records.iter().cycle().take(batches) {
-        let all = Rows::Fired { rows: records, slice: SliceId::WHOLE };
+        let all =
+            Rows::Fired { rows: records, slice: SliceId::WHOLE, times: &RowTimes::Same(None) };
         let batch = Batch { input: 0, rows: all, filter: None, bytes: 0 };
         let mut keyed = program.keyed(&batch)?.1.ok_or_else(no_exchange)?;
         keyed.by_slice = vec![(SliceId::WHOLE, rows.clone())];

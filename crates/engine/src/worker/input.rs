@@ -15,7 +15,7 @@ use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
 use crate::operator::unnest::{Piece, Pieces, elements_in};
-use crate::operator::{Batch, Program, Records, Rows, Updated, stateless};
+use crate::operator::{Batch, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
@@ -452,13 +452,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes in rows that a stage before has fired, which have all the same event time, or none.
+    /// Takes in rows that a stage before has fired, all of which update one slice.
     pub(super) fn take_rows(
         &mut self,
         state: &mut State,
         edge: &Edge,
         rows: &RecordBatch,
-        time: Option<i64>,
+        times: &RowTimes,
     ) -> Result<()> {
         if rows.num_rows() == 0 {
             return Ok(());
@@ -466,23 +466,28 @@ impl Worker {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(rows.num_rows());
         let windowing = *state.stage.windowing();
-        let Some(slice) = windowing.slice_of_rows(time) else {
+        let Some(slice) = windowing.slice_of_rows(times.at(0)) else {
             return Err(Error::Internal("windows over rows without a time".into()));
         };
         if windowing.closes_at(slice) <= state.announced {
             return Err(Error::Internal(format!("rows for {slice} after its end")));
         }
-        let taken;
-        let seen = match &edge.taking.project {
-            None => rows,
-            Some(_) => {
+        let (taken, of_taken);
+        let (seen, times) = match (&edge.taking.project, times) {
+            (None, _) => (rows, times),
+            (Some(_), RowTimes::Same(_)) => {
                 taken = edge.taking.rows(rows)?;
-                &taken
+                (&taken, times)
+            }
+            (Some(_), RowTimes::Each(_)) => {
+                let stateless::Taken { rows, places } = edge.taking.take(rows)?;
+                (taken, of_taken) = (rows, times.of(places.as_deref()));
+                (&taken, &of_taken)
             }
         };
         let batch = Batch {
             input: edge.input,
-            rows: Rows::Fired { rows: seen, slice },
+            rows: Rows::Fired { rows: seen, slice, times },
             filter: edge.taking.plain_filter(),
             bytes: batch_bytes(rows),
         };

@@ -7,11 +7,11 @@ use super::*;
 use crate::arena::Arena;
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::kind::ValueKind;
-use crate::value::{Block, read_bytes};
 use crate::layout::ValueSlot;
 use crate::log::ChunkPool;
 use crate::scratch::Scratch;
 use crate::table::Table;
+use crate::value::{Block, read_bytes};
 use crate::{hash_bytes, hash_words};
 
 /// What a key has: how many, their sum, the least, the greatest text, and their sum as doubles.
