@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
+use datafusion_expr::utils::split_conjunction_owned;
 use millstream_contract::plan::{Cumulate, Element, Hop, Tumble, Unnest, Window};
 
 use crate::catalog::{INPUT, input_column};
@@ -59,8 +60,10 @@ impl Stage {
             );
         }
         // What is over windows stays above, and takes the columns of the input that it needs.
-        let (above, mut below): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.filters).into_iter().partition(|filter| over(filter).window);
+        let (above, mut below): (Vec<_>, Vec<_>) = std::mem::take(&mut self.filters)
+            .into_iter()
+            .flat_map(split_conjunction_owned)
+            .partition(|filter| over(filter).window);
         below.insert(0, assigned.time.clone().is_not_null());
         let mut kept = BTreeSet::new();
         above.iter().chain(&self.columns).for_each(|expr| add_input_columns(expr, &mut kept));

@@ -469,8 +469,10 @@ impl Stage {
                 // Known from the window: no key.
                 Over { window: true, input: false } if fired => to_fired(key)?,
                 _ => {
-                    let name = unique(sql_text(&key), &mut taken);
-                    grouped.keys.push(self.without_window(key)?);
+                    let over_input = self.without_window(key.clone())?;
+                    let text = sql_text(if fired { &key } else { &over_input });
+                    let name = unique(text, &mut taken);
+                    grouped.keys.push(over_input);
                     grouped.key_names.push(name.clone());
                     fired_column(name)
                 }

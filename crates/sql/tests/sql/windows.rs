@@ -161,7 +161,7 @@ fn a_condition_above_sessions_leaves_their_bounds() {
     assert_eq!(body.window, with_gap(60, 1));
     assert_eq!(
         keys(body),
-        ["auction", "price > 5 IS TRUE", "CASE WHEN price > 5 IS TRUE THEN price / 10 END"]
+        ["auction", "(price > 5) IS TRUE", "CASE WHEN (price > 5) IS TRUE THEN price / 10 END"]
     );
     let shown = |e: &Option<Expr>| e.as_ref().map(|e| text(e, &plan.sources[0].schema));
     let calls: Vec<_> = body
@@ -173,10 +173,10 @@ fn a_condition_above_sessions_leaves_their_bounds() {
     assert_eq!(
         calls,
         [
-            (Sum, Some("CASE WHEN price > 5 IS TRUE THEN 100 / price END".to_string()), None),
+            (Sum, Some("CASE WHEN (price > 5) IS TRUE THEN 100 / price END".to_string()), None),
             (Max, Some("price".to_string()), None),
             (Count, None, None),
-            (Count, None, Some("price > 5 IS TRUE AND price > 7".to_string())),
+            (Count, None, Some("(price > 5) IS TRUE AND price > 7".to_string())),
         ]
     );
     let (having, columns) = second(body);
@@ -327,7 +327,7 @@ fn windows_without_a_grouping_are_rows() {
          WHERE price > 5 AND window_start > TIMESTAMP '2024-01-01 00:00:00'"
     ));
     assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
-    assert_eq!(filter(&plan), "");
+    assert_eq!(filter(&plan), "ts IS NOT NULL AND price > 5");
     let Operator::Unnest(_) = &plan.stages[0].operator else { panic!("{plan:?}") };
     refused(
         "SELECT * FROM TABLE(SESSION(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND))",
