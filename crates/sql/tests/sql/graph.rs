@@ -168,7 +168,8 @@ fn rows_of_the_same_windows_keep_them_in_a_union() {
     ));
     assert_eq!((plan.sources.len(), plan.stages.len()), (2, 3));
     let Operator::Aggregate(sum) = &plan.stages[2].operator else { panic!("{plan:?}") };
-    assert_eq!(sum.window, Some(Tumble { size_us: 10_000_000, offset_us: 0 }.into()));
+    let window = Tumble { size_us: 10_000_000, offset_us: 0 };
+    assert_eq!(sum.window, Some(window.into()));
     assert!(sum.keys.is_empty());
 }
 

@@ -406,7 +406,7 @@ fn shape(plan: &Plan, stage: usize) -> (Option<i64>, Vec<&str>, Vec<&str>) {
     let Stage { inputs, operator, output } = &plan.stages[stage];
     let Operator::Aggregate(aggregate) = operator else { panic!("{operator:?}") };
     let window = aggregate.window.map(|window| match window {
-        Window::Tumble(tumble) => tumble.size_us / 1_000_000,
+        Window::Tumble(window) => window.size_us / 1_000_000,
         other => panic!("{other:?}"),
     });
     let given = output.fields().iter().map(|field| field.name().as_str()).collect();
