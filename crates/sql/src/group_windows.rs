@@ -276,6 +276,12 @@ pub(crate) fn window_among(
     Ok(Some(Grouping { assignment, bounds }))
 }
 
+/// What a marker is called in a query, if a call is one.
+pub(crate) fn bound_of(call: &ScalarFunction) -> Option<String> {
+    let marker = call.func.inner().downcast_ref::<Marker>()?;
+    Some(format!("{}{}", marker.kind.name(), BOUNDS[marker.bound]))
+}
+
 /// The marker that an expression is, and its call.
 fn marked(expr: &Expr) -> Option<(&Marker, &ScalarFunction)> {
     match expr {

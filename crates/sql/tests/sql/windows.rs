@@ -176,7 +176,7 @@ fn a_condition_above_sessions_leaves_their_bounds() {
             (Sum, Some("CASE WHEN (price > 5) IS TRUE THEN 100 / price END".to_string()), None),
             (Max, Some("price".to_string()), None),
             (Count, None, None),
-            (Count, None, Some("(price > 5) IS TRUE AND price > 7".to_string())),
+            (Count, None, Some("((price > 5) IS TRUE) AND price > 7".to_string())),
         ]
     );
     let (having, columns) = second(body);
@@ -327,7 +327,7 @@ fn windows_without_a_grouping_are_rows() {
          WHERE price > 5 AND window_start > TIMESTAMP '2024-01-01 00:00:00'"
     ));
     assert_eq!((plan.sources.len(), plan.stages.len()), (1, 2));
-    assert_eq!(filter(&plan), "ts IS NOT NULL AND price > 5");
+    assert_eq!(filter(&plan), "(ts IS NOT NULL) AND price > 5");
     let Operator::Unnest(_) = &plan.stages[0].operator else { panic!("{plan:?}") };
     refused(
         "SELECT * FROM TABLE(SESSION(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' SECOND))",
@@ -404,6 +404,10 @@ fn group_windows_of_older_versions() {
         &count(&format!("TUMBLE_START(ts, {second})"), "auction"),
         &["TUMBLE_START goes with GROUP BY TUMBLE"],
     );
+    refused(
+        &count(&format!("MAX(TUMBLE_END(ts, {second}))"), &format!("TUMBLE(ts, {second})")),
+        &["TUMBLE_END stands beside aggregates"],
+    );
     refused(&count("1", "TUMBLE(ts)"), &["a time column and a size"]);
     refused(&count("1", &format!("HOP(ts, {second})")), &["a time column and a slide and a size"]);
     refused(&count("1", &format!("TUMBLE(dateTime, {second})")), &["DESCRIPTOR(ts)"]);
@@ -423,6 +427,7 @@ fn group_windows_of_older_versions() {
 
 #[test]
 fn window_functions_are_refused_with_a_reason() {
+    refused("SELECT ABS(TABLE bids PARTITION BY auction) FROM bids", &["PARTITION BY stands"]);
     let of = |call: &str| format!("SELECT COUNT(*) FROM TABLE({call}) GROUP BY window_end");
     let second = "INTERVAL '1' SECOND";
     for (call, parts) in [
