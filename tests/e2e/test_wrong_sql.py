@@ -58,9 +58,9 @@ WRONG = [
     ("SELECT window_start, COUNT(*) FROM events GROUP BY window_start", "window_start", "comes from a window"),
     ("SELECT k AS a, v AS a FROM events", "a", "same name"),
     ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
-     + GROUP, "PARTITION", "SESSION comes in a later version, with its PARTITION BY"),
+     + GROUP, "window_start, window_end", "sessions are those of one k, and GROUP BY is without it"),
     ("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)) "
-     + GROUP, "PARTITION", "a window takes no PARTITION BY"),
+     + GROUP, "k", "TUMBLE has no PARTITION BY"),
     ("SELECT k", "k", "add FROM and a table's name"),
     ("SELECT *", "*", "add FROM and a table's name"),
     ("SELECT JSON_VALUE(name, '$.a') FROM events", "JSON_VALUE", "not looked into as JSON yet"),
@@ -178,7 +178,9 @@ WRONG = [
     ("SELECT k, COUNT(*) AS m FROM (SELECT k FROM events LIMIT 3) GROUP BY k", "3", "after a LIMIT"),
     (window("INTERVAL '1' SECOND", table="TABLE event"), "event", "did you mean 'events'?"),
     (window("INTERVAL '1' SECOND", name="TUMBEL"), "TUMBEL", "did you mean TUMBLE?"),
-    (window("INTERVAL '1' SECOND, INTERVAL '5' SECOND", name="HOP"), "HOP", "TUMBLE works"),
+    (window("INTERVAL '5' SECOND, INTERVAL '1' SECOND", name="HOP"), "'1'", "takes the slide first, then the size"),
+    (window("INTERVAL '2' SECOND, INTERVAL '5' SECOND", name="CUMULATE"), "'5'", "a size of 4 s"),
+    (window("INTERVAL '5' SECOND", name="HOP"), "HOP", "a slide, a size and perhaps an offset"),
     (window("10"), "10", "must be an interval"),
     (window("INTERVAL '10'"), "'10'", "an interval needs a unit"),
     (window("INTERVAL '10' SECND"), "SECND", "did you mean SECOND?"),
@@ -186,8 +188,8 @@ WRONG = [
     (window("INTERVAL '1' MONTH"), "'1'", "which differ in length"),
     (window("INTERVAL '0.0000001' SECOND"), "'0.0000001'", "whole number of milliseconds"),
     (window("INTERVAL '1000000000' DAY"), "'1000000000'", "shorter than 290,000 years"),
-    ("SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_START", "select window_start instead"),
-    ("SELECT TUMBLE_END(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_END", "select window_end instead"),
+    ("SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_START", "goes with GROUP BY TUMBLE(…)"),
+    ("SELECT TUMBLE_END(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_END", "goes with GROUP BY TUMBLE(…)"),
     ("SELECT HOP_START(ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND) FROM events", "HOP_START",
      "select window_start instead"),
     # What does not run.

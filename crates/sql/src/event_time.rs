@@ -1,6 +1,6 @@
-//! Checking a window function's DESCRIPTOR: it must name the unchanged event time of the rows. For a table
-//! this is its own event time, for a window's result `window_time`, and for a UNION ALL the event
-//! time of each of its queries.
+//! Checking a window function's DESCRIPTOR: it must name the unchanged event time of the rows. For
+//! a table this is its own event time, for a window's result `window_time`, and for a UNION ALL the
+//! event time of each of its queries.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion_expr::Expr;

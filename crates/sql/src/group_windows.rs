@@ -2,9 +2,9 @@
 //! and SESSION, with `TUMBLE_START` and so on for their bounds.
 //!
 //! In the syntax tree, `GROUP BY TUMBLE(…)` becomes a grouping by its three bounds, each a call of
-//! a *marker*. What is selected by `TUMBLE_START(…)` is then a key of the grouping like others. When
-//! the plan is lowered, the markers become the columns of a window that is assigned to the rows
-//! right below the grouping.
+//! a *marker*. `TUMBLE_START(…)` in SELECT is then a key of the grouping like others. When the plan
+//! is lowered, markers become the columns of a window that is assigned to the rows right below the
+//! grouping.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +22,6 @@ use datafusion_sql::sqlparser::ast::{
 
 use crate::calls::function;
 use crate::error::{Result, Span, SqlError};
-use crate::lower::Places;
 use crate::window_functions::{constant, length_of};
 use crate::window_kinds::{Length, WindowKind};
 use crate::window_node::{Assignment, WINDOW_COLUMNS, WINDOW_TYPE};
@@ -245,18 +244,18 @@ pub(crate) struct Grouping {
     pub(crate) bounds: Vec<Option<&'static str>>,
 }
 
-/// The window that a grouping by `keys`, which are over `input`, has among these.
+/// The window that a grouping by `keys`, which are over `input` and stand at `place`, has among
+/// these.
 pub(crate) fn window_among(
     keys: &[Expr],
     input: &DFSchema,
-    places: &Places,
+    place: Option<Span>,
 ) -> Result<Option<Grouping>> {
     let Some(call) = keys.iter().find_map(|key| marked(key).map(|(_, call)| call)) else {
         return Ok(None);
     };
     let bound = |key: &Expr| marked(key).map(|(marker, _)| WINDOW_COLUMNS[marker.bound]);
     let bounds = keys.iter().map(bound).collect();
-    let place = places.group_by;
     let Some(marker) = call.func.inner().downcast_ref::<Marker>() else { return Ok(None) };
     let kind = marker.kind;
     let (Some(Expr::Column(time)), lengths) = (call.args.first(), call.args.get(1..)) else {

@@ -10,7 +10,7 @@
 //!    (`check`, `rewrite`, `group_windows`).
 //! 3. DataFusion's SQL planner resolves names and types (`functions`, `window_functions`).
 //! 4. The logical plans become a graph of stages, without projections and views; equal parts are
-//!    shared (`lower`, `windows`, `sessions`, `nest`, `union`, `graph`, `scan`).
+//!    shared (`lower`, `stage_windows`, `sessions`, `nest`, `union`, `graph`, `scan`).
 //! 5. The graph becomes the engine's plan, with only the columns that it needs (`assemble`,
 //!    `compiler`, `evaluate`).
 //!
@@ -92,6 +92,7 @@ mod simplify_tests;
 mod size;
 mod source;
 mod stack;
+mod stage_windows;
 mod statement_set;
 mod subscripts;
 mod syntax;

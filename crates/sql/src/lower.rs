@@ -22,7 +22,7 @@ use millstream_contract::plan::{self, AggregateFunction, SortKey};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
-use crate::group_windows::{self, window_among};
+use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Unnested};
@@ -33,7 +33,7 @@ use crate::texts::Texts;
 use crate::types::sql_type_name;
 use crate::unnest::UnnestNode;
 use crate::window_node::{WINDOW_COLUMNS, WindowNode};
-use crate::windows::{OfRow, Windows};
+use crate::windows::Windows;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";
@@ -202,7 +202,7 @@ impl Stage {
             let message = format!("a grouping of {columns} columns with other fields");
             return Err(SqlError::internal(message));
         }
-        let window = window_among(&named, aggregate.input.schema(), places)?;
+        let window = window_among(&named, aggregate.input.schema(), places.group_by)?;
         let (stage, keys) = match window {
             None => {
                 let keys = stage.substitute_all(&named, schema, places)?;
@@ -215,36 +215,6 @@ impl Stage {
             calls.push(stage.call(expr, schema, places)?);
         }
         stage.group(keys, calls, places)
-    }
-
-    /// Assigns the window that is among the keys of a grouping. Returns the keys, too. The others
-    /// tell sessions apart.
-    fn with_group_window(
-        self,
-        window: &group_windows::Grouping,
-        keys: &[Expr],
-        aggregate: &Aggregate,
-        places: &Places,
-    ) -> Result<(Stage, Vec<Expr>)> {
-        let input = aggregate.input.schema();
-        let schema = &indexed(input);
-        let mut stage = self.with_windows(&window.assignment, input, places)?;
-        let mut lowered = Vec::new();
-        let mut partition = Vec::new();
-        for (key, bound) in keys.iter().zip(&window.bounds) {
-            lowered.push(match bound {
-                Some(name) => window_column(name),
-                None => {
-                    let key = stage.substitute(key, schema, places)?;
-                    partition.push(key.clone());
-                    key
-                }
-            });
-        }
-        if let Some(Windows { of_row: OfRow::Assigned(assigned), .. }) = &mut stage.window {
-            assigned.partition = partition;
-        }
-        Ok((stage, lowered))
     }
 
     fn of_limit(limit: &Limit, places: &Places) -> Result<Stage> {
@@ -372,7 +342,12 @@ impl Stage {
 
     /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
     /// Parts that may fail are marked with their place.
-    fn substitute(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Expr> {
+    pub(crate) fn substitute(
+        &self,
+        expr: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Expr> {
         let mut nodes = 0;
         expr.apply(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -512,33 +487,6 @@ impl Stage {
         }
         self.folded()
     }
-
-    /// Writes the conditions without window columns.
-    pub(crate) fn drop_windows(&mut self) -> Result<()> {
-        let filters = std::mem::take(&mut self.filters);
-        self.filters =
-            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
-        Ok(())
-    }
-
-    /// Replaces window columns by functions of the event time, or by the columns that hold them.
-    pub(crate) fn without_window(&self, expr: Expr) -> Result<Expr> {
-        let Some(window) = self.window.as_ref().filter(|_| over(&expr).window) else {
-            return Ok(expr);
-        };
-        if !window.are_told() {
-            return Err(window.untold(&expr));
-        }
-        let replaced = expr.transform_up(|e| {
-            let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-            if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
-                return Ok(Transformed::no(e));
-            }
-            let over_input = window.column(&column.name);
-            Ok(over_input.map_or(Transformed::no(e), Transformed::yes))
-        })?;
-        Ok(replaced.data)
-    }
 }
 
 impl Call {
@@ -553,7 +501,7 @@ impl Call {
     }
 }
 
-fn indexed(schema: &DFSchemaRef) -> Indexed {
+pub(crate) fn indexed(schema: &DFSchemaRef) -> Indexed {
     Indexed::new(schema.as_ref().clone())
 }
 

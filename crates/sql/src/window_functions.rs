@@ -1,5 +1,5 @@
-//! Window functions in FROM: `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND [, INTERVAL
-//! '1' SECOND]))`, and likewise HOP, CUMULATE and SESSION.
+//! Window functions in FROM: `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND [,
+//! INTERVAL '1' SECOND]))`, and likewise HOP, CUMULATE and SESSION.
 
 use std::sync::Arc;
 

@@ -6,7 +6,6 @@ use millstream_contract::plan::{self, Tumble};
 
 use crate::catalog::input_column;
 use crate::error::Span;
-use crate::lower::{Rows, Stage, fired_column};
 use crate::scalars::{WindowBound, window_bound};
 use crate::window_node::WINDOW_COLUMNS;
 
@@ -112,7 +111,7 @@ impl Windows {
 }
 
 /// The largest windows such that each is within one window of `a` and one of `b`.
-fn common_slice(a: Tumble, b: Tumble) -> Tumble {
+pub(crate) fn common_slice(a: Tumble, b: Tumble) -> Tumble {
     let size_us = [b.size_us, a.offset_us - b.offset_us].into_iter().fold(a.size_us, gcd);
     Tumble { size_us, offset_us: a.offset_us.rem_euclid(size_us) }
 }
@@ -124,7 +123,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 
 /// Windows of time in which all windows lie that end in them, as far as rows that come from these
 /// are concerned: their time is the last millisecond of their window.
-fn slice_of(window: &plan::Window) -> Tumble {
+pub(crate) fn slice_of(window: &plan::Window) -> Tumble {
     let (size_us, offset_us) = match window {
         plan::Window::Tumble(tumble) => return *tumble,
         plan::Window::Hop(hop) => (hop.slide_us, hop.offset_us),
@@ -132,54 +131,6 @@ fn slice_of(window: &plan::Window) -> Tumble {
         plan::Window::Session(session) => (session.gap_us, 0),
     };
     Tumble { size_us, offset_us: offset_us.rem_euclid(size_us) }
-}
-
-impl Stage {
-    /// Prepares rows of this stage for a window function over them. Sessions that are grouped again
-    /// have the time of the slice in which they end, and each slice must be in one window then.
-    pub(crate) fn slice_sessions(&mut self, window: &plan::Window) {
-        let slice = match window {
-            // What lies between two sessions counts to the millisecond.
-            plan::Window::Session(_) => Tumble { size_us: 1000, offset_us: 0 },
-            other => slice_of(other),
-        };
-        self.slice_sessions_by(slice);
-    }
-
-    fn slice_sessions_by(&mut self, slice: Tumble) {
-        let Rows::Stages(parts) = &mut self.input else { return };
-        for stage in parts.iter_mut().map(|part| &mut part.stage) {
-            if let (Some(Windows { kind: plan::Window::Session(_), of_row }), Some(_)) =
-                (&mut stage.window, &stage.grouped)
-                && let OfRow::Inherited(inherited) = of_row
-            {
-                inherited.slice = common_slice(inherited.slice, slice);
-                stage.slice_sessions_by(slice);
-            }
-        }
-    }
-
-    /// The windows of what this stage fires, if it groups by windows.
-    pub(crate) fn fired_windows(&self) -> Option<&Windows> {
-        let windowed = self.grouped.as_ref().is_some_and(|grouped| grouped.windowed);
-        self.window.as_ref().filter(|_| windowed)
-    }
-
-    /// The columns of what this stage fires that hold [`WINDOW_COLUMNS`], if there are such.
-    pub(crate) fn fired_bounds(&self) -> [Option<Expr>; 3] {
-        let (Some(windows), Some(grouped)) = (self.fired_windows(), &self.grouped) else {
-            return [None, None, None];
-        };
-        let inherited = match &windows.of_row {
-            OfRow::Inherited(inherited) if !windows.fire_themselves() => inherited,
-            _ => return WINDOW_COLUMNS.map(|name| Some(fired_column(name))),
-        };
-        inherited.columns.clone().map(|column| {
-            let column = input_column(&column?);
-            let position = grouped.keys.iter().position(|key| *key == column)?;
-            Some(fired_column(&grouped.key_names[position]))
-        })
-    }
 }
 
 #[cfg(test)]

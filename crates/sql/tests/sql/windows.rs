@@ -188,7 +188,8 @@ fn a_condition_above_sessions_leaves_their_bounds() {
 fn conditions_below_sessions_on_their_keys_and_on_their_bounds() {
     let plan = graph(
         "SELECT window_start, auction, COUNT(*)
-         FROM TABLE(SESSION((SELECT * FROM bids WHERE price > 5), DESCRIPTOR(ts), INTERVAL '1' HOUR))
+         FROM TABLE(SESSION((SELECT * FROM bids WHERE price > 5), DESCRIPTOR(ts),
+                            INTERVAL '1' HOUR))
          GROUP BY window_start, auction",
     );
     assert_eq!((filter(&plan).as_str(), keys(only(&plan))), ("price > 5", vec!["auction"]));
@@ -385,6 +386,10 @@ fn group_windows_of_older_versions() {
         let minute = Window::Tumble(Tumble { size_us: 60 * SECOND, offset_us: 0 });
         assert_eq!(stage(&nested, 1).window, Some(minute));
     }
+}
+
+#[test]
+fn group_windows_are_refused_with_a_reason() {
     let second = "INTERVAL '1' SECOND";
     let count =
         |select: &str, by: &str| format!("SELECT {select}, COUNT(*) FROM bids GROUP BY {by}");
@@ -451,10 +456,6 @@ fn window_functions_are_refused_with_a_reason() {
             format!("CUMULATE({TS}, INTERVAL '7' SECOND, INTERVAL '5' SECOND)"),
             vec!["size of 5 s is not a multiple of its step of 7 s", "a size of 7 s"],
         ),
-        (format!("SESSION({TS}, INTERVAL '0' SECOND)"), vec!["a session's gap must be positive"]),
-        (format!("SESSION({TS}, INTERVAL '1' MONTH)"), vec!["a session's gap", "months"]),
-        (format!("HOP({TS}, INTERVAL '0.0005' SECOND, {second})"), vec!["slide of 500 us"]),
-        (format!("HOP({TS}, 5, {second})"), vec!["a window's slide must be an interval"]),
         (
             format!("SESSION(TABLE bids PARTITION BY acution, DESCRIPTOR(ts), {second})"),
             vec!["no column 'acution'", "'auction'?"],
@@ -478,6 +479,24 @@ fn window_functions_are_refused_with_a_reason() {
     ] {
         refused(&of(&call), &parts);
     }
+}
+
+#[test]
+fn lengths_of_windows_are_refused_with_a_reason() {
+    let second = "INTERVAL '1' SECOND";
+    for (call, parts) in [
+        (format!("SESSION({TS}, INTERVAL '0' SECOND)"), vec!["a session's gap must be positive"]),
+        (format!("SESSION({TS}, INTERVAL '1' MONTH)"), vec!["a session's gap", "months"]),
+        (format!("HOP({TS}, INTERVAL '0.0005' SECOND, {second})"), vec!["slide of 500 us"]),
+        (format!("HOP({TS}, 5, {second})"), vec!["a window's slide must be an interval"]),
+    ] {
+        refused(&format!("SELECT COUNT(*) FROM TABLE({call}) GROUP BY window_end"), &parts);
+    }
+}
+
+#[test]
+fn what_a_row_does_not_tell_is_refused() {
+    let second = "INTERVAL '1' SECOND";
     // What is known of a row only once its window is complete, or in each of several windows.
     for window in
         [format!("HOP({TS}, {second}, INTERVAL '2' SECOND)"), format!("SESSION({TS}, {second})")]
