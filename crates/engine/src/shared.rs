@@ -12,7 +12,7 @@ use crate::budget::{Budget, Kind};
 use crate::cluster::{self, Freed, Head, LAST, Net, decode_rows};
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::event_time::END;
+use crate::event_time::{BEGINNING, END};
 use crate::flow::{Feeds, Flow, Root};
 use crate::gather::{BatchRows, Gather, Window};
 use crate::intake::Intake;
@@ -320,15 +320,18 @@ impl Shared {
         }
     }
 
-    /// Windows of the outputs that what a slice of some stage holds will be part of.
+    /// Windows of the outputs that what a slice of some stage holds will be part of, when all that
+    /// fire up to `frontier` have fired.
     pub(crate) fn windows_of(
         &self,
         stage: usize,
         slice: SliceId,
+        frontier: i64,
         windows: &mut BTreeSet<(i64, i64)>,
     ) {
         let windowing = self.stages[stage].windowing();
-        windowing.windows_of(slice).for_each(|window| self.note_open(stage, window, windows));
+        let open = windowing.windows_of(slice).filter(|w| windowing.fires_at(*w) > frontier);
+        open.for_each(|window| self.note_open(stage, window, windows));
     }
 
     /// A window of some stage is open, and those of the outputs that its rows will be part of.
@@ -347,7 +350,7 @@ impl Shared {
         }
         for next in &feeds.stages {
             let slice = self.stages[*next].windowing().slice_of(time).slice;
-            self.windows_of(*next, slice, windows);
+            self.windows_of(*next, slice, BEGINNING, windows);
         }
     }
 

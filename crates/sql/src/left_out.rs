@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::Expr;
 use millstream_contract::error::Result as EngineResult;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
@@ -15,7 +15,9 @@ use millstream_contract::plan::{
 };
 use millstream_contract::table::TableOptions;
 
-use crate::catalog::{Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableEntry};
+use crate::catalog::{
+    Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableColumn, TableEntry,
+};
 use crate::error::{Result, SqlError};
 use crate::graph::{Graph, Part};
 use crate::insert::Target;
@@ -149,7 +151,11 @@ impl Refuse<'_> {
     /// That there is something for each column.
     fn check_columns(&self, entry: &TableEntry) -> Result<()> {
         let given = self.which.columns(self.table);
-        for column in &entry.columns {
+        if let Some(TableColumn { name, .. }) = entry.kept_metadata() {
+            let message = format!("nothing can be written to '{name}' of '{}'", entry.name);
+            return Err(self.error(message, format!("declare {name} METADATA VIRTUAL")));
+        }
+        for (_, column) in entry.inserted() {
             let wanted = sql_type_name(&column.data_type);
             let (name, into) = (&column.name, &entry.name);
             let Some((_, field)) = given.column_with_name(name) else {
@@ -244,7 +250,7 @@ impl Aside {
     ) -> impl Iterator<Item = String> + 'a {
         let late = self.parts.contains(&(scan, Which::Late));
         let own = |name: &str| table.columns.iter().any(|column| column.name == name);
-        let names = self.entry.columns.iter().map(|column| column.name.clone());
+        let names = self.entry.inserted().map(|(_, column)| column.name.clone());
         names.filter(move |name| late && own(name))
     }
 
@@ -277,7 +283,7 @@ impl Aside {
             }
         }
         let operator = Operator::Stateless { limit: None, offset: 0 };
-        let output = self.entry.schema();
+        let output = self.schema();
         plan.outputs.push(plan::Output { side: true, ..plan::Output::of(plan.stages.len()) });
         plan.stages.push(Stage { inputs, operator, output });
         Ok(())
@@ -285,7 +291,7 @@ impl Aside {
 
     /// The table's columns, over rows with these.
     fn project(&self, given: &Schema) -> Result<Project> {
-        let column = |column: &crate::catalog::TableColumn| {
+        let column = |column: &TableColumn| {
             // Of two that have a name the table's own comes first.
             let found = given.fields().iter().position(|field| *field.name() == column.name);
             let at = found.ok_or_else(|| {
@@ -296,8 +302,15 @@ impl Aside {
                 false => EngineExpr::Computed(Arc::new(ReadAsText(at))),
             })
         };
-        let columns = self.entry.columns.iter().map(column).collect::<Result<_>>()?;
-        Ok(Project { columns, schema: self.entry.schema() })
+        let columns = self.entry.inserted().map(|(_, of)| column(of)).collect::<Result<_>>()?;
+        Ok(Project { columns, schema: self.schema() })
+    }
+
+    /// The columns that are inserted.
+    fn schema(&self) -> SchemaRef {
+        let field = |c: &TableColumn| Field::new(&c.name, c.data_type.clone(), c.nullable);
+        let fields = self.entry.inserted().map(|(_, column)| field(column));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 }
 

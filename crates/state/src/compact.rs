@@ -4,7 +4,7 @@
 use crate::arena::{Arena, packed_len};
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
-use crate::layout::RowLayout;
+use crate::layout::{RowLayout, ValueSlot};
 use crate::log::Log;
 
 /// Gives the rows of a log, which refer to `arena`, a fresh one. They stay where they are.
@@ -12,24 +12,47 @@ pub(crate) fn compact(log: &mut Log, arena: &mut Arena, layout: &RowLayout) {
     // It grows like any other, so that it takes what it would have taken without what is left
     // behind.
     let old = arena.seal();
-    let values: Vec<_> =
-        layout.values().iter().copied().filter(|slot| slot.kind.uses_arena()).collect();
+    let values = referring(layout);
     for row in log.rows_mut() {
-        for &word in layout.var_words() {
-            // An empty key refers to nothing.
-            if packed_len(row[word]) > 0 {
-                row[word] = arena.push_bytes(old.bytes(row[word]));
-            }
+        move_key(row, layout, &old, arena);
+        move_values(row, 0, &values, &old, arena);
+    }
+}
+
+/// The values that may refer to an arena.
+pub(crate) fn referring(layout: &RowLayout) -> Vec<ValueSlot> {
+    layout.values().iter().copied().filter(|slot| slot.kind.uses_arena()).collect()
+}
+
+/// Copies what the key of a row refers to from one arena to another.
+pub(crate) fn move_key(row: &mut [u64], layout: &RowLayout, from: &Arena, to: &mut Arena) {
+    for &word in layout.var_words() {
+        // An empty key refers to nothing.
+        if packed_len(row[word]) > 0 {
+            row[word] = to.push_bytes(from.bytes(row[word]));
         }
-        for slot in &values {
-            let value = &mut row[slot.word..slot.word + slot.kind.words()];
-            match (slot.kind, value) {
-                (ValueKind::MinBytes | ValueKind::MaxBytes, [text]) if *text != NO_BYTES => {
-                    *text = arena.push_bytes(old.bytes(*text));
-                }
-                (ValueKind::SumFloat, [.., meta]) => float_sum::relocate(meta, &old, arena),
-                _ => {}
+    }
+}
+
+/// Copies what these values of a row refer to from one arena to another. `words` are those of the
+/// row from its `first` word on.
+#[inline]
+pub(crate) fn move_values(
+    words: &mut [u64],
+    first: usize,
+    values: &[ValueSlot],
+    from: &Arena,
+    to: &mut Arena,
+) {
+    for slot in values {
+        let start = slot.word - first;
+        let value = &mut words[start..start + slot.kind.words()];
+        match (slot.kind, value) {
+            (ValueKind::MinBytes | ValueKind::MaxBytes, [text]) if *text != NO_BYTES => {
+                *text = to.push_bytes(from.bytes(*text));
             }
+            (ValueKind::SumFloat, [.., meta]) => float_sum::relocate(meta, from, to),
+            _ => {}
         }
     }
 }

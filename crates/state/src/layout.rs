@@ -59,6 +59,13 @@ impl RowLayout {
         RowLayout { key_words, var_words, seen_words, values: slots, template }
     }
 
+    /// The same rows with one more word, which is 0 in a new row, and no value.
+    pub(crate) fn with_note(&self) -> RowLayout {
+        let mut layout = self.clone();
+        layout.template.push(0);
+        layout
+    }
+
     /// Words of key.
     pub fn key_words(&self) -> usize {
         self.key_words

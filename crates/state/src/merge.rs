@@ -27,6 +27,17 @@ impl Table {
         self.keys() - before
     }
 
+    /// Merges the rows of one scan block of another table of the same layout.
+    pub fn merge_block(
+        &mut self,
+        other: &Table,
+        block: usize,
+        pool: &mut ChunkPool,
+        scratch: &mut Scratch,
+    ) {
+        self.merge_chunk(&other.log.chunks()[block], &other.arena, pool, scratch);
+    }
+
     fn merge_chunk(
         &mut self,
         chunk: &Chunk,
@@ -107,10 +118,11 @@ fn with_ahead<'h>(hashes: &'h [u64], block: &Range<usize>) -> (&'h [u64], &'h [u
     (&hashes[block.clone()], &hashes[block.end..next_end])
 }
 
-struct SegmentVars<'a> {
-    rows: Sources,
-    arena: &'a Arena,
-    layout: &'a RowLayout,
+/// The variable-length keys of rows that follow each other.
+pub(crate) struct SegmentVars<'a> {
+    pub(crate) rows: Sources,
+    pub(crate) arena: &'a Arena,
+    pub(crate) layout: &'a RowLayout,
 }
 
 impl VarKeys for SegmentVars<'_> {

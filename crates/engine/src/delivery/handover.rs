@@ -177,7 +177,7 @@ impl HandOver {
 
 /// Merges a segment of a slice.
 fn merge(context: &mut Context, state: &mut State, slice: SliceId, segment: Segment) -> Result<()> {
-    if state.stage.windowing().drops_at(slice) <= state.frontier {
+    if state.stage.windowing().closes_at(slice) <= state.frontier {
         return Err(Error::Internal(format!("state for {slice}, whose windows have fired")));
     }
     let mut span = meter::span(meter::Kind::Merge);

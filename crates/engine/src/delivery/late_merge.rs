@@ -183,7 +183,7 @@ fn takes_up_to(state: &State) -> i64 {
     let windowing = state.stage.windowing();
     match state.operator.firing() {
         _ if windowing.is_whole() => END,
-        Some(firing) => windowing.begin_of_window(firing.window),
+        Some(firing) => windowing.begin_of_last_slice(firing.window),
         None if state.clock.min() > state.frontier => state.frontier,
         None => {
             let latest = state.latest.map(|slice| windowing.begin_of(slice));

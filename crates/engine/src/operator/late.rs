@@ -16,7 +16,7 @@ use crate::operator::stateless::{Taken, Taking};
 use crate::plan::late_fields;
 use crate::prepare::BatchTimes;
 use crate::skipped::place_of;
-use crate::windowing::{Bounds, Windowing};
+use crate::windowing::{Bounds, Fate, Windowing};
 
 /// Takes the records that are late for windows.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct LateRecords {
 struct Late {
     /// Its position in the batch.
     row: usize,
-    /// Where the slice ends that it belongs to.
+    /// Where the last of its windows ends.
     end: i64,
     /// Its split's watermark just before it.
     watermark: i64,
@@ -89,9 +89,8 @@ fn time_text(us: i64) -> Result<String> {
 /// The records of a batch that are late, where the watermark is at `stamp` before the first.
 fn late(windowing: &Windowing, times: &BatchTimes, stamp: i64) -> Vec<Late> {
     let mut running = times.running(stamp);
-    let closes_at = |slice: &Bounds| windowing.closes_at(slice.slice);
     if let Some((min, _)) = times.bounds
-        && closes_at(&windowing.slice_of(min)) > stamp.max(times.greatest)
+        && windowing.all_in_time(&windowing.slice_of(min), min, stamp.max(times.greatest))
     {
         return Vec::new();
     }
@@ -105,8 +104,8 @@ fn late(windowing: &Windowing, times: &BatchTimes, stamp: i64) -> Vec<Late> {
         if !slice.contains(time) {
             slice = windowing.slice_of(time);
         }
-        if closes_at(&slice) <= watermark {
-            found.push(Late { row, end: slice.end, watermark });
+        if windowing.fate(&slice, time, watermark) == Fate::Late {
+            found.push(Late { row, end: windowing.last_end_of(&slice), watermark });
         }
     }
     found

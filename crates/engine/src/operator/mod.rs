@@ -178,6 +178,23 @@ pub(crate) struct Firing {
     pub(crate) next: Option<Load>,
 }
 
+/// What came of a step of firing.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The window's next rows.
+    Rows {
+        rows: RecordBatch,
+        /// The event time of each; `None`: that of the window, if it has one.
+        times: Option<Vec<i64>>,
+        /// Whether they are the last.
+        last: bool,
+    },
+    /// What has to be done before there are more rows has got on.
+    Working,
+    /// All rows have been given.
+    Over,
+}
+
 /// What has been done so far, as far as reports tell of it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counters {
@@ -231,8 +248,8 @@ pub(crate) trait Operator: Send {
     /// The window that fires, if one does: from `fire` to `end_firing`.
     fn firing(&self) -> Option<Firing>;
 
-    /// Its next rows, and whether they are the last; `None`: all have been given.
-    fn step(&mut self) -> Result<Option<(RecordBatch, bool)>>;
+    /// Goes on with it, for a bounded time.
+    fn step(&mut self) -> Result<Step>;
 
     /// All rows of the window have been taken, or nobody wants them any more: what it held is free.
     fn end_firing(&mut self);

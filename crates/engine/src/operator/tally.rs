@@ -16,7 +16,9 @@ use millstream_state::{
     hash_word,
 };
 
-use super::{Batch, Delta, Firing, Leadership, Operator, Program, Room, Rows, SealSlice, Updated};
+use super::{
+    Batch, Delta, Firing, Leadership, Operator, Program, Room, Rows, SealSlice, Step, Updated,
+};
 use crate::budget::Usage;
 use crate::columns::inputs::true_mask;
 use crate::error::{Error, Result};
@@ -173,10 +175,10 @@ impl Operator for Tallied {
         })
     }
 
-    fn step(&mut self) -> Result<Option<(RecordBatch, bool)>> {
-        let Some((_, table, block)) = &mut self.firing else { return Ok(None) };
+    fn step(&mut self) -> Result<Step> {
+        let Some((_, table, block)) = &mut self.firing else { return Ok(Step::Over) };
         if *block == table.scan_blocks() {
-            return Ok(None);
+            return Ok(Step::Over);
         }
         let rows = table.scan(*block);
         *block += 1;
@@ -188,7 +190,8 @@ impl Operator for Tallied {
         };
         let columns = [("key", column(0)), ("left", column(1)), ("right", column(2))];
         let columns = columns.map(|(name, column)| (name, Arc::new(column) as _));
-        Ok(Some((RecordBatch::try_from_iter(columns)?, *block == table.scan_blocks())))
+        let rows = RecordBatch::try_from_iter(columns)?;
+        Ok(Step::Rows { rows, times: None, last: *block == table.scan_blocks() })
     }
 
     fn end_firing(&mut self) {
@@ -251,7 +254,7 @@ mod tests {
     fn fire(worker: &mut dyn Operator, window: WindowId) -> Vec<[i64; 3]> {
         let mut fired = Vec::new();
         assert!(worker.fire(window));
-        while let Some((rows, _)) = worker.step().expect("rows") {
+        while let Step::Rows { rows, .. } = worker.step().expect("rows") {
             let value = |row, i: usize| rows.column(i).as_primitive::<Int64Type>().value(row);
             fired.extend((0..rows.num_rows()).map(|row| [0, 1, 2].map(|i| value(row, i))));
         }

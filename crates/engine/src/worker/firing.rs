@@ -1,6 +1,9 @@
 //! Firing: a window that is complete yields its rows, to all stages and outputs that take them.
 
-use arrow::array::RecordBatch;
+use std::collections::BTreeMap;
+
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
 use millstream_state::Load;
 
 use super::{State, Worker};
@@ -8,11 +11,12 @@ use crate::budget::{Kind, batch_bytes};
 use crate::delivery::Seal;
 use crate::error::Result;
 use crate::event_time::END;
-use crate::flow::{Feeds, Takers, Way};
+use crate::flow::{Edge, Feeds, Takers, Way};
 use crate::meter;
+use crate::operator::Step;
 use crate::operator::stateless::Taken;
 use crate::operator::unnest::Piece;
-use crate::windowing::WindowId;
+use crate::windowing::{SliceId, WindowId};
 
 /// Rows of a window that take so much more than twice what was foreseen, since texts are computed
 /// of them, are held against the budget when they are there.
@@ -35,10 +39,29 @@ pub(super) enum Fired {
 struct FiredRows {
     rows: RecordBatch,
     window: WindowId,
-    /// Their event time, if they have one.
-    time: Option<i64>,
+    times: Times,
     /// Whether they are this leader's last of the window.
     last: bool,
+}
+
+/// The event times of rows that have been fired.
+#[derive(Debug, Clone)]
+enum Times {
+    /// All have this one, if they have one.
+    Same(Option<i64>),
+    Each(Vec<i64>),
+}
+
+impl Times {
+    /// Those of the rows at some places; `None`: of all.
+    fn of(&self, places: Option<&[u32]>) -> Times {
+        match (self, places) {
+            (Times::Each(times), Some(places)) => {
+                Times::Each(places.iter().map(|place| times[*place as usize]).collect())
+            }
+            (times, _) => times.clone(),
+        }
+    }
 }
 
 impl Worker {
@@ -107,14 +130,22 @@ impl Worker {
         let next_bytes = firing.next.map_or(0, |next| next.text_bytes as u64);
         let foreseen_bytes = 2 * next_bytes + UNFORESEEN_BYTES;
         let time = stage.windowing().row_time(window);
-        let Some((rows, last)) = operator.step()? else {
-            self.end_of_firing(&mut stages[number])?;
-            return Ok(Fired::Some);
+        let (rows, times, last) = match operator.step()? {
+            Step::Rows { rows, times, last } => (rows, times, last),
+            Step::Working => {
+                self.context.note_usage(&mut stages[number]);
+                return Ok(Fired::Some);
+            }
+            Step::Over => {
+                self.end_of_firing(&mut stages[number])?;
+                return Ok(Fired::Some);
+            }
         };
+        let times = times.map_or(Times::Same(time), Times::Each);
         span.add(rows.num_rows());
         let holds = |output: &usize| shared.gathers[*output].holds();
         let more = batch_bytes(&rows) as u64 > foreseen_bytes && feeds.outputs.iter().any(holds);
-        self.push_fired(stages, &feeds.takers, &FiredRows { rows, window, time, last })?;
+        self.push_fired(stages, &feeds.takers, &FiredRows { rows, window, times, last })?;
         if more {
             shared.check_gathered()?;
         }
@@ -128,7 +159,7 @@ impl Worker {
         takers: &Takers,
         fired: &FiredRows,
     ) -> Result<()> {
-        let FiredRows { rows, window, time, last } = fired;
+        let FiredRows { rows, window, times, last } = fired;
         for Way { output, input, .. } in &takers.ways {
             let gather = &self.context.shared.gathers[*output];
             let came = gather.window_rows(self.context.id, (*input, *window), rows.clone(), *last);
@@ -136,23 +167,54 @@ impl Worker {
         }
         for edge in &takers.edges {
             if self.context.shared.is_wanted(&self.context.shared.flow.stages[edge.stage]) {
-                self.take_rows(&mut stages[edge.stage], edge, rows, *time)?;
+                self.take_fired(&mut stages[edge.stage], edge, rows, times)?;
             }
         }
         for pass in &takers.passes {
-            let rows = pass.taking.rows(rows)?;
+            let (window, last) = (*window, *last);
+            let taken = match times {
+                Times::Same(_) => Taken::from(pass.taking.rows(rows)?),
+                Times::Each(_) => pass.taking.take(rows)?,
+            };
             let Some(unnest) = &pass.unnest else {
-                self.push_fired(stages, &pass.takers, &FiredRows { rows, ..*fired })?;
+                let times = times.of(taken.places.as_deref());
+                let fired = FiredRows { rows: taken.rows, window, times, last };
+                self.push_fired(stages, &pass.takers, &fired)?;
                 continue;
             };
-            let rows = Taken::from(rows);
-            let mut pieces = unnest.pieces(&rows)?;
+            let mut pieces = unnest.pieces(&taken)?;
             let mut next = pieces.next()?;
-            while let Some(Piece { taken: Taken { rows, .. }, .. }) = next {
+            while let Some(Piece { taken: Taken { rows, places }, .. }) = next {
                 next = pieces.next()?;
-                let last = *last && next.is_none();
-                self.push_fired(stages, &pass.takers, &FiredRows { rows, last, ..*fired })?;
+                let last = last && next.is_none();
+                let times = times.of(places.as_deref());
+                self.push_fired(stages, &pass.takers, &FiredRows { rows, window, times, last })?;
             }
+        }
+        Ok(())
+    }
+
+    /// Gives rows that have been fired to a stage, slice by slice.
+    fn take_fired(
+        &mut self,
+        state: &mut State,
+        edge: &Edge,
+        rows: &RecordBatch,
+        times: &Times,
+    ) -> Result<()> {
+        let times = match times {
+            Times::Same(time) => return self.take_rows(state, edge, rows, *time),
+            Times::Each(times) => times,
+        };
+        let windowing = *state.stage.windowing();
+        let mut by_slice: BTreeMap<SliceId, (i64, Vec<u32>)> = BTreeMap::new();
+        for (row, time) in times.iter().enumerate() {
+            let slice = windowing.slice_of(*time).slice;
+            by_slice.entry(slice).or_insert((*time, Vec::new())).1.push(row as u32);
+        }
+        for (time, places) in by_slice.into_values() {
+            let rows = take_record_batch(rows, &UInt32Array::from(places))?;
+            self.take_rows(state, edge, &rows, Some(time))?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Worker;
+use crate::event_time::BEGINNING;
 
 impl Worker {
     /// Start and end of the windows of outputs for which this worker has rows, of their stages or
@@ -13,13 +14,15 @@ impl Worker {
         for state in &self.stages {
             let (stage, operator) = (state.stage.number, &state.operator);
             let slices = operator.open().into_iter();
-            slices.for_each(|slice| shared.windows_of(stage, slice, &mut windows));
+            slices.for_each(|slice| {
+                shared.windows_of(stage, slice, state.frontier, &mut windows);
+            });
             if let Some(firing) = operator.firing() {
                 shared.note_open(stage, firing.window, &mut windows);
             }
         }
         self.delivery.on_the_way(&self.context, &mut |stage, slice| {
-            shared.windows_of(stage, slice, &mut windows);
+            shared.windows_of(stage, slice, BEGINNING, &mut windows);
         });
         windows
     }

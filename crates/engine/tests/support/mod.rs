@@ -435,35 +435,38 @@ pub(crate) fn oracle_of_resumed(
             groups.entry(key).or_default().push(record);
         }
     }
-    let text = |start: i64, key: Option<i64>, name: &str, group: Group<'_>| {
-        let amounts: Vec<i64> = group.iter().filter_map(|r| r.amount).collect();
-        let show = |v: Option<i64>| v.map_or(String::new(), |v| v.to_string());
-        let sum = (!amounts.is_empty()).then(|| amounts.iter().sum());
-        // These prices are whole multiples of 2^-60, so their sum is exact in integers. Dividing
-        // with 30 bits to spare and a last bit for the remainder, converting it rounds once.
-        let unit = 2f64.powi(60);
-        let sum_units: i128 = group.iter().map(|r| (r.price * unit) as i128).sum();
-        let (total, count) = (sum_units << 30, group.len() as i128);
-        let quotient = (total / count) | i128::from(total % count != 0);
-        let average = quotient as f64 / 2f64.powi(90);
-        let cells = [
-            show(key),
-            name.to_string(),
-            group.len().to_string(),
-            show(sum),
-            show(amounts.iter().min().copied()),
-            name.to_string(),
-        ];
-        (start, cells.join("|"), average)
-    };
-    let rows = groups.into_iter().map(|((start, _, key, name), g)| text(start, key, name, g));
-    let rows = rows.map(|(start, cells, average)| match window_ms {
-        None => format!("{cells}|{average:?}"),
-        Some(_) => {
-            let at = TimestampMillisecondArray::from(vec![start]);
-            let at = arrow::util::display::array_value_to_string(&at, 0).unwrap();
-            format!("{at}|{cells}|{average:?}")
-        }
+    let rows = groups.into_iter().map(|((start, _, key, name), group)| {
+        let line = group_line(key, name, &group);
+        if window_ms.is_some() { format!("{}|{line}", time_text(start)) } else { line }
     });
     (rows.collect(), late, null_time)
+}
+
+/// A time in milliseconds, as results show it.
+pub(crate) fn time_text(ms: i64) -> String {
+    let at = TimestampMillisecondArray::from(vec![ms]);
+    arrow::util::display::array_value_to_string(&at, 0).unwrap()
+}
+
+/// What the query must return of a group, without its window.
+pub(crate) fn group_line(key: Option<i64>, name: &str, group: &[&Record]) -> String {
+    let amounts: Vec<i64> = group.iter().filter_map(|r| r.amount).collect();
+    let show = |v: Option<i64>| v.map_or(String::new(), |v| v.to_string());
+    let sum = (!amounts.is_empty()).then(|| amounts.iter().sum());
+    // These prices are whole multiples of 2^-60, so their sum is exact in integers. Dividing
+    // with 30 bits to spare and a last bit for the remainder, converting it rounds once.
+    let unit = 2f64.powi(60);
+    let sum_units: i128 = group.iter().map(|r| (r.price * unit) as i128).sum();
+    let (total, count) = (sum_units << 30, group.len() as i128);
+    let quotient = (total / count) | i128::from(total % count != 0);
+    let average = quotient as f64 / 2f64.powi(90);
+    let cells = [
+        show(key),
+        name.to_string(),
+        group.len().to_string(),
+        show(sum),
+        show(amounts.iter().min().copied()),
+        name.to_string(),
+    ];
+    format!("{}|{average:?}", cells.join("|"))
 }

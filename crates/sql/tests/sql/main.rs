@@ -6,6 +6,7 @@ mod evaluate;
 mod fuzz;
 mod graph;
 mod growth;
+mod metadata;
 mod names;
 mod nested;
 mod plan;

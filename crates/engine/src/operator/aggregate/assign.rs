@@ -1,8 +1,8 @@
 //! Window assignment: which slice each record of a batch updates, and whether the record is too
 //! late for it.
 //!
-//! A record is late if its slice has been closed by the watermark just before the record. So the
-//! answer depends on the order of the records, but not on how they are cut into batches.
+//! A record is late if the watermark just before it has closed all windows that it would count for.
+//! So the answer depends on the order of the records, but not on how they are cut into batches.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::event_time::Running;
 use crate::operator::{BySlice, Dropped};
 use crate::prepare::BatchTimes;
-use crate::windowing::{Bounds, SliceId, Windowing};
+use crate::windowing::{Bounds, Fate, SliceId, Windowing};
 
 /// Records that are looked at together: mostly they share a slice, and none can be late.
 const BLOCK_RECORDS: usize = 64;
@@ -66,7 +66,7 @@ impl Assigner<'_> {
         let Some(watermark) = self.times.watermark_at(max) else { return false };
         let after = self.running.watermark.max(watermark);
         self.enter(min);
-        if max >= self.slice.end || self.closes_at() <= after {
+        if max >= self.slice.end || !self.windowing.all_in_time(&self.slice, min, after) {
             return false;
         }
         self.running.watermark = after;
@@ -93,10 +93,10 @@ impl Assigner<'_> {
                 continue;
             };
             self.enter(time);
-            if self.closes_at() <= before {
-                self.dropped.late += 1;
-            } else {
-                self.rows().push(row as u32);
+            match self.windowing.fate(&self.slice, time, before) {
+                Fate::InTime => self.rows().push(row as u32),
+                Fate::Partly(slice) => self.rows_of(slice).push(row as u32),
+                Fate::Late => self.dropped.late += 1,
             }
         }
     }
@@ -109,20 +109,29 @@ impl Assigner<'_> {
         }
     }
 
-    fn closes_at(&self) -> i64 {
-        self.windowing.closes_at(self.slice.slice)
-    }
-
     /// The records of the present slice.
     fn rows(&mut self) -> &mut Vec<u32> {
         if self.place == usize::MAX {
-            let (slice, next) = (self.slice.slice, self.by_slice.len());
-            self.place = *self.places.entry(slice).or_insert(next);
-            if self.place == next {
-                self.by_slice.push((slice, Vec::new()));
-            }
+            self.place = self.place_of(self.slice.slice);
         }
         &mut self.by_slice[self.place].1
+    }
+
+    /// The records of any slice.
+    #[cold]
+    fn rows_of(&mut self, slice: SliceId) -> &mut Vec<u32> {
+        let place = self.place_of(slice);
+        &mut self.by_slice[place].1
+    }
+
+    /// Where a slice stands in `by_slice`.
+    fn place_of(&mut self, slice: SliceId) -> usize {
+        let next = self.by_slice.len();
+        let place = *self.places.entry(slice).or_insert(next);
+        if place == next {
+            self.by_slice.push((slice, Vec::new()));
+        }
+        place
     }
 }
 

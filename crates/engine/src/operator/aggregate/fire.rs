@@ -13,6 +13,7 @@ use millstream_state::{
 };
 
 use crate::error::{Error, Result};
+use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
@@ -26,11 +27,16 @@ pub(crate) struct Finisher {
     output: SchemaRef,
 }
 
-/// A window that is firing.
+/// A window that is firing, and that is one table.
 pub(crate) struct Fire {
     pub(crate) window: WindowId,
     table: Table,
     block: usize,
+    rows: ResultRows,
+}
+
+/// The rows of a window that fires.
+pub(crate) struct ResultRows {
     /// Rows of the last block that have not been turned into result rows yet.
     left: Option<RecordBatch>,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
@@ -48,8 +54,8 @@ impl Finisher {
     }
 
     /// What the result rows of some rows of state take, about, if HAVING lets all of them through:
-    /// what their types say, and as many bytes of texts as the state has.
-    fn rows_bytes(&self, grouping: &Grouping, table: &Table, rows: usize) -> u64 {
+    /// what their types say, and as many bytes of texts as a row of state refers to.
+    pub(crate) fn rows_bytes(&self, rows: usize, text_bytes: impl Fn() -> usize) -> u64 {
         let types = || self.output.fields().iter().map(|field| field.data_type());
         let width = |data_type: &DataType| match data_type {
             DataType::Boolean => Some(1),
@@ -58,8 +64,7 @@ impl Finisher {
         let row_bytes: usize = types().map(|t| width(t).unwrap_or(size_of::<i32>())).sum();
         let mut bytes = rows * row_bytes;
         if types().any(|data_type| width(data_type).is_none()) {
-            let texts = table.live_bytes() - table.rows() * grouping.layout.row_bytes();
-            bytes += texts / table.rows().max(1) * rows;
+            bytes += text_bytes() * rows;
         }
         bytes as u64
     }
@@ -104,9 +109,9 @@ pub(crate) fn empty_table(grouping: &Grouping) -> Table {
     table
 }
 
-impl Fire {
-    pub(crate) fn new(window: WindowId, table: Table, grouping: &Grouping) -> Fire {
-        let rows = table.rows().min(CHUNK_ROWS);
+impl ResultRows {
+    /// Of a window whose blocks have at most so many rows.
+    pub(crate) fn of(window: WindowId, rows: usize, grouping: &Grouping) -> ResultRows {
         let column = |us: i64| -> ArrayRef {
             Arc::new(TimestampMillisecondArray::from_value(us.div_euclid(1000), rows))
         };
@@ -114,41 +119,80 @@ impl Fire {
             Some(columns) => columns.map(column).to_vec(),
             None => vec![],
         };
-        Fire { window, table, block: 0, left: None, bounds }
+        ResultRows { left: None, bounds }
     }
 
-    /// The next rows; the flag says whether they are the last.
-    pub(crate) fn step(
+    /// Whether there are some that have not been given.
+    pub(crate) fn are_left(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Takes rows of state; none are left of those before.
+    pub(crate) fn decode(
         &mut self,
         grouping: &Grouping,
         finisher: &Finisher,
-    ) -> Result<Option<(RecordBatch, bool)>> {
-        if self.is_over() {
-            return Ok(None);
-        }
-        let fired = match self.left.take() {
-            Some(left) => left,
-            None => {
-                let rows = self.table.scan(self.block);
-                self.block += 1;
-                finisher.decode(grouping, &self.bounds, &rows)?
-            }
+        rows: &RowsRef<'_>,
+    ) -> Result<()> {
+        self.left = Some(finisher.decode(grouping, &self.bounds, rows)?);
+        Ok(())
+    }
+
+    /// The next result rows.
+    pub(crate) fn project(&mut self, finisher: &Finisher) -> Result<RecordBatch> {
+        let Some(left) = self.left.take() else {
+            return Ok(RecordBatch::new_empty(finisher.output.clone()));
         };
-        let (rows, left) = finisher.project_some(fired)?;
+        let (rows, left) = finisher.project_some(left)?;
         self.left = left;
-        Ok(Some((rows, self.is_over())))
+        Ok(rows)
+    }
+
+    /// What comes next, if that is what is left, or `rows` rows of state that refer to so many
+    /// bytes each.
+    pub(crate) fn load(
+        &self,
+        finisher: &Finisher,
+        rows: usize,
+        text_bytes: impl Fn() -> usize,
+    ) -> Load {
+        let rows = self.left.as_ref().map_or(rows, RecordBatch::num_rows);
+        Load { rows, text_bytes: finisher.rows_bytes(rows, text_bytes) as usize }
+    }
+}
+
+impl Fire {
+    pub(crate) fn new(window: WindowId, table: Table, grouping: &Grouping) -> Fire {
+        let rows = table.rows().min(CHUNK_ROWS);
+        Fire { window, table, block: 0, rows: ResultRows::of(window, rows, grouping) }
+    }
+
+    /// The next rows.
+    pub(crate) fn step(&mut self, grouping: &Grouping, finisher: &Finisher) -> Result<Step> {
+        if self.is_over() {
+            return Ok(Step::Over);
+        }
+        if !self.rows.are_left() {
+            let rows = self.table.scan(self.block);
+            self.block += 1;
+            self.rows.decode(grouping, finisher, &rows)?;
+        }
+        let rows = self.rows.project(finisher)?;
+        Ok(Step::Rows { rows, times: None, last: self.is_over() })
     }
 
     /// Whether all of its state has been read.
     pub(crate) fn is_over(&self) -> bool {
-        self.left.is_none() && self.block >= self.table.scan_blocks()
+        !self.rows.are_left() && self.block >= self.table.scan_blocks()
     }
 
     /// How many rows of state come next, and what result rows of them take, about.
     pub(crate) fn next_load(&self, grouping: &Grouping, finisher: &Finisher) -> Load {
-        let rows = self.table.scan_rows(self.block);
-        let text_bytes = finisher.rows_bytes(grouping, &self.table, rows) as usize;
-        Load { rows: self.left.as_ref().map_or(rows, RecordBatch::num_rows), text_bytes }
+        let texts = || {
+            let texts = self.table.live_bytes() - self.table.rows() * grouping.layout.row_bytes();
+            texts / self.table.rows().max(1)
+        };
+        self.rows.load(finisher, self.table.scan_rows(self.block), texts)
     }
 
     /// The window's state.

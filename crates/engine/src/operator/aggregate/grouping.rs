@@ -61,8 +61,8 @@ pub(crate) struct Buffers {
 
 impl Grouping {
     pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
-        if !matches!(aggregate.window, None | Some(Window::Tumble(_))) {
-            return Err(Error::Internal("windows other than TUMBLE".into()));
+        if matches!(aggregate.window, Some(Window::Session(_))) {
+            return Err(Error::Internal("session windows".into()));
         }
         let codec = KeyCodec::new(&aggregate.keys)?;
         let has_empty_group = aggregate.has_empty_group();
@@ -163,8 +163,8 @@ impl Grouping {
             return Some(SliceId::WHOLE);
         }
         let (min, max) = batch.prepared.times.as_ref()?.bounds?;
-        let slice = self.windowing.common_slice(min, max)?.slice;
-        (self.windowing.closes_at(slice) > batch.after).then_some(slice)
+        let slice = self.windowing.common_slice(min, max)?;
+        self.windowing.all_in_time(&slice, min, batch.after).then_some(slice.slice)
     }
 
     /// Keys and arguments for the rows of a batch that count, which stand at the positions in

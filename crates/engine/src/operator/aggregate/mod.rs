@@ -3,12 +3,16 @@
 //! A batch goes through the first pipeline (`pipeline`): `grouping` finds which records count
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
 //! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
-//! fires in steps (`fire`).
+//! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
+//! those that hop (`hop`), that cumulate (`cumulate`).
 
 mod assign;
+mod combine;
+mod cumulate;
 mod explain;
 mod fire;
 pub(crate) mod grouping;
+mod hop;
 mod joint;
 mod pipeline;
 mod routed;
@@ -16,18 +20,19 @@ pub(crate) mod slices;
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_state::{Leaders, Load, RowLayout, Segment};
 
 use super::{
-    Batch, Counters, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, SealSlice, Updated,
+    Batch, Counters, Delta, Dropped, Firing, Keyed, Leadership, Operator, Room, SealSlice, Step,
+    Updated,
 };
 use crate::budget::Usage;
 use crate::error::{Error, Result};
 use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
+use combine::Combine;
 use fire::{Finisher, Fire, empty_table};
 use grouping::{Buffers, Grouping};
 use pipeline::Pipeline;
@@ -113,7 +118,10 @@ struct Aggregate {
     program: Arc<Program>,
     slices: Slices,
     leads_empty_key: bool,
+    /// The window that fires, if it is one slice.
     firing: Option<Fire>,
+    /// What windows of several slices share, and the one of them that fires.
+    combined: Option<Box<dyn Combine>>,
     buffers: Buffers,
 }
 
@@ -121,7 +129,9 @@ impl Aggregate {
     fn new(program: Arc<Program>, leadership: Leadership, room: Room) -> Aggregate {
         let Leadership { me, leaders, of_empty_key } = leadership;
         let (layout, format) = (program.grouping.layout.clone(), program.format.clone());
+        let combined = combine::of(&program.grouping, room.pool_bytes);
         Aggregate {
+            combined,
             slices: Slices::new(layout, Leaders::even(leaders), me, Some(format), room),
             leads_empty_key: of_empty_key,
             firing: None,
@@ -163,11 +173,20 @@ impl Operator for Aggregate {
     }
 
     fn complete(&self, frontier: i64, clock: i64) -> Option<WindowId> {
-        self.slices.complete(&self.program.grouping.windowing, frontier, clock)
+        let windowing = &self.program.grouping.windowing;
+        let window = self.slices.next_window(windowing, frontier);
+        let kept = self.combined.as_ref().and_then(|combined| combined.next_window());
+        let window = [window, kept].into_iter().flatten().min()?;
+        (windowing.fires_at(window) <= clock).then_some(window)
     }
 
     fn fire(&mut self, window: WindowId) -> bool {
-        let slices = self.program.grouping.windowing.slices_of(window);
+        let grouping = &self.program.grouping;
+        let slices = grouping.windowing.slices_of(window);
+        if let Some(combined) = &mut self.combined {
+            combined.begin(window, self.slices.remove_all(slices), grouping);
+            return true;
+        }
         match self.slices.remove(slices) {
             Some(table) => self.begin(Fire::new(window, table, &self.program.grouping)),
             None => false,
@@ -176,6 +195,9 @@ impl Operator for Aggregate {
 
     fn firing(&self) -> Option<Firing> {
         let Program { grouping, finisher, .. } = &*self.program;
+        if let Some(firing) = self.combined.as_ref().and_then(|c| c.firing(finisher)) {
+            return Some(firing);
+        }
         self.firing.as_ref().map(|fire| Firing {
             window: fire.window,
             live_bytes: fire.table().live_bytes() as u64,
@@ -183,15 +205,19 @@ impl Operator for Aggregate {
         })
     }
 
-    fn step(&mut self) -> Result<Option<(RecordBatch, bool)>> {
+    fn step(&mut self) -> Result<Step> {
         let Program { grouping, finisher, .. } = &*self.program;
-        match &mut self.firing {
-            Some(fire) => fire.step(grouping, finisher),
-            None => Ok(None),
+        match (&mut self.firing, &mut self.combined) {
+            (Some(fire), _) => fire.step(grouping, finisher),
+            (None, Some(combined)) => combined.step(grouping, finisher, &mut self.slices),
+            (None, None) => Ok(Step::Over),
         }
     }
 
     fn end_firing(&mut self) {
+        if let Some(combined) = &mut self.combined {
+            combined.end(&mut self.slices);
+        }
         if let Some(fire) = self.firing.take() {
             self.slices.recycle(fire.into_table());
         }
@@ -204,11 +230,15 @@ impl Operator for Aggregate {
             usage.live_bytes += fire.table().live_bytes() as u64;
             usage.keys += fire.table().rows() as u64;
         }
+        if let Some(combined) = &self.combined {
+            combined.add_usage(&mut usage);
+        }
         usage
     }
 
     fn open(&self) -> Vec<SliceId> {
-        self.slices.open().collect()
+        let kept = self.combined.as_ref().and_then(|combined| combined.newest());
+        self.slices.open().chain(kept).collect()
     }
 
     fn take_in(&mut self, rows: &ReadRows<'_>) -> Result<()> {
@@ -237,6 +267,9 @@ impl Operator for Aggregate {
     fn give_back(&mut self) {
         if let Some(fire) = &mut self.firing {
             fire.trim();
+        }
+        if let Some(combined) = &mut self.combined {
+            combined.give_back();
         }
         self.slices.release_spare();
     }

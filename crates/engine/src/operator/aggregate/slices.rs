@@ -354,17 +354,17 @@ impl Slices {
         self.slices.iter().filter(move |(_, slice)| open(slice)).map(|(id, _)| *id)
     }
 
-    /// The window that fires next, when all that fire up to `frontier` have fired; if it does at or
-    /// before a watermark. No later slice serves an earlier window.
-    pub(crate) fn complete(
-        &self,
-        windowing: &Windowing,
-        frontier: i64,
-        watermark: i64,
-    ) -> Option<WindowId> {
-        let next = |slice: &SliceId| windowing.next_window(*slice, frontier);
-        let window = self.slices.keys().find_map(next)?;
-        (windowing.fires_at(window) <= watermark).then_some(window)
+    /// The window that fires next, when all that fire up to `frontier` have fired. No later slice
+    /// serves an earlier window.
+    pub(crate) fn next_window(&self, windowing: &Windowing, frontier: i64) -> Option<WindowId> {
+        self.slices.keys().find_map(|slice| windowing.next_window(*slice, frontier))
+    }
+
+    /// Takes out the slices that a complete window is the first to need, in order; their fragments
+    /// have been sealed.
+    pub(crate) fn remove_all(&mut self, window: RangeInclusive<SliceId>) -> Vec<(SliceId, Table)> {
+        let ids: Vec<SliceId> = self.slices.range(window).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| Some((id, self.remove(id..=id)?))).collect()
     }
 
     /// Takes out the slice that a complete window consists of; its fragments have been sealed. The

@@ -1,0 +1,502 @@
+//! Windowing: the only module that knows how event time is divided into windows, and when what is
+//! complete.
+//!
+//! State is kept by *slice*, results are given by *window*. A record updates one slice; a window
+//! consists of one or several slices. All other modules ask this one: which slice a record updates,
+//! whether it is late, which windows a slice serves, from when on nothing is added to a slice,
+//! which window fires next and when. To them a [`SliceId`] and a [`WindowId`] are names: they
+//! compare, keep and send them, and do not compute with them. So two slices of the same times, or
+//! two windows that begin together, may have names of their own.
+//!
+//! - Tumbling windows, and the one window of an input that is not divided: a slice is a window.
+//! - Windows that hop or cumulate ([`panes`]): a slice is a pane, as wide as windows are apart. A
+//!   record that is late for some of its windows goes to a slice of its own, which names the first
+//!   window that it still counts for.
+//! - Sessions: a slice is a gap wide at the most, so that all records of a key in it belong to one
+//!   session. A *window* is the name under which sessions fire that ended in about the same time;
+//!   each of its rows says itself from when until when its session lasted.
+//!
+//! All times are in microseconds. The arithmetic does not overflow for usable times
+//! ([`USABLE`](crate::event_time::USABLE)).
+
+mod panes;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Display, Formatter};
+use std::ops::RangeInclusive;
+
+use crate::event_time::{BEGINNING, END, USABLE};
+use crate::plan::{Tumble, Window};
+use panes::Panes;
+
+/// How long before its window's end a result's event time (`window_time`) is.
+pub(crate) const ROW_TIME_BEFORE_END_US: i64 = 1000;
+
+/// A session's gap has so many slices. Sessions fire with the end of a slice, so that they come so
+/// much of a gap later than they could at the most; the more slices there are, the more rows.
+const SLICES_OF_GAP: i64 = 4;
+
+/// The name of a slice among those of a [`Windowing`]. A slice that closes earlier has a lesser
+/// name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SliceId(i64);
+
+/// The name of a window among those of a [`Windowing`]. A window that fires earlier has a lesser
+/// name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct WindowId(i64);
+
+macro_rules! words {
+    ($id:ident) => {
+        impl $id {
+            /// The only one if there is one for the whole input.
+            pub(crate) const WHOLE: $id = $id(0);
+
+            /// As a word of a message. Any word may come back: ask whether there is such a one.
+            pub(crate) fn word(self) -> u64 {
+                self.0 as u64
+            }
+
+            /// Of a word of a message.
+            pub(crate) fn from_word(word: u64) -> $id {
+                $id(word as i64)
+            }
+        }
+
+        impl Display for $id {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+words!(SliceId);
+words!(WindowId);
+
+/// The windows of an operator, and how long they wait for late records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Windowing {
+    /// How slices follow each other. `None`: there is one window for the whole input, which fires
+    /// at its end.
+    slices: Option<Tumble>,
+    kind: Kind,
+    lateness_us: i64,
+}
+
+/// What windows consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Each is a slice, and is named by the time at which it begins.
+    Slices,
+    Panes(Panes),
+    /// The gap. What is named by the time at which a slice begins are the sessions that are over
+    /// when it is complete.
+    Sessions(i64),
+}
+
+/// A slice, and the times of the records that update it, the end excluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) slice: SliceId,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+}
+
+impl Bounds {
+    /// Around no time.
+    pub(crate) const NOTHING: Bounds = Bounds { slice: SliceId(0), start: 0, end: BEGINNING };
+
+    #[inline(always)]
+    pub(crate) fn contains(&self, time: i64) -> bool {
+        (self.start..self.end).contains(&time)
+    }
+}
+
+/// What becomes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It updates the slice of its time.
+    InTime,
+    /// It is late for some of its windows: it updates this slice, which serves the others.
+    Partly(SliceId),
+    /// It is late: no window is left that it could count for.
+    Late,
+}
+
+/// How what a window consists of is combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Combining {
+    /// It is one slice.
+    OneSlice,
+    /// Of the slices of all its panes. Windows that come later need those again that lie in them.
+    Hop,
+    /// Of what the window before had, if it began together with it, and of its last pane's slices.
+    Cumulate,
+    /// Rows of a key that are a gap apart at the most are joined.
+    Sessions { gap_us: i64 },
+}
+
+impl Windowing {
+    /// Windows that wait for late records; `None`: one for the whole input.
+    pub(crate) fn new(window: Option<Window>, lateness_us: i64) -> Windowing {
+        let (slices, kind) = match window {
+            None => (None, Kind::Slices),
+            Some(Window::Tumble(tumble)) => (Some(tumble), Kind::Slices),
+            Some(Window::Hop(hop)) => {
+                let slices = Tumble { size_us: hop.slide_us, offset_us: hop.offset_us };
+                (Some(slices), Kind::panes(hop.size_us / hop.slide_us, true))
+            }
+            Some(Window::Cumulate(window)) => {
+                let slices = Tumble { size_us: window.step_us, offset_us: window.offset_us };
+                (Some(slices), Kind::panes(window.size_us / window.step_us, false))
+            }
+            Some(Window::Session(session)) => {
+                let size_us = (session.gap_us / SLICES_OF_GAP).max(1);
+                (Some(Tumble { size_us, offset_us: 0 }), Kind::Sessions(session.gap_us))
+            }
+        };
+        Windowing { slices, kind, lateness_us }
+    }
+
+    /// The same sessions, with slices of another width, of which a gap has a whole number.
+    #[cfg(test)]
+    pub(crate) fn with_slices_of(self, size_us: i64) -> Windowing {
+        Windowing { slices: Some(Tumble { size_us, offset_us: 0 }), ..self }
+    }
+
+    /// How long a window waits for late records once it has ended.
+    pub(crate) fn lateness_us(&self) -> i64 {
+        self.lateness_us
+    }
+
+    /// Whether there is one window for the whole input.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.slices.is_none()
+    }
+
+    /// How windows are made of slices.
+    pub(crate) fn combining(&self) -> Combining {
+        match self.kind {
+            Kind::Slices => Combining::OneSlice,
+            Kind::Panes(panes) if panes.hop => Combining::Hop,
+            Kind::Panes(_) => Combining::Cumulate,
+            Kind::Sessions(gap_us) => Combining::Sessions { gap_us },
+        }
+    }
+
+    /// How far apart the records of one window may be: who reads so far ahead of another opens
+    /// windows that the other has not reached. `None`: there is one for the whole input.
+    pub(crate) fn reach_us(&self) -> Option<i64> {
+        let slices = self.slices.as_ref()?;
+        Some(match self.kind {
+            Kind::Slices => slices.size_us,
+            Kind::Panes(panes) => slices.size_us.saturating_mul(panes.count),
+            Kind::Sessions(gap_us) => gap_us,
+        })
+    }
+
+    /// The slice that a record of this time updates, if it is not late for any window.
+    #[inline(always)]
+    pub(crate) fn slice_of(&self, time: i64) -> Bounds {
+        match &self.slices {
+            Some(slices) => {
+                let start = start_of(slices, time);
+                let end = start.saturating_add(slices.size_us);
+                let slice = match &self.kind {
+                    Kind::Panes(panes) => panes.slice_of(index_of(slices, start)),
+                    _ => SliceId(start),
+                };
+                Bounds { slice, start, end }
+            }
+            None => Bounds { slice: SliceId::WHOLE, start: BEGINNING, end: END },
+        }
+    }
+
+    /// The slice that rows of this event time update; `None`: they have none, and need it.
+    pub(crate) fn slice_of_rows(&self, time: Option<i64>) -> Option<SliceId> {
+        match time {
+            _ if self.is_whole() => Some(SliceId::WHOLE),
+            time => time.map(|time| self.slice_of(time).slice),
+        }
+    }
+
+    /// The slice that all records between two times update, if it is one.
+    #[inline(always)]
+    pub(crate) fn common_slice(&self, min: i64, max: i64) -> Option<Bounds> {
+        Some(self.slice_of(min)).filter(|slice| max < slice.end)
+    }
+
+    /// Whether no record of a slice, of this time or later, is late for any window when its split's
+    /// watermark is here.
+    #[inline(always)]
+    pub(crate) fn all_in_time(&self, slice: &Bounds, time: i64, watermark: i64) -> bool {
+        match self.kind {
+            Kind::Sessions(_) => time.saturating_add(self.lateness_us) >= watermark,
+            _ => self.closes_at(slice.slice) > watermark,
+        }
+    }
+
+    /// What becomes of a record of this time, in the slice of its time, before which the watermark
+    /// of its split is here.
+    #[inline]
+    pub(crate) fn fate(&self, slice: &Bounds, time: i64, watermark: i64) -> Fate {
+        if self.all_in_time(slice, time, watermark) {
+            return Fate::InTime;
+        }
+        let (Kind::Panes(panes), Some(slices)) = (&self.kind, &self.slices) else {
+            return Fate::Late;
+        };
+        let pane = index_of(slices, slice.start);
+        // Windows end where a slice does: the first that ends later than this is still open.
+        let ended = watermark.saturating_sub(self.lateness_us).max(-USABLE);
+        let ended = (ended - slices.offset_us).div_euclid(slices.size_us);
+        panes.slice_from(pane, panes.window_ending_with(ended)).map_or(Fate::Late, Fate::Partly)
+    }
+
+    /// For a record that is late: when the last of its windows ended.
+    pub(crate) fn last_end_of(&self, slice: &Bounds) -> i64 {
+        match (&self.kind, &self.slices) {
+            (Kind::Panes(panes), Some(slices)) => {
+                let window = panes.last_window_of(index_of(slices, slice.start));
+                start_of_index(slices, panes.end_of(window))
+            }
+            _ => slice.end,
+        }
+    }
+
+    /// The most slices that records between two times may update.
+    pub(crate) fn slices_between(&self, min: i64, max: i64) -> i64 {
+        let Some(slices) = &self.slices else { return 1 };
+        let (first, last) = (start_of(slices, min), start_of(slices, max));
+        last.saturating_sub(first) / slices.size_us + 1
+    }
+
+    /// Whether there is a slice of this name, for usable times.
+    pub(crate) fn has_slice(&self, slice: SliceId) -> bool {
+        let Some(slices) = &self.slices else { return slice == SliceId::WHOLE };
+        let start = match &self.kind {
+            Kind::Panes(panes) => panes
+                .pane_of(slice)
+                .and_then(|pane| pane.checked_mul(slices.size_us)?.checked_add(slices.offset_us)),
+            _ => Some(slice.0),
+        };
+        start.is_some_and(|start| {
+            start.unsigned_abs() <= USABLE.unsigned_abs() + slices.size_us.unsigned_abs()
+                && start
+                    .checked_sub(slices.offset_us)
+                    .is_some_and(|start| start.rem_euclid(slices.size_us) == 0)
+        })
+    }
+
+    /// The watermark from which on nothing is added to a slice: later records for it are late, and
+    /// its state may be shipped.
+    #[inline(always)]
+    pub(crate) fn closes_at(&self, slice: SliceId) -> i64 {
+        match &self.kind {
+            Kind::Panes(panes) => self.fires_at(panes.first_window_of(slice)),
+            _ => self.ends_for_good(slice.0),
+        }
+    }
+
+    /// When the slice that begins at `start` has ended, and late records are not waited for any
+    /// longer.
+    #[inline(always)]
+    fn ends_for_good(&self, start: i64) -> i64 {
+        match &self.slices {
+            Some(slices) => start.saturating_add(slices.size_us).saturating_add(self.lateness_us),
+            None => END,
+        }
+    }
+
+    /// From when on the records are that update a slice.
+    pub(crate) fn begin_of(&self, slice: SliceId) -> i64 {
+        match (&self.kind, &self.slices) {
+            (_, None) => BEGINNING,
+            (Kind::Panes(panes), Some(slices)) => {
+                panes.pane_of(slice).map_or(END, |pane| start_of_index(slices, pane))
+            }
+            _ => slice.0,
+        }
+    }
+
+    /// From when on the records are of the last slice of a window.
+    pub(crate) fn begin_of_last_slice(&self, window: WindowId) -> i64 {
+        match (&self.kind, &self.slices) {
+            (_, None) => BEGINNING,
+            (Kind::Panes(panes), Some(slices)) => start_of_index(slices, panes.end_of(window) - 1),
+            _ => window.0,
+        }
+    }
+
+    /// The windows that a slice serves, in the order in which they fire.
+    pub(crate) fn windows_of(&self, slice: SliceId) -> impl Iterator<Item = WindowId> {
+        let (first, last) = match &self.kind {
+            Kind::Panes(panes) => (
+                panes.first_window_of(slice).0,
+                panes.pane_of(slice).map_or(BEGINNING, |pane| panes.last_window_of(pane).0),
+            ),
+            _ => (slice.0, slice.0),
+        };
+        (first..=last).map(WindowId)
+    }
+
+    /// The window that fires next of those that a slice serves, when all windows that fire up to
+    /// `frontier` have fired.
+    pub(crate) fn next_window(&self, slice: SliceId, frontier: i64) -> Option<WindowId> {
+        self.windows_of(slice).find(|window| self.fires_at(*window) > frontier)
+    }
+
+    /// The window that fires after one that has fired, which needs what that one had, up to its
+    /// slice `newest`; `None`: there is none.
+    pub(crate) fn window_after(&self, window: WindowId, newest: SliceId) -> Option<WindowId> {
+        let next = WindowId(match (&self.kind, &self.slices) {
+            (Kind::Sessions(_), Some(slices)) => window.0.saturating_add(slices.size_us),
+            _ => window.0 + 1,
+        });
+        match &self.kind {
+            Kind::Slices => None,
+            Kind::Panes(panes) => {
+                let last = panes.last_window_of(panes.pane_of(newest)?);
+                (next <= last).then_some(next)
+            }
+            Kind::Sessions(_) => Some(next),
+        }
+    }
+
+    /// The names among which the slices are that a window is the first to need; not each of them
+    /// need be one.
+    pub(crate) fn slices_of(&self, window: WindowId) -> RangeInclusive<SliceId> {
+        match &self.kind {
+            Kind::Panes(panes) => panes.slices_of(window),
+            _ => SliceId(window.0)..=SliceId(window.0),
+        }
+    }
+
+    /// The number of a slice's pane, of windows that consist of several.
+    pub(crate) fn pane_of(&self, slice: SliceId) -> i64 {
+        match &self.kind {
+            Kind::Panes(panes) => panes.pane_of(slice).unwrap_or(0),
+            _ => slice.0,
+        }
+    }
+
+    /// The numbers of a window's panes.
+    pub(crate) fn panes_of(&self, window: WindowId) -> RangeInclusive<i64> {
+        match &self.kind {
+            Kind::Panes(panes) => panes.first_pane_of(window)..=panes.end_of(window) - 1,
+            _ => window.0..=window.0,
+        }
+    }
+
+    /// The watermark at which a window fires.
+    #[inline(always)]
+    pub(crate) fn fires_at(&self, window: WindowId) -> i64 {
+        match (&self.kind, &self.slices) {
+            (Kind::Panes(panes), Some(slices)) => {
+                start_of_index(slices, panes.end_of(window)).saturating_add(self.lateness_us)
+            }
+            _ => self.ends_for_good(window.0),
+        }
+    }
+
+    /// How many windows have fired when the watermark has got so far; only differences mean
+    /// something.
+    pub(crate) fn passed(&self, watermark: i64) -> i64 {
+        match (&self.slices, watermark) {
+            (_, BEGINNING | END) => watermark,
+            (None, _) => BEGINNING,
+            (Some(slices), watermark) => {
+                let end = watermark.saturating_sub(self.lateness_us).max(-USABLE);
+                (end - slices.offset_us).div_euclid(slices.size_us)
+            }
+        }
+    }
+
+    /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
+    /// `None` for the window of the whole input, and for sessions, each of which has its own.
+    pub(crate) fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
+        let slices = self.slices.as_ref()?;
+        let (start, end) = match &self.kind {
+            Kind::Slices => (window.0, window.0.saturating_add(slices.size_us)),
+            Kind::Panes(panes) => (
+                start_of_index(slices, panes.first_pane_of(window)),
+                start_of_index(slices, panes.end_of(window)),
+            ),
+            Kind::Sessions(_) => return None,
+        };
+        Some([start, end, time_before(end)])
+    }
+
+    /// The event time of a window's results, their `window_time`; `None` for the window of the
+    /// whole input, whose have none, and for sessions.
+    pub(crate) fn row_time(&self, window: WindowId) -> Option<i64> {
+        self.columns_of(window).map(|[.., time]| time)
+    }
+
+    /// The watermark of the results of all windows, when those that fire up to `frontier` have
+    /// fired: the time of the first that may still come.
+    pub(crate) fn watermark_after(&self, frontier: i64) -> i64 {
+        match (&self.slices, frontier) {
+            (_, BEGINNING | END) => frontier,
+            (None, _) => BEGINNING,
+            (Some(slices), frontier) => {
+                let fired = frontier.saturating_sub(self.lateness_us).max(-USABLE);
+                let start = start_of(slices, fired);
+                time_before(match self.kind {
+                    // The next window ends with the next slice.
+                    Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
+                    // Sessions are left whose last record is a gap before the end of the last slice
+                    // or later.
+                    Kind::Sessions(_) => start,
+                })
+            }
+        }
+    }
+
+    /// The least frontier after which the results' watermark is at or beyond `watermark`.
+    pub(crate) fn frontier_for(&self, watermark: i64) -> i64 {
+        match (&self.slices, watermark) {
+            (_, BEGINNING | END) => watermark,
+            (None, _) => END,
+            (Some(slices), watermark) => {
+                // The first window whose results may come after that is the one of this time.
+                let before = watermark.max(-USABLE).saturating_add(ROW_TIME_BEFORE_END_US - 1);
+                let start = start_of(slices, before);
+                let fired = match self.kind {
+                    Kind::Slices | Kind::Panes(_) => start,
+                    Kind::Sessions(_) => start.saturating_add(slices.size_us),
+                };
+                fired.saturating_add(self.lateness_us)
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// Windows of so many panes.
+    fn panes(count: i64, hop: bool) -> Kind {
+        if count == 1 { Kind::Slices } else { Kind::Panes(Panes { count, hop }) }
+    }
+}
+
+/// The event time of results of a window with this end.
+pub(crate) fn time_before(end: i64) -> i64 {
+    end.saturating_sub(ROW_TIME_BEFORE_END_US)
+}
+
+#[inline(always)]
+fn start_of(slices: &Tumble, time: i64) -> i64 {
+    time - (time - slices.offset_us).rem_euclid(slices.size_us)
+}
+
+/// The number of the slice that begins at `start`.
+fn index_of(slices: &Tumble, start: i64) -> i64 {
+    (start - slices.offset_us).div_euclid(slices.size_us)
+}
+
+/// When the slice of this number begins.
+fn start_of_index(slices: &Tumble, index: i64) -> i64 {
+    index.saturating_mul(slices.size_us).saturating_add(slices.offset_us)
+}

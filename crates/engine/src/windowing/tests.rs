@@ -1,0 +1,173 @@
+//! Which windows there are, and when what is complete.
+
+use super::*;
+use crate::plan::{Cumulate, Hop, Session};
+
+fn tumbling(size_us: i64, offset_us: i64, lateness_us: i64) -> Windowing {
+    Windowing::new(Some(Tumble { size_us, offset_us }.into()), lateness_us)
+}
+
+#[test]
+fn slices_are_half_open_also_before_the_epoch() {
+    let windowing = tumbling(10_000, 0, 0);
+    for (time, start) in [(0, 0), (9_999, 0), (10_000, 10_000), (-1, -10_000), (-10_000, -10_000)] {
+        let slice = windowing.slice_of(time);
+        let (id, end) = (SliceId(start), start + 10_000);
+        assert_eq!(slice, Bounds { slice: id, start, end }, "{time}");
+        assert!(slice.contains(time) && !slice.contains(slice.end));
+    }
+    let shifted = tumbling(10_000, 3_000, 0);
+    assert_eq!(shifted.slice_of(2_999).start, -7_000);
+    assert_eq!(shifted.slice_of(3_000).start, 3_000);
+    assert!(shifted.has_slice(SliceId(3_000)) && !shifted.has_slice(SliceId(0)));
+    assert_eq!(windowing.slices_between(9_999, 10_000), 2);
+    let first = Bounds { slice: SliceId(0), start: 0, end: 10_000 };
+    assert_eq!(windowing.common_slice(0, 9_999), Some(first));
+    assert_eq!(windowing.common_slice(0, 10_000), None);
+}
+
+#[test]
+fn a_window_fires_when_the_watermark_reaches_its_end_and_the_lateness_after_it() {
+    for lateness_us in [0, 500] {
+        let windowing = tumbling(10_000, 0, lateness_us);
+        let first = WindowId(0);
+        let fires_at = windowing.fires_at(first);
+        assert_eq!(fires_at, 10_000 + lateness_us);
+        let passed = windowing.passed(fires_at - 1);
+        assert_eq!(windowing.passed(lateness_us), passed);
+        assert_eq!(windowing.passed(fires_at), passed + 1);
+        let slice = windowing.slice_of(9_999).slice;
+        assert_eq!(windowing.windows_of(slice).collect::<Vec<_>>(), [first]);
+        assert_eq!(windowing.slices_of(first), slice..=slice);
+        assert_eq!(windowing.next_window(slice, fires_at - 1), Some(first));
+        assert_eq!(windowing.next_window(slice, fires_at), None);
+        assert_eq!(windowing.closes_at(slice), fires_at);
+    }
+}
+
+/// Minutes over ten seconds: a minute is complete with its last part, not one later; parts that
+/// wait for late records delay it, and nothing else does.
+#[test]
+fn results_are_complete_with_the_last_window_that_has_fired() {
+    const S: i64 = 1_000_000;
+    for lateness in [0, 5 * S] {
+        let (parts, minutes) = (tumbling(10 * S, 0, lateness), tumbling(60 * S, 0, 0));
+        assert_eq!(parts.row_time(WindowId(50 * S)), Some(60 * S - 1000));
+        let watermark = |frontier| parts.watermark_after(frontier);
+        assert_eq!(watermark(59 * S + lateness), 60 * S - 1000);
+        assert_eq!(watermark(60 * S + lateness), 70 * S - 1000);
+        assert_eq!(watermark(60 * S + lateness - 1), 60 * S - 1000);
+        let fires_at = minutes.fires_at(WindowId(0));
+        assert!(watermark(60 * S + lateness - 1) < fires_at);
+        assert!(watermark(60 * S + lateness) >= fires_at);
+        assert_eq!(parts.frontier_for(fires_at), 60 * S + lateness);
+        // A window that ends between two of the parts' ends waits for the one before.
+        assert_eq!(parts.frontier_for(65 * S), 60 * S + lateness);
+        for at in [-1, 0, 1, 999, 1000, 1001, 59_999_000, 59_999_001, 60_000_000] {
+            let frontier = parts.frontier_for(at);
+            assert!(watermark(frontier) >= at && watermark(frontier - 1) < at, "{at}");
+        }
+    }
+    let whole = Windowing::new(None, 0);
+    assert_eq!((whole.watermark_after(7), whole.watermark_after(END)), (BEGINNING, END));
+    assert_eq!((whole.frontier_for(7), whole.row_time(WindowId::WHOLE)), (END, None));
+}
+
+#[test]
+fn the_whole_input_is_one_slice_that_fires_at_its_end() {
+    let windowing = Windowing::new(None, 0);
+    let (slice, window) = (SliceId::WHOLE, WindowId::WHOLE);
+    assert!(windowing.is_whole() && windowing.has_slice(slice));
+    assert!(!windowing.has_slice(SliceId(1)));
+    assert_eq!(windowing.slice_of(-5).slice, slice);
+    assert_eq!(
+        (windowing.slice_of_rows(None), windowing.begin_of(slice)),
+        (Some(slice), BEGINNING)
+    );
+    assert_eq!((windowing.fires_at(window), windowing.columns_of(window)), (END, None));
+    assert_eq!(windowing.passed(7), windowing.passed(BEGINNING));
+    assert!(windowing.passed(END) > windowing.passed(7));
+}
+
+/// Panes, slices and windows by brute force over their times.
+#[test]
+fn panes_serve_the_windows_that_contain_them() {
+    for hop in [true, false] {
+        for (unit, count) in [(1_000, 2), (10_000, 3), (7_000, 7), (1_000, 60)] {
+            let (size_us, offset_us, lateness_us) = (unit * count, unit / 3 / 1000 * 1000, 500);
+            let window = match hop {
+                true => Window::Hop(Hop { slide_us: unit, size_us, offset_us }),
+                false => Window::Cumulate(Cumulate { step_us: unit, size_us, offset_us }),
+            };
+            let windowing = Windowing::new(Some(window), lateness_us);
+            for time in (-3 * size_us..3 * size_us).step_by(unit as usize / 2 + 1) {
+                let slice = windowing.slice_of(time);
+                assert!(slice.contains(time) && slice.end - slice.start == unit);
+                let windows: Vec<_> = windowing.windows_of(slice.slice).collect();
+                let times: Vec<_> =
+                    windows.iter().map(|w| windowing.columns_of(*w).unwrap()).collect();
+                assert!(times.iter().all(|[start, end, _]| *start <= time && time < *end));
+                assert!(times.windows(2).all(|t| t[1][1] - t[0][1] == unit));
+                let expected = match hop {
+                    true => count,
+                    false => (times[0][0] + size_us - slice.start) / unit,
+                };
+                assert_eq!(windows.len() as i64, expected, "{hop} {unit} {count} {time}");
+                assert_eq!(windowing.closes_at(slice.slice), slice.end + lateness_us);
+                // Late for one window after the other.
+                let mut names = vec![slice.slice];
+                for (n, window) in windows.iter().enumerate() {
+                    let fires_at = windowing.fires_at(*window);
+                    assert_eq!(fires_at, times[n][1] + lateness_us);
+                    assert!(windowing.slices_of(*window).contains(&names[n]));
+                    let fate = windowing.fate(&slice, time, fires_at);
+                    match windows.get(n + 1) {
+                        None => assert_eq!(fate, Fate::Late),
+                        Some(next) => {
+                            let Fate::Partly(later) = fate else { panic!("{fate:?}") };
+                            assert!(windowing.has_slice(later) && later > names[n]);
+                            assert_eq!(windowing.windows_of(later).next(), Some(*next));
+                            assert_eq!(windowing.windows_of(later).last(), windows.last().copied());
+                            assert_eq!(windowing.closes_at(later), windowing.fires_at(*next));
+                            assert_eq!(windowing.begin_of(later), slice.start);
+                            assert_eq!(
+                                windowing.fate(&slice, time, fires_at - 1),
+                                match n {
+                                    0 => Fate::InTime,
+                                    _ => Fate::Partly(names[n]),
+                                }
+                            );
+                            names.push(later);
+                        }
+                    }
+                    let next = windows.get(n + 1).copied();
+                    assert_eq!(windowing.window_after(*window, slice.slice), next);
+                }
+                assert_eq!(windowing.last_end_of(&slice), times.last().unwrap()[1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_is_late_for_its_session_by_its_own_time() {
+    let session = Session { gap_us: 40_000, partition: 1 };
+    let windowing = Windowing::new(Some(Window::Session(session)), 500);
+    let slice = windowing.slice_of(15_000);
+    assert_eq!((slice.start, slice.end), (10_000, 20_000));
+    for (watermark, fate) in [(15_500, Fate::InTime), (15_501, Fate::Late)] {
+        assert_eq!(windowing.fate(&slice, 15_000, watermark), fate);
+    }
+    // What comes in time is there before its slice is complete.
+    assert_eq!(windowing.closes_at(slice.slice), 20_500);
+    let window = windowing.windows_of(slice.slice).next().unwrap();
+    assert_eq!(windowing.columns_of(window), None);
+    // Sessions are left that end with the slice or later.
+    let frontier = windowing.fires_at(window);
+    assert_eq!(windowing.watermark_after(frontier), 20_000 - 1000);
+    for at in [-1, 0, 1, 18_999, 19_000, 19_001, 60_000] {
+        let frontier = windowing.frontier_for(at);
+        let watermark = |frontier| windowing.watermark_after(frontier);
+        assert!(watermark(frontier) >= at && watermark(frontier - 1) < at, "{at}");
+    }
+}

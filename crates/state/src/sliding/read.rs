@@ -1,0 +1,120 @@
+//! Reading a window: the rows of its keys.
+
+use super::history::EntryId;
+use super::{Entries, Note, Sliding, older, values_at};
+use crate::compact::{move_key, move_values};
+use crate::rows::RowsRef;
+use crate::value::Block;
+
+/// Where the values of a key are.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    /// Whether its row has some.
+    own: bool,
+    /// The entry that has what came in front; 0: nothing did.
+    front: EntryId,
+}
+
+impl Sliding {
+    /// How many blocks of rows there are to read.
+    pub fn read_blocks(&self) -> usize {
+        self.live.scan_blocks()
+    }
+
+    /// How many rows a block has at the most.
+    pub fn read_rows(&self, block: usize) -> usize {
+        self.live.scan_rows(block)
+    }
+
+    /// The rows of one block of keys that came in the window, each with the values of all its
+    /// panes. All blocks are read, one after the other.
+    pub fn read(&mut self, block: usize) -> RowsRef<'_> {
+        if block == 0 {
+            self.dead = 0;
+        }
+        self.output.clear();
+        let chunk = &self.live.log.chunks()[block];
+        let (rows, first) = (chunk.rows(), chunk.first().cast_mut());
+        let row_words = self.layout.row_words();
+        self.output.words.reserve(rows * row_words);
+        // The rows to which what came in front is to be added.
+        let mut fronts: Vec<(usize, EntryId)> = Vec::new();
+        for row in 0..rows {
+            let place = first.wrapping_add(row * (row_words + 1));
+            let Some(parts) = self.parts_of(place) else {
+                self.dead += 1;
+                continue;
+            };
+            if parts.own && parts.front != 0 {
+                fronts.push((self.output.words.len(), parts.front));
+            }
+            self.copy(place, parts);
+        }
+        let Sliding { layout, output, front, scratch, referring, live, .. } = self;
+        let start = output.words.as_mut_ptr();
+        scratch.places.clear();
+        scratch.places.extend(fronts.iter().map(|(at, _)| start.wrapping_add(*at)));
+        let mut merged = Block::new(layout, &mut output.arena, &scratch.places, 0);
+        // SAFETY: values of entries, none of which is in the output.
+        unsafe { merged.merge_rows(|i| front.place(fronts[i].1), &front.arena) };
+        let arena = if referring.is_empty() { &live.arena } else { &output.arena };
+        RowsRef::of_words(&output.words, arena, layout)
+    }
+
+    /// Where the values are of the key of `row`; `None`: it did not come in the window.
+    #[inline]
+    fn parts_of(&mut self, row: *mut u64) -> Option<Parts> {
+        // SAFETY: a written row of the live table, which this has to itself.
+        let word = unsafe { &mut *row.wrapping_add(self.note) };
+        let note = Note::of(*word).filter(|note| !older(note.last, self.first))?;
+        let in_back = !older(note.last, self.mid);
+        Some(match note.entries {
+            Entries::None => Parts { own: true, front: 0 },
+            Entries::Front(oldest) => {
+                let front = self.in_window(oldest);
+                let entries = if front == 0 { Entries::None } else { Entries::Front(front) };
+                *word = Note { entries, ..note }.word();
+                Parts { own: in_back, front }
+            }
+            Entries::Back(newest) => {
+                let oldest = self.back.front(newest);
+                let front = self.in_window(oldest);
+                if front != oldest {
+                    self.back.set_front(newest, front);
+                }
+                Parts { own: true, front }
+            }
+        })
+    }
+
+    /// The first entry of a pane of the window, from one in front on; 0: there is none.
+    #[inline]
+    fn in_window(&self, mut entry: EntryId) -> EntryId {
+        while entry != 0 && older(self.front.pane(entry), self.first) {
+            entry = self.front.link(entry);
+        }
+        entry
+    }
+
+    /// Adds a row to the output, with the values of its key's row or, if that has none, of its
+    /// entry in front.
+    #[inline]
+    fn copy(&mut self, row: *const u64, parts: Parts) {
+        let Sliding { layout, output, front, referring, live, .. } = self;
+        let (start, key_words) = (output.words.len(), layout.key_words());
+        let (values, from) = match parts.own {
+            true => (row, &live.arena),
+            false => (front.place(parts.front), &front.arena),
+        };
+        // SAFETY: a written row of the live table, and the values of a row or of an entry.
+        unsafe {
+            output.words.extend_from_slice(std::slice::from_raw_parts(row, key_words));
+            output.words.extend_from_slice(values_at(values, layout));
+        }
+        if !referring.is_empty() {
+            let row = &mut output.words[start..];
+            move_key(row, layout, &live.arena, &mut output.arena);
+            move_values(row, 0, referring, from, &mut output.arena);
+        }
+    }
+}
