@@ -191,7 +191,7 @@ WRONG = [
     ("SELECT TUMBLE_START(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_START", "goes with GROUP BY TUMBLE(…)"),
     ("SELECT TUMBLE_END(ts, INTERVAL '1' SECOND) FROM events", "TUMBLE_END", "goes with GROUP BY TUMBLE(…)"),
     ("SELECT HOP_START(ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND) FROM events", "HOP_START",
-     "select window_start instead"),
+     "goes with GROUP BY HOP(…)"),
     # What does not run.
     ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", "events b ON a.k = b.k", "joins come"),
     (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "rows of windows comes in a later version"),

@@ -4,7 +4,6 @@
 -- and does not show; [15, 25) and [15, 30) have the last.
 -- From -2 s on, which is [-2, 13) and [13, 28): [-2, 3) has 0, 1, 2; [-2, 8) the first five; [-2, 13) the
 -- first eight; [13, 18) none; [13, 23) and [13, 28) the last.
--- exchange: refused
 CREATE TABLE clicks (
     ts TIMESTAMP(3), user_name STRING, kind STRING, cost INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/clicks.csv', 'format' = 'csv');

@@ -1,6 +1,7 @@
 -- answer: by hand. 10 s every 5 s: the records of cid, at 10 s and 12 s, are in [5, 15) and [10, 20) each.
 -- Up to 15 s by 5 s: the records of bob, at 1 s and 4 s, are in [0, 5), [0, 10) and [0, 15); that at 11 s
 -- is in [0, 15) alone. Of null_time.csv, see null_event_time.sql: a record without a time has no window.
+-- exchange: refused
 CREATE TABLE clicks (
     ts TIMESTAMP(3), user_name STRING, kind STRING, cost INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/clicks.csv', 'format' = 'csv');

@@ -4,7 +4,6 @@
 -- and [20, 30) the last.
 -- 8 s every 4 s from 1 s on: [-7, 1) has 0; [-3, 5) 0 to 4; [1, 9) 1 to 4; [5, 13) and [9, 17) 10 to 12;
 -- [13, 21) and [17, 25) 20.
--- exchange: refused
 CREATE TABLE clicks (
     ts TIMESTAMP(3), user_name STRING, kind STRING, cost INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/clicks.csv', 'format' = 'csv');

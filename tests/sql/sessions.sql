@@ -7,7 +7,6 @@
 -- joined the two. Of bob: 1, 8, 11.5 are [1, 21.5), joined by 8, which comes last; 30 is [30, 40), 45 is
 -- [45, 55). Of cid: 31 is [31, 41). Of all together: [0, 43) and [45, 55).
 -- Sessions come in the order of their ends.
--- exchange: refused
 CREATE TABLE visits (
     ts TIMESTAMP(3), who STRING, page STRING, ms BIGINT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/visits.csv', 'format' = 'csv');

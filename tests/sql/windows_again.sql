@@ -4,8 +4,6 @@
 -- [20, 30): ann 1. Ends of the first four lie in (0, 20], so their time is in [0, 20).
 -- Up to 15 s by 5 s: [0, 5) and [0, 10): ann 3, bob 2; [0, 15): ann 3, bob 3, cid 2; [15, 25) and
 -- [15, 30): ann 1.
--- Sessions with gaps of 5 s, of each user: ann [0, 8) 3 records, 4; bob [1, 9) 2, 7; bob [11, 16) 1, 7;
--- cid [10, 17) 2, 14; ann [20, 25) 1, 9. With a second source, tenfold, of all but cid, two of each.
 -- exchange: refused
 CREATE TABLE clicks (
     ts TIMESTAMP(3), user_name STRING, kind STRING, cost INT, WATERMARK FOR ts AS ts
@@ -30,29 +28,3 @@ CREATE VIEW growing AS
     GROUP BY window_start, window_end, user_name;
 
 SELECT e, s, MAX(n) AS most, COUNT(*) AS users FROM growing WHERE n > 1 GROUP BY s, e;
-
-CREATE VIEW sources AS
-    SELECT ts, user_name, 'x' AS source, cost FROM clicks
-    UNION ALL SELECT ts, user_name, 'y', cost * 10 FROM clicks WHERE user_name <> 'cid';
-
-CREATE VIEW sittings AS
-    SELECT window_start AS s, window_end AS e, window_time AS t, user_name, source,
-           COUNT(*) AS n, SUM(cost) AS total
-    FROM TABLE(SESSION(
-        TABLE sources PARTITION BY (user_name, source), DESCRIPTOR(ts), INTERVAL '5' SECOND))
-    GROUP BY window_start, window_end, window_time, user_name, source;
-
--- Sessions with the same bounds together.
-SELECT s, e, user_name, COUNT(*) AS sessions, SUM(n) AS n, SUM(total) AS total
-FROM sittings GROUP BY s, e, user_name;
-
--- And these by 8 s: they end at 8; at 9 and 16; at 17; and at 25.
-CREATE VIEW both AS SELECT s, e, t, SUM(n) AS n FROM sittings GROUP BY s, e, t;
-SELECT window_start, COUNT(*) AS ends, SUM(n) AS n
-FROM TABLE(TUMBLE(TABLE both, DESCRIPTOR(t), INTERVAL '8' SECOND))
-GROUP BY window_start, window_end;
-
--- Sessions of their ends: 7.999 and 8.999; 15.999 and 16.999; 24.999.
-SELECT window_start, window_end, COUNT(*) AS ends, SUM(n) AS n
-FROM TABLE(SESSION(TABLE both, DESCRIPTOR(t), INTERVAL '5' SECOND))
-GROUP BY window_start, window_end;

@@ -45,6 +45,7 @@ pub(crate) fn read(
         from,
         length: None,
         sharing: Sharing::Whole,
+        offsets: false,
         one_of_many: false,
         pruning,
         chunk_bytes: None,
