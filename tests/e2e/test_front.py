@@ -165,6 +165,18 @@ def test_init_of_strange_names(folder):
     assert rows(result) == ["12"]
 
 
+def test_init_of_a_directory_of_several_formats(folder):
+    for name, text in [("a.csv", "n\n1\n"), ("b.ndjson", '{"n": 1}\n'), ("c.ndjson", '{"n": 2}\n'), ("README", "x")]:
+        folder.write(f"d/{name}", text)
+    for words in [["init", "d"], ["init", "d/*"], ["run", "-e", "SELECT * FROM 'd'"]]:
+        refused = folder.command(*words).stderr
+        assert "its files are of several formats: csv (a.csv), ndjson (b.ndjson and 1 other)" in refused, refused
+        assert "name those of one format by a pattern: 'd/*.csv' or 'd/*.ndjson'" in refused, refused
+        assert "header" not in refused, refused
+    for pattern in ["d/*.csv", "d/*.ndjson"]:
+        assert "n BIGINT" in folder.command("init", pattern).stdout.decode()
+
+
 def test_init_of_several_files(folder):
     folder.write("a.csv", csv_text())
     folder.write("b/a.csv", csv_text())

@@ -171,6 +171,8 @@ def test_a_file_is_followed_through_rotation_and_truncation(running, script, pro
     assert job.next() == SECOND
     path.write_text("ts,k\n" + record(30, 5), encoding="utf-8")
     assert job.next() == "2024-01-01 12:00:20.000,1,4"
+    said = job.said()
+    assert said.count("events.csv: truncated or written anew") == 1, said
     assert "interrupted with 1 window open: 5 records" in job.interrupt()
 
 

@@ -1,11 +1,13 @@
 """All statements of a script are planned before its first query runs."""
 
+import harness
 import pytest
 from conftest import check_place, events
 
 ROWS = "ts,k,v\n2024-01-01 00:00:01,1,10\n"
 INTO = ("CREATE TABLE out (k BIGINT) WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');\n"
         "INSERT INTO out SELECT k FROM events;\n")
+NOWHERE = "CREATE TABLE nowhere (k BIGINT) WITH ('connector' = 'blackhole');"
 LAYOUTS = [{"workers": 1}, {"workers": 1, "processes": 2}]
 
 # What stands behind two good queries, the text that is underlined, and what the message has to say.
@@ -23,12 +25,17 @@ WRONG = {
         "SELECT a FROM t;", "'out2/part-0-0'", "there is no file"),
     "a sink": ("INSERT INTO out SELECT v, k FROM events;", "out", "takes 1 column"),
     "a query behind one that never ends": (
-        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen'); INSERT INTO out SELECT k FROM e;"
+        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen');" + NOWHERE + "INSERT INTO nowhere SELECT k FROM e;"
         "SELECT k + 1 FROM events;", "SELECT k + 1 FROM events", "reads a table that never ends"),
     "an INSERT behind one that never ends": (
-        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen'); INSERT INTO out SELECT k FROM e;"
-        "INSERT INTO out SELECT k + 1 FROM events;", "INSERT INTO out SELECT k + 1 FROM events",
+        "CREATE TABLE e (k BIGINT) WITH ('connector' = 'datagen');" + NOWHERE + "INSERT INTO nowhere SELECT k FROM e;"
+        "INSERT INTO nowhere SELECT k + 1 FROM events;", "INSERT INTO nowhere SELECT k + 1 FROM events",
         "EXECUTE STATEMENT SET BEGIN"),
+    "a second INSERT into a directory": (
+        "INSERT INTO out SELECT v FROM events;", "out", "a statement before writes files for 'out' already"),
+    "another table over a directory that is written": (
+        "CREATE TABLE again (k BIGINT) WITH ('connector' = 'filesystem', 'path' = 'no/../out/', 'format' = 'ndjson');"
+        "INSERT INTO again SELECT v FROM events;", "again", "writes to the directory of 'again' already, for 'out'"),
     "an EXPLAIN": ("EXPLAIN SELECT kk FROM events;", "kk", "did you mean 'k'?"),
 }
 
@@ -76,3 +83,12 @@ def test_a_file_that_a_wrong_query_should_have_written_is_missed_when_its_turn_c
     assert (result.code, result.stdout) == (2, b""), result.stderr
     assert (script.folder / "out" / "part-0-0").read_text() == "k\n1\n"
     assert "did you mean" in result.stderr and "part-0-0" in result.stderr, result.stderr
+
+
+def test_check_finds_a_second_insert_into_a_directory(script):
+    script.data("events.csv", ROWS)
+    text = events() + INTO + "INSERT INTO out SELECT v FROM events;\nSELECT k FROM events;\n"
+    result = harness.run("check", script.write(text))
+    assert result.code == 2 and "UNION ALL" in result.stderr, result.stderr
+    check_place(result, text, "out")
+    assert result.stderr.count("error") == 1, result.stderr

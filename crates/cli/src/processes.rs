@@ -121,6 +121,9 @@ impl Progress for Telling<'_> {
     fn runs(&mut self, _: usize, own: &ScriptMember) {
         // All processes read the same.
         self.remarks.say(own.remarks());
+        if let Some(stopper) = own.stopper() {
+            stopper.on_notice(|notice| note(&notice));
+        }
     }
 
     fn ended(&mut self, _: usize, stats: Stats) -> Result<(), Failure> {

@@ -162,6 +162,7 @@ pub(crate) fn run(
                 let job = Job::new(&planned.plan, session.settings(), sinks.clone())
                     .map_err(|e| failed(millstream::Failure::Run(e)))?;
                 remarks.say(job.remarks());
+                job.stopper().on_notice(|notice| note(&notice));
                 alone.runs(job.stopper());
                 let (stats, result, remains) = job.run_and_keep();
                 drop(remains);

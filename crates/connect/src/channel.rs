@@ -10,7 +10,7 @@ use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table}
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
-use crate::memory::{Slicer, check_columns};
+use crate::memory::{Slicer, conform_batch, conformed_schema};
 
 /// The table's end of [`channel`]: unbounded, and read once.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct ChannelTable {
 #[derive(Debug)]
 pub struct ChannelWriter {
     schema: SchemaRef,
+    /// That of the table.
+    kept: SchemaRef,
     split: usize,
     queue: Arc<Queue>,
 }
@@ -48,22 +50,25 @@ pub fn channel(schema: SchemaRef, capacity: usize) -> (ChannelWriter, ChannelTab
     (writers.remove(0), table)
 }
 
-/// A table of `splits` splits (at least one) and as many writers.
+/// A table of `splits` splits (at least one) and as many writers. They take batches of `schema`;
+/// columns in another of Arrow's layouts are conformed as those of a
+/// [`MemoryTable`](crate::MemoryTable) are.
 pub fn channels(
     schema: SchemaRef,
     capacity: usize,
     splits: usize,
 ) -> (Vec<ChannelWriter>, ChannelTable) {
-    let splits = splits.max(1);
+    let (splits, kept) = (splits.max(1), conformed_schema(&schema));
     let queues: Vec<Arc<Queue>> = (0..splits).map(|_| Arc::new(Queue::new(capacity))).collect();
     let writer = |(split, queue): (usize, &Arc<Queue>)| ChannelWriter {
         schema: schema.clone(),
+        kept: kept.clone(),
         split,
         queue: queue.clone(),
     };
     let writers = queues.iter().enumerate().map(writer).collect();
     let receivers = queues.into_iter().map(Receiver).collect();
-    (writers, ChannelTable { schema, splits, receivers: Mutex::new(Some(receivers)) })
+    (writers, ChannelTable { schema: kept, splits, receivers: Mutex::new(Some(receivers)) })
 }
 
 impl ChannelWriter {
@@ -71,10 +76,11 @@ impl ChannelWriter {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] if the batch does not have the table's columns, [`Error::OutputClosed`] if
-    /// nobody reads the table any more.
+    /// [`Error::Data`] if the batch does not have the table's columns, or a value does not fit the
+    /// type in which it is kept; [`Error::OutputClosed`] if nobody reads the table any more.
     pub fn send(&self, batch: RecordBatch) -> Result<()> {
-        check_columns(&self.schema, &batch, || format!("channel, split {}", self.split))?;
+        let place = || format!("channel, split {}", self.split);
+        let batch = conform_batch(&self.schema, &self.kept, batch, place)?;
         let mut state = self.queue.lock();
         while state.batches.len() >= self.queue.capacity && !state.abandoned {
             state = self.queue.room.wait(state).unwrap_or_else(PoisonError::into_inner);

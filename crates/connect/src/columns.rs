@@ -198,11 +198,17 @@ pub(crate) struct Rows {
     pub(crate) prefix: Arc<str>,
     /// The number there of the first, from 0.
     pub(crate) first: u64,
+    /// How many rows of the file come before those that are numbered so.
+    pub(crate) before: u64,
 }
 
 impl Places for Rows {
     fn place(&self, row: usize) -> String {
         format!("{}, row {}", self.prefix, self.first.saturating_add(row as u64).saturating_add(1))
+    }
+
+    fn offset(&self, row: usize) -> Option<u64> {
+        Some(self.before.saturating_add(self.first).saturating_add(row as u64))
     }
 
     fn bytes(&self) -> usize {

@@ -14,7 +14,9 @@
 //! not do: a sink that failed half-way does not undo
 //! what it has written (files show by their names that they are incomplete).
 
+mod beside;
 mod channel;
+mod columnar_fuzz;
 mod columns;
 mod conform;
 mod csv;
@@ -51,8 +53,10 @@ pub use datagen::DatagenTable;
 pub use files::FileSink;
 pub use http::{HttpTable, fuzz_http};
 pub use infer::fuzz_infer;
+pub use ipc::fuzz_arrow;
 pub use memory::MemoryTable;
 pub use ndjson::fuzz_ndjson;
+pub use parquet::fuzz_parquet;
 pub use registry::Registry;
 pub use sinks::{BlackholeSink, CollectSink};
 pub use socket::SocketTable;

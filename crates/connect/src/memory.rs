@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream_contract::table::{OpenOptions, Position, Split, SplitPoll, Table};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
+use crate::conform::{conform, conformed};
+
 /// Record batches as a table. Reading it copies nothing: batches are sliced.
+///
+/// Columns in another of Arrow's layouts (views, dictionaries, large offsets, decimals of 32 and 64
+/// bits) are converted when the table is made, as those of files are. The table's schema has the
+/// types that come of it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,25 +37,67 @@ impl MemoryTable {
     ///
     /// # Errors
     ///
-    /// [`Error::Data`] if a batch does not have the columns of `schema`.
+    /// [`Error::Data`] if a batch does not have the columns of `schema`, or if a value does not fit
+    /// the type in which it is kept, such as a `Date64` that is no whole day.
     pub fn new(schema: SchemaRef, splits: Vec<Vec<RecordBatch>>) -> Result<MemoryTable> {
-        for (split, batches) in splits.iter().enumerate() {
-            for (number, batch) in batches.iter().enumerate() {
+        let kept = conformed_schema(&schema);
+        let batches = |(split, batches): (usize, Vec<RecordBatch>)| {
+            let batch = |(number, batch): (usize, RecordBatch)| {
                 let place = || format!("memory, split {split}, batch {number}");
-                check_columns(&schema, batch, place)?;
-            }
-        }
-        Ok(MemoryTable { schema, splits: Arc::new(splits) })
+                conform_batch(&schema, &kept, batch, place)
+            };
+            batches.into_iter().enumerate().map(batch).collect()
+        };
+        let splits = splits.into_iter().enumerate().map(batches).collect::<Result<_>>()?;
+        Ok(MemoryTable { schema: kept, splits: Arc::new(splits) })
     }
+}
+
+/// The schema with the types in which values are kept. A type that SQL cannot name stays: a query
+/// that needs the column is refused.
+pub(crate) fn conformed_schema(schema: &SchemaRef) -> SchemaRef {
+    let kept = |data_type: &DataType| conformed(data_type).unwrap_or_else(|| data_type.clone());
+    if schema.fields().iter().all(|field| kept(field.data_type()) == *field.data_type()) {
+        return schema.clone();
+    }
+    let field = |field: &Arc<Field>| {
+        let data_type = kept(field.data_type());
+        field.as_ref().clone().with_data_type(data_type)
+    };
+    let fields: Vec<Field> = schema.fields().iter().map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// A batch of `schema` with the types of `kept`, the conformed one.
+pub(crate) fn conform_batch(
+    schema: &Schema,
+    kept: &SchemaRef,
+    batch: RecordBatch,
+    place: impl Fn() -> String,
+) -> Result<RecordBatch> {
+    check_columns(schema, &batch, &place)?;
+    let types = || kept.fields().iter().map(|field| field.data_type());
+    if types().zip(batch.columns()).all(|(kept, column)| kept == column.data_type()) {
+        return Ok(batch);
+    }
+    let error = |name: &str, message: String| Error::Data {
+        place: place(),
+        message: format!("column '{name}': {message}"),
+        help: "give the column a type of SQL that holds all its values".into(),
+    };
+    let column = |(field, column): (&Arc<Field>, &ArrayRef)| {
+        conform(column, field.data_type()).map_err(|e| error(field.name(), e.to_string()))
+    };
+    let columns = kept.fields().iter().zip(batch.columns()).map(column);
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(kept.clone(), columns, &options)
+        .map_err(|e| Error::Internal(format!("{}: {e}", place())))
 }
 
 /// Whether a batch fits a table: the same names and types in the same order, and no NULL where none
 /// may be.
-pub(crate) fn check_columns(
-    schema: &Schema,
-    batch: &RecordBatch,
-    place: impl Fn() -> String,
-) -> Result<()> {
+fn check_columns(schema: &Schema, batch: &RecordBatch, place: impl Fn() -> String) -> Result<()> {
     let error = |message: String| {
         let help = "give each batch the table's schema".to_string();
         Err(Error::Data { place: place(), message, help })
@@ -208,8 +256,8 @@ impl Slicer {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
-    use arrow::datatypes::{DataType, Field, Int64Type};
+    use arrow::array::{AsArray, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
 
     use super::*;
 

@@ -44,6 +44,11 @@ impl<'a> Options<'a> {
         self.table.options.get(key).map(String::as_str)
     }
 
+    /// The columns of `PARTITIONED BY`.
+    pub(crate) fn partitioned_by(&self) -> &'a [String] {
+        &self.table.partitioned_by
+    }
+
     /// Where a path leads that is given relative to the SQL file.
     pub(crate) fn path(&self, given: &str) -> PathBuf {
         self.table.base_dir.join(given.strip_prefix("file://").unwrap_or(given))

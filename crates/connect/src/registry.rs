@@ -5,12 +5,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use arrow::datatypes::DataType;
 use millstream_contract::declaration::Declaration;
 use millstream_contract::settings::closest;
 use millstream_contract::sink::Sink;
 use millstream_contract::table::{Connectors, Table, TableOptions};
 use millstream_contract::{Error, Result};
 
+use crate::beside;
 use crate::datagen::DatagenTable;
 use crate::files::{FileSink, is_only_written, refuse_partitions};
 use crate::http::HttpTable;
@@ -249,6 +251,16 @@ impl Connectors for Registry {
         self.checked(&options).map_err(|error| secrets.hide(error))
     }
 
+    fn metadata(&self, options: &TableOptions) -> Vec<(&'static str, DataType)> {
+        let connector = named(options);
+        match self.known().checks.contains_key(connector) {
+            true if FILES.contains(&connector) => beside::of_files(),
+            true if ["stdin", "socket"].contains(&connector) => beside::of_streams(),
+            // One that was registered in place of ours has none.
+            _ => Vec::new(),
+        }
+    }
+
     fn declaration(&self, path: &str, base_dir: &Path) -> Result<Declaration> {
         infer::declaration(path, base_dir)
     }
@@ -264,8 +276,10 @@ impl Registry {
             connector(options, "read from", &names, known.sinks.contains_key(named(options)))?;
         let make = known.sources.get(connector).cloned();
         // Those of a program look for themselves.
-        if known.checks.contains_key(connector) || connector == "memory" {
-            refuse_partitions(options, "a table that is read")?;
+        if (known.checks.contains_key(connector) && !FILES.contains(&connector))
+            || connector == "memory"
+        {
+            refuse_partitions(options, &format!("the connector '{connector}'"))?;
         }
         drop(known);
         match make {
@@ -362,20 +376,14 @@ fn file(table: &TableOptions) -> Result<Arc<dyn Table>> {
 /// Whether options are those of a file, to read or to write. Where they are neither, it is said
 /// what is wrong with the one that seems to be meant.
 fn check_file(table: &TableOptions) -> Result<()> {
-    let read = match table.partitioned_by.is_empty() {
-        true => FileTable::check(table),
-        false => refuse_partitions(table, "a file that is read"),
-    };
-    let Err(read) = read else { return Ok(()) };
+    let Err(read) = FileTable::check(table) else { return Ok(()) };
     let Err(written) = FileSink::from_options(table) else { return Ok(()) };
     let of_format =
         |error: &Error| matches!(error, Error::Option { option, .. } if option == "format");
     // What is followed is read.
     let only_read = table.options.contains_key("follow");
     let only_written = of_format(&read) && !of_format(&written) && !only_read;
-    let to_write = table.options.keys().any(|key| is_only_written(key))
-        || !table.partitioned_by.is_empty()
-        || only_written;
+    let to_write = table.options.keys().any(|key| is_only_written(key)) || only_written;
     Err(if to_write { written } else { read })
 }
 

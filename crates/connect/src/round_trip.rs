@@ -37,6 +37,7 @@ fn table_options(schema: &SchemaRef, path: &Path, more: &Options) -> TableOption
         name: "t".into(),
         schema: schema.clone(),
         options: options.into_iter().map(|(key, value)| (key.to_string(), value)).collect(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: PathBuf::from("/"),
     }
@@ -47,7 +48,7 @@ fn through_a_file(batches: &[RecordBatch], directory: &Path, options: &Options) 
     let schema = batches[0].schema();
     _ = fs::remove_dir_all(directory);
     let sink = FileSink::from_options(&table_options(&schema, directory, options)).unwrap();
-    sink.open(&schema, Writers { process: 0, workers: 1 }).unwrap();
+    sink.open(&schema, Writers::alone()).unwrap();
     for batch in batches {
         sink.write(0, batch, true).unwrap();
     }

@@ -210,6 +210,7 @@ mod tests {
             schema: Arc::new(arrow::datatypes::Schema::empty()),
             options: [("password".to_string(), value.to_string())].into(),
             base_dir: crate::infer::tests::folder("secrets"),
+            metadata: Default::default(),
             partitioned_by: Vec::new(),
         }
     }

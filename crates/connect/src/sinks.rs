@@ -127,7 +127,7 @@ mod tests {
         let batch = |rows| RecordBatch::try_from_iter([("n", column(rows))]).unwrap();
         let (hole, kept) = (BlackholeSink::new(), CollectSink::new(RowOrder::Any));
         for sink in [&hole as &dyn Sink, &kept] {
-            sink.open(&batch(0).schema(), Writers { process: 0, workers: 1 }).unwrap();
+            sink.open(&batch(0).schema(), Writers::alone()).unwrap();
             for rows in [3, 0, 4] {
                 sink.write(0, &batch(rows), false).unwrap();
             }

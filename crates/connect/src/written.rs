@@ -39,6 +39,7 @@ mod tests {
             name: "t".into(),
             schema: std::sync::Arc::new(arrow::datatypes::Schema::empty()),
             options: [("path".to_string(), path.to_string())].into(),
+            metadata: Default::default(),
             partitioned_by: Vec::new(),
             base_dir: std::env::temp_dir(),
         }

@@ -23,6 +23,7 @@ fn options(base: &Path, more: Given<'_>) -> TableOptions {
         name: "results".into(),
         schema: batch(&[]).schema(),
         options: given.iter().map(text).collect::<BTreeMap<_, _>>(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: base.to_path_buf(),
     }
@@ -63,7 +64,7 @@ fn commit(sink: &dyn Sink) -> millstream_contract::Result<()> {
 type Given<'a> = &'a [(&'a str, &'a str)];
 
 const CSV: Given<'_> = &[("format", "csv")];
-const TWO: Writers = Writers { process: 3, workers: 2 };
+const TWO: Writers = Writers { process: 3, workers: 2, ..Writers::alone() };
 
 #[test]
 fn each_worker_writes_a_file_that_has_its_name_when_it_is_whole() {
@@ -112,7 +113,7 @@ fn formats_and_headers() {
     for (given, with_row, without) in cases {
         let directory = Directory::new("formats");
         let sink = sink(&directory.0, given);
-        sink.open(&batch(&[]).schema(), Writers { process: 0, workers: 2 }).unwrap();
+        sink.open(&batch(&[]).schema(), Writers { workers: 2, ..Writers::alone() }).unwrap();
         sink.write(0, &batch(&[7]), true).unwrap();
         sink.finish().unwrap();
         commit(&*sink).unwrap();
@@ -139,7 +140,7 @@ fn what_a_failed_job_has_left_is_begun_anew_and_a_result_is_kept() {
 
     // Also by a process or worker with other numbers.
     let other = sink(&directory.0, CSV);
-    let error = other.open(&batch(&[]).schema(), Writers { process: 0, workers: 1 }).unwrap_err();
+    let error = other.open(&batch(&[]).schema(), Writers::alone()).unwrap_err();
     let error = error.to_string();
     assert!(
         error.contains("deep/results: it holds the result of a job already: part-3-"),

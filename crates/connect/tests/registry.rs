@@ -28,6 +28,7 @@ fn options(name: &str, schema: SchemaRef, pairs: &[(&str, &str)]) -> TableOption
         name: name.to_string(),
         schema,
         options: pairs.iter().map(text).collect::<BTreeMap<_, _>>(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"),
     }
@@ -123,7 +124,7 @@ fn what_the_csv_sink_writes_the_csv_source_reads_back() {
     let batch = RecordBatch::try_from_iter_with_nullable(nullable).unwrap();
     let out = Shared::default();
     let sink = TextSink::new(Format::Csv, Box::new(out.clone()), TextOptions::default());
-    sink.open(&batch.schema(), Writers { process: 0, workers: 1 }).unwrap();
+    sink.open(&batch.schema(), Writers::alone()).unwrap();
     sink.write(0, &batch, true).unwrap();
     sink.finish().unwrap();
 

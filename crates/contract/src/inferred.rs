@@ -48,7 +48,12 @@ impl Inferred {
             .filter(|column| message.contains(&format!("column '{}'", column.name)))
             .max_by_key(|column| column.name.len());
         let Some(column) = column else {
-            let more = format!("options can be given in a CREATE TABLE, which this writes: {init}");
+            let more = match is_of_record(&place) {
+                true => leaving_out(&self.path, &self.declaration),
+                false => {
+                    format!("options can be given in a CREATE TABLE, which this writes: {init}")
+                }
+            };
             let help = if help.is_empty() { more } else { format!("{help}; {more}") };
             return Error::Data { place, message, help };
         };
@@ -75,6 +80,25 @@ impl Inferred {
     fn option(&self, key: &str) -> Option<&str> {
         let found = self.declaration.options.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Whether a place is that of a record of text, which ends with its line and column.
+fn is_of_record(place: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = place.rsplit(':');
+    parts.next().is_some_and(number) && parts.next().is_some_and(number) && parts.next().is_some()
+}
+
+/// How to read the files of `path` without their malformed records.
+pub fn leaving_out(path: &str, declaration: &Declaration) -> String {
+    let mut other = declaration.clone();
+    other.options.push(("on_error".to_string(), "skip".to_string()));
+    let (name, what) = (table_name(path), "to leave malformed records out, declare the table");
+    let sql = other.to_sql(&name);
+    match sql.chars().count() <= SHOWN_CHARS_MAX {
+        true => format!("{what} with 'on_error', and select from {name}:\n{sql};"),
+        false => format!("{what} with 'on_error' = 'skip' among its options"),
     }
 }
 
@@ -237,8 +261,21 @@ mod tests {
             help.contains("n1 BIGINT") && help.contains("'csv.null-literal' = 'NULL'"),
             "{help}"
         );
+    }
+
+    #[test]
+    fn a_record_that_is_none_shows_the_statement_that_leaves_it_out() {
         let (message, help) = explained(3, "expected 3 fields, found 2");
         assert!(!message.contains("inferred") && help.starts_with("look; "), "{help}");
+        assert!(
+            help.contains("CREATE TABLE a (") && help.contains("'on_error' = 'skip'"),
+            "{help}"
+        );
+        let (_, help) = explained(5000, "expected 5000 fields, found 2");
+        assert!(help.contains("'on_error' = 'skip'") && help.len() < 300, "{help}");
+        for (place, is_one) in [("a:7:1", true), ("a.csv", false), ("a:7", false), ("7:1", false)] {
+            assert_eq!(is_of_record(place), is_one, "{place}");
+        }
     }
 
     #[test]

@@ -28,6 +28,16 @@ pub struct Writers {
     pub process: usize,
     /// How many workers of it write.
     pub workers: usize,
+    /// The job's setting `memory`, in bytes, which does not count what waits in the sink: that
+    /// should be a small part of it.
+    pub memory_bytes: u64,
+}
+
+impl Writers {
+    /// A single worker of a single process, with any memory.
+    pub const fn alone() -> Writers {
+        Writers { process: 0, workers: 1, memory_bytes: u64::MAX }
+    }
 }
 
 /// What [`Sink::prepare`] has sealed: small enough to be kept in a checkpoint, and all that

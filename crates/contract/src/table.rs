@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::declaration::Declaration;
@@ -92,6 +92,9 @@ pub struct OpenOptions {
     pub from: Vec<Position>,
     /// Which rows count: a hint that changes no result.
     pub pruning: Pruning,
+    /// The job's setting `memory`, in bytes. Chunks are counted against it once they are handed
+    /// out; what waits in the source before that is not, and should be a small part of it.
+    pub memory_bytes: u64,
 }
 
 impl OpenOptions {
@@ -105,6 +108,7 @@ impl OpenOptions {
             processes: 1,
             from: Vec::new(),
             pruning: Pruning::default(),
+            memory_bytes: u64::MAX,
         }
     }
 
@@ -186,6 +190,11 @@ pub trait Split: Send {
     fn remark(&self) -> Option<&str> {
         None
     }
+    /// What has happened that the user should know of, in one line, since this was last asked. It
+    /// is asked after each [`Split::poll_next`], until there is nothing more.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
     /// After the last chunk that was handed out. A split that is opened there gives the chunks that
     /// would have come next.
     fn position(&self) -> Position;
@@ -258,9 +267,16 @@ impl fmt::Display for LeftOut {
 }
 
 /// Where the records of a batch stand in their source.
+///
+/// A method with a default that is added here has to be passed on in [`crate::wrapped`], too.
 pub trait Places: Send + Sync + Debug {
     /// For people, for example `events.csv:17`. `row` is one of the batch's.
     fn place(&self, row: usize) -> String;
+    /// For queries: the offset of a record's first byte, or its number in its file, if that was
+    /// asked for.
+    fn offset(&self, _row: usize) -> Option<u64> {
+        None
+    }
     /// Bytes it takes in memory.
     fn bytes(&self) -> usize;
 }
@@ -281,8 +297,11 @@ impl Chunk for RecordBatch {
 pub struct TableOptions {
     /// The table's name.
     pub name: String,
-    /// Its physical columns (no computed ones).
+    /// Its physical columns and its metadata columns (no computed ones).
     pub schema: SchemaRef,
+    /// The metadata columns of `schema`, which do not stand in the records: by name, the key of
+    /// what they hold, one of [`Connectors::metadata`].
+    pub metadata: BTreeMap<String, String>,
     /// The `WITH` options.
     pub options: BTreeMap<String, String>,
     /// `PARTITIONED BY`: physical columns, outermost first.
@@ -311,6 +330,11 @@ pub trait Connectors: Send + Sync {
     /// declared and never used. Errors are those of [`Connectors::table`].
     fn check(&self, _options: &TableOptions) -> Result<()> {
         Ok(())
+    }
+    /// The keys of metadata columns that there are for the records of a table with these options,
+    /// and their types; of a timestamp, any precision will do.
+    fn metadata(&self, _options: &TableOptions) -> Vec<(&'static str, DataType)> {
+        Vec::new()
     }
     /// A table of files that a query names instead of a table, as their data declare it: a path, or
     /// a pattern of paths, relative to `base_dir`. The same files give the same declaration. Errors

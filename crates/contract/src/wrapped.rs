@@ -134,6 +134,10 @@ impl<W: Words + 'static> Split for WrappedSplit<W> {
         self.remark.as_deref()
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn position(&self) -> Position {
         self.inner.position()
     }
@@ -250,6 +254,10 @@ struct WrappedPlaces<W> {
 impl<W: Words> Places for WrappedPlaces<W> {
     fn place(&self, row: usize) -> String {
         self.words.place(self.inner.place(row))
+    }
+
+    fn offset(&self, row: usize) -> Option<u64> {
+        self.inner.offset(row)
     }
 
     fn bytes(&self) -> usize {

@@ -10,6 +10,7 @@
 //! the end of its epochs, and not only its own part of it: a worker may take a batch with any stamp
 //! at or above the low watermark, so a higher announcement would not hold.
 
+mod notices;
 mod order;
 mod read;
 mod source;
@@ -31,6 +32,7 @@ use read::Read;
 use source::{SourceIn, SourceState};
 use split::SplitState;
 
+pub(crate) use notices::Notices;
 pub(crate) use source::Origin;
 
 /// What there is for a worker to do.
@@ -59,6 +61,7 @@ pub(crate) struct Intake {
     /// The job's other processes, if it has any.
     net: Option<Arc<Net>>,
     reading: Reading,
+    notices: Notices,
 }
 
 /// What does not change of a split.
@@ -155,7 +158,13 @@ impl Intake {
             budget,
             net,
             reading,
+            notices: Notices::default(),
         }
+    }
+
+    /// What has happened while splits were read that the user should know of.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
     }
 
     /// What processes have to agree on before they start: the splits, and how much there is in

@@ -71,6 +71,17 @@ impl Stopper {
         Stats { rows, ..Stats::default() }
     }
 
+    /// What has happened while the sources were read that the user should know of, a line each:
+    /// the last ones, in this process.
+    pub fn notices(&self) -> Vec<String> {
+        self.0.intake.notices().last()
+    }
+
+    /// Calls `listener` with each such line, as it happens. Another listener is replaced.
+    pub fn on_notice(&self, listener: impl Fn(&str) + Send + 'static) {
+        self.0.intake.notices().listen(Box::new(listener));
+    }
+
     /// How far the job is in this process.
     pub fn standing(&self) -> Standing {
         self.0.standing()

@@ -5,7 +5,8 @@
 //!
 //! A batch whose records are spread over very many windows is cut into several. State is counted
 //! after each batch, so the windows that one batch opens must be small compared with the budget. So
-//! is a batch whose arrays have very many elements, of each of which a row is made.
+//! is a batch whose arrays have very many elements, of each of which a row is made, and one that
+//! has more records than the setting `batch.rows` says.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -261,6 +262,8 @@ pub(crate) struct Preparer {
     spreads: Vec<Spread>,
     /// Columns whose elements become rows.
     arrays: Vec<usize>,
+    /// Records of a batch at most.
+    rows_max: usize,
 }
 
 impl Preparer {
@@ -277,7 +280,13 @@ impl Preparer {
             max_ahead_us,
             spreads,
             arrays: Vec::new(),
+            rows_max: usize::MAX,
         }
+    }
+
+    /// No batch has more records: a source may decode more at once, where that is cheaper.
+    pub(crate) fn with_rows_max(self, rows_max: usize) -> Preparer {
+        Preparer { rows_max: rows_max.max(1), ..self }
     }
 
     /// The elements of these columns become rows.
@@ -322,6 +331,7 @@ impl Preparer {
         for array in &self.arrays {
             cuts.extend(element_cuts(batch.column(*array), ELEMENTS_MAX));
         }
+        cuts.extend((self.rows_max..batch.num_rows()).step_by(self.rows_max));
         cuts.sort_unstable();
         cuts.dedup();
         cuts

@@ -141,9 +141,15 @@ impl JobHandle {
         matches!(self.shared.lock().jobs[self.number], Phase::Ended(..))
     }
 
-    /// What the user should know of how the job reads its sources, a line each, once it runs.
+    /// What the user should know of how the job reads its sources, a line each, once it runs; and
+    /// of what has happened to them meanwhile.
     pub fn remarks(&self) -> Vec<String> {
-        self.shared.lock().remarks[self.number].clone()
+        let state = self.shared.lock();
+        let mut remarks = state.remarks[self.number].clone();
+        if let Phase::Running(running) = &state.jobs[self.number] {
+            remarks.extend(running.notices());
+        }
+        remarks
     }
 
     fn refuse_unread(&self) -> Result<(), Failure> {
@@ -199,6 +205,8 @@ pub(crate) trait Running: Send + Sync {
     fn enough(&self);
     /// What is known so far.
     fn counters(&self) -> Stats;
+    /// What has happened that the user should know of.
+    fn notices(&self) -> Vec<String>;
 }
 
 impl Running for Stopper {
@@ -210,6 +218,9 @@ impl Running for Stopper {
     }
     fn counters(&self) -> Stats {
         Stopper::counters(self)
+    }
+    fn notices(&self) -> Vec<String> {
+        Stopper::notices(self)
     }
 }
 
@@ -298,7 +309,13 @@ impl Shared {
     /// A job has ended.
     pub(crate) fn ends(&self, number: usize, stats: Stats, result: Result<(), Failure>) {
         let failure = result.clone().err();
-        self.lock().jobs[number] = Phase::Ended(Box::new(stats), result);
+        let mut state = self.lock();
+        if let Phase::Running(running) = &state.jobs[number] {
+            let notices = running.notices();
+            state.remarks[number].extend(notices);
+        }
+        state.jobs[number] = Phase::Ended(Box::new(stats), result);
+        drop(state);
         self.ended.notify_all();
         if let Some(queue) = self.shown[number].queue() {
             queue.end(failure);

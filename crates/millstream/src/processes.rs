@@ -304,4 +304,7 @@ impl Running for Led {
     fn counters(&self) -> Stats {
         self.stopper.counters()
     }
+    fn notices(&self) -> Vec<String> {
+        self.stopper.notices()
+    }
 }

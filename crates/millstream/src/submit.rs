@@ -291,7 +291,7 @@ fn prepare(
 /// Writes a text into a sink, a row for each line; returns how many.
 pub(crate) fn write_lines(sink: &dyn Sink, text: &str) -> Result<u64, Failure> {
     let rows = lines(text)?;
-    sink.open(&rows.schema(), Writers { process: 0, workers: 1 })?;
+    sink.open(&rows.schema(), Writers::alone())?;
     match sink.write(0, &rows, true) {
         // The reader has had enough.
         Err(millstream_contract::Error::OutputClosed) => {}

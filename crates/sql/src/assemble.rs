@@ -9,7 +9,7 @@ use datafusion_expr::{Case, Expr, ExprSchemable};
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{
-    self, Aggregate, AggregateCall, Input, Key, Node, Operator, Plan, Project, Stage, Window,
+    self, Aggregate, AggregateCall, Input, Key, Node, Operator, Plan, Project, Stage,
 };
 
 use crate::catalog::{INPUT, input_column};
@@ -310,7 +310,7 @@ impl Assembler<'_> {
         let having = having.map(|e| self.compiler.simple_filter(e, &fired));
         let having = having.collect::<Result<Vec<_>>>()?;
         let body = Aggregate {
-            window: grouping.window.map(Window::Tumble),
+            window: grouping.window,
             having: self.compiler.compile_filter(&having, &fired)?,
             project: self.compiler.compile_all(&columns, &fired)?,
             keys,

@@ -21,6 +21,7 @@ use millstream_contract::wrapped::Wrapped;
 use crate::create_table::{CreateTable, OptionDef};
 use crate::error::{ErrorKind, Result, Source, Span, SqlError};
 use crate::syntax::Syntax;
+use crate::types::sql_type_name;
 
 /// The qualifier of a table's columns in lowered expressions.
 pub(crate) const INPUT: &str = "$input";
@@ -61,6 +62,21 @@ pub(crate) struct TableColumn {
     pub(crate) nullable: bool,
     /// Over other columns of the table ([`INPUT`]).
     pub(crate) computed: Option<Expr>,
+    pub(crate) metadata: Option<Metadata>,
+}
+
+/// What makes a column a metadata column.
+#[derive(Debug, Clone)]
+pub(crate) struct Metadata {
+    /// The connector's name of what it holds.
+    pub(crate) key: String,
+    /// VIRTUAL: INSERT INTO passes over it.
+    pub(crate) is_virtual: bool,
+    /// Of the key where it is written, else of the name; and of the type.
+    pub(crate) key_span: Option<Span>,
+    pub(crate) type_span: Option<Span>,
+    /// The text that the places are of, if it is not the statement's own.
+    pub(crate) source: Option<Arc<Source>>,
 }
 
 /// A table's event time column and watermark.
@@ -123,6 +139,20 @@ impl Declared {
         })
     }
 
+    /// The connector has no such metadata; it has those of `known`.
+    fn unknown_key(&self, metadata: &Metadata, known: &[(&'static str, DataType)]) -> SqlError {
+        let connector = self.options.options.get("connector").map_or("", String::as_str);
+        let message = format!("the connector '{connector}' has no metadata '{}'", metadata.key);
+        let keys = known.iter().map(|(key, of)| format!("'{key}' ({})", sql_type_name(of)));
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        let help = match (known, closest(&metadata.key, known.iter().map(|(key, _)| *key))) {
+            ([], _) => "it has none: leave the column out".to_string(),
+            (_, Some(meant)) => format!("did you mean FROM '{meant}'? it has {keys}"),
+            (_, None) => format!("it has {keys}: write METADATA FROM 'key'"),
+        };
+        SqlError::new(ErrorKind::Connector, message).help(help)
+    }
+
     /// A connector's refusal, placed at the option at fault.
     pub(crate) fn refused(&self, error: millstream_contract::Error) -> SqlError {
         let millstream_contract::Error::Option { table, option, message, help } = error else {
@@ -154,6 +184,7 @@ impl TableEntry {
         match &self.origin {
             Origin::Table(_) | Origin::Sink(_) => Ok(()),
             Origin::Connector(declared) => {
+                self.check_metadata(declared, connectors)?;
                 connectors.check(&declared.options).map_err(|e| declared.refused(e))
             }
         }
@@ -193,9 +224,34 @@ impl TableEntry {
             ))
             .help("declare a table to write to: CREATE TABLE name (…) WITH ('connector' = …)")),
             Origin::Connector(declared) => {
-                connectors.sink(&declared.options).map_err(|e| declared.refused(e))
+                let options = self.written(&declared.options);
+                connectors.sink(&options).map_err(|e| declared.refused(e))
             }
         }
+    }
+
+    /// Whether the connector has what metadata columns hold.
+    fn check_metadata(&self, declared: &Declared, connectors: &dyn Connectors) -> Result<()> {
+        let columns = self.columns.iter().filter_map(|c| Some((c, c.metadata.as_ref()?)));
+        for (column, metadata) in columns {
+            let known = connectors.metadata(&declared.options);
+            let found = known.iter().find(|(key, _)| *key == metadata.key);
+            let error = match found {
+                Some((_, wanted)) if is_of_type(&column.data_type, wanted) => continue,
+                Some((key, wanted)) => wrong_type(column, key, wanted).at(metadata.type_span),
+                None => declared.unknown_key(metadata, &known).at(metadata.key_span),
+            };
+            return Err(error.in_source(metadata.source.as_ref().unwrap_or(&declared.source)));
+        }
+        Ok(())
+    }
+
+    /// The options of the table that is written: it has no metadata columns.
+    fn written(&self, options: &TableOptions) -> TableOptions {
+        let of_rows = |field: &&Arc<Field>| !options.metadata.contains_key(field.name());
+        let fields = options.schema.fields().iter().filter(of_rows).cloned();
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        TableOptions { schema, metadata: BTreeMap::new(), ..options.clone() }
     }
 
     fn only_written(&self) -> SqlError {
@@ -214,6 +270,17 @@ impl TableEntry {
             .map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable))
             .collect();
         Arc::new(Schema::new(fields))
+    }
+
+    /// The columns that rows are inserted with, with their positions: INSERT INTO passes over
+    /// metadata.
+    pub(crate) fn inserted(&self) -> impl Iterator<Item = (usize, &TableColumn)> {
+        self.columns.iter().enumerate().filter(|(_, column)| column.metadata.is_none())
+    }
+
+    /// A metadata column that is not VIRTUAL, so that INSERT INTO would have to write it.
+    pub(crate) fn kept_metadata(&self) -> Option<&TableColumn> {
+        self.columns.iter().find(|c| c.metadata.as_ref().is_some_and(|of| !of.is_virtual))
     }
 
     /// A name for a time that no column has yet.
@@ -237,6 +304,23 @@ impl TableEntry {
         let event_time = self.event_time.as_ref()?;
         Some(&self.columns[event_time.column].name)
     }
+}
+
+/// Whether a metadata column may have this type; a timestamp may have any precision.
+fn is_of_type(declared: &DataType, wanted: &DataType) -> bool {
+    let times = |a: &DataType, b: &DataType| {
+        matches!((a, b), (DataType::Timestamp(..), DataType::Timestamp(..)))
+    };
+    declared == wanted || times(declared, wanted)
+}
+
+fn wrong_type(column: &TableColumn, key: &str, wanted: &DataType) -> SqlError {
+    let (name, wanted) = (&column.name, sql_type_name(wanted));
+    SqlError::types(format!(
+        "the metadata '{key}' is {wanted}, and column '{name}' is {}",
+        sql_type_name(&column.data_type)
+    ))
+    .help(format!("declare it {wanted}, and convert it in a computed column or a query"))
 }
 
 /// A column of the table in a lowered expression.

@@ -12,7 +12,7 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
-use crate::calls::MAP;
+use crate::calls::{MAP, PARTITIONED};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
@@ -540,6 +540,10 @@ impl Checker<'_> {
         if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
             let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
             return ControlFlow::Break(error.help("write for example MAP['a', 1, 'b', 2]"));
+        }
+        if lower == PARTITIONED && self.table_functions == 0 {
+            let error = SqlError::syntax("PARTITION BY stands after the name of SESSION's table");
+            return ControlFlow::Break(error.at(Span::new(place)));
         }
         if self.functions.knows(&lower) {
             return ControlFlow::Continue(());

@@ -32,29 +32,37 @@ impl Like {
         })
     }
 
+    /// What is said of columns of this kind, and its name; physical ones are always taken.
+    fn part_of(&self, column: &ColumnDef) -> Option<(Merge, &'static str)> {
+        match column.kind {
+            ColumnKind::Physical { .. } => None,
+            ColumnKind::Computed(_) => Some((self.generated, "GENERATED")),
+            ColumnKind::Metadata { .. } => Some((self.metadata, "METADATA")),
+        }
+    }
+
     fn columns(
         &self,
         own: &CreateTable,
         other: &CreateTable,
         source: &Arc<Source>,
     ) -> Result<Vec<ColumnDef>> {
-        let computed = |column: &ColumnDef| matches!(column.kind, ColumnKind::Computed(_));
         let mut columns: Vec<ColumnDef> = Vec::new();
         for column in &other.columns {
             let again = own.columns.iter().find(|own| own.name.value == column.name.value);
-            let generated = computed(column);
-            match again {
-                _ if generated && self.generated == Merge::Excluding => continue,
-                Some(again)
-                    if self.generated == Merge::Overwriting && generated && computed(again) =>
+            let part = self.part_of(column);
+            match (part, again) {
+                (Some((Merge::Excluding, _)), _) => continue,
+                (Some((Merge::Overwriting, option)), Some(again))
+                    if self.part_of(again).is_some_and(|(_, own)| own == option) =>
                 {
                     continue;
                 }
-                Some(_) => {
-                    let option = if generated { "GENERATED" } else { "" };
+                (part, Some(_)) => {
+                    let option = part.map_or("", |(_, option)| option);
                     return Err(self.both(format!("a column '{}'", column.name.value), option));
                 }
-                None => {}
+                (_, None) => {}
             }
             let from = column.source.clone().or_else(|| Some(source.clone()));
             columns.push(ColumnDef { source: from, ..column.clone() });

@@ -18,8 +18,8 @@ use millstream_contract::settings::{closest, parse_duration_us};
 use millstream_contract::table::TableOptions;
 
 use crate::catalog::{
-    Declared, EventTimeDecl, INPUT, LATE, LeftOut, ON_ERROR, Origin, TableColumn, TableEntry,
-    WatermarkDecl, named_table,
+    Declared, EventTimeDecl, INPUT, LATE, LeftOut, Metadata, ON_ERROR, Origin, TableColumn,
+    TableEntry, WatermarkDecl, named_table,
 };
 use crate::check::check_expr;
 use crate::create_table::{ColumnDef, ColumnKind, CreateTable, OptionDef, WatermarkDef};
@@ -56,6 +56,10 @@ pub(crate) fn table_entry(
     let options = TableOptions {
         name: name.clone(),
         schema: Arc::new(Schema::new(physical)),
+        metadata: columns
+            .iter()
+            .filter_map(|c| Some((c.name.clone(), c.metadata.as_ref()?.key.clone())))
+            .collect(),
         options,
         partitioned_by: partitions(create)?,
         base_dir: base_dir.to_path_buf(),
@@ -107,14 +111,16 @@ fn columns(
     }
     let mut planned: BTreeMap<usize, TableColumn> = BTreeMap::new();
     for (i, column) in create.columns.iter().enumerate() {
-        if let ColumnKind::Physical { type_def, nullable } = &column.kind {
-            let data_type = type_def.arrow_type().map_err(|e| e.at(column.span))?;
-            let name = column.name.value.clone();
-            let column = TableColumn { name, data_type, nullable: *nullable, computed: None };
-            planned.insert(i, column);
-        }
+        let (type_def, nullable) = match &column.kind {
+            ColumnKind::Physical { type_def, nullable }
+            | ColumnKind::Metadata { type_def, nullable, .. } => (type_def, *nullable),
+            ColumnKind::Computed(_) => continue,
+        };
+        let data_type = type_def.arrow_type().map_err(|e| e.at(column.span))?;
+        let (name, metadata) = (column.name.value.clone(), metadata(column));
+        planned.insert(i, TableColumn { name, data_type, nullable, computed: None, metadata });
     }
-    // A computed column sees all physical ones, and the computed ones before it.
+    // A computed column sees all that are not, and the computed ones before it.
     for (i, column) in create.columns.iter().enumerate() {
         if let ColumnKind::Computed(expr) = &column.kind {
             // A table may have thousands: those that it names are enough, except for a message.
@@ -138,6 +144,15 @@ fn columns(
     Ok(planned.into_values().collect())
 }
 
+/// What makes a column a metadata column, if it is one.
+fn metadata(column: &ColumnDef) -> Option<Metadata> {
+    let ColumnKind::Metadata { from, is_virtual, .. } = &column.kind else { return None };
+    let name = || (column.name.value.clone(), Span::new(column.name.span));
+    let (key, key_span) = from.as_ref().map_or_else(name, |from| (from.key.clone(), from.span));
+    let (type_span, source) = (column.span, column.source.clone());
+    Some(Metadata { key, is_virtual: *is_virtual, key_span, type_span, source })
+}
+
 /// The columns of PARTITIONED BY. What a partition is, the connector says.
 fn partitions(create: &CreateTable) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
@@ -154,6 +169,10 @@ fn partitions(create: &CreateTable) -> Result<Vec<String>> {
             Some(ColumnKind::Computed(_)) => (
                 format!("'{}' is a computed column: nothing is written to it", name.value),
                 "declare it with a type, and insert its value".into(),
+            ),
+            Some(ColumnKind::Metadata { .. }) => (
+                format!("'{}' is a metadata column: nothing is written to it", name.value),
+                "name another column, or declare this one without METADATA".into(),
             ),
             None => {
                 let names = create.columns.iter().map(|column| column.name.value.as_str());
@@ -211,7 +230,13 @@ fn computed(
     let data_type = plain_type(&expr.get_type(schema)?);
     let expr = cast_to(expr, schema, &data_type)?;
     let nullable = nullable(&expr, schema);
-    Ok(TableColumn { name: column.name.value.clone(), data_type, nullable, computed: Some(expr) })
+    Ok(TableColumn {
+        name: column.name.value.clone(),
+        data_type,
+        nullable,
+        computed: Some(expr),
+        metadata: None,
+    })
 }
 
 fn cast_to(expr: Expr, schema: &DFSchema, data_type: &DataType) -> Result<Expr> {

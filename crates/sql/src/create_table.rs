@@ -40,6 +40,14 @@ pub(crate) struct ColumnDef {
 pub(crate) enum ColumnKind {
     Physical { type_def: TypeDef, nullable: bool },
     Computed(Box<Expr>),
+    Metadata { type_def: TypeDef, nullable: bool, from: Option<MetadataKey>, is_virtual: bool },
+}
+
+/// `FROM 'key'`.
+#[derive(Debug, Clone)]
+pub(crate) struct MetadataKey {
+    pub(crate) key: String,
+    pub(crate) span: Option<Span>,
 }
 
 /// `WATERMARK FOR column AS expr`.
@@ -66,7 +74,7 @@ impl CreateTable {
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let computed = self.columns.iter().filter_map(|c| match &c.kind {
             ColumnKind::Computed(expr) => Some(&**expr),
-            ColumnKind::Physical { .. } => None,
+            ColumnKind::Physical { .. } | ColumnKind::Metadata { .. } => None,
         });
         computed.chain(self.watermark.iter().map(|w| &*w.expr))
     }
@@ -240,6 +248,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
     let type_def = parse_type(parser)?;
     let span = Span::new(from.union(&parser.get_current_token().span));
     let mut nullable = true;
+    let mut metadata = None;
     loop {
         let token = parser.peek_token();
         let Token::Word(word) = &token.token else { break };
@@ -256,11 +265,7 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
                 parser.next_token();
                 parser.parse_literal_string()?;
             }
-            Keyword::METADATA => {
-                return Err(SqlError::unsupported("METADATA columns are not supported yet")
-                    .at(Span::new(token.span))
-                    .help("leave the column out"));
-            }
+            Keyword::METADATA if metadata.is_none() => metadata = Some(parse_metadata(parser)?),
             Keyword::PRIMARY | Keyword::UNIQUE | Keyword::REFERENCES | Keyword::CONSTRAINT => {
                 return Err(SqlError::unsupported("keys and constraints are not supported yet")
                     .at(Span::new(token.span))
@@ -274,9 +279,32 @@ fn parse_element(parser: &mut Parser<'_>, table: &mut CreateTable) -> Result<()>
             }
         }
     }
-    let kind = ColumnKind::Physical { type_def, nullable };
+    let kind = match metadata {
+        Some((from, is_virtual)) => ColumnKind::Metadata { type_def, nullable, from, is_virtual },
+        None => ColumnKind::Physical { type_def, nullable },
+    };
     table.columns.push(ColumnDef { name, kind, source: None, span });
     Ok(())
+}
+
+/// Parses `METADATA [FROM 'key'] [VIRTUAL]`: the key, and whether it is VIRTUAL.
+fn parse_metadata(parser: &mut Parser<'_>) -> Result<(Option<MetadataKey>, bool)> {
+    parser.expect_keyword(Keyword::METADATA)?;
+    let mut from = None;
+    if parser.parse_keyword(Keyword::FROM) {
+        let token = parser.next_token();
+        let Token::SingleQuotedString(key) = &token.token else {
+            return Err(SqlError::syntax(format!("expected a key in quotes, found {token}"))
+                .at(Span::new(token.span))
+                .help("write METADATA FROM 'file.modified'"));
+        };
+        from = Some(MetadataKey { key: key.clone(), span: Span::new(token.span) });
+    }
+    let is_virtual = is_word(&parser.peek_token().token, "VIRTUAL");
+    if is_virtual {
+        parser.next_token();
+    }
+    Ok((from, is_virtual))
 }
 
 fn parse_watermark(parser: &mut Parser<'_>) -> Result<WatermarkDef> {

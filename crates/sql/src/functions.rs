@@ -14,11 +14,12 @@ use millstream_contract::settings::closest;
 use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
+use crate::group_windows::marker;
 use crate::located::{NAMED_CAST, named_cast};
 use crate::scalars::SpecialSyntax;
-use crate::tumble::WindowFunctions;
 use crate::types::Types;
 use crate::unnest::Unnests;
+use crate::window_functions::WindowFunctions;
 
 /// DataFusion's functions that may be called, by the names they have there.
 ///
@@ -167,7 +168,9 @@ impl Functions {
 
     /// Whether there is a function of this (lower case) name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.scalars.contains_key(name) || self.aggregates.contains_key(name)
+        self.scalars.contains_key(name)
+            || self.aggregates.contains_key(name)
+            || marker(name).is_some()
     }
 
     /// What the scalar function that has also this (lower case) name is called itself.
@@ -240,7 +243,7 @@ impl ContextProvider for Context<'_> {
         if name == NAMED_CAST {
             return Some(named_cast());
         }
-        self.functions.scalars.get(name).cloned()
+        self.functions.scalars.get(name).cloned().or_else(|| marker(name))
     }
 
     fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -52,6 +52,7 @@ fn entry(
         data_type: field.data_type().clone(),
         nullable: field.is_nullable(),
         computed: None,
+        metadata: None,
     });
     let fields = fields.collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::{Element, Sort, Tumble};
+use millstream_contract::plan::{Element, Sort, Window};
 use millstream_contract::table::Table;
 
 use crate::catalog::TableEntry;
@@ -23,7 +23,8 @@ use crate::located::without_marks;
 use crate::lower::{Call, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
 use crate::nest::Unnested;
 use crate::schemas::{elements_schema, table_schema};
-use crate::tumble::WINDOW_COLUMNS;
+use crate::window_node::WINDOW_COLUMNS;
+use crate::windows::Windows;
 
 /// Queries with all that they read.
 #[derive(Default)]
@@ -97,7 +98,7 @@ pub(crate) struct Grouping {
     pub(crate) used: BTreeSet<String>,
     /// Over columns of these names.
     pub(crate) filters: Vec<Expr>,
-    pub(crate) window: Option<Tumble>,
+    pub(crate) window: Option<Window>,
     /// Without HAVING, which is the views'.
     pub(crate) grouped: Grouped,
     pub(crate) views: Vec<View>,
@@ -289,7 +290,7 @@ impl Graph {
         if let (false, Some(scan)) = (grouped.windowed, endless) {
             return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
         }
-        let window = stage.window.as_ref().filter(|_| grouped.windowed).map(|w| w.tumble);
+        let window = stage.fired_windows().map(Windows::grouped);
         let (used, query) = (BTreeSet::new(), reader.query);
         let grouped = Grouped { having: vec![], ..grouped.clone() };
         let views = Vec::new();

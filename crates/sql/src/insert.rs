@@ -10,7 +10,7 @@ use datafusion_sql::sqlparser::ast::Ident;
 use millstream_contract::nested::is_nested;
 use millstream_contract::wording::counted;
 
-use crate::catalog::TableEntry;
+use crate::catalog::{TableColumn, TableEntry};
 use crate::error::{Result, Span, SqlError};
 use crate::lower::Stage;
 use crate::scalars::conformed;
@@ -49,7 +49,7 @@ pub(crate) fn fit_to_sink(
         .help("select as many columns as the table has, in their order"));
     }
     let mut columns = Vec::new();
-    for (i, column) in entry.columns.iter().enumerate() {
+    for (i, column) in entry.inserted() {
         let Some(position) = order.iter().position(|o| *o == i) else {
             if !column.nullable {
                 return Err(SqlError::types(format!(
@@ -93,20 +93,40 @@ pub(crate) fn fit_to_sink(
         });
     }
     stage.columns = columns;
-    Ok(entry.columns.iter().map(|c| c.name.clone()).collect())
+    Ok(entry.inserted().map(|(_, c)| c.name.clone()).collect())
+}
+
+/// No connector writes metadata: those columns have to be VIRTUAL.
+fn refuse_metadata(target: &Target<'_>) -> Result<()> {
+    let entry = &target.entry;
+    match entry.kept_metadata() {
+        None => Ok(()),
+        Some(TableColumn { name, .. }) => Err(SqlError::unsupported(format!(
+            "nothing can be written to '{name}' of table '{}': it is a metadata column",
+            entry.name
+        ))
+        .at(target.place)
+        .help(format!("declare it VIRTUAL, and INSERT INTO passes over it: {name} … VIRTUAL"))),
+    }
 }
 
 /// The table's columns that the query's are for, by position in the table.
 fn positions(target: &Target<'_>) -> Result<Vec<usize>> {
     let entry = &target.entry;
+    refuse_metadata(target)?;
     if target.columns.is_empty() {
-        return Ok((0..entry.columns.len()).collect());
+        return Ok(entry.inserted().map(|(i, _)| i).collect());
     }
     let mut positions = Vec::new();
     for name in target.columns {
         let found = entry.columns.iter().position(|c| c.name == name.value);
-        let found = found.filter(|i| !positions.contains(i)).ok_or_else(|| {
+        let is_metadata = found.is_some_and(|i| entry.columns[i].metadata.is_some());
+        let is_free = |i: &usize| !positions.contains(i) && !is_metadata;
+        let found = found.filter(is_free).ok_or_else(|| {
             let message = match found {
+                Some(_) if is_metadata => {
+                    format!("'{}' is a metadata column: nothing is written to it", name.value)
+                }
                 Some(_) => format!("column '{}' is named twice", name.value),
                 None => format!("there is no column '{}' in table '{}'", name.value, entry.name),
             };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::Expr;
 use millstream_contract::error::Result as EngineResult;
 use millstream_contract::expr::{Evaluate, Expr as EngineExpr};
@@ -15,7 +15,9 @@ use millstream_contract::plan::{
 };
 use millstream_contract::table::TableOptions;
 
-use crate::catalog::{Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableEntry};
+use crate::catalog::{
+    Catalog, Declared, Entry, LATE, LeftOut, ON_ERROR, Origin, TableColumn, TableEntry,
+};
 use crate::error::{Result, SqlError};
 use crate::graph::{Graph, Part};
 use crate::insert::Target;
@@ -149,7 +151,11 @@ impl Refuse<'_> {
     /// That there is something for each column.
     fn check_columns(&self, entry: &TableEntry) -> Result<()> {
         let given = self.which.columns(self.table);
-        for column in &entry.columns {
+        if let Some(TableColumn { name, .. }) = entry.kept_metadata() {
+            let message = format!("nothing can be written to '{name}' of '{}'", entry.name);
+            return Err(self.error(message, format!("declare {name} METADATA VIRTUAL")));
+        }
+        for (_, column) in entry.inserted() {
             let wanted = sql_type_name(&column.data_type);
             let (name, into) = (&column.name, &entry.name);
             let Some((_, field)) = given.column_with_name(name) else {
@@ -184,7 +190,7 @@ fn fits(name: &str, given: &DataType, wanted: &DataType) -> bool {
 
 /// Windows over records of a table, and which of its records they take: one of the lists of
 /// conditions holds. No list: all.
-pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Tumble, Vec<Vec<Expr>>)>>;
+pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Window, Vec<Vec<Expr>>)>>;
 
 /// Makes a condition over the columns of a table, by number, of lists of which one must hold.
 type AnyOf<'a> = dyn Fn(usize, &[Vec<Expr>]) -> Result<Option<EngineExpr>> + 'a;
@@ -210,7 +216,7 @@ impl Graph {
     pub(crate) fn windows_over_scans(&self) -> Windows {
         let mut windows = Windows::new();
         for grouping in &self.groupings {
-            let Some(window) = grouping.window else { continue };
+            let Some(window) = grouping.window.map(of_record) else { continue };
             for part in &grouping.parts {
                 let Part::Scan { scan, pass, filters, .. } = part else { continue };
                 let filters = self.filters_of_records(*pass).unwrap_or(filters);
@@ -225,6 +231,16 @@ impl Graph {
     }
 }
 
+/// What matters of a window to whether a record is late: of a session not its keys.
+fn of_record(window: plan::Window) -> plan::Window {
+    match window {
+        plan::Window::Session(session) => {
+            plan::Window::Session(plan::Session { partition: 0, ..session })
+        }
+        other => other,
+    }
+}
+
 impl Aside {
     /// The columns of a graph's table that are needed because of it.
     pub(crate) fn columns_of<'a>(
@@ -234,7 +250,7 @@ impl Aside {
     ) -> impl Iterator<Item = String> + 'a {
         let late = self.parts.contains(&(scan, Which::Late));
         let own = |name: &str| table.columns.iter().any(|column| column.name == name);
-        let names = self.entry.columns.iter().map(|column| column.name.clone());
+        let names = self.entry.inserted().map(|(_, column)| column.name.clone());
         names.filter(move |name| late && own(name))
     }
 
@@ -256,7 +272,7 @@ impl Aside {
                 Which::Late => {
                     let from = Node::Source(*scan);
                     for (window, conditions) in windows.get(scan).into_iter().flatten() {
-                        let late = Some(Late { window: plan::Window::Tumble(*window) });
+                        let late = Some(Late { window: *window });
                         let schema = plan.schema_for(&Input { late, ..Input::all(from) });
                         let schema = schema.map_err(SqlError::internal)?;
                         let project = self.project(&schema)?;
@@ -267,7 +283,7 @@ impl Aside {
             }
         }
         let operator = Operator::Stateless { limit: None, offset: 0 };
-        let output = self.entry.schema();
+        let output = self.schema();
         plan.outputs.push(plan::Output { side: true, ..plan::Output::of(plan.stages.len()) });
         plan.stages.push(Stage { inputs, operator, output });
         Ok(())
@@ -275,7 +291,7 @@ impl Aside {
 
     /// The table's columns, over rows with these.
     fn project(&self, given: &Schema) -> Result<Project> {
-        let column = |column: &crate::catalog::TableColumn| {
+        let column = |column: &TableColumn| {
             // Of two that have a name the table's own comes first.
             let found = given.fields().iter().position(|field| *field.name() == column.name);
             let at = found.ok_or_else(|| {
@@ -286,8 +302,15 @@ impl Aside {
                 false => EngineExpr::Computed(Arc::new(ReadAsText(at))),
             })
         };
-        let columns = self.entry.columns.iter().map(column).collect::<Result<_>>()?;
-        Ok(Project { columns, schema: self.entry.schema() })
+        let columns = self.entry.inserted().map(|(_, of)| column(of)).collect::<Result<_>>()?;
+        Ok(Project { columns, schema: self.schema() })
+    }
+
+    /// The columns that are inserted.
+    fn schema(&self) -> SchemaRef {
+        let field = |c: &TableColumn| Field::new(&c.name, c.data_type.clone(), c.nullable);
+        let fields = self.entry.inserted().map(|(_, column)| field(column));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 }
 

@@ -7,9 +7,10 @@
 //! | | taken by default | EXCLUDING | OVERWRITING |
 //! |---|---|---|---|
 //! | `GENERATED`: computed columns | yes | yes | yes |
+//! | `METADATA`: metadata columns | yes | yes | yes |
 //! | `WATERMARKS` | yes | yes | yes |
 //! | `OPTIONS` | yes, OVERWRITING | yes | yes |
-//! | `CONSTRAINTS`, `PARTITIONS`, `DISTRIBUTION`, `METADATA` | there are none | accepted | |
+//! | `CONSTRAINTS`, `PARTITIONS`, `DISTRIBUTION` | there are none | accepted | |
 
 use datafusion_sql::sqlparser::ast::Ident;
 use datafusion_sql::sqlparser::keywords::Keyword;
@@ -25,6 +26,7 @@ use crate::words::{is_word, single_name};
 pub(crate) struct Like {
     pub(crate) table: Ident,
     pub(crate) generated: Merge,
+    pub(crate) metadata: Merge,
     pub(crate) options: Merge,
     pub(crate) watermarks: Merge,
 }
@@ -48,6 +50,9 @@ const WHAT: [&str; 8] = [
     "DISTRIBUTION",
     "METADATA",
 ];
+
+/// Those that a table may have in place of the other's.
+const OVERWRITTEN: [&str; 4] = ["GENERATED", "METADATA", "OPTIONS", "WATERMARKS"];
 
 const FORM: &str = "write LIKE table (EXCLUDING OPTIONS OVERWRITING WATERMARKS)";
 
@@ -81,6 +86,7 @@ pub(crate) fn parse_like(parser: &mut Parser<'_>) -> Result<Option<Like>> {
     let options = if none { Merge::Overwriting } else { Merge::Including };
     Ok(Some(Like {
         generated: merge("GENERATED", Merge::Including),
+        metadata: merge("METADATA", Merge::Including),
         options: merge("OPTIONS", options),
         watermarks: merge("WATERMARKS", Merge::Including),
         table,
@@ -111,7 +117,7 @@ fn parse_option(parser: &mut Parser<'_>) -> Result<(Merge, &'static str, Option<
             None => error.help(FORM),
         });
     };
-    if merge == Merge::Overwriting && !["GENERATED", "OPTIONS", "WATERMARKS"].contains(&what) {
+    if merge == Merge::Overwriting && !OVERWRITTEN.contains(&what) {
         return Err(SqlError::unsupported(format!("OVERWRITING {what} does not exist"))
             .at(span)
             .help(format!("write INCLUDING {what} or EXCLUDING {what}")));

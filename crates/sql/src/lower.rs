@@ -22,16 +22,18 @@ use millstream_contract::plan::{self, AggregateFunction, SortKey};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
+use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
-use crate::nest::{Inner, Unnested, Window};
+use crate::nest::{Inner, Unnested};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
-use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
 use crate::types::sql_type_name;
 use crate::unnest::UnnestNode;
+use crate::window_node::{WINDOW_COLUMNS, WindowNode};
+use crate::windows::Windows;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";
@@ -47,7 +49,7 @@ pub(crate) struct Stage {
     pub(crate) columns: Vec<Expr>,
     /// Conditions on input rows, all of which must hold; the first is to be evaluated first.
     pub(crate) filters: Vec<Expr>,
-    pub(crate) window: Option<Window>,
+    pub(crate) window: Option<Windows>,
     pub(crate) grouped: Option<Grouped>,
     pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
@@ -156,10 +158,10 @@ impl Stage {
             }
             LogicalPlan::Extension(extension) => {
                 let node = extension.node.as_any();
-                if let Some(tumble) = node.downcast_ref::<TumbleNode>() {
-                    let schema = tumble.input.schema();
-                    let stage = Stage::new(&tumble.input, places)?.over_groups(schema);
-                    return stage.with_window(tumble, places);
+                if let Some(window) = node.downcast_ref::<WindowNode>() {
+                    let schema = window.input.schema();
+                    let stage = Stage::new(&window.input, places)?.over_groups(schema);
+                    return stage.with_windows(&window.assignment, schema, places);
                 }
                 match node.downcast_ref::<UnnestNode>() {
                     Some(unnest) => Stage::new(&unnest.input, places)?.unnested(unnest, places),
@@ -200,7 +202,14 @@ impl Stage {
             let message = format!("a grouping of {columns} columns with other fields");
             return Err(SqlError::internal(message));
         }
-        let keys = stage.substitute_all(&named, schema, places)?;
+        let window = window_among(&named, aggregate.input.schema(), places.group_by)?;
+        let (stage, keys) = match window {
+            None => {
+                let keys = stage.substitute_all(&named, schema, places)?;
+                (stage, keys)
+            }
+            Some(window) => stage.with_group_window(&window, &named, aggregate, places)?,
+        };
         let mut calls = Vec::new();
         for expr in &aggregate.aggr_expr {
             calls.push(stage.call(expr, schema, places)?);
@@ -333,7 +342,12 @@ impl Stage {
 
     /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
     /// Parts that may fail are marked with their place.
-    fn substitute(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Expr> {
+    pub(crate) fn substitute(
+        &self,
+        expr: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Expr> {
         let mut nodes = 0;
         expr.apply(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -404,20 +418,14 @@ impl Stage {
     }
 
     /// Groups by `keys`; the new columns are the keys, then the calls.
-    fn group(mut self, keys: Vec<Expr>, calls: Vec<Call>, places: &Places) -> Result<Stage> {
+    pub(crate) fn group(
+        mut self,
+        keys: Vec<Expr>,
+        calls: Vec<Call>,
+        places: &Places,
+    ) -> Result<Stage> {
         let windowed = keys.iter().any(is_window_column);
-        let aggregated = calls.iter().find_map(|call| Some(call.place.as_ref()?.span));
-        let assigned = self.window.as_ref().filter(|window| window.time().is_some());
-        if let (Some(window), false) = (assigned, windowed) {
-            return Err(SqlError::unsupported("the query has a window, but does not group by it")
-                .at(places.group_by.or(places.distinct).or(aggregated).or(places.statement))
-                .help(format!(
-                    "add the window: GROUP BY window_start, window_end{}\n\
-                 (or group the table without TUMBLE, if its input ends; the window is {})",
-                    if keys.is_empty() { "" } else { ", …" },
-                    duration(window.tumble.size_us),
-                )));
-        }
+        self.check_window_keys(&keys, &calls, places)?;
         let mut grouped = Grouped {
             windowed,
             keys: vec![],
@@ -425,15 +433,21 @@ impl Stage {
             aggregates: vec![],
             having: vec![],
         };
+        let fired = windowed && self.window.as_ref().is_some_and(Windows::fire_themselves);
+        if fired {
+            grouped.having = self.take_window_filters()?;
+        }
         let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         let mut columns = Vec::new();
         for key in keys {
             columns.push(match over(&key) {
                 // Known from the window: no key.
-                Over { window: true, input: false } if windowed => to_fired(key)?,
+                Over { window: true, input: false } if fired => to_fired(key)?,
                 _ => {
-                    let name = unique(sql_text(&key), &mut taken);
-                    grouped.keys.push(self.without_window(key)?);
+                    let over_input = self.without_window(key.clone())?;
+                    let text = sql_text(if fired { &key } else { &over_input });
+                    let name = unique(text, &mut taken);
+                    grouped.keys.push(over_input);
                     grouped.key_names.push(name.clone());
                     fired_column(name)
                 }
@@ -446,9 +460,10 @@ impl Stage {
             columns.push(fired_column(&call.name));
             grouped.aggregates.push(call);
         }
-        let filters = std::mem::take(&mut self.filters);
-        self.filters =
-            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+        self.drop_windows()?;
+        if windowed {
+            self.group_sessions(&mut grouped, places)?;
+        }
         self.columns = columns;
         self.grouped = Some(grouped);
         Ok(self)
@@ -459,34 +474,18 @@ impl Stage {
     /// over a table.
     pub(crate) fn finish(mut self) -> Result<Vec<Stage>> {
         if let (Some(window), None) = (&self.window, &self.grouped) {
-            if let Some(time) = window.time() {
-                self.filters.insert(0, time.clone().is_not_null());
+            match window.assignment() {
+                Some(_) if !window.are_told() => return self.in_each_window()?.folded(),
+                Some(assigned) => self.filters.insert(0, assigned.time.clone().is_not_null()),
+                None => {}
             }
-            let filters = std::mem::take(&mut self.filters);
-            self.filters =
-                filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+            self.drop_windows()?;
             let columns = std::mem::take(&mut self.columns);
             self.columns =
                 columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
             self.window = None;
         }
         self.folded()
-    }
-
-    /// Replaces window columns by functions of the event time, or by the columns that hold them.
-    pub(crate) fn without_window(&self, expr: Expr) -> Result<Expr> {
-        let Some(window) = self.window.as_ref().filter(|_| over(&expr).window) else {
-            return Ok(expr);
-        };
-        let replaced = expr.transform_up(|e| {
-            let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-            if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
-                return Ok(Transformed::no(e));
-            }
-            let over_input = window.column(&column.name);
-            Ok(over_input.map_or(Transformed::no(e), Transformed::yes))
-        })?;
-        Ok(replaced.data)
     }
 }
 
@@ -502,7 +501,7 @@ impl Call {
     }
 }
 
-fn indexed(schema: &DFSchemaRef) -> Indexed {
+pub(crate) fn indexed(schema: &DFSchemaRef) -> Indexed {
     Indexed::new(schema.as_ref().clone())
 }
 
@@ -530,12 +529,12 @@ pub(crate) fn is_window_column(expr: &Expr) -> bool {
 }
 
 /// What an expression's columns belong to.
-struct Over {
-    input: bool,
-    window: bool,
+pub(crate) struct Over {
+    pub(crate) input: bool,
+    pub(crate) window: bool,
 }
 
-fn over(expr: &Expr) -> Over {
+pub(crate) fn over(expr: &Expr) -> Over {
     let mut over = Over { input: false, window: false };
     for column in expr.column_refs() {
         match column.relation.as_ref().map(|r| r.table()) {
@@ -548,7 +547,7 @@ fn over(expr: &Expr) -> Over {
 }
 
 /// The same expression over the window columns of what fires.
-fn to_fired(expr: Expr) -> Result<Expr> {
+pub(crate) fn to_fired(expr: Expr) -> Result<Expr> {
     let fired = expr.transform_up(|e| match e {
         Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
         other => Ok(Transformed::no(other)),

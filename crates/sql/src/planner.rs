@@ -50,7 +50,7 @@ use crate::syntax::Syntax;
 use crate::texts::Texts;
 use crate::types::sql_type_name;
 use crate::with_names::with_own_names;
-use crate::written::{Written, twice, written_by};
+use crate::written::{Written, check_new, twice, written_by};
 use logical::Planned;
 pub use outcome::{EventTimeSpec, Outcome, PlannedQuery};
 use rehearsed::{Found, Rehearsed};
@@ -112,6 +112,7 @@ fn physical_columns(schema: &Schema) -> Vec<TableColumn> {
         data_type: field.data_type().clone(),
         nullable: field.is_nullable(),
         computed: None,
+        metadata: None,
     };
     schema.fields().iter().map(column).collect()
 }
@@ -356,6 +357,7 @@ impl Planner {
         let entry = self.table_named(name)?;
         let sink = entry.sink(&*self.connectors)?;
         if let (Some(written), Origin::Connector(declared)) = (&mut self.written, &entry.origin) {
+            check_new(&declared.options, written).map_err(|e| e.at(Span::new(name.span)))?;
             written.push(declared.options.clone());
         }
         Ok(sink)

@@ -13,7 +13,7 @@ use crate::indexed::Indexed;
 use crate::located::within_mark;
 use crate::lower::{FIRED, Grouped};
 use crate::scalars::within_decided;
-use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 
 pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
     Ok(DFSchema::try_from_qualified_schema(qualifier, &schema)?)

@@ -1,9 +1,12 @@
-//! Where INSERTs write: two of one statement set must not write to one place.
+//! Where INSERTs write: two of one statement set must not write to one place, nor two statements of
+//! a script to one directory of files.
 
 use std::path::{Component, Path, PathBuf};
 
+use millstream_contract::table::TableOptions;
+
 use crate::catalog::{Origin, TableEntry};
-use crate::error::{ErrorKind, SqlError};
+use crate::error::{ErrorKind, Result, SqlError};
 
 /// What a table's rows are written to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,20 +19,51 @@ pub(crate) enum Written {
 
 impl Written {
     pub(crate) fn of(entry: &TableEntry) -> Written {
-        let Origin::Connector(declared) = &entry.origin else {
-            return Written::Table(entry.name.clone());
-        };
-        let option = |key: &str| declared.options.options.get(key).map(|value| value.trim());
+        match &entry.origin {
+            Origin::Connector(declared) => Written::of_options(&declared.options),
+            _ => Written::Table(entry.name.clone()),
+        }
+    }
+
+    fn of_options(table: &TableOptions) -> Written {
+        let option = |key: &str| table.options.get(key).map(|value| value.trim());
         if matches!(option("connector"), Some("print" | "stdout")) {
             return Written::Stdout;
         }
-        let Some(path) = option("path") else { return Written::Table(entry.name.clone()) };
+        let Some(path) = option("path") else { return Written::Table(table.name.clone()) };
         let path = path.strip_prefix("file://").unwrap_or(path);
         match path {
             "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" => Written::Stdout,
-            path => Written::Path(real(&declared.options.base_dir.join(path))),
+            path => Written::Path(real(&table.base_dir.join(path))),
         }
     }
+}
+
+/// Refuses a table of files into whose directory a statement before writes: a job adds nothing to
+/// the result of another.
+pub(crate) fn check_new(table: &TableOptions, before: &[TableOptions]) -> Result<()> {
+    let is_file = |table: &&TableOptions| {
+        let connector = table.options.get("connector").map(|connector| connector.trim());
+        matches!(connector, Some("file" | "filesystem"))
+    };
+    let (true, Written::Path(path)) = (is_file(&table), Written::of_options(table)) else {
+        return Ok(());
+    };
+    let same = |before: &&TableOptions| Written::of_options(before) == Written::Path(path.clone());
+    let Some(other) = before.iter().filter(is_file).find(same) else { return Ok(()) };
+    let message = match other.name == table.name {
+        true => format!("a statement before writes files for '{}' already", table.name),
+        false => format!(
+            "a statement before writes to the directory of '{}' already, for '{}'",
+            table.name, other.name
+        ),
+    };
+    let message = format!("{message}: a job adds nothing to a directory that holds a result");
+    Err(SqlError::unsupported(message).help(format!(
+        "write both with one INSERT INTO {} SELECT … UNION ALL SELECT …, or give the second a \
+         table with another 'path'",
+        other.name
+    )))
 }
 
 /// A path as the file system has it, as far as it exists.

@@ -127,12 +127,14 @@ impl<'a> Decoder<'a> {
             D::UInt16 => self.primitive::<UInt16Type>(column, unsigned),
             D::UInt32 => self.primitive::<UInt32Type>(column, unsigned),
             D::UInt64 => self.primitive::<UInt64Type>(column, |text| Ok(parse_u64(text)?)),
-            D::Float32 => {
-                self.primitive::<Float32Type>(column, |text| parse_f32(text).ok_or(Why::Malformed))
-            }
-            D::Float64 => {
-                self.primitive::<Float64Type>(column, |text| parse_f64(text).ok_or(Why::Malformed))
-            }
+            D::Float32 => self.primitive::<Float32Type>(column, |text| match parse_f32(text) {
+                Some(value) if value.is_infinite() => infinity(value, text),
+                value => value.ok_or(Why::Malformed),
+            }),
+            D::Float64 => self.primitive::<Float64Type>(column, |text| match parse_f64(text) {
+                Some(value) if value.is_infinite() => infinity(value, text),
+                value => value.ok_or(Why::Malformed),
+            }),
             D::Decimal128(precision, scale) => self.primitive::<Decimal128Type>(column, |text| {
                 Ok(parse_decimal(text, *precision, *scale)?)
             }),
@@ -407,6 +409,15 @@ fn signed<N: TryFrom<i64>>(text: &[u8]) -> Result<N, Why> {
 #[inline]
 fn unsigned<N: TryFrom<u64>>(text: &[u8]) -> Result<N, Why> {
     N::try_from(parse_u64(text)?).map_err(|_| Why::OutOfRange)
+}
+
+/// A number that is too large is read as infinity; but only the word means it.
+#[cold]
+fn infinity<N>(value: N, text: &[u8]) -> Result<N, Why> {
+    match text.last() {
+        Some(b'0'..=b'9' | b'.') => Err(Why::OutOfRange),
+        _ => Ok(value),
+    }
 }
 
 #[inline]

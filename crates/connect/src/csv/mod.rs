@@ -47,10 +47,12 @@ mod index;
 
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_contract::Result;
 
 use self::chunk::{CLOSE_HELP, Plan};
+use self::decode::{Column, Decoder};
 use crate::options::Options;
 use crate::records::{Cut, Endless, RECORD_BYTES_MAX, Reader, RecordFormat, Started};
 
@@ -81,6 +83,23 @@ impl CsvFormat {
     pub(crate) fn supported(data_type: &DataType) -> bool {
         decode::supported(data_type)
     }
+}
+
+/// A value that stands for itself, not between others, as a column of one row: `None` if it is none
+/// of this type. A text is what it is.
+pub(crate) fn value(text: &[u8], data_type: &DataType) -> Result<Option<ArrayRef>> {
+    if *data_type == DataType::Utf8 {
+        let text = std::str::from_utf8(text).ok();
+        return Ok(text.map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef));
+    }
+    let dialect = Dialect { quote: None, comments: false, ..Dialect::default() };
+    let (found, wrong) = index(text, &dialect, Some(1), false);
+    if wrong.is_some() || found.rows() != 1 {
+        return Ok(None);
+    }
+    let (name, data_type) = (String::new(), data_type.clone());
+    let column = Column { name, data_type, nullable: false, field: 0 };
+    Ok(Decoder::new(text, &found, &dialect).column(&column)?.ok())
 }
 
 impl RecordFormat for CsvFormat {

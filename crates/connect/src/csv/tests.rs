@@ -104,6 +104,28 @@ fn every_type_is_read() {
 }
 
 #[test]
+fn a_number_that_is_too_large_is_no_infinity() {
+    let schema = schema(&[("d", DataType::Float64, true), ("f", DataType::Float32, true)]);
+    let words = "inf,Infinity\n-Infinity,-inf\n+infinity,1e38\n1e308,1e-999\n";
+    let batch = read(words, &schema, &Dialect::default()).unwrap();
+    let doubles = batch.column(0).as_primitive::<Float64Type>();
+    let infinity = f64::INFINITY;
+    assert_eq!(doubles.values().to_vec(), [infinity, -infinity, infinity, 1e308]);
+    assert_eq!(batch.column(1).as_primitive::<Float32Type>().value(3), 0.0);
+    for (text, expected) in [
+        ("1,1\n1e999,1", "memory.csv:2:1: expected DOUBLE for column 'd', found '1e999'"),
+        ("-1e309,1", "memory.csv:1:1: expected DOUBLE for column 'd', found '-1e309'"),
+        ("1,1\n1,1e39", "memory.csv:2:3: expected FLOAT for column 'f', found '1e39'"),
+        ("9e400 ,1", "memory.csv:1:1: expected DOUBLE for column 'd', found '9e400 '"),
+    ] {
+        let found = error(text, &schema, &Dialect::default());
+        assert!(found.contains(expected) && found.contains("does not fit"), "{text}: {found}");
+    }
+    let skip = Dialect { skip_errors: true, ..Dialect::default() };
+    assert_eq!(read("1e999,1\n2,2", &schema, &skip).unwrap().num_rows(), 1);
+}
+
+#[test]
 fn null_is_what_the_literal_says() {
     let schema = schema(&[("s", DataType::Utf8, true), ("n", DataType::Int64, true)]);
     let dialect = Dialect { null_literal: Some("NULL".into()), ..Dialect::default() };
@@ -387,6 +409,7 @@ fn options(path: &str, more: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: schema(&[("a", DataType::Int64, true)]),
         options,
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
     }

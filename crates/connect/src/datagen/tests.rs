@@ -19,6 +19,7 @@ fn table_options(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> Tabl
         name: "t".into(),
         schema: Arc::new(Schema::new(fields)),
         options: options.iter().map(text).collect::<BTreeMap<_, _>>(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: ".".into(),
     }

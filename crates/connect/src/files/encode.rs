@@ -46,7 +46,7 @@ impl Encoding {
             Encoding::Text(format, options) => {
                 let (place, out) = (output.place().to_string(), Box::new(output.clone()));
                 let rows = TextSink::named(place, *format, out, options.clone());
-                rows.open(schema, Writers { process: 0, workers: 1 })?;
+                rows.open(schema, Writers::alone())?;
                 Box::new(Text { rows, output })
             }
             Encoding::Parquet(options) => Box::new(ParquetEncoder::new(options, schema, output)?),

@@ -67,17 +67,27 @@ fn all_types() -> RecordBatch {
 }
 
 fn write(folder: &Folder, options: &[(&str, &str)], batches: &[RecordBatch]) {
+    write_within(Writers::alone(), folder, options, batches);
+}
+
+fn write_within(
+    writers: Writers,
+    folder: &Folder,
+    options: &[(&str, &str)],
+    batches: &[RecordBatch],
+) {
     let path = folder.0.display().to_string();
     let given = [("connector", "file"), ("path", &path)].into_iter().chain(options.iter().copied());
     let table = TableOptions {
         name: "t".into(),
         schema: batches[0].schema(),
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: "/".into(),
     };
     let sink = FileSink::from_options(&table).unwrap();
-    sink.open(&batches[0].schema(), Writers { process: 0, workers: 1 }).unwrap();
+    sink.open(&batches[0].schema(), writers).unwrap();
     for batch in batches {
         sink.write(0, batch, true).unwrap();
     }
@@ -181,6 +191,27 @@ fn many_small_batches_make_few_row_groups() {
     }
 }
 
+/// Rows wait for a row group of 32 MB in an eighth of the memory at most.
+#[test]
+fn rows_that_wait_take_a_part_of_the_jobs_memory() {
+    let batch = |start: i64| {
+        let random =
+            (start..start + 1000).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64));
+        let column = Arc::new(Int64Array::from_iter_values(random)) as ArrayRef;
+        RecordBatch::try_from_iter([("n", column)]).unwrap()
+    };
+    // 8 MB of numbers that do not get smaller.
+    let batches: Vec<_> = (0..1000).map(|number| batch(number * 1000)).collect();
+    for (memory_bytes, expected) in [(16 << 20, 4..=12), (u64::MAX, 1..=1)] {
+        let folder = Folder::new("memory");
+        let writers = Writers { memory_bytes, ..Writers::alone() };
+        write_within(writers, &folder, &[("format", "parquet")], &batches);
+        let (read, groups) = read_parquet(&folder.0.join("part-0-0"));
+        assert!(expected.contains(&groups), "{memory_bytes}: {groups} row groups");
+        assert_eq!(read.num_rows(), 1_000_000);
+    }
+}
+
 #[test]
 fn a_time_that_parquet_cannot_hold_is_an_error_and_not_null() {
     let folder = Folder::new("overflow");
@@ -192,11 +223,12 @@ fn a_time_that_parquet_cannot_hold_is_an_error_and_not_null() {
         options: [("format", "parquet"), ("path", folder.0.to_str().unwrap())]
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .into(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
         base_dir: "/".into(),
     };
     let sink = FileSink::from_options(&table).unwrap();
-    sink.open(&rows.schema(), Writers { process: 0, workers: 1 }).unwrap();
+    sink.open(&rows.schema(), Writers::alone()).unwrap();
     let error = sink.write(0, &rows, true).unwrap_err().to_string();
     assert!(error.contains("part-0-0.inprogress") && error.contains("column 'ts'"), "{error}");
 }

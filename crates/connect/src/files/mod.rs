@@ -22,6 +22,11 @@
 //! such a name is refused. Complete files are never written to: a directory that has any is
 //! refused.
 //!
+//! **Memory.** Rows of Parquet and Arrow files wait until there are enough for a row group or a
+//! batch. Those of a process take an eighth of the setting `memory` at most, 128 MB at most, or a
+//! megabyte per worker; then what there is of the largest file is written. This comes on top of the
+//! job's budget.
+//!
 //! | option | default | |
 //! |---|---|---|
 //! | `path` | required | a directory, relative to the SQL file; `file://` may stand in front |
@@ -64,17 +69,21 @@ use millstream_contract::{Error, Result};
 
 use self::directory::Lock;
 use self::options::Settings;
-pub(crate) use self::options::{is_only_written, refuse_partitions};
+pub(crate) use self::options::{check_partitions, is_only_written, refuse_partitions};
 use self::partition::Partitions;
+pub(crate) use self::partition::{misplaced, value_in, value_of};
 use self::rolling::Clock;
 use self::worker::{Common, Worker};
 
-/// Files that are open at once, and memory of rows that wait in them, of all workers of a process;
-/// and what each worker has at least.
+/// Files that are open at once, of all workers of a process; and what each worker has at least.
 const OPEN_FILES: usize = 256;
 const OPEN_FILES_MIN: usize = 8;
-const HELD_BYTES: usize = 128 << 20;
-const HELD_BYTES_MIN: usize = 8 << 20;
+
+/// Memory of rows that wait in files, of all workers of a process: at most this, and at most this
+/// part of the job's memory; and what each worker has at least.
+const HELD_BYTES: u64 = 128 << 20;
+const HELD_PART: u64 = 8;
+const HELD_BYTES_MIN: usize = 1 << 20;
 
 /// Writes a directory of files.
 #[derive(Debug)]
@@ -112,15 +121,17 @@ impl FileSink {
     }
 
     /// What the workers of a job have in common.
-    fn common(&self, schema: &SchemaRef, workers: usize) -> Result<Common> {
-        let workers = workers.max(1);
+    fn common(&self, schema: &SchemaRef, writers: Writers) -> Result<Common> {
+        let workers = writers.workers.max(1);
+        // At most 128 MiB, so it fits.
+        let held = (writers.memory_bytes / HELD_PART).min(HELD_BYTES) as usize;
         Ok(Common {
             directory: self.settings.directory.clone(),
             encoding: self.settings.encoding.clone(),
             rolling: self.settings.rolling,
             partitions: Partitions::new(&self.settings.partitioned_by, schema)?,
             open_max: (OPEN_FILES / workers).max(OPEN_FILES_MIN),
-            held_max: (HELD_BYTES / workers).max(HELD_BYTES_MIN),
+            held_max: (held / workers).max(HELD_BYTES_MIN),
         })
     }
 }
@@ -133,7 +144,7 @@ fn locked(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 impl Sink for FileSink {
     fn open(&self, schema: &SchemaRef, writers: Writers) -> Result<()> {
         let directory = &self.settings.directory;
-        let common = Arc::new(self.common(schema, writers.workers)?);
+        let common = Arc::new(self.common(schema, writers)?);
         directory.make()?;
         directory.check_free()?;
         let lock = match common.is_plain() {

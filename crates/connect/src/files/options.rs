@@ -54,7 +54,7 @@ impl Settings {
         }
         let rolling = Rolling::from_options(&options)?;
         options.finish("a file that is written")?;
-        check_partitions(&table.partitioned_by, &table.schema, &options)?;
+        check_partitions(&options, &table.schema)?;
         let depth = table.partitioned_by.len();
         Ok(Settings {
             directory: Directory { path: options.path(given), depth },
@@ -66,7 +66,8 @@ impl Settings {
 }
 
 /// Whether rows can be told apart by these columns, and the files have columns left.
-fn check_partitions(by: &[String], schema: &Schema, options: &Options<'_>) -> Result<()> {
+pub(crate) fn check_partitions(options: &Options<'_>, schema: &Schema) -> Result<()> {
+    let by = options.partitioned_by();
     let wrong = |message: String, help: &str| Err(options.error("PARTITIONED BY", message, help));
     for (number, name) in by.iter().enumerate() {
         let Ok(field) = schema.field_with_name(name) else {
@@ -163,6 +164,6 @@ pub(crate) fn refuse_partitions(table: &TableOptions, what: &str) -> Result<()> 
         table: table.name.clone(),
         option: "PARTITIONED BY".into(),
         message: format!("{what} has no partitions"),
-        help: "only a table of files that INSERT INTO writes has them: leave it out".into(),
+        help: "only a table of files has them: leave it out".into(),
     })
 }

@@ -6,15 +6,18 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::take_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 use arrow::util::display::FormatOptions;
 use millstream_contract::{Error, Result};
 
+use crate::csv;
 use crate::text::Cells;
+use crate::types::sql_name;
 
 /// The directory of rows that have no value.
 const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -130,13 +133,89 @@ fn encoded(text: &str, is_value: bool) -> String {
     out
 }
 
+/// What was [`encoded`]; `%` without two digits behind it stands for itself.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let is_code = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let code = digits.filter(is_code).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match code.filter(|_| *first == b'%') {
+            Some(code) => {
+                bytes.push(code);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The value, as it is written, that a directory's name has for a column; `None`: the directory is
+/// no partition of it. Whoever writes for Hive has names of columns in small letters.
+pub(crate) fn value_in<'a>(directory: &'a str, column: &str) -> Option<&'a str> {
+    let (name, value) = directory.split_once('=')?;
+    let name = decoded(name);
+    (name == column || name.to_lowercase() == column.to_lowercase()).then_some(value)
+}
+
+/// The value of a column in the path of a file, as a column of one row.
+pub(crate) fn value_of(path: &str, field: &Field, columns: &[String]) -> Result<ArrayRef> {
+    let directories = path.rsplit('/').skip(1);
+    let found = directories.filter_map(|name| value_in(name, field.name())).next();
+    let text = found.ok_or_else(|| misplaced(Path::new(path), field.name(), columns))?;
+    let wrong = |message: String, help: &str| Error::Data {
+        place: path.to_string(),
+        message,
+        help: help.to_string(),
+    };
+    if text == NULL_PARTITION || text.is_empty() {
+        return match field.is_nullable() {
+            true => Ok(new_null_array(field.data_type(), 1)),
+            false => Err(wrong(
+                format!("column '{}' is NOT NULL, and this partition has no value", field.name()),
+                "declare the column without NOT NULL",
+            )),
+        };
+    }
+    let text = decoded(text);
+    csv::value(text.as_bytes(), field.data_type())?.ok_or_else(|| {
+        let (of, name) = (sql_name(field.data_type()), field.name());
+        let message = format!(
+            "expected {of} for column '{name}', found '{}' in the path",
+            text.escape_debug()
+        );
+        wrong(message, "declare the column STRING, or give the directory another name")
+    })
+}
+
+/// Something lies where a directory of a column's partitions should be.
+pub(crate) fn misplaced(path: &Path, column: &str, columns: &[String]) -> Error {
+    let directory = format!("{}=…", encoded(column, false));
+    Error::Data {
+        place: path.display().to_string(),
+        message: format!(
+            "it is in no directory '{directory}', as PARTITIONED BY ({}) has it",
+            columns.join(", ")
+        ),
+        help: "move it away or give it a name that begins with '_'; or name the columns in the \
+               order of the directories"
+            .into(),
+    }
+}
+
 fn internal(error: arrow::error::ArrowError) -> Error {
     Error::Internal(error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, Int64Array, StringArray, TimestampMillisecondArray, UInt32Array};
+    use arrow::array::{AsArray, Int64Array, StringArray, TimestampMillisecondArray};
+    use arrow::datatypes::DataType;
     use proptest::prelude::*;
 
     use super::*;
@@ -201,6 +280,13 @@ mod tests {
             let none = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
             let same = one == other || none(&one) && none(&other);
             prop_assert_eq!(found.len() == 1, same);
+            for (texts, (directory, rows)) in std::iter::repeat([&one, &other]).zip(&found) {
+                let path = format!("out/{directory}/part-0-0");
+                let field = Field::new("a/b", DataType::Utf8, true);
+                let read = value_of(&path, &field, &["a/b".to_string()]).unwrap();
+                let written = texts[rows[0] as usize].as_deref().filter(|text| !text.is_empty());
+                prop_assert_eq!(read.as_string::<i32>().iter().next().unwrap(), written);
+            }
             for (directory, _) in found {
                 prop_assert_eq!(directory.matches('/').count(), 0);
                 prop_assert!(directory.chars().all(|c| !c.is_ascii_control()));

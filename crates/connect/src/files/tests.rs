@@ -15,7 +15,7 @@ use millstream_contract::table::{Connectors, TableOptions};
 use super::FileSink;
 use crate::Registry;
 
-const ONE: Writers = Writers { process: 0, workers: 1 };
+const ONE: Writers = Writers::alone();
 
 /// A directory of its own, removed at the end.
 pub(super) struct Folder(pub(super) PathBuf);
@@ -76,6 +76,7 @@ fn table(path: &Path, by: &[&str], more: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: rows(&[]).schema(),
         options: given.into_iter().map(text).collect(),
+        metadata: Default::default(),
         partitioned_by: by.iter().map(|name| name.to_string()).collect(),
         base_dir: PathBuf::from("/"),
     }
@@ -310,8 +311,10 @@ fn partitions_that_cannot_be_are_explained() {
             assert!(error.to_string().contains(expected), "{error}");
         }
     }
-    let read = Registry::new().table(&table(&folder.0, &["s"], &[])).unwrap_err().to_string();
-    assert!(read.contains("a table that is read has no partitions"), "{read}");
+    let mut generated = table(&folder.0, &["s"], &[]);
+    generated.options.insert("connector".into(), "datagen".into());
+    let read = Registry::new().table(&generated).unwrap_err().to_string();
+    assert!(read.contains("the connector 'datagen' has no partitions"), "{read}");
     let long = "x".repeat(300);
     let sink = opened(&folder, &["s"], &[]);
     let error = sink.write(0, &rows(&[(1, &long)]), true).unwrap_err().to_string();

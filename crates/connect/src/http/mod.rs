@@ -13,8 +13,9 @@
 //! are in memory, not on disk. The table is unbounded, and one split: the records of one body after
 //! those of the other, in the order in which they were accepted.
 //!
-//! **Back-pressure**: bodies that are received and not yet decoded and handed on take 64 MiB at
-//! most, or one body. Beyond that the answer is 429, `Retry-After: 1`.
+//! **Back-pressure**: bodies that are received and not yet decoded and handed on take an eighth of
+//! the setting `memory` at most, 64 MiB at most, or one body. Beyond that the answer is 429,
+//! `Retry-After: 1`. This comes on top of the job's budget.
 //!
 //! **Senders** are trusted with nothing: see [`request`] for what is refused, and [`server`] for
 //! how long one may take. There are at most 64 connections. What a web page sends is refused (403),
@@ -42,7 +43,7 @@ use millstream_contract::table::{
 use millstream_contract::wording::counted;
 
 pub use self::fuzz::fuzz_http;
-use self::server::{Accepted, Served, Server};
+use self::server::{Accepted, Patience, Served, Server};
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
@@ -51,6 +52,10 @@ use crate::source::{Elsewhere, lines_from_options};
 
 const PORT: u16 = 8080;
 const BODY_BYTES: u64 = 16 << 20;
+/// Bytes of bodies that are being received, or wait: at most this, and at most this part of the
+/// job's memory; more where one body may be larger.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+const WAITING_PART: u64 = 8;
 /// A larger body would be a file.
 const BODY_BYTES_MAX: u64 = 1 << 30;
 
@@ -125,9 +130,13 @@ impl Table for HttpTable {
             schema: self.schema.clone(),
             projection: projection.into(),
             batch_rows: options.batch_rows,
+            offsets: false,
         };
         let body_bytes_max = self.body_bytes_max;
-        let served = Served { name: name.clone(), wanted, body_bytes_max };
+        let waiting_bytes_max =
+            (options.memory_bytes / WAITING_PART).min(WAITING_BYTES_MAX).max(body_bytes_max);
+        let (name_of, patience) = (name.clone(), Patience::default());
+        let served = Served { name: name_of, wanted, body_bytes_max, waiting_bytes_max, patience };
         let (server, address) = Server::start(self.address, served)
             .map_err(|error| io_error(Path::new(&*name), &error))?;
         let remark = format!("waits for POST requests on http://{address}/");

@@ -23,8 +23,6 @@ use crate::records::{Arriving, Wanted};
 
 /// Connections at a time.
 pub(super) const CONNECTIONS_MAX: usize = 64;
-/// Bytes of bodies that are being received, or wait; more where one body may be larger.
-pub(super) const WAITING_BYTES_MAX: u64 = 64 << 20;
 
 /// How often to look for connections.
 const LOOK: Duration = Duration::from_millis(10);
@@ -32,11 +30,6 @@ const LOOK: Duration = Duration::from_millis(10);
 const READ: Duration = Duration::from_millis(100);
 /// How long a sender may take to receive an answer.
 const WRITE: Duration = Duration::from_secs(5);
-/// How long a connection may be without a request.
-const IDLE: Duration = Duration::from_secs(60);
-/// How long a head may take, and a body, beside the time for its bytes.
-const HEAD: Duration = Duration::from_secs(10);
-const BODY: Duration = Duration::from_secs(10);
 /// The slowest sender of a large body.
 const BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 /// How long to go on reading what a sender sends in vain, so that it gets the answer.
@@ -50,6 +43,27 @@ pub(super) struct Served {
     pub(super) wanted: Wanted,
     /// Bytes of a body at most.
     pub(super) body_bytes_max: u64,
+    /// Bytes of bodies at most that are being received, or wait.
+    pub(super) waiting_bytes_max: u64,
+    pub(super) patience: Patience,
+}
+
+/// How long senders may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// How long a connection may be without a request.
+    pub(super) idle: Duration,
+    /// How long a head may take.
+    pub(super) head: Duration,
+    /// How long a body may take, beside the time for its bytes.
+    pub(super) body: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        let [idle, head, body] = [60, 10, 10].map(Duration::from_secs);
+        Patience { idle, head, body }
+    }
 }
 
 /// Takes requests until it is dropped.
@@ -110,7 +124,7 @@ impl Shared {
 
     /// Room for a body, if there is any.
     fn room(self: &Arc<Self>, bytes: u64) -> Option<Room> {
-        let max = WAITING_BYTES_MAX.max(self.served.body_bytes_max);
+        let max = self.served.waiting_bytes_max;
         let mut state = self.lock();
         let waiting = state.waiting.checked_add(bytes).filter(|waiting| *waiting <= max)?;
         state.waiting = waiting;
@@ -323,7 +337,8 @@ impl Connection {
 
     /// The next head; `None` if there is none.
     fn head(&mut self) -> io::Result<Option<std::result::Result<Head, Answer>>> {
-        let mut end = Instant::now() + IDLE;
+        let Patience { idle, head, .. } = self.shared.served.patience;
+        let mut end = Instant::now() + idle;
         let mut begun = false;
         loop {
             // Some send an empty line behind a body.
@@ -339,7 +354,7 @@ impl Connection {
                 return Ok(Some(Err(Answer::new(431, text))));
             }
             if !begun && !self.buffer.is_empty() {
-                (begun, end) = (true, Instant::now() + HEAD);
+                (begun, end) = (true, Instant::now() + head);
             }
             match self.receive(READ_BYTES, end)? {
                 Ok(()) => {}
@@ -355,7 +370,9 @@ impl Connection {
     fn body(&mut self, head: &Head) -> io::Result<std::result::Result<Vec<u8>, End>> {
         // Checked: it is at most what one body may have.
         let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        let end = Instant::now() + BODY + Duration::from_secs(head.length / BYTES_PER_SECOND_MIN);
+        let patience = self.shared.served.patience.body;
+        let end =
+            Instant::now() + patience + Duration::from_secs(head.length / BYTES_PER_SECOND_MIN);
         while self.buffer.len() < length {
             let missing = length - self.buffer.len();
             if let Err(why) = self.receive(missing.min(READ_BYTES), end)? {

@@ -9,7 +9,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use millstream_contract::settings::parse_bytes;
 
-use super::server::CONNECTIONS_MAX;
+use super::server::{CONNECTIONS_MAX, Patience};
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,6 +21,7 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: Arc::new(Schema::new(fields)),
         options: given.map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        metadata: Default::default(),
         partitioned_by: vec![],
         base_dir: PathBuf::from("."),
     }
@@ -289,4 +290,73 @@ fn options_that_are_wrong_are_refused() {
     }
     let table = HttpTable::from_options(&options(&[("format", "csv")])).unwrap();
     assert_eq!(table.describe(&[0]), "http 127.0.0.1:8080 (CSV, 1 of 1 column)");
+}
+
+/// A server that waits for hardly anybody, and where to send to.
+fn impatient() -> (Server, String) {
+    let table = HttpTable::from_options(&options(&[("format", "csv")])).unwrap();
+    let (schema, format) = (table.schema.clone(), table.format.clone());
+    let served = Served {
+        name: "x".into(),
+        wanted: Wanted { format, schema, projection: [0].into(), batch_rows: 100 },
+        body_bytes_max: 1000,
+        waiting_bytes_max: 1000,
+        patience: Patience {
+            idle: Duration::from_millis(500),
+            head: Duration::from_millis(500),
+            body: Duration::from_millis(500),
+        },
+    };
+    let (server, address) = Server::start("127.0.0.1:0".parse().unwrap(), served).unwrap();
+    (server, address.to_string())
+}
+
+#[test]
+fn senders_that_take_too_long_are_told_and_give_their_room_back() {
+    let (server, address) = impatient();
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n";
+    // Silent in the middle of a head, of a body; and a byte now and then.
+    for (begins, goes_on, expected) in [
+        (head.to_string(), false, "the head took too long"),
+        (head.to_string(), true, "the head took too long"),
+        (format!("{head}\r\n1\n2"), false, "the body took too long"),
+        (format!("{head}\r\n"), true, "the body took too long"),
+    ] {
+        let mut stream = connect(&address);
+        stream.write_all(begins.as_bytes()).unwrap();
+        let mut other = stream.try_clone().unwrap();
+        let sends = std::thread::spawn(move || {
+            let end = Instant::now() + PATIENCE;
+            while goes_on && Instant::now() < end && other.write_all(b"1").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let (status, text) = answer(&mut stream);
+        assert_eq!(status, 408, "{text}");
+        assert!(text.contains(expected) && text.contains("Connection: close"), "{text}");
+        stream.shutdown(Shutdown::Both).unwrap();
+        sends.join().unwrap();
+        // 900 of 1,000 bytes were taken.
+        assert_eq!(send(&address, &post(&"1\n".repeat(450))).0, 202);
+        assert!(server.next(Waker::noop()).is_some());
+        while server.next(Waker::noop()).is_some() {}
+    }
+    // Who has not begun is not answered.
+    let mut silent = connect(&address);
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn bodies_that_wait_take_a_part_of_the_jobs_memory() {
+    let given = [("format", "csv"), ("listen", "127.0.0.1:0"), ("max-body", "1000 B")];
+    let table = HttpTable::from_options(&options(&given)).unwrap();
+    let memory = OpenOptions { memory_bytes: 16_000, ..OpenOptions::alone(100, 0, 1) };
+    let mut split = table.open(&[0], &memory).unwrap().remove(0);
+    let remark = split.remark().unwrap();
+    let address = remark.rsplit("http://").next().unwrap().trim_end_matches('/').to_string();
+    let body = post(&"1\n".repeat(450));
+    let statuses = [0; 3].map(|_| send(&address, &body).0);
+    assert_eq!(statuses, [202, 202, 429], "2,000 bytes wait at most");
+    assert_eq!(all(&mut split).len(), 900);
+    assert_eq!(send(&address, &body).0, 202);
 }

@@ -47,7 +47,7 @@ pub(super) fn columns(format: Format, files: &[OneFile]) -> Result<(Columns, boo
     };
     let columns = schema.fields().iter().zip(found).map(column).collect();
     let remarks = unknown.into_iter().map(left_out).collect();
-    Ok((Columns { columns, options: Vec::new(), remarks }, whole))
+    Ok((Columns { columns, remarks, ..Columns::default() }, whole))
 }
 
 /// The schema of a file as a table would declare it, and the columns for which SQL has no type.
@@ -84,6 +84,7 @@ fn look(
         schema: schema.clone(),
         options: BTreeMap::from([("path", &*file.name), ("format", format.name())].map(option)),
         base_dir: PathBuf::new(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
     })?;
     let mut splits = table.open(times, &OpenOptions::alone(RECORDS_MAX, 0, 1))?;

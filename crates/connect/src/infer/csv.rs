@@ -63,7 +63,8 @@ pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
     if let Some(wrong) = wrong.filter(|_| rows.misshapen() > 0) {
         let line = 1 + data[..wrong.at.min(data.len())].iter().filter(|b| **b == b'\n').count();
         remarks.push(format!(
-            "the record on line {line} has not the {} of the first record",
+            "the record on line {line} has not the {} of the first record ('on_error' = 'skip' \
+             leaves such records out)",
             counted(rows.fields() as u64, "field")
         ));
     }
@@ -76,7 +77,7 @@ pub(super) fn columns(samples: &[Sample], tabs: bool) -> Columns {
     }
     let columns = names.into_iter().zip(scan.columns);
     let columns = columns.map(|(name, values)| Column::new(name, values.data_type(), values));
-    Columns { columns: columns.collect(), options, remarks }
+    Columns { columns: columns.collect(), options, remarks, wrong: None }
 }
 
 fn char_text(dialect: &Dialect) -> &'static str {

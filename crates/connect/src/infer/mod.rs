@@ -12,6 +12,7 @@ mod columnar;
 mod csv;
 mod fuzz;
 mod json;
+mod mixed;
 mod ndjson;
 mod order;
 mod sample;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use millstream_contract::declaration::{Declaration, DeclaredColumn, identifier};
+use millstream_contract::inferred::leaving_out;
 use millstream_contract::table::TableOptions;
 use millstream_contract::{Error, Result};
 
@@ -53,6 +55,8 @@ struct Columns {
     /// The format's own.
     options: Vec<(String, String)>,
     remarks: Vec<String>,
+    /// What is wrong with the first record that is none, where most are.
+    wrong: Option<Error>,
 }
 
 /// A column, and what its values are like.
@@ -130,10 +134,12 @@ pub(crate) fn declaration(given: &str, base_dir: &Path) -> Result<Declaration> {
         schema: Arc::new(Schema::empty()),
         options: BTreeMap::new(),
         base_dir: base_dir.to_path_buf(),
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
     };
     let files = Files::resolve(&Options::new(&table), Some(given))?;
     let listed = files.list()?;
+    mixed::refuse_mixed(given, &listed)?;
     let named = listed.first().and_then(|file| Format::of_name(&file.name));
     if let Some(format @ (Format::Parquet | Format::Arrow)) = named {
         return of_schema(given, format, &listed);
@@ -217,7 +223,7 @@ fn check_text(sample: &Sample) -> Result<()> {
 
 /// Puts together what has been found out.
 fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<Declaration> {
-    let Columns { columns, options, mut remarks } = found;
+    let Columns { columns, options, mut remarks, wrong } = found;
     let names: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let candidates: Vec<Candidate<'_>> = columns
         .iter()
@@ -245,7 +251,15 @@ fn declared(given: &str, format: Format, found: Columns, whole: bool) -> Result<
         vec![option("connector", "file"), option("path", &path), option("format", format.name())];
     all.extend(options);
     remarks.retain(|remark| !remark.is_empty());
-    Ok(Declaration { columns, computed, event_time, options: all, remarks })
+    let declaration = Declaration { columns, computed, event_time, options: all, remarks };
+    match wrong {
+        Some(Error::Data { place, message, help }) => {
+            let help = format!("{help}; {}", leaving_out(given, &declaration));
+            Err(Error::Data { place, message, help })
+        }
+        Some(error) => Err(error),
+        None => Ok(declaration),
+    }
 }
 
 /// A type as a `CREATE TABLE` has it.

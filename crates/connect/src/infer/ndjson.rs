@@ -45,23 +45,42 @@ struct Node {
 ///
 /// # Errors
 ///
-/// If what stands on one of the first lines is no object.
+/// If what stands on the first lines is mostly no object.
 pub(super) fn columns(samples: &[Sample]) -> Result<Columns> {
-    Ok(of_root(root(samples)?))
-}
-
-/// What all objects have in common.
-fn root(samples: &[Sample]) -> Result<Node> {
-    let mut root = Node::default();
-    for (at, sample) in samples.iter().enumerate() {
-        root.gap();
-        root.lines(&sample.head, sample.whole, Some(&sample.name).filter(|_| at == 0))?;
-        for part in &sample.later {
-            root.gap();
-            root.lines(part, true, None)?;
+    let (root, wrong) = root(samples);
+    match wrong {
+        Some(Wrong { error, lines }) if lines >= root.objects => Err(error),
+        wrong => {
+            let wrong = wrong.map(|wrong| wrong.error);
+            Ok(Columns { wrong, ..of_root(root) })
         }
     }
-    Ok(root)
+}
+
+/// Lines with no object on them.
+struct Wrong {
+    /// Of the first.
+    error: Error,
+    lines: u64,
+}
+
+/// What all objects have in common, and what is wrong with the lines that the first file begins
+/// with.
+fn root(samples: &[Sample]) -> (Node, Option<Wrong>) {
+    let (mut root, mut wrong) = (Node::default(), None);
+    for (at, sample) in samples.iter().enumerate() {
+        root.gap();
+        let found = root.lines(&sample.head, sample.whole, &sample.name);
+        // Further on, reading will report it.
+        if at == 0 {
+            wrong = found;
+        }
+        for part in &sample.later {
+            root.gap();
+            root.lines(part, true, &sample.name);
+        }
+    }
+    (root, wrong)
 }
 
 /// The columns that can be read, and what is to be said of the others.
@@ -89,21 +108,22 @@ fn of_root(root: Node) -> Columns {
 }
 
 impl Node {
-    /// Takes the records of whole lines. `name`: that of the file of which it is the beginning,
-    /// where what is no record is an error; further on, reading will report it.
-    fn lines(&mut self, data: &[u8], last: bool, name: Option<&String>) -> Result<()> {
+    /// Takes the records of whole lines. `name` is that of the file of which they are the
+    /// beginning.
+    fn lines(&mut self, data: &[u8], last: bool, name: &str) -> Option<Wrong> {
         let ends = memchr_iter(b'\n', data).chain(last.then_some(data.len()));
         let (mut start, mut records) = (0, 0);
+        let mut wrong: Option<Wrong> = None;
         for end in ends {
             let line = &data[start..end];
             if !line.trim_ascii().is_empty() {
-                match parse(line) {
-                    Ok(Json::Object(fields)) => self.object(fields),
-                    other => {
-                        if let Some(name) = name {
-                            let at = start + other.err().unwrap_or(0);
-                            return Err(no_object(name, data, at, records));
-                        }
+                match (parse(line), &mut wrong) {
+                    (Ok(Json::Object(fields)), _) => self.object(fields),
+                    (_, Some(wrong)) => wrong.lines += 1,
+                    (other, None) => {
+                        let at = start + other.err().unwrap_or(0);
+                        let error = no_object(name, data, at, records);
+                        wrong = Some(Wrong { error, lines: 1 });
                     }
                 }
                 records += 1;
@@ -113,7 +133,7 @@ impl Node {
                 break;
             }
         }
-        Ok(())
+        wrong
     }
 
     fn add(&mut self, value: Json<'_>) {
@@ -249,14 +269,12 @@ fn no_object(name: &str, data: &[u8], at: usize, records: usize) -> Error {
 mod tests {
     use super::*;
 
+    fn sample(text: &str) -> Sample {
+        Sample { name: "x".into(), head: text.as_bytes().to_vec(), whole: true, later: Vec::new() }
+    }
+
     fn inferred(text: &str) -> Vec<(String, String)> {
-        let sample = Sample {
-            name: "x.ndjson".into(),
-            head: text.as_bytes().to_vec(),
-            whole: true,
-            later: Vec::new(),
-        };
-        let fields = root(&[sample]).unwrap().fields;
+        let fields = root(&[sample(text)]).0.fields;
         fields.into_iter().map(|(name, n)| (name, declared_type(&n.data_type()))).collect()
     }
 
@@ -301,11 +319,22 @@ mod tests {
             ("{\n  \"a\": 1\n}", "x:1:2", "jq -c ."),
             ("{\"a\":1}\n{\"a\":}", "x:2:6", "JSON object"),
             ("1\n", "x:1:1", "JSON object"),
+            ("{\"a\":1}\nx\n", "x:2:1", "JSON object"),
         ] {
-            let mut node = Node::default();
-            let error = node.lines(text.as_bytes(), true, Some(&"x".to_string())).unwrap_err();
+            let error = columns(&[sample(text)]).unwrap_err();
             let Error::Data { place, help, .. } = &error else { panic!("{error}") };
             assert!(place == expected_place && help.contains(expected_help), "{error}");
         }
+    }
+
+    /// Most lines are objects, so the declaration is known, and with it what to write.
+    #[test]
+    fn a_line_among_objects_that_is_none_is_noted() {
+        let found = columns(&[sample("{\"a\":1}\nx y\n{\"a\":2.5}\n{\"b\":1}\n-\n")]).unwrap();
+        let Some(Error::Data { place, .. }) = &found.wrong else { panic!("{:?}", found.wrong) };
+        assert_eq!(place, "x:2:1");
+        let names: Vec<&str> = found.columns.iter().map(|column| &*column.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(found.columns[0].data_type, DataType::Float64);
     }
 }

@@ -210,6 +210,7 @@ fn a_string_takes_any_json_value_as_it_is_written() {
         schema: Arc::new(Schema::new(vec![Field::new("v", DataType::Utf8, true)])),
         options: found.options.into_iter().filter(|(key, _)| key != "connector").collect(),
         base_dir: dir,
+        metadata: Default::default(),
         partitioned_by: Vec::new(),
     })
     .unwrap();

@@ -14,7 +14,7 @@ use millstream_contract::{Error, Result};
 
 pub(crate) use self::anywhere::Anywhere;
 pub(crate) use self::missing::missing_help;
-pub(crate) use self::packed::{MaybePacked, Packing, Unpacked};
+pub(crate) use self::packed::{MaybePacked, Packing, Unpacked, may_unpack_to};
 pub(crate) use self::pipe::Pipe;
 pub(crate) use self::regular::{Found, Regular, check_same, open, opened};
 
@@ -32,7 +32,6 @@ pub(crate) enum Input {
 
 impl Input {
     /// For tests and fuzzing.
-    #[cfg(test)]
     pub(crate) fn memory(bytes: &[u8]) -> Input {
         Input::Memory(io::Cursor::new(bytes.into()))
     }

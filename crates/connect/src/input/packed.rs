@@ -13,6 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 
+/// A repeated byte packs best: with zstd, whose blocks of 128 KiB then have four bytes.
+const TIMES_MAX: u64 = 32 << 10;
+
+/// Bytes that so many packed ones can unpack to at most, whatever the packing, give or take a
+/// header. Who claims more is damaged.
+pub(crate) fn may_unpack_to(packed: u64) -> u64 {
+    packed.saturating_add(64).saturating_mul(TIMES_MAX)
+}
+
 /// How a file is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {

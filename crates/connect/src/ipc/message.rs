@@ -12,6 +12,7 @@ use arrow::ipc::{self, MessageHeader, MetadataVersion, root_as_message};
 use bytes::Bytes;
 
 use crate::guard::guarded;
+use crate::input::may_unpack_to;
 
 /// Bytes of a buffer at most, once it is unpacked: offsets of texts reach no further.
 const BUFFER_BYTES_MAX: u64 = i32::MAX as u64;
@@ -108,18 +109,19 @@ impl Message {
         Ok(Layout { spans: joined(spans), compressed: batch.compression().is_some() })
     }
 
-    /// The columns `read` of a record batch, whose layout has been checked.
+    /// The columns `read` of a record batch, whose layout has been checked and says where they lie.
     pub(super) fn columns(
         &self,
         body: &Buffer,
         schema: &SchemaRef,
         read: &[usize],
+        layout: &Layout,
         dictionaries: &Dictionaries,
     ) -> Result<RecordBatch, String> {
         guarded(|| {
             let message = root_as_message(&self.metadata).map_err(|error| error.to_string())?;
             let batch = message.header_as_record_batch().ok_or("expected a record batch")?;
-            check_packed(&batch, body)?;
+            check_packed(&batch, body, &layout.spans)?;
             let version = message.version();
             RecordBatchDecoder::try_new(body, batch, schema.clone(), dictionaries, &version)
                 .and_then(|decoder| decoder.with_projection(Some(read)).read_record_batch())
@@ -139,7 +141,7 @@ impl Message {
             let dictionary = message.header_as_dictionary_batch().ok_or("expected a dictionary")?;
             let batch = dictionary.data().ok_or("a dictionary without values")?;
             check_lengths(&batch, self.body_bytes)?;
-            check_packed(&batch, body)?;
+            check_packed(&batch, body, &[0..self.body_bytes])?;
             read_dictionary(body, dictionary, schema, dictionaries, &message.version())
                 .map_err(|error| error.to_string())
         })
@@ -175,16 +177,26 @@ fn check_lengths(batch: &ipc::RecordBatch<'_>, body_bytes: u64) -> Result<(), St
 }
 
 /// Checks what packed buffers say they unpack to, for which room is made before they are looked at.
-fn check_packed(batch: &ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), String> {
+/// Those outside of `spans` have not been read from the file.
+fn check_packed(
+    batch: &ipc::RecordBatch<'_>,
+    body: &Buffer,
+    spans: &[Range<u64>],
+) -> Result<(), String> {
     if batch.compression().is_none() {
         return Ok(());
     }
-    for buffer in batch.buffers().into_iter().flatten() {
+    let is_read = |buffer: &&ipc::Buffer| {
+        let (start, end) = (buffer.offset() as u64, (buffer.offset() + buffer.length()) as u64);
+        spans.iter().any(|span| span.start <= start && end <= span.end)
+    };
+    for buffer in batch.buffers().into_iter().flatten().filter(is_read) {
         let start = buffer.offset() as usize;
         let packed = body.get(start..start + buffer.length() as usize).unwrap_or_default();
         let Some(length) = packed.first_chunk::<8>() else { continue };
         let length = i64::from_le_bytes(*length);
-        if length > 0 && length as u64 > BUFFER_BYTES_MAX {
+        let may = may_unpack_to(packed.len() as u64).min(BUFFER_BYTES_MAX);
+        if length > 0 && length as u64 > may {
             return Err(format!("a buffer would have {length} bytes once it is unpacked"));
         }
     }

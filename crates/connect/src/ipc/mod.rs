@@ -8,6 +8,7 @@
 //! Columns are found by name, and have the declared type, or one whose values all fit it
 //! ([`crate::columns`]). Dictionaries are unpacked when a chunk is decoded.
 
+mod fuzz;
 mod message;
 mod source;
 mod split;
@@ -17,6 +18,7 @@ mod tests;
 use arrow::datatypes::{DataType, Schema};
 use millstream_contract::Result;
 
+pub use self::fuzz::fuzz_arrow;
 pub(crate) use self::split::IpcSplit;
 
 use self::source::Source;

@@ -1,6 +1,7 @@
 //! Arrow IPC as a split: chunks are record batches, or ranges of rows of large ones.
 //!
-//! A position is the number of a record batch, and that of a row in it.
+//! A position is the number of a record batch, that of a row in it, and how many rows come before
+//! the batch.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -40,11 +41,21 @@ pub(crate) struct IpcSplit {
     /// The record batch that is being handed out, or comes next, and the next row in it.
     batch: u64,
     row: u64,
+    /// Rows of the record batches before that one.
+    before: u64,
     current: Option<Current>,
     /// Where to begin.
-    from: Option<(u64, u64)>,
+    from: Option<Start>,
     first_rows: u64,
     reading: Opened,
+}
+
+/// Where to begin: a record batch, a row in it, and how many rows come before the batch.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    batch: u64,
+    row: u64,
+    before: u64,
 }
 
 /// What is to be read, of a pipe until its schema has come.
@@ -79,16 +90,18 @@ struct Batch {
     dictionaries: Arc<Dictionaries>,
     /// For messages.
     place: Arc<str>,
+    /// Rows of the record batches before this one.
+    before: u64,
     columns: OnceLock<Result<Vec<ArrayRef>>>,
 }
 
 impl IpcSplit {
-    /// Opens a file or a pipe at a position: the numbers of a record batch, and of a row in it.
+    /// Opens a file or a pipe at a position ([`Start`]).
     pub(crate) fn open(input: Input, reading: &Reading<'_>) -> Result<IpcSplit> {
         let path = reading.path.clone();
         let source = Source::open(input, path.clone())?;
         let from = match reading.from.0[..] {
-            [batch, row] => Some((batch, row)),
+            [batch, row, before] => Some(Start { batch, row, before }),
             _ => None,
         };
         if from.is_some() && source.is_pipe() {
@@ -106,6 +119,7 @@ impl IpcSplit {
             dictionaries: Arc::default(),
             batch: 0,
             row: 0,
+            before: 0,
             current: None,
             from,
             first_rows: if few { FIRST_ROWS } else { u64::MAX },
@@ -160,11 +174,11 @@ impl IpcSplit {
         rows: u64,
     ) -> Result<()> {
         match self.from {
-            Some((from, _)) if self.batch < from => {
+            Some(from) if self.batch < from.batch => {
                 self.batch += 1;
                 return Ok(());
             }
-            Some((_, row)) => (self.row, self.from) = (row, None),
+            Some(from) => (self.row, self.before, self.from) = (from.row, from.before, None),
             None => self.row = 0,
         }
         let place: Arc<str> = self.place().into();
@@ -175,7 +189,8 @@ impl IpcSplit {
         let chunks = chunks.max(rows.div_ceil(ROWS_MAX)).clamp(1, rows.max(1));
         let dictionaries = self.dictionaries.clone();
         let columns = OnceLock::new();
-        let batch = Batch { what, message, layout, body, dictionaries, place, columns };
+        let before = self.before;
+        let batch = Batch { what, message, layout, body, dictionaries, place, before, columns };
         let chunk_rows = rows.div_ceil(chunks).max(1);
         self.current = Some(Current { batch: Arc::new(batch), rows, chunk_rows, row_bytes });
         Ok(())
@@ -233,8 +248,8 @@ impl Split for IpcSplit {
 
     fn position(&self) -> Position {
         match self.from {
-            Some((batch, row)) => Position(vec![batch, row]),
-            None => Position(vec![self.batch, self.row]),
+            Some(Start { batch, row, before }) => Position(vec![batch, row, before]),
+            None => Position(vec![self.batch, self.row, self.before]),
         }
     }
 
@@ -243,10 +258,11 @@ impl Split for IpcSplit {
             if let Some(chunk) = self.chunk() {
                 return Ok(SplitPoll::Chunk(chunk));
             }
-            if self.current.take().is_some() {
+            if let Some(Current { rows, .. }) = self.current.take() {
+                self.before = self.before.saturating_add(rows);
                 (self.batch, self.row) = (self.batch + 1, 0);
             }
-            if let Some((batch, _)) = self.from
+            if let Some(Start { batch, .. }) = self.from
                 && self.batch < batch
                 && self.source.go_to(batch)
             {
@@ -277,7 +293,7 @@ impl Batch {
         }
         let body = self.needed()?;
         self.message
-            .columns(&body, &self.what.schema, read, &self.dictionaries)
+            .columns(&body, &self.what.schema, read, &self.layout, &self.dictionaries)
             .map(|batch| batch.columns().to_vec())
             .map_err(|message| damaged(&self.place, message))
     }
@@ -329,7 +345,8 @@ impl Chunk for IpcChunk {
             return Err(damaged(&self.batch.place, "a column has another number of rows"));
         }
         let columns: Vec<ArrayRef> = columns.iter().map(|c| c.slice(first, rows)).collect();
-        let places = Rows { prefix: self.batch.place.clone(), first: self.rows.start };
+        let Batch { place, before, .. } = &*self.batch;
+        let places = Rows { prefix: place.clone(), first: self.rows.start, before: *before };
         let batch = self.batch.what.columns.batch(&columns, rows, &places)?;
         Ok(Decoded::whole(batch, Some(Box::new(places))))
     }

@@ -12,6 +12,7 @@
 //! becomes an error with its place.
 
 mod file;
+mod fuzz;
 mod pages;
 mod prune;
 mod split;
@@ -22,6 +23,7 @@ mod thrift;
 use arrow::datatypes::{DataType, Schema};
 use millstream_contract::Result;
 
+pub use self::fuzz::fuzz_parquet;
 pub(crate) use self::split::ParquetSplit;
 
 use self::file::ParquetFile;

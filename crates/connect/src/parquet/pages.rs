@@ -20,7 +20,8 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use crate::input::Anywhere;
+use super::thrift;
+use crate::input::{Anywhere, may_unpack_to};
 
 /// Bytes of pages of a row group that are kept at most. Others are unpacked again.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -203,7 +204,7 @@ impl ChunkReader for Anywhere {
     type T = Front;
 
     fn get_read(&self, start: u64) -> Result<Front> {
-        Ok(Front { bytes: self.clone(), next: start, buffer: Bytes::new() })
+        Ok(Front { bytes: self.clone(), next: start, buffer: Bytes::new(), looked: false })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
@@ -211,11 +212,28 @@ impl ChunkReader for Anywhere {
     }
 }
 
-/// What begins at some offset, read as far as it is asked for.
+/// The header of a page, read as far as it is asked for. The library reads nothing else so.
 pub(crate) struct Front {
     bytes: Anywhere,
     next: u64,
     buffer: Bytes,
+    /// Whether its sizes have been looked at.
+    looked: bool,
+}
+
+impl Front {
+    /// The library makes room for as many bytes as a page claims to have.
+    fn check_sizes(&mut self) -> io::Result<()> {
+        match thrift::page_bytes(&self.buffer).filter(|_| !self.looked) {
+            Some((unpacked, packed)) if unpacked > may_unpack_to(packed) => {
+                Err(io::Error::other(format!("a page of {unpacked} bytes in {packed}")))
+            }
+            _ => {
+                self.looked = true;
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Read for Front {
@@ -224,9 +242,31 @@ impl Read for Front {
             let read = self.bytes.read_at_most(self.next, HEADER_BYTES);
             self.buffer = read.map_err(io::Error::other)?;
             self.next += self.buffer.len() as u64;
+            self.check_sizes()?;
         }
         let count = out.len().min(self.buffer.len());
         out[..count].copy_from_slice(&self.buffer.split_to(count));
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_claims_more_than_any_packing_gives_is_refused() {
+        // 1: the type, 2: 2,147,483,647 bytes unpacked, 3: 5 as they stand.
+        let header = [0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0xf, 0x15, 10, 0];
+        let read = |header: &[u8]| {
+            let bytes = Anywhere::memory(header.to_vec(), "x".into());
+            let mut out = Vec::new();
+            bytes.get_read(0).unwrap().read_to_end(&mut out).map(|_| out)
+        };
+        let error = read(&header).unwrap_err().to_string();
+        assert_eq!(error, "a page of 2147483647 bytes in 5");
+        // As many in 65,536.
+        let header = [0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0xf, 0x15, 0x80, 0x80, 8, 0];
+        assert_eq!(read(&header).unwrap(), header);
     }
 }

@@ -351,7 +351,7 @@ impl Chunk for ParquetChunk {
 
     fn decode_reporting(self: Box<Self>) -> Result<Decoded> {
         let What { all, few, .. } = &*self.what;
-        let places = Rows { prefix: all.columns.path().clone(), first: self.first };
+        let places = Rows { prefix: all.columns.path().clone(), first: self.first, before: 0 };
         let batch = match self.counts {
             true => self.batch(all, &places)?,
             false => few.batch(&self.batch(&few.part, &places)?, all.columns.schema())?,

@@ -48,6 +48,7 @@ impl Scratch {
             name: "t".into(),
             schema: schema.clone(),
             options: options.map(|(key, value)| (key.to_string(), value.to_string())).into(),
+            metadata: Default::default(),
             partitioned_by: Vec::new(),
             base_dir: ".".into(),
         })

@@ -71,6 +71,22 @@ pub(super) fn schema_depth(metadata: &[u8]) -> Option<usize> {
     Some(depth)
 }
 
+/// The bytes of a page as these, which its header begins with, say: unpacked, and as they stand in
+/// the file.
+pub(super) fn page_bytes(header: &[u8]) -> Option<(u64, u64)> {
+    let (mut input, mut id) = (Compact(header), 0);
+    let mut unpacked = None;
+    while let Some(FieldHead { id: number, kind }) = input.field(id)? {
+        id = number;
+        match (number, kind) {
+            (2, I32) => unpacked = Some(u64::try_from(input.zigzag()?).ok()?),
+            (3, I32) => return Some((unpacked?, u64::try_from(input.zigzag()?).ok()?)),
+            _ => input.skip(kind, 0)?,
+        }
+    }
+    None
+}
+
 /// What a page header says of a dictionary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dictionary {
@@ -252,6 +268,16 @@ mod tests {
         }
         let whole = metadata(&[1, 1, 0]);
         assert_eq!(schema_depth(&whole[..whole.len() - 3]), None);
+    }
+
+    #[test]
+    fn a_page_header_tells_its_sizes() {
+        // 1: the type, 2: 128 bytes unpacked, 3: 77 as they stand.
+        let header = [0x15, 4, 0x15, 0x80, 2, 0x15, 0x9a, 1, 0x4c];
+        assert_eq!(page_bytes(&header), Some((128, 77)));
+        assert_eq!(page_bytes(&header[..7]), None);
+        // Less than nothing.
+        assert_eq!(page_bytes(&[0x15, 4, 0x15, 3, 0x15, 2, 0]), None);
     }
 
     #[test]

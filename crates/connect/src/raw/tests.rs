@@ -22,6 +22,7 @@ fn read(text: &[u8], data_type: DataType) -> Result<Vec<Vec<u8>>> {
         sharing: Sharing::ByChunk,
         one_of_many: false,
         pruning: &Default::default(),
+        offsets: false,
         chunk_bytes: None,
     };
     let mut split = RecordSplit::open(Arc::new(RawFormat), Input::memory(text), &reading)?;

@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) projection: Arc<[usize]>,
     /// Rows a batch should have at most.
     pub(crate) batch_rows: usize,
+    /// Whether their offsets are wanted.
+    pub(crate) offsets: bool,
 }
 
 /// The bytes of one input that have come and whose records have not been taken out.
@@ -49,6 +51,11 @@ impl Arriving {
     pub(crate) fn new(path: Name, wanted: Wanted) -> Arriving {
         let (buffer, start, looked) = (Vec::new(), 0, 0);
         Arriving { path, wanted, buffer, start, looked, offset: 0, line: 1, decode: None }
+    }
+
+    /// For messages.
+    pub(crate) fn path(&self) -> &Name {
+        &self.path
     }
 
     /// Where to put more bytes, at the end.
@@ -95,7 +102,8 @@ impl Arriving {
         let Some(end) = self.end(last)? else { return Ok(None) };
         let Some(data) = self.rest().get(..end).map(<[u8]>::to_vec) else { return Ok(None) };
         let lines = memchr_iter(b'\n', &data).count();
-        let block = Block { line: self.line, lines, offset: self.offset, data };
+        let (line, offset, offsets) = (self.line, self.offset, self.wanted.offsets);
+        let block = Block { line, lines, offset, offsets, data };
         self.line += lines as u64;
         self.offset += end as u64;
         self.start += end;
@@ -198,7 +206,7 @@ mod tests {
     fn wanted(format: Arc<dyn RecordFormat>) -> Wanted {
         let fields = vec![Field::new("a", DataType::Int64, true)];
         let schema = Arc::new(Schema::new(fields));
-        Wanted { format, schema, projection: [0].into(), batch_rows: 100 }
+        Wanted { format, schema, projection: [0].into(), batch_rows: 100, offsets: false }
     }
 
     /// What comes out of these parts: the numbers, or what is wrong.

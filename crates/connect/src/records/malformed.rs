@@ -38,7 +38,8 @@ fn malformed(format: &dyn RecordFormat, decode: &dyn Decode, block: &Block) -> R
         let record = &block.data[at..end];
         let lines = memchr_iter(b'\n', record).count();
         let offset = block.offset + at as u64;
-        let decoded = decode.decode(&Block { data: record.to_vec(), line, lines, offset })?;
+        let one = Block { data: record.to_vec(), line, lines, offset, offsets: false };
+        let decoded = decode.decode(&one)?;
         if let Some(left_out) = decoded.first_left_out {
             raw.push(without_line_end(record));
             wrong.push(left_out);

@@ -38,6 +38,8 @@ pub(crate) struct Block {
     pub(crate) lines: usize,
     /// Offset in the file.
     pub(crate) offset: u64,
+    /// Whether the offsets of its records are wanted ([`Lines`]).
+    pub(crate) offsets: bool,
 }
 
 /// Where the records at the front of a buffer end.

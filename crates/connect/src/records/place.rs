@@ -47,6 +47,8 @@ pub(crate) struct Lines {
     first: u64,
     /// Per record, how many come before it in the block; `None` if each takes just one.
     before: Option<Vec<u32>>,
+    /// The block's offset in the file and those of the records in the block, if they are wanted.
+    offsets: Option<(u64, Box<[u32]>)>,
 }
 
 impl Lines {
@@ -63,7 +65,8 @@ impl Lines {
             };
             starts.iter().map(&mut count).collect()
         });
-        Lines { path: path.clone(), first: block.line, before }
+        let offsets = block.offsets.then(|| (block.offset, starts.into()));
+        Lines { path: path.clone(), first: block.line, before, offsets }
     }
 }
 
@@ -76,8 +79,14 @@ impl Places for Lines {
         format!("{}:{}", self.path, self.first + before)
     }
 
+    fn offset(&self, row: usize) -> Option<u64> {
+        let (block, starts) = self.offsets.as_ref()?;
+        Some(block + u64::from(*starts.get(row)?))
+    }
+
     fn bytes(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.capacity() * size_of::<u32>());
-        size_of::<Lines>() + before
+        let offsets = self.offsets.as_ref().map_or(0, |(_, starts)| size_of_val(&**starts));
+        size_of::<Lines>() + before + offsets
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Reader {
     /// Offset in the file and line of the buffer's start.
     offset: u64,
     line: u64,
+    /// Whether the offsets of records are wanted.
+    offsets: bool,
 }
 
 /// Whether there is a block to be had.
@@ -53,8 +55,13 @@ pub(crate) enum Ready {
 impl Reader {
     pub(crate) fn new(input: Input, path: Name, format: Arc<dyn RecordFormat>) -> Reader {
         let (buffer, ended, last) = (Vec::new(), false, false);
-        let extent = None;
-        Reader { input, path, format, buffer, ended, last, extent, offset: 0, line: 1 }
+        let (extent, offsets) = (None, false);
+        Reader { input, path, format, buffer, ended, last, extent, offset: 0, line: 1, offsets }
+    }
+
+    /// The same, whose blocks tell the offsets of their records, if they are wanted.
+    pub(crate) fn with_offsets(self, offsets: bool) -> Reader {
+        Reader { offsets, ..self }
     }
 
     /// For messages.
@@ -243,7 +250,8 @@ impl Reader {
         self.buffer.truncate(end);
         let data = std::mem::replace(&mut self.buffer, rest);
         let lines = memchr_iter(b'\n', &data).count();
-        let block = Block { line: self.line, lines, offset: self.offset, data };
+        let (line, offset, offsets) = (self.line, self.offset, self.offsets);
+        let block = Block { line, lines, offset, offsets, data };
         self.line += lines as u64;
         self.offset += block.data.len() as u64;
         Ok(Some(block))

@@ -49,6 +49,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) one_of_many: bool,
     /// Which rows count.
     pub(crate) pruning: &'a Pruning,
+    /// Whether the offsets of records are wanted.
+    pub(crate) offsets: bool,
     /// For tests: bytes of each chunk.
     pub(crate) chunk_bytes: Option<usize>,
 }
@@ -79,7 +81,8 @@ impl RecordSplit {
         input: Input,
         reading: &Reading<'_>,
     ) -> Result<RecordSplit> {
-        let mut reader = Reader::new(input, reading.path.clone(), format.clone());
+        let reader = Reader::new(input, reading.path.clone(), format.clone());
+        let mut reader = reader.with_offsets(reading.offsets);
         reader.start()?;
         let started = format.start(&mut reader, reading.schema, reading.projection)?;
         let chunk_bytes = reading.chunk_bytes.unwrap_or_else(|| {

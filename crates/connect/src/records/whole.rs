@@ -41,6 +41,7 @@ pub(crate) fn read_whole(
         sharing: Sharing::ByChunk,
         one_of_many: false,
         pruning: &Default::default(),
+        offsets: false,
         chunk_bytes: Some(chunk_bytes),
     };
     let keeps = format.keeps_malformed();

@@ -34,6 +34,7 @@ use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use self::connection::{Connection, Peer};
+use crate::beside::{Beside, FileFacts, Values};
 use crate::input::{Name, Pipe, io_error};
 use crate::options::Options;
 use crate::records::{Arriving, RecordFormat, Wanted};
@@ -46,7 +47,7 @@ const READ_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone)]
 pub struct SocketTable {
     peer: Peer,
-    schema: SchemaRef,
+    beside: Beside,
     format: Arc<dyn RecordFormat>,
 }
 
@@ -59,11 +60,12 @@ impl SocketTable {
     pub fn from_options(table: &TableOptions) -> Result<SocketTable> {
         let options = Options::new(table);
         let peer = peer(&options)?;
+        let beside = Beside::new(table)?;
         let ten = |text: &str| (text.trim() == "10").then_some(());
         options.parsed("byte-delimiter", "'10', the line end", ten)?;
-        let format = lines_from_options(&options, &table.schema, "a socket")?;
+        let format = lines_from_options(&options, &beside.data, "a socket")?;
         options.finish("a socket")?;
-        Ok(SocketTable { peer, schema: table.schema.clone(), format })
+        Ok(SocketTable { peer, beside, format })
     }
 }
 
@@ -106,7 +108,7 @@ pub(crate) fn refuse_position(options: &OpenOptions, place: &str) -> Result<()> 
 
 impl Table for SocketTable {
     fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+        self.beside.schema.clone()
     }
 
     fn bounded(&self) -> bool {
@@ -126,25 +128,29 @@ impl Table for SocketTable {
         refuse_position(options, &name)?;
         let failed = |error| io_error(Path::new(&name), &error);
         let (connection, stop, address) = Connection::new(&self.peer).map_err(failed)?;
+        let read = self.beside.read(projection)?;
         let wanted = Wanted {
             format: self.format.clone(),
-            schema: self.schema.clone(),
-            projection: projection.into(),
+            schema: self.beside.data.clone(),
+            projection: read.data.clone(),
             batch_rows: options.batch_rows,
+            offsets: read.offsets(),
         };
         let name: Name = name.into();
-        Ok(vec![Box::new(SocketSplit {
+        let values = read.values(|| FileFacts { path: name.clone(), modified: None })?;
+        let split = SocketSplit {
             remark: address.map(|address| format!("waits for a sender on {address}")),
             arriving: Arriving::new(name.clone(), wanted),
             name,
             pipe: Pipe::new(Box::new(connection)),
             ended: false,
             _stop: stop,
-        })])
+        };
+        Ok(vec![Values::split(values, Box::new(split))])
     }
 
     fn describe(&self, projection: &[usize]) -> String {
-        let (read, all) = (projection.len(), self.schema.fields().len());
+        let (read, all) = (projection.len(), self.beside.schema.fields().len());
         let all = counted(all as u64, "column");
         format!("{} ({}, {read} of {all})", self.peer, self.format.name())
     }

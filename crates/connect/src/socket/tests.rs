@@ -23,6 +23,7 @@ fn options(given: &[(&str, &str)]) -> TableOptions {
         name: "t".into(),
         schema: Arc::new(Schema::new(fields)),
         options,
+        metadata: Default::default(),
         partitioned_by: vec![],
         base_dir: PathBuf::from("."),
     }

@@ -1,7 +1,7 @@
 //! One file of a table: what there is of it, and its bytes.
 
-use std::fs::File;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,6 +9,7 @@ use millstream_contract::Result;
 use millstream_contract::table::{OpenOptions, ReadOnce, Sharing, SplitSpec};
 
 use super::paths;
+use crate::beside::FileFacts;
 use crate::input::{self, Found, Input, MaybePacked, Name, Pipe, Regular};
 
 /// A file, or what stands for one.
@@ -67,6 +68,16 @@ impl OneFile {
             #[cfg(test)]
             Bytes::Memory(_) => None,
         }
+    }
+
+    /// What is to be known of it beside its records.
+    pub(super) fn facts(&self) -> FileFacts {
+        let told = self.told.as_ref().and_then(|told| told.file).map(|file| file.modified);
+        let found = || {
+            let metadata = self.path()?.metadata().ok().filter(Metadata::is_file)?;
+            Some((metadata.mtime(), metadata.mtime_nsec()))
+        };
+        FileFacts { path: self.name.clone(), modified: told.or_else(found) }
     }
 
     /// What process 0 has found of it.

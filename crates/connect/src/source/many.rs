@@ -80,6 +80,10 @@ impl Split for LaterSplit {
         self.sharing
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.open.as_mut()?.notice()
+    }
+
     fn position(&self) -> Position {
         self.position.clone()
     }

@@ -44,6 +44,8 @@ pub(crate) use self::format::{Format, lines_from_options};
 use self::many::LaterSplit;
 pub(crate) use self::paths::Files;
 pub use self::paths::standard_input;
+use crate::beside::{Beside, Values};
+use crate::files::check_partitions;
 use crate::input::Name;
 use crate::options::Options;
 use crate::records::Reading;
@@ -52,7 +54,7 @@ use crate::records::Reading;
 #[derive(Debug, Clone)]
 pub struct FileTable {
     files: Files,
-    schema: SchemaRef,
+    beside: Beside,
     format: Arc<dyn Format>,
 }
 
@@ -66,7 +68,7 @@ impl FileTable {
     pub fn from_options(table: &TableOptions) -> Result<FileTable> {
         let (format, given) = FileTable::checked(table, &|_, _| false)?;
         let files = Files::resolve(&Options::new(table), given)?;
-        Ok(FileTable { files, schema: table.schema.clone(), format })
+        Ok(FileTable { files, beside: Beside::new(table)?, format })
     }
 
     /// A table of a file that an earlier statement makes, to plan with.
@@ -74,7 +76,7 @@ impl FileTable {
         let (format, given) = FileTable::checked(table, &|_, _| false)?;
         let path = Options::new(table).path(given.unwrap_or_default());
         let files = Files::One(OneFile::at(path));
-        Ok(FileTable { files, schema: table.schema.clone(), format })
+        Ok(FileTable { files, beside: Beside::new(table)?, format })
     }
 
     /// For tests.
@@ -86,7 +88,8 @@ impl FileTable {
         format: Arc<dyn Format>,
     ) -> FileTable {
         let bytes = Bytes::Memory(bytes.into());
-        FileTable { files: Files::One(OneFile::new(bytes, name)), schema, format }
+        let beside = Beside::none(schema);
+        FileTable { files: Files::One(OneFile::new(bytes, name)), beside, format }
     }
 
     /// For tests: the same of the bytes of a file, with its name as it is.
@@ -108,10 +111,10 @@ impl FileTable {
     }
 
     /// The format, and the path as it is given. Columns of types that the format cannot hold are
-    /// refused, but for those that are `beside` it.
+    /// refused, but for those that can be `written` in it.
     fn checked<'t>(
         table: &'t TableOptions,
-        beside: &dyn Fn(&str, &DataType) -> bool,
+        written: &dyn Fn(&str, &DataType) -> bool,
     ) -> Result<(Arc<dyn Format>, Option<&'t str>)> {
         let options = Options::new(table);
         let given = options.text("path").map(str::trim);
@@ -121,7 +124,8 @@ impl FileTable {
         }
         let format = format::from_options(&options)?;
         options.finish(&format!("a {} file", format.name()))?;
-        format::check_columns(&options, &*format, &table.schema, beside)?;
+        check_partitions(&options, &table.schema)?;
+        format::check_columns(&options, &*format, &Beside::new(table)?.data, written)?;
         Ok((format, given))
     }
 
@@ -134,19 +138,22 @@ impl FileTable {
         options: &OpenOptions,
     ) -> Result<Box<dyn Split>> {
         let (input, length) = file.input()?;
+        let read = self.beside.read(projection)?;
+        let values = read.values(|| file.facts())?;
         let reading = Reading {
             path: file.name.clone(),
-            schema: &self.schema,
-            projection,
+            schema: &self.beside.data,
+            projection: &read.data,
             batch_rows: options.batch_rows,
             from: options.from(place.number),
             length,
             sharing: place.sharing.unwrap_or_else(|| file.sharing(length)),
             one_of_many: place.one_of_many,
-            pruning: &options.pruning,
+            pruning: &read.pruning(&options.pruning),
+            offsets: read.offsets(),
             chunk_bytes: None,
         };
-        self.format.open(input, &reading)
+        Ok(Values::split(values, self.format.open(input, &reading)?))
     }
 
     /// The files that there are now, each of which is read up to where it ends.
@@ -180,7 +187,7 @@ fn is_written_as_json(format: &str, data_type: &DataType) -> bool {
 
 impl Table for FileTable {
     fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+        self.beside.schema.clone()
     }
 
     fn bounded(&self) -> bool {
@@ -223,7 +230,7 @@ impl Table for FileTable {
     }
 
     fn describe(&self, projection: &[usize]) -> String {
-        let (read, all) = (projection.len(), self.schema.fields().len());
+        let (read, all) = (projection.len(), self.beside.schema.fields().len());
         let all = counted(all as u64, "column");
         format!("{} ({}, {read} of {all})", self.files.describe(), self.format.name())
     }

@@ -5,12 +5,14 @@ use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use millstream_contract::table::{ReadOnce, SplitSpec};
 use millstream_contract::wording::counted;
 use millstream_contract::{Error, Result};
 
 use super::OneFile;
+use crate::files::{misplaced, value_in};
 use crate::input::{io_error, missing_help};
 use crate::options::Options;
 
@@ -22,6 +24,8 @@ pub(crate) enum Files {
     /// Those of a directory, but for those whose names begin with `.` or `_`, which are not
     /// finished or tell of the others.
     Directory(PathBuf),
+    /// Those of a directory of partitions: in directories `a=1/b=x` for these columns.
+    Partitions(PathBuf, Arc<[String]>),
     /// Those that a pattern matches: `*`, `?`, `[…]`, and `**` for directories at any depth.
     Pattern(String),
     /// Those that process 0 has found.
@@ -38,7 +42,7 @@ impl Files {
             return Ok(files);
         }
         match files {
-            Files::Directory(_) => {
+            Files::Directory(_) | Files::Partitions(..) => {
                 let message = format!("the directory '{}' has no files", path.display());
                 let help = "files whose names begin with '.' or '_' do not count";
                 Err(options.error("path", message, help))
@@ -88,7 +92,10 @@ impl Files {
         if !metadata.is_dir() {
             return Ok(Files::One(OneFile::at(path)));
         }
-        Ok(Files::Directory(path))
+        Ok(match options.partitioned_by() {
+            [] => Files::Directory(path),
+            columns => Files::Partitions(path, columns.into()),
+        })
     }
 
     /// Those that process 0 has found.
@@ -101,7 +108,8 @@ impl Files {
     pub(super) fn single(&self) -> Option<&OneFile> {
         match self {
             Files::One(file) => Some(file),
-            Files::Directory(_) | Files::Pattern(_) | Files::Listed(_) => None,
+            Files::Directory(_) | Files::Partitions(..) => None,
+            Files::Pattern(_) | Files::Listed(_) => None,
         }
     }
 
@@ -110,7 +118,8 @@ impl Files {
         let mut paths = match self {
             Files::One(file) => return Ok(vec![file.clone()]),
             Files::Listed(files) => return Ok(files.clone()),
-            Files::Directory(directory) => in_directory(directory)?,
+            Files::Directory(directory) => in_directory(directory, Path::is_file)?,
+            Files::Partitions(directory, columns) => in_partitions(directory, columns)?,
             Files::Pattern(pattern) => matching(pattern)?,
         };
         paths.sort();
@@ -122,20 +131,44 @@ impl Files {
         match self {
             Files::One(file) => format!("file {}", file.name),
             Files::Directory(path) => format!("directory {}", path.display()),
+            Files::Partitions(path, _) => format!("partitions in {}", path.display()),
             Files::Pattern(pattern) => format!("files {pattern}"),
             Files::Listed(files) => counted(files.len() as u64, "file"),
         }
     }
 }
 
-/// The files of a directory that count.
-fn in_directory(directory: &Path) -> Result<Vec<PathBuf>> {
+/// The files of a directory of partitions, which lie as deep as there are columns.
+fn in_partitions(directory: &Path, columns: &[String]) -> Result<Vec<PathBuf>> {
+    let mut directories = vec![directory.to_path_buf()];
+    for column in columns {
+        let mut below = Vec::new();
+        for directory in &directories {
+            for path in in_directory(directory, |_| true)? {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if value_in(&name, column).is_none() || !path.is_dir() {
+                    return Err(misplaced(&path, column, columns));
+                }
+                below.push(path);
+            }
+        }
+        directories = below;
+    }
+    let mut files = Vec::new();
+    for directory in &directories {
+        files.extend(in_directory(directory, Path::is_file)?);
+    }
+    Ok(files)
+}
+
+/// What is in a directory and counts.
+fn in_directory(directory: &Path, counts: fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     let failed = |error| io_error(directory, &error);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if !name.starts_with(b".") && !name.starts_with(b"_") && path.is_file() {
+        if !name.starts_with(b".") && !name.starts_with(b"_") && counts(&path) {
             paths.push(path);
         }
     }

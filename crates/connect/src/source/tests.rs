@@ -38,6 +38,7 @@ impl Scratch {
             name: "t".into(),
             schema: Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])),
             options: BTreeMap::from(options),
+            metadata: Default::default(),
             partitioned_by: Vec::new(),
             base_dir: self.0.clone(),
         }

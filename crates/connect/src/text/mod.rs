@@ -93,7 +93,7 @@ pub struct TextOptions {
 /// let column = Arc::new(Int64Array::from(vec![1, 2])) as _;
 /// let batch = RecordBatch::try_from_iter([("id", column)]).unwrap();
 /// let sink = TextSink::new(Format::Csv, Box::new(std::io::stdout()), TextOptions::default());
-/// sink.open(&batch.schema(), Writers { process: 0, workers: 1 }).unwrap();
+/// sink.open(&batch.schema(), Writers::alone()).unwrap();
 /// sink.write(0, &batch, true).unwrap();
 /// sink.finish().unwrap();
 /// ```

@@ -12,7 +12,7 @@ use arrow::datatypes::{Int32Type, Schema};
 
 use super::*;
 
-const ALONE: Writers = Writers { process: 0, workers: 1 };
+const ALONE: Writers = Writers::alone();
 
 /// Output that a test can look at.
 #[derive(Clone, Default)]

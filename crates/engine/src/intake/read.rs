@@ -101,6 +101,9 @@ impl Intake {
         // Nobody else does meanwhile.
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         let poll = reader.poll_next(now, &self.waker)?;
+        while let Some(notice) = reader.notice() {
+            self.notices.tell(notice);
+        }
         drop(reader);
         let mut state = self.lock();
         let low = state.sources[*source].low;

@@ -35,6 +35,7 @@ pub(super) fn origins(
         processes: place.processes,
         from: Vec::new(),
         pruning: Pruning::default(),
+        memory_bytes: settings.memory_bytes,
     };
     // No table is waited for before all have been begun.
     let begin = |source: &Source| source.table.begin(&options).unwrap_or(source.table.clone());
@@ -46,7 +47,8 @@ pub(super) fn origins(
         Ok(Origin {
             splits: table.open(&source.projection, &options)?,
             preparer: Preparer::new(source, max_ahead_us, spreads)
-                .with_arrays(compiled.arrays(number)),
+                .with_arrays(compiled.arrays(number))
+                .with_rows_max(settings.batch_rows),
             idle_timeout_us: source.event_time.as_ref().and_then(|time| time.idle_timeout_us),
             windowings: compiled.windowings(number),
             group: compiled.flow.sources[number].group,
@@ -120,7 +122,8 @@ impl Outputs<'_> {
             let workers = if one_writer { 1 } else { workers };
             let visible = sort.as_ref().map_or(stage.output.fields().len(), |sort| sort.visible);
             let visible = Arc::new(stage.output.project(&(0..visible).collect::<Vec<_>>())?);
-            sink.open(&visible, Writers { process: place.process, workers })?;
+            let memory_bytes = self.settings.memory_bytes;
+            sink.open(&visible, Writers { process: place.process, workers, memory_bytes })?;
         }
         let all = place.processes * workers;
         let stages = self.compiled.stages_of(output).into_iter();

@@ -82,7 +82,14 @@ impl Connectors for FakeConnectors {
         };
         Ok(Arc::new(Fake { schema: options.schema.clone(), bounded }))
     }
+    fn metadata(&self, options: &TableOptions) -> Vec<(&'static str, DataType)> {
+        match connector(options) {
+            "file" => vec![("path", DataType::Utf8), ("offset", DataType::Int64), ("written", MS)],
+            _ => Vec::new(),
+        }
+    }
     fn sink(&self, options: &TableOptions) -> Result<Arc<dyn Sink>> {
+        assert!(options.metadata.is_empty(), "nobody writes metadata");
         match connector(options) {
             "nowhere" | "blackhole" | "file" => Ok(Arc::new(Nowhere)),
             _ => Err(fails_to_open(options)),

@@ -97,18 +97,6 @@ fn what_cannot_run_as_a_stream_says_what_does() {
 
 #[test]
 fn windows() {
-    for name in ["HOP", "CUMULATE", "SESSION"] {
-        refused(
-            &format!(
-                "SELECT * FROM TABLE({name}(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
-            ),
-            &[name, "later version", "TUMBLE works"],
-        );
-    }
-    refused(
-        "SELECT COUNT(*) FROM bids GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
-        &["stands in FROM"],
-    );
     refused(
         &format!("SELECT job_id, COUNT(*) {FROM} GROUP BY job_id"),
         &["does not group by it", "GROUP BY window_start, window_end, …"],

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use millstream_contract::table::{Chunk, Position};
 use millstream_contract::{Error, Result};
 
+use crate::beside::FileFacts;
 use crate::input::{Packing, io_error};
 use crate::records::{Arriving, Wanted};
 
@@ -85,6 +86,8 @@ pub(super) struct Cursor {
     gone: Option<Instant>,
     /// It is complete.
     finished: bool,
+    /// What has become of it, to be told once.
+    notice: Option<String>,
 }
 
 impl Cursor {
@@ -98,9 +101,19 @@ impl Cursor {
         let Some(file) = opened(&path, seen.id)? else { return Ok(None) };
         let (arriving, wanted) = (arriving(&path, wanted), wanted.clone());
         let (head, gone, finished) = (Vec::new(), None, false);
-        let file = Some(file);
-        let mut cursor =
-            Cursor { path, seen, file, wanted, arriving, head, saved: None, gone, finished };
+        let (file, saved_at, notice) = (Some(file), None, None);
+        let mut cursor = Cursor {
+            path,
+            seen,
+            file,
+            wanted,
+            arriving,
+            head,
+            saved: saved_at,
+            gone,
+            finished,
+            notice,
+        };
         if let Some(saved) = saved
             && saved.offset <= seen.length
             && fingerprint(&cursor.first_bytes(saved.offset)?) == saved.fingerprint
@@ -116,6 +129,11 @@ impl Cursor {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What is to be known of it beside its records: the path under which it was found.
+    pub(super) fn facts(&self) -> FileFacts {
+        FileFacts { path: self.arriving.path().clone(), modified: Some(self.seen.modified) }
     }
 
     /// Whether no path names it any more.
@@ -192,11 +210,28 @@ impl Cursor {
             self.first_bytes(known)? == self.head
         };
         if !same {
+            self.notice = Some(self.begins_again(taken));
             self.arriving = arriving(&self.path, &self.wanted);
             self.head.clear();
             self.saved = None;
         }
         Ok(())
+    }
+
+    /// That it is not what was read, of which so many bytes were taken in.
+    fn begins_again(&self, taken: u64) -> String {
+        let Seen { length, .. } = self.seen;
+        let found = match length < taken {
+            true => format!("it has {length} bytes, of which {taken} had been read"),
+            false => "it begins otherwise than what had been read".to_string(),
+        };
+        let path = self.path.display();
+        format!("{path}: truncated or written anew ({found}): it is read from its beginning")
+    }
+
+    /// What there is to be told of it.
+    pub(super) fn notice(&mut self) -> Option<String> {
+        self.notice.take()
     }
 
     /// Opens it again, if it has been closed and is still there.

@@ -13,6 +13,7 @@
 //! - *Renamed* to a name that `path` covers as well: it is read on, not again.
 //! - *Truncated*, or written anew in place: it is shorter than what was read, or begins otherwise.
 //!   It is read from its first line again, and its header too. A half line that waited is dropped.
+//!   The user is told.
 //! - *Deleted*: as if rotated. The path may come back.
 //!
 //! Files are looked at ten times in a second. Only regular files are followed that have lines and
@@ -41,6 +42,8 @@ use millstream_contract::{Error, Result};
 use self::cursor::{Cursor, Id, Saved, Seen};
 use super::format::lines_from_options;
 use super::{Elsewhere, Files};
+use crate::beside::{Beside, Read, Values};
+use crate::files::check_partitions;
 use crate::input::{Name, io_error};
 use crate::options::Options;
 use crate::records::{RecordFormat, Wanted};
@@ -57,7 +60,7 @@ const OPEN_MAX: usize = 200;
 #[derive(Debug, Clone)]
 pub(crate) struct FollowTable {
     files: Files,
-    schema: SchemaRef,
+    beside: Beside,
     format: Arc<dyn RecordFormat>,
 }
 
@@ -84,7 +87,7 @@ impl FollowTable {
                 "leave out 'follow': a pipe is live anyway",
             ));
         }
-        Ok(FollowTable { files, schema: table.schema.clone(), format })
+        Ok(FollowTable { files, beside: Beside::new(table)?, format })
     }
 
     /// Whether the options are those of files that are followed, which need not be there.
@@ -92,15 +95,17 @@ impl FollowTable {
         let options = Options::new(table);
         options.text("path");
         options.flag("follow")?;
-        let format = lines_from_options(&options, &table.schema, "a file that is followed")?;
+        let beside = Beside::new(table)?;
+        let format = lines_from_options(&options, &beside.data, "a file that is followed")?;
         options.finish("a file that is followed")?;
+        check_partitions(&options, &table.schema)?;
         Ok(format)
     }
 }
 
 impl Table for FollowTable {
     fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+        self.beside.schema.clone()
     }
 
     fn bounded(&self) -> bool {
@@ -112,16 +117,19 @@ impl Table for FollowTable {
         if options.process != 0 {
             return Ok(vec![Box::new(Elsewhere(name))]);
         }
+        let read = self.beside.read(projection)?;
         let wanted = Wanted {
             format: self.format.clone(),
-            schema: self.schema.clone(),
-            projection: projection.into(),
+            schema: self.beside.data.clone(),
+            projection: read.data.clone(),
             batch_rows: options.batch_rows,
+            offsets: read.offsets(),
         };
         let mut split = FollowSplit {
             name,
             files: self.files.clone(),
             wanted,
+            read,
             cursors: Vec::new(),
             saved: Saved::all_of(&options.from(0)),
             looked: Instant::now(),
@@ -133,7 +141,7 @@ impl Table for FollowTable {
     }
 
     fn describe(&self, projection: &[usize]) -> String {
-        let (read, all) = (projection.len(), self.schema.fields().len());
+        let (read, all) = (projection.len(), self.beside.schema.fields().len());
         let all = counted(all as u64, "column");
         format!("{}, followed ({}, {read} of {all})", self.files.describe(), self.format.name())
     }
@@ -144,6 +152,7 @@ struct FollowSplit {
     name: Name,
     files: Files,
     wanted: Wanted,
+    read: Read,
     /// In the order in which they were found.
     cursors: Vec<Cursor>,
     /// Where to go on in files that have not been found yet.
@@ -230,7 +239,8 @@ impl FollowSplit {
                 continue;
             }
             if let Some(chunk) = cursor.chunk()? {
-                return Ok(Some(SplitPoll::Chunk(chunk)));
+                let values = self.read.values(|| cursor.facts())?;
+                return Ok(Some(SplitPoll::Chunk(Values::chunk(values.as_ref(), chunk))));
             }
             if cursor.gone() {
                 gone.insert(cursor.path().to_path_buf());
@@ -247,6 +257,10 @@ impl Split for FollowSplit {
 
     fn sharing(&self) -> Sharing {
         Sharing::Coordinator
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.cursors.iter_mut().find_map(Cursor::notice)
     }
 
     fn position(&self) -> Position {

@@ -49,6 +49,7 @@ impl Folder {
             name: "t".into(),
             schema: Arc::new(Schema::new(fields)),
             options: given.map(|(key, value)| (key.to_string(), value.to_string())).into(),
+            metadata: Default::default(),
             partitioned_by: vec![],
             base_dir: self.0.clone(),
         })
@@ -128,6 +129,7 @@ fn lines_come_as_they_are_appended_and_half_lines_wait() {
     followed.nothing();
     folder.append("x.csv", "6\n");
     followed.expect(&[56]);
+    assert_eq!(followed.0.notice(), None);
     assert_eq!(followed.0.sharing(), Sharing::Coordinator);
 }
 
@@ -148,6 +150,7 @@ fn a_rotated_file_is_read_to_its_end_before_the_new_one() {
     followed.nothing();
     folder.append("x.csv", "a\n11\n");
     followed.expect(&[11]);
+    assert_eq!(followed.0.notice(), None, "rotation is nothing special");
 }
 
 #[test]
@@ -156,11 +159,21 @@ fn a_truncated_file_is_read_from_its_beginning() {
     folder.append("x.csv", "a\n1\n2\n3");
     let mut followed = folder.follow("x.csv", Position::default());
     followed.expect(&[1, 2]);
+    assert_eq!(followed.0.notice(), None);
     fs::write(folder.0.join("x.csv"), "a\n7\n").unwrap();
     followed.expect(&[7]);
+    let notice = followed.0.notice().unwrap();
+    assert!(notice.contains("x.csv: truncated or written anew (it has "), "{notice}");
+    assert!(
+        notice.contains("of which 7 had been read): it is read from its beginning"),
+        "{notice}"
+    );
+    assert_eq!(followed.0.notice(), None, "once");
     // As long as it was, and longer, and still another.
     fs::write(folder.0.join("x.csv"), "a\n8\n").unwrap();
     followed.expect(&[8]);
+    let notice = followed.0.notice().unwrap();
+    assert!(notice.contains("begins otherwise") || notice.contains("it has "), "{notice}");
     fs::write(folder.0.join("x.csv"), "a\n9\n10\n11\n").unwrap();
     followed.expect(&[9, 10, 11]);
     fs::write(folder.0.join("x.csv"), "").unwrap();
@@ -287,6 +300,7 @@ fn many_files_need_few_descriptors() {
         schema: files.schema.clone(),
         projection: [0].into(),
         batch_rows: 3,
+        offsets: false,
     };
     let (cursors, saved) = (Vec::new(), BTreeMap::new());
     let looked = Instant::now();

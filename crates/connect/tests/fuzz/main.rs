@@ -2,9 +2,12 @@
 //! many as `MILLSTREAM_FUZZ_SECONDS` allows (`make fuzz`). A failure prints the input.
 //! `MILLSTREAM_SEED` starts from another seed.
 
+mod allocations;
+mod columnar;
+
 use std::time::{Duration, Instant};
 
-use millstream_connect::{fuzz_csv, fuzz_http, fuzz_ndjson};
+use millstream_connect::{fuzz_arrow, fuzz_csv, fuzz_http, fuzz_ndjson, fuzz_parquet};
 
 /// Inputs of a target in the short form.
 const INPUTS: u64 = 4_000;
@@ -41,6 +44,27 @@ fn mutate(data: &mut Vec<u8>, pieces: &[&[u8]], chance: &mut Chance) {
     }
 }
 
+/// Changes a few places of what has its lengths and offsets in numbers.
+fn damage(data: &mut Vec<u8>, chance: &mut Chance) {
+    for _ in 0..1 + chance.below(4) {
+        let at = chance.below(data.len());
+        match chance.below(8) {
+            0 => data[at] = 0xff,
+            1 => data[at] = 0,
+            2 => data[at] = chance.below(256) as u8,
+            3 => data[at] = data[at].wrapping_add(1),
+            4 => data[at] = data[at].wrapping_sub(1),
+            5 => {
+                let end = (at + 1 + chance.below(12)).min(data.len());
+                let to = chance.below(data.len() - (end - at) + 1);
+                data.copy_within(at..end, to);
+            }
+            6 if chance.below(8) == 0 => data.truncate(at.max(1)),
+            _ => data[at] ^= 1 << chance.below(8),
+        }
+    }
+}
+
 /// Prints the input of a target that panics.
 struct Input<'a>(&'a [u8]);
 
@@ -53,6 +77,10 @@ impl Drop for Input<'_> {
 }
 
 fn run(target: fn(&[u8]), corpus: &[&[u8]], pieces: &[&[u8]]) {
+    run_on(target, corpus, |data, chance| mutate(data, pieces, chance));
+}
+
+fn run_on(target: impl Fn(&[u8]), corpus: &[&[u8]], change: impl Fn(&mut Vec<u8>, &mut Chance)) {
     let mut chance = Chance(number("MILLSTREAM_SEED").unwrap_or(1));
     let end = number("MILLSTREAM_FUZZ_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
     let mut inputs = 0;
@@ -60,15 +88,41 @@ fn run(target: fn(&[u8]), corpus: &[&[u8]], pieces: &[&[u8]]) {
         let mut data = corpus[chance.below(corpus.len())].to_vec();
         // The first ones as they are.
         if inputs >= corpus.len() as u64 {
-            mutate(&mut data, pieces, &mut chance);
+            change(&mut data, &mut chance);
         } else {
             data = corpus[inputs as usize].to_vec();
         }
         let input = Input(&data);
         target(&data);
+        let most = allocations::most_since_the_last_look();
+        assert!(most <= allocations::MOST, "room was made for {most} bytes at once");
         drop(input);
         inputs += 1;
     }
+}
+
+/// `target` says whether what it was given could be read.
+fn run_columnar(target: fn(&[u8]) -> bool, files: &[Vec<u8>]) {
+    assert!(files.iter().all(|file| target(file)), "a good file cannot be read");
+    let corpus: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
+    run_on(
+        |data| _ = target(data),
+        &corpus,
+        |data, chance| {
+            data[0] = chance.below(256) as u8;
+            damage(data, chance);
+        },
+    );
+}
+
+#[test]
+fn parquet() {
+    run_columnar(fuzz_parquet, &columnar::parquet_files());
+}
+
+#[test]
+fn arrow() {
+    run_columnar(fuzz_arrow, &columnar::arrow_files());
 }
 
 #[test]

@@ -1,0 +1,148 @@
+"""Files that are damaged, odd or out of reach: each is read as it should be, or refused with its place and a way on."""
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+
+import duckdb
+import harness
+import pytest
+from conftest import cannot_run
+
+GOOD = '{"a": 1, "s": "x"}\n'
+
+
+def rows(result: harness.Run) -> list[str]:
+    assert result.code == 0, result.stderr
+    return result.stdout.decode().splitlines()[1:]
+
+
+def statement(message: str) -> str:
+    """The CREATE TABLE that a message shows."""
+    found = re.search(r"CREATE TABLE .*?\)\s*WITH \(.*?\);", message, re.DOTALL)
+    assert found, message
+    return found[0] + "\n"
+
+
+@pytest.mark.parametrize("lines, name, place", [
+    (GOOD * 50 + "Traceback (most recent call last):\n" + GOOD * 50, "big.ndjson", "big.ndjson:51:1"),
+    ("a,s\n" + "1,x\n" * 50 + "Traceback,most,recent\n" + "1,x\n" * 50, "big.csv", "big.csv:52:"),
+])
+def test_one_line_that_is_no_record_shows_what_leaves_it_out(script, lines, name, place):
+    """Both from FROM and, where nothing can be declared without it, from init."""
+    script.data(name, lines)
+    result = script.run(f"SELECT COUNT(*) AS n FROM '{name}';")
+    assert result.code != 0 and place in result.stderr and "on_error" in result.stderr, result.stderr
+    declared = statement(result.stderr)
+    assert rows(script.run(declared + "SELECT COUNT(*) AS n, SUM(a) AS s FROM big;")) == ["100,100"]
+    shown = harness.run("init", script.folder / name)
+    if name.endswith("ndjson"):
+        assert shown.code != 0 and "on_error" in shown.stderr and place in shown.stderr, shown.stderr
+        assert "CREATE TABLE big" in shown.stderr
+    else:
+        assert shown.code == 0 and b"'on_error' = 'skip'" in shown.stdout, shown.stdout
+
+
+CSV = "CREATE TABLE t (a BIGINT, s STRING) WITH ('connector' = 'file', 'format' = '{}', 'path' = '{}');\n"
+
+
+@pytest.mark.parametrize("workers, rows_of_batch", [(1, 1), (3, 7), (2, 16384)])
+def test_marks_line_ends_and_packing_make_no_difference(script, workers, rows_of_batch):
+    """A byte order mark, CRLF, and parts of gzip that end within a line."""
+    csv = "\ufeffa,s\r\n" + "".join(f"{n},x{n}\r\n" for n in range(500))
+    ndjson = "\ufeff" + "".join(f'{{"a": {n}, "s": "x{n}"}}\r\n' for n in range(500))
+    for format, text in [("csv", csv), ("ndjson", ndjson)]:
+        data = text.encode()
+        parts = b"".join(gzip.compress(data[start:start + 1001]) for start in range(0, len(data), 1001))
+        script.data(f"plain.{format}", data)
+        script.data(f"packed.{format}.gz", parts)
+        for name in [f"plain.{format}", f"packed.{format}.gz"]:
+            result = script.run(CSV.format(format, name) + "SELECT COUNT(*) AS n, SUM(a) AS a, MAX(s) AS s FROM t;",
+                                workers=workers, batch_rows=rows_of_batch)
+            assert rows(result) == ["500,124750,x99"]
+
+
+@pytest.mark.parametrize("workers, rows_of_batch", [(1, 1), (2, 16384)])
+@pytest.mark.parametrize("format, line", [("csv", b"7,a\xff\xfeb\n"), ("ndjson", b'{"a": 7, "s": "a\xff\xfeb"}\n')])
+def test_broken_utf8_is_an_error_with_its_place(script, format, line, workers, rows_of_batch):
+    good = {"csv": b"1,x\n", "ndjson": b'{"a": 1, "s": "x"}\n'}[format]
+    script.data("x", good * 99 + line + good * 99)
+    query = "SELECT COUNT(*) AS n, COUNT(s) AS s FROM t;"
+    result = script.run(CSV.format(format, "x") + query, workers=workers, batch_rows=rows_of_batch)
+    assert result.code == 1 and "x:100:" in result.stderr and "UTF-8" in result.stderr, result.stderr
+    skip = CSV.format(format, "x").replace("'connector'", "'on_error' = 'skip', 'connector'")
+    assert rows(script.run(skip + query, workers=workers, batch_rows=rows_of_batch)) == ["198,198"]
+
+
+@pytest.mark.parametrize("format, beginning", [("csv", b'1,"'), ("csv", b"1,"), ("ndjson", b'{"a": 1, "s": "')])
+def test_a_line_of_100_mb_is_refused_with_its_place(script, format, beginning):
+    good = {"csv": b"1,x\n", "ndjson": b'{"a": 1, "s": "x"}\n'}[format]
+    script.data("x", good * 2 + beginning + b"y" * 100_000_000 + b"\n" + good)
+    result = script.run(CSV.format(format, "x") + "SELECT COUNT(*) AS n FROM t WHERE s <> 'z';", workers=2)
+    assert result.code == 1 and "x:3:" in result.stderr and "help" in result.stderr, result.stderr
+
+
+def test_ten_thousand_columns(script):
+    """From a file in FROM, and a few of them."""
+    names = [f"c{n}" for n in range(10_000)]
+    script.data("wide.csv", ",".join(names) + "\n" + ",".join(str(n) for n in range(10_000)) + "\n" +
+                ",".join("1" for _ in names) + "\n")
+    script.data("wide.ndjson", "{" + ", ".join(f'"{name}": {n}' for n, name in enumerate(names)) + "}\n")
+    assert rows(script.run("SELECT SUM(c9999) AS a, SUM(c1) AS b FROM 'wide.csv';")) == ["10000,2"]
+    assert rows(script.run("SELECT SUM(c9999) AS a, SUM(c1) AS b FROM 'wide.ndjson';")) == ["9999,1"]
+    columns = ", ".join(f"{n} AS {name}" for n, name in enumerate(names[:3000]))
+    duckdb.sql(f"COPY (SELECT {columns}) TO '{script.folder / 'wide.parquet'}' (FORMAT parquet)")
+    assert rows(script.run("SELECT SUM(c2999) AS a FROM 'wide.parquet';")) == ["2999"]
+
+
+def test_columns_of_one_name(script):
+    """By name neither can be meant; a file in FROM gives the second another name."""
+    script.data("x.csv", "a,s,a\n1,x,2\n")
+    result = script.run(CSV.format("csv", "x.csv") + "SELECT a FROM t;")
+    assert result.code != 0 and "x.csv" in result.stderr and "'a'" in result.stderr, result.stderr
+    assert rows(script.run("SELECT a, a_2 FROM 'x.csv';")) == ["1,2"]
+
+
+def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):
+    """As root, without root's right to pass over all others."""
+    setpriv = shutil.which("setpriv")
+    prefix = []
+    if os.geteuid() == 0:
+        if not setpriv:
+            cannot_run("there is no setpriv")
+        prefix = [setpriv, "--bounding-set", "-dac_override,-dac_read_search"]
+    folder = script.folder / "closed"
+    folder.mkdir()
+    (folder / "x.csv").write_text("a\n1\n")
+    script.data("closed.csv", "a\n1\n")
+    (script.folder / "closed.csv").chmod(0)
+    folder.chmod(0)
+    try:
+        for path, follow in [("closed", ""), ("closed/x.csv", ""), ("closed/*.csv", ""), ("closed.csv", ""),
+                             ("closed", "'follow' = 'true', ")]:
+            text = ("CREATE TABLE t (a BIGINT) WITH ('connector' = 'file', 'format' = 'csv', "
+                    f"{follow}'path' = '{path}');\nSELECT a FROM t;\n")
+            command = [*prefix, str(harness.program()), "run", str(script.write(text))]
+            result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert result.returncode in (1, 2) and result.stdout == "", (path, result)
+            assert "closed" in result.stderr and "ermission denied" in result.stderr, (path, result.stderr)
+            assert "help" in result.stderr, (path, result.stderr)
+    finally:
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_batches_have_the_rows_that_the_setting_says_in_every_format(script, format):
+    """A filter with an error in one row: the batch before it has been printed, whatever the format decodes at once."""
+    script.data("x.csv", "a,s\n" + "".join(f"{n},x\n" for n in range(5000)))
+    into = (f"CREATE TABLE w (a BIGINT, s STRING) WITH ('connector' = 'file', 'format' = '{format}', 'path' = 'out');\n"
+            "INSERT INTO w SELECT a, s FROM t;\n")
+    assert script.run(CSV.format("csv", "x.csv") + into, workers=1).code == 0
+    read = (f"CREATE TABLE r (a BIGINT) WITH ('connector' = 'file', 'format' = '{format}', 'path' = 'out/part-0-0');\n"
+            "SELECT a, 1 / (a - 4999) AS b FROM r;")
+    for rows_of_batch, expected in [(16384, 0), (1000, 4000), (10, 4990)]:
+        result = script.run(read, workers=1, batch_rows=rows_of_batch)
+        assert result.code == 1 and "division" in result.stderr.lower(), result.stderr
+        assert len(result.stdout.splitlines()[1:]) == expected, result.stderr
