@@ -89,6 +89,9 @@ pub struct Input {
     /// What the operator sees of them; `None`: their columns as they are. All inputs of a stage
     /// show it the same types.
     pub project: Option<Project>,
+    /// Whether another input takes the same rows for the same windows: records that are dropped,
+    /// as they are late or have no time, are counted there.
+    pub again: bool,
 }
 
 /// Records that are late: they come when the watermark of their own split has closed the window
@@ -139,7 +142,7 @@ pub struct Project {
 impl Input {
     /// All rows of a node, as they are.
     pub fn all(from: Node) -> Input {
-        Input { from, late: None, filter: None, project: None }
+        Input { from, late: None, filter: None, project: None, again: false }
     }
 }
 
@@ -552,18 +555,33 @@ pub struct AggregateCall {
     pub name: String,
     /// Which function.
     pub function: AggregateFunction,
-    /// Its argument over the input's columns; `None` only for `COUNT(*)`.
-    pub argument: Option<Expr>,
-    /// The argument's type (`Null` for `COUNT(*)`).
-    pub argument_type: DataType,
-    /// Whether the argument can be NULL.
-    pub argument_nullable: bool,
+    /// Its arguments; none only for `COUNT(*)`. Where a record has NULL for one of several, it must
+    /// have NULL for all: it does not take part.
+    pub arguments: Vec<Argument>,
     /// `FILTER (WHERE …)` over the input's columns.
     pub filter: Option<Expr>,
     /// The type of the result column.
     pub result_type: DataType,
     /// Where the call stands, for [`crate::Error::Overflow`]; may be empty.
     pub frame: String,
+}
+
+impl AggregateCall {
+    /// The first argument's type (`Null` for `COUNT(*)`).
+    pub fn argument_type(&self) -> &DataType {
+        self.arguments.first().map_or(&DataType::Null, |argument| &argument.data_type)
+    }
+}
+
+/// What an aggregate call is fed with.
+#[derive(Debug, Clone)]
+pub struct Argument {
+    /// Over the input's columns.
+    pub expr: Expr,
+    /// Its type.
+    pub data_type: DataType,
+    /// Whether it can be NULL.
+    pub nullable: bool,
 }
 
 /// The aggregate functions.
@@ -579,4 +597,57 @@ pub enum AggregateFunction {
     Max,
     /// Of integers and floats (`DOUBLE`), and decimals.
     Avg,
+    /// Of the bits of integers; the argument's type.
+    Bits(Bits),
+    /// Of doubles; `DOUBLE`.
+    Moment(Moment),
+}
+
+/// What becomes of the bits of integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bits {
+    /// Those that all have.
+    And,
+    /// Those that some have.
+    Or,
+    /// Those that an odd number of them have.
+    Xor,
+}
+
+/// What follows from a count, from sums and from sums of products. With `n` records, `Sxy` is the
+/// sum of `(x - avg(x)) * (y - avg(y))`. NULL without records, and where it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// `Sxx / n`, of `x`.
+    VarPop,
+    /// `Sxx / (n - 1)`, of `x`; NULL for one record.
+    VarSamp,
+    /// The square root of `VarPop`.
+    StddevPop,
+    /// The square root of `VarSamp`.
+    StddevSamp,
+    /// `Sxx`, of `x`.
+    SumOfSquares,
+    /// `Sxy / n`, of `y` and `x`; and so on.
+    CovarPop,
+    /// `Sxy / (n - 1)`; NULL for one record.
+    CovarSamp,
+    /// `Sxy`.
+    SumOfProducts,
+    /// `Sxy / sqrt(Sxx * Syy)`; NULL if either is zero.
+    Corr,
+    /// `Sxy / Sxx`; NULL if that is zero.
+    Slope,
+    /// `avg(y) - Slope * avg(x)`.
+    Intercept,
+    /// `Sxy² / (Sxx * Syy)`; NULL if `Sxx` is zero, 1 if only `Syy` is.
+    R2,
+}
+
+impl Moment {
+    /// Whether it is of two arguments, `y` and `x`.
+    pub fn takes_two(self) -> bool {
+        use Moment::*;
+        !matches!(self, VarPop | VarSamp | StddevPop | StddevSamp | SumOfSquares)
+    }
 }

@@ -4,14 +4,14 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, UnaryOperator,
-    Value, Visit, Visitor,
+    BinaryOperator, CastFormat, Distinct, DuplicateTreatment, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query,
+    Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins,
+    UnaryOperator, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
-use crate::aggregates::aggregate_named;
+use crate::aggregates::{aggregate_named, arguments_of};
 use crate::calls::MAP;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
@@ -340,7 +340,7 @@ impl Visitor for Checker<'_> {
             GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
         };
         if !modifiers.is_empty() {
-            let help = "write one query for each set of keys";
+            let help = "write GROUP BY ROLLUP (a, b), GROUP BY CUBE (a, b)";
             return refuse("WITH ROLLUP, CUBE and TOTALS", help, place);
         }
         ControlFlow::Continue(())
@@ -420,10 +420,6 @@ impl Visitor for Checker<'_> {
             Expr::Exists { .. } | Expr::InSubquery { .. } => subquery(expr),
             Expr::Subquery(_) if self.table_functions == 0 => subquery(expr),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => subquery(expr),
-            Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => {
-                let help = "write one query for each set of keys";
-                refuse("GROUPING SETS, ROLLUP and CUBE come", help, expr.span())
-            }
             Expr::Interval(interval) => check_unit(interval),
             Expr::Array(array) if array.elem.is_empty() => {
                 let error = SqlError::types("an ARRAY without elements has no type");
@@ -535,7 +531,7 @@ impl Checker<'_> {
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
         if aggregate_named(&lower).is_some() {
-            check_one_argument(call, &name.to_uppercase())?;
+            check_arguments(call, &lower)?;
         }
         if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
             let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
@@ -565,24 +561,36 @@ impl Checker<'_> {
 }
 
 /// All aggregates but COUNT are of one thing.
-fn check_one_argument(call: &Function, name: &str) -> Flow {
+/// That an aggregate has as many arguments as it takes; COUNT has several with DISTINCT only.
+fn check_arguments(call: &Function, name: &str) -> Flow {
     let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let upper = name.to_uppercase();
+    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    let wanted = match arguments_of(name) {
+        None if distinct => list.args.len().max(1),
+        wanted => wanted.unwrap_or(1),
+    };
+    let is_value =
+        |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
     let right = match &list.args[..] {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))] => true,
-        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "COUNT",
-        _ => false,
+        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "count" && !distinct,
+        args => args.len() == wanted && args.iter().all(is_value),
     };
     if right {
         return ControlFlow::Continue(());
     }
     let found = match &list.args[..] {
-        [_] => "*".to_string(),
+        [_] if wanted == 1 => "*".to_string(),
         many => many.len().to_string(),
     };
+    let (takes, form) = match wanted {
+        2 => ("two arguments", "y, x"),
+        _ => ("one argument", "x"),
+    };
     ControlFlow::Break(
-        SqlError::types(format!("{name} takes one argument, not {found}"))
+        SqlError::types(format!("{upper} takes {takes}, not {found}"))
             .at(Span::new(call.name.span()))
-            .help(format!("write {name}(x)")),
+            .help(format!("write {upper}({form})")),
     )
 }
 

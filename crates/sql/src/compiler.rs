@@ -119,7 +119,9 @@ pub(crate) fn each_input(
         *key = change(std::mem::take(key))?;
     }
     for call in &mut grouped.aggregates {
-        call.argument = call.argument.take().map(change).transpose()?;
+        for argument in &mut call.arguments {
+            *argument = change(std::mem::take(argument))?;
+        }
         call.filter = call.filter.take().map(change_filter).transpose()?;
     }
     Ok(())

@@ -75,6 +75,7 @@ mod precedence_tests;
 mod readings;
 mod references;
 mod refusals;
+mod repeats;
 mod rewrite;
 mod safe;
 #[cfg(test)]
@@ -83,6 +84,7 @@ mod scalars;
 mod scan;
 mod schemas;
 mod script;
+mod sets;
 #[cfg(test)]
 mod simplify_tests;
 mod size;

@@ -51,7 +51,7 @@ fn subnormal(value: u64, exponent: i32) -> f64 {
 
 /// `value * 2^exponent`, exact where the result is a normal number (or `value` is short enough).
 #[inline]
-pub(super) fn times_power_of_two(value: f64, exponent: i32) -> f64 {
+pub(crate) fn times_power_of_two(value: f64, exponent: i32) -> f64 {
     let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
     if exponent < -1000 {
         value * power(exponent + 900) * power(-900)

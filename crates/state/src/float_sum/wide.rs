@@ -65,7 +65,7 @@ pub(super) fn top_bits(words: &[u64]) -> (bool, u128, i32) {
 }
 
 /// Sign and absolute value of a wide number.
-fn magnitude_of(words: &[u64]) -> (bool, [u64; WIDE_WORDS]) {
+pub(super) fn magnitude_of(words: &[u64]) -> (bool, [u64; WIDE_WORDS]) {
     let negative = (words[WIDE_WORDS - 1] as i64) < 0;
     let mut magnitude = [0u64; WIDE_WORDS];
     magnitude.copy_from_slice(words);
