@@ -1,3 +1,4 @@
+-- exchange: refused
 -- answer: by hand. The first number of a group is the bits of (user_name, kind) that it leaves out. Ann has two views,
 -- one of which has no cost.
 CREATE TABLE clicks (

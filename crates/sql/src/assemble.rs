@@ -18,9 +18,8 @@ use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
 use crate::graph::{Elements, Graph, Grouping, Part, Pass};
 use crate::left_out::Aside;
-use crate::lower::{Call, FIRED, Grouped, Places, unique};
+use crate::lower::{Call, Counted, FIRED, Grouped, Places, unique};
 use crate::nest::written;
-use crate::repeats::Counted;
 use crate::scan::{Needs, finish_grouping, finish_output, finish_pass};
 use crate::schemas::{
     elements_schema, fired_schema, is_groupable, nullable, output_schema, qualified,

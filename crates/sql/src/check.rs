@@ -4,14 +4,14 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Distinct, DuplicateTreatment, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query,
-    Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins,
-    UnaryOperator, Value, Visit, Visitor,
+    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArguments, GroupByExpr, Interval,
+    LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
-use crate::aggregates::{aggregate_named, arguments_of};
+use crate::aggregates::aggregate_named;
+use crate::arguments::check_arguments;
 use crate::calls::MAP;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
@@ -561,39 +561,6 @@ impl Checker<'_> {
 }
 
 /// All aggregates but COUNT are of one thing.
-/// That an aggregate has as many arguments as it takes; COUNT has several with DISTINCT only.
-fn check_arguments(call: &Function, name: &str) -> Flow {
-    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
-    let upper = name.to_uppercase();
-    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
-    let wanted = match arguments_of(name) {
-        None if distinct => list.args.len().max(1),
-        wanted => wanted.unwrap_or(1),
-    };
-    let is_value =
-        |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
-    let right = match &list.args[..] {
-        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "count" && !distinct,
-        args => args.len() == wanted && args.iter().all(is_value),
-    };
-    if right {
-        return ControlFlow::Continue(());
-    }
-    let found = match &list.args[..] {
-        [_] if wanted == 1 => "*".to_string(),
-        many => many.len().to_string(),
-    };
-    let (takes, form) = match wanted {
-        2 => ("two arguments", "y, x"),
-        _ => ("one argument", "x"),
-    };
-    ControlFlow::Break(
-        SqlError::types(format!("{upper} takes {takes}, not {found}"))
-            .at(Span::new(call.name.span()))
-            .help(format!("write {upper}({form})")),
-    )
-}
-
 fn is_window_function(name: &str) -> bool {
     // What is none of these is answered by the window function's planner.
     reason(name).is_none()

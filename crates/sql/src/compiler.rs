@@ -19,8 +19,8 @@ use crate::evaluate::compile;
 use crate::indexed::Indexed;
 use crate::lower::Grouped;
 use crate::scalars::{as_meant, bound_constants, bound_texts};
-use crate::schemas::plain_type;
 use crate::size::check_growth;
+use crate::types::plain_type;
 
 /// Compiles expressions.
 pub(crate) struct Compiler<'a> {

@@ -20,9 +20,8 @@ use crate::catalog::TableEntry;
 use crate::endless::{endless_group, endless_order, endless_part, windows_beside_records};
 use crate::error::{Result, SqlError};
 use crate::located::without_marks;
-use crate::lower::{Call, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
+use crate::lower::{Call, Counted, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
 use crate::nest::Unnested;
-use crate::repeats::Counted;
 use crate::schemas::{elements_schema, table_schema};
 use crate::tumble::WINDOW_COLUMNS;
 

@@ -26,6 +26,7 @@
 //! settings.
 
 mod aggregates;
+mod arguments;
 mod assemble;
 mod blame;
 mod by_parts;

@@ -27,13 +27,11 @@ use crate::indexed::Indexed;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Unnested, Window};
 use crate::refusals::{refuse_expr, refused};
-use crate::repeats::Counted;
-use crate::schemas::plain_type;
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
 use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
-use crate::types::sql_type_name;
+use crate::types::{plain_type, sql_type_name};
 use crate::unnest::UnnestNode;
 
 /// The qualifier of the window's columns before grouping.
@@ -75,6 +73,16 @@ pub(crate) enum Rows {
     Stages(Vec<Inner>),
     /// The elements of a table's arrays.
     Unnested(Arc<Unnested>),
+}
+
+/// Which of a grouping's parts count the records that it drops, as they are late or have no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    All,
+    /// So many of the first; the others take the same records.
+    First(usize),
+    /// Another grouping takes the same records.
+    Nowhere,
 }
 
 /// A grouping. Its expressions are over the input alone.

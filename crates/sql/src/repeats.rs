@@ -20,20 +20,10 @@ use crate::aggregates::is_ordered;
 use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
 use crate::graph::alike;
-use crate::lower::{Call, Places, Stage, is_window_column, unique, window_column};
+use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique, window_column};
 use crate::text::sql_text;
 use crate::tumble::WINDOW_COLUMNS;
 use crate::types::sql_type_name;
-
-/// Which of a grouping's parts count the records that it drops, as they are late or have no time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    All,
-    /// So many of the first; the others take the same records.
-    First(usize),
-    /// Another grouping takes the same records.
-    Nowhere,
-}
 
 /// Values that are to come once.
 struct Values {
@@ -77,8 +67,7 @@ impl Stage {
                 }
             });
         }
-        let results = plain.iter().map(|call| call.result_type.clone()).collect();
-        let mut rows = Rows::new(&keys, &values, results);
+        let mut rows = Rows::new(&keys, &values, &plain);
         if !plain.is_empty() {
             let stage = self.clone().group(rows.keys.clone(), plain, places)?;
             rows.add(stage, rows.aggregates());
@@ -130,7 +119,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(keys: &[Expr], values: &[Values], results: Vec<DataType>) -> Rows {
+    fn new(keys: &[Expr], values: &[Values], plain: &[Call]) -> Rows {
         let mut keys = keys.to_vec();
         if keys.iter().any(is_window_column) {
             keys.extend(WINDOW_COLUMNS.map(window_column));
@@ -144,9 +133,9 @@ impl Rows {
             names.extend(of_one.exprs.iter().map(|expr| unique(sql_text(expr), &mut taken)));
             types.extend(of_one.types.iter().cloned());
         }
-        starts.extend([names.len(), names.len() + results.len()]);
-        names.extend(results.iter().map(|_| unique("$aggregate".into(), &mut taken)));
-        types.extend(results);
+        starts.extend([names.len(), names.len() + plain.len()]);
+        names.extend(plain.iter().map(|call| unique(call.name.clone(), &mut taken)));
+        types.extend(plain.iter().map(|call| call.result_type.clone()));
         Rows { keys, types, names, starts, parts: vec![] }
     }
 

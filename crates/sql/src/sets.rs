@@ -15,11 +15,11 @@ use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
 use crate::graph::alike;
 use crate::indexed::Indexed;
-use crate::lower::{Call, Places, Stage, is_window_column, unique};
+use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique};
 use crate::nest::Window;
-use crate::repeats::{Counted, greatest, null, once_passed};
-use crate::schemas::plain_type;
+use crate::repeats::{greatest, null, once_passed};
 use crate::text::sql_text;
+use crate::types::plain_type;
 
 /// Sets of one grouping at the most.
 const SETS_MAX: usize = 256;

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::{Add, Mul, Neg, Sub};
 
-use crate::float_sum::times_power_of_two;
+use crate::numbers::times_power_of_two;
 
 /// A whole number times a power of two, of any size.
 #[derive(Debug, Clone, Default)]

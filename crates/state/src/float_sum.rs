@@ -15,9 +15,9 @@ mod tests;
 
 use crate::arena::Arena;
 use crate::exact::Exact;
+use crate::numbers::times_power_of_two;
 pub use rounding::mean_of_integers;
 use rounding::quotient;
-pub(crate) use rounding::times_power_of_two;
 use wide::{LOWEST, WIDE_WORDS};
 
 /// The empty sum.

@@ -93,6 +93,10 @@ impl Feeds<usize> {
     }
 
     fn of_row(&self, moment: Moment, count: u64, rows: &RowsRef<'_>, row: usize) -> Option<f64> {
+        let of_sample = matches!(moment, Moment::VarSamp | Moment::StddevSamp | Moment::CovarSamp);
+        if of_sample && count == 1 {
+            return None;
+        }
         // One that is not finite makes all that follows NaN.
         let Some(sums) = self.sums(rows, row) else { return Some(f64::NAN) };
         let moments = Moments::new(count, sums);

@@ -1,7 +1,7 @@
 //! The wide form of a sum: a fixed-point number that holds any double, in two's complement, lowest
 //! word first.
 
-use super::rounding::times_power_of_two;
+use crate::numbers::times_power_of_two;
 
 /// Words of the wide form: bit 0 weighs 2^-1074; 2,098 bits hold any double, the rest holds
 /// carries.
