@@ -178,6 +178,15 @@ impl Aggregate {
         Aggregate { name, function, takes, signature }
     }
 
+    /// What to aggregate instead of a value of an SQL type.
+    fn other_argument(&self, sql_type: &str) -> &'static str {
+        match (self.takes, self.function) {
+            (Takes::Boolean, _) => "write a condition, for example x > 0",
+            (_, AggregateFunction::Bits(_)) => "cast the argument, for example CAST(x AS BIGINT)",
+            _ => other_argument(sql_type),
+        }
+    }
+
     /// The type that an argument is cast to; `None` if there is no such aggregate.
     fn taken(&self, argument: &DataType) -> Option<DataType> {
         use DataType::*;
@@ -277,7 +286,7 @@ impl AggregateUDFImpl for Aggregate {
             let Some(argument) = self.taken(argument) else {
                 let of = sql_type_name(argument);
                 let error = SqlError::types(format!("there is no {name} of {of}"));
-                return refused(error.help(other_argument(&of)));
+                return refused(error.help(self.other_argument(&of)));
             };
             taken.push(argument);
         }
