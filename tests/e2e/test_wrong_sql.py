@@ -140,6 +140,11 @@ WRONG = [
     (f"SELECT AVG(ts) AS s {TUMBLE} {GROUP}", "AVG(ts)", "there is no AVG of TIMESTAMP(3)"),
     (f"SELECT SUM(v, k) AS s {TUMBLE} {GROUP}", "SUM", "takes one argument, not 2"),
     (f"SELECT SUM(*) AS s {TUMBLE} {GROUP}", "SUM", "takes one argument, not *"),
+    (f"SELECT CORR(v) AS s {TUMBLE} {GROUP}", "CORR", "takes two arguments, not 1"),
+    (f"SELECT VAR_POP(k, v) AS s {TUMBLE} {GROUP}", "VAR_POP", "takes one argument, not 2"),
+    (f"SELECT STDDEV(name) AS s {TUMBLE} {GROUP}", "STDDEV(name)", "there is no STDDEV of STRING"),
+    (f"SELECT BIT_OR(v * 0.5) AS s {TUMBLE} {GROUP}", "BIT_OR(v * 0.5)", "there is no BIT_OR of DOUBLE"),
+    (f"SELECT BOOL_AND(v) AS s {TUMBLE} {GROUP}", "BOOL_AND(v)", "there is no BOOL_AND of BIGINT"),
     # Conditions: the same rule everywhere.
     ("SELECT k FROM events WHERE k", "k", "a condition must be BOOLEAN, and k is BIGINT"),
     ("SELECT k FROM events WHERE NOT k", "NOT k", "NOT takes a condition"),
@@ -195,7 +200,8 @@ WRONG = [
     # What does not run.
     ("SELECT a.k FROM events a JOIN events b ON a.k = b.k", "events b ON a.k = b.k", "joins come"),
     (f"SELECT k, COUNT(*) AS m {TUMBLE} {GROUP}, k ORDER BY m", "m", "rows of windows comes in a later version"),
-    (f"SELECT COUNT(DISTINCT k) AS n {TUMBLE} {GROUP}", "COUNT(DISTINCT k)", "later version"),
+    (f"SELECT CORR(DISTINCT k, v) AS n {TUMBLE} {GROUP}", "CORR(DISTINCT k, v)", "SELECT DISTINCT"),
+    (f"SELECT GROUPING(k) AS n {TUMBLE} {GROUP}, k", "GROUPING(k)", "without them, each row has all keys"),
     ("SELECT k FROM events INTERSECT SELECT v FROM events", "INTERSECT", "UNION ALL and GROUP BY do"),
     ("SELECT k FROM events UNION ALL SELECT k, name FROM events", "k, name", "select as many columns in each"),
     ("SELECT k FROM events UNION ALL SELECT name FROM events", "name", "CAST(name AS BIGINT)"),

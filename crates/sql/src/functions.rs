@@ -11,7 +11,7 @@ use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Wind
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
-use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
+use crate::aggregates::{AGGREGATES, Aggregate, CountStar, GROUPING, Grouping};
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
 use crate::group_windows::marker;
@@ -145,7 +145,9 @@ impl Functions {
         }
         let aggregates = AGGREGATES
             .iter()
-            .map(|(name, f)| (*name, Arc::new(AggregateUDF::from(Aggregate::new(name, *f)))))
+            .map(|named| (named.0, AggregateUDF::from(Aggregate::new(*named))))
+            .chain(GROUPING.map(|name| (name, AggregateUDF::from(Grouping::new(name)))))
+            .map(|(name, function)| (name, Arc::new(function)))
             .collect();
         let mut config = ConfigOptions::default();
         config.sql_parser.enable_ident_normalization = false;

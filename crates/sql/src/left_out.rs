@@ -267,7 +267,7 @@ impl Aside {
                 Which::Malformed => {
                     let project = Some(self.project(&malformed_schema())?);
                     let from = Node::Malformed(*scan);
-                    inputs.push(Input { from, late: None, filter: None, project });
+                    inputs.push(Input { project, ..Input::all(from) });
                 }
                 Which::Late => {
                     let from = Node::Source(*scan);
@@ -277,7 +277,8 @@ impl Aside {
                         let schema = schema.map_err(SqlError::internal)?;
                         let project = self.project(&schema)?;
                         let filter = filter(*scan, conditions)?;
-                        inputs.push(Input { from, late, filter, project: Some(project) });
+                        let project = Some(project);
+                        inputs.push(Input { late, filter, project, ..Input::all(from) });
                     }
                 }
             }

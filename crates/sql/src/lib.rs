@@ -26,6 +26,7 @@
 //! settings.
 
 mod aggregates;
+mod arguments;
 mod assemble;
 mod blame;
 mod by_parts;
@@ -78,6 +79,7 @@ mod precedence_tests;
 mod readings;
 mod references;
 mod refusals;
+mod repeats;
 mod rewrite;
 mod safe;
 #[cfg(test)]
@@ -87,6 +89,7 @@ mod scan;
 mod schemas;
 mod script;
 mod sessions;
+mod sets;
 #[cfg(test)]
 mod simplify_tests;
 mod size;

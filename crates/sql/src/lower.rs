@@ -19,6 +19,7 @@ use datafusion_expr::{
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
+use crate::aggregates::{Takes, aggregate_named, counts_repeats, sql_name};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
@@ -30,7 +31,7 @@ use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
-use crate::types::sql_type_name;
+use crate::types::{plain_type, sql_type_name};
 use crate::unnest::UnnestNode;
 use crate::window_node::{WINDOW_COLUMNS, WindowNode};
 use crate::windows::Windows;
@@ -51,6 +52,7 @@ pub(crate) struct Stage {
     pub(crate) filters: Vec<Expr>,
     pub(crate) window: Option<Windows>,
     pub(crate) grouped: Option<Grouped>,
+    pub(crate) counted: Counted,
     pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: u64,
@@ -75,6 +77,16 @@ pub(crate) enum Rows {
     Unnested(Arc<Unnested>),
 }
 
+/// Which of a grouping's parts count the records that it drops, as they are late or have no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    All,
+    /// So many of the first; the others take the same records.
+    First(usize),
+    /// Another grouping takes the same records.
+    Nowhere,
+}
+
 /// A grouping. Its expressions are over the input alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Grouped {
@@ -93,7 +105,11 @@ pub(crate) struct Call {
     /// The column of a fired window that holds the result: the call's text, made unique.
     pub(crate) name: String,
     pub(crate) function: AggregateFunction,
-    pub(crate) argument: Option<Expr>,
+    /// None of `COUNT(*)` only. Each is NULL where any is.
+    pub(crate) arguments: Vec<Expr>,
+    /// If each value counts once: the types of the arguments. No grouping has such a call
+    /// ([`crate::repeats`]).
+    pub(crate) distinct: Option<Vec<DataType>>,
     pub(crate) filter: Option<Expr>,
     pub(crate) result_type: DataType,
     /// Where the call stands.
@@ -190,6 +206,9 @@ impl Stage {
         stage.refuse_after_limit("GROUP BY", places)?;
         let stage = stage.over_groups(aggregate.input.schema());
         let schema = &indexed(aggregate.input.schema());
+        if let [Expr::GroupingSet(set)] = &aggregate.group_expr[..] {
+            return stage.group_sets(set, aggregate, schema, places);
+        }
         // A key that is named twice is one column of the plan.
         let mut named: Vec<Expr> = Vec::new();
         for key in &aggregate.group_expr {
@@ -214,7 +233,7 @@ impl Stage {
         for expr in &aggregate.aggr_expr {
             calls.push(stage.call(expr, schema, places)?);
         }
-        stage.group(keys, calls, places)
+        stage.group_values(keys, calls, places)
     }
 
     fn of_limit(limit: &Limit, places: &Places) -> Result<Stage> {
@@ -316,6 +335,7 @@ impl Stage {
             filters: vec![],
             window: None,
             grouped: None,
+            counted: Counted::All,
             order: None,
             limit: None,
             offset: 0,
@@ -331,7 +351,7 @@ impl Stage {
             .help("put the LIMIT at the end of the whole query"))
     }
 
-    fn substitute_all(
+    pub(crate) fn substitute_all(
         &self,
         exprs: &[Expr],
         schema: &Indexed,
@@ -372,7 +392,7 @@ impl Stage {
         Ok(substituted.data)
     }
 
-    fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
+    pub(crate) fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
         let result_type = expr.get_type(schema)?;
         let expr = expr.clone().unalias_nested().data;
         let place = places.texts.place(&expr);
@@ -381,16 +401,16 @@ impl Stage {
         };
         let span = place.as_ref().map(|place| place.span);
         let name = call.func.name().to_uppercase();
-        let Some(function) = crate::aggregates::aggregate_named(call.func.name()) else {
-            return Err(SqlError::internal(format!("the aggregate {name}")));
+        let Some((function, takes)) = aggregate_named(call.func.name()) else {
+            let message = format!("{name} goes with GROUPING SETS, ROLLUP or CUBE");
+            let help = "without them, each row has all keys";
+            return Err(SqlError::unsupported(message).at(span).help(help));
         };
-        let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-        if call.params.distinct && !extreme {
-            return Err(SqlError::unsupported(format!(
-                "{name}(DISTINCT …) comes in a later version"
-            ))
-            .at(span)
-            .help("GROUP BY the argument too gives one row for each of its values"));
+        let distinct = call.params.distinct && counts_repeats(function);
+        if distinct && matches!(takes, Takes::Pair(_)) {
+            let message = format!("DISTINCT does not go with the two arguments of {name}");
+            let help = "take each pair once by a query in FROM: SELECT DISTINCT …";
+            return Err(SqlError::unsupported(message).at(span).help(help));
         }
         if !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
             return Err(SqlError::unsupported(format!(
@@ -399,20 +419,30 @@ impl Stage {
             .at(span)
             .help("leave them out: they would not change the result"));
         }
-        let argument = match &call.params.args[..] {
-            [Expr::Literal(value, _)]
-                if function == AggregateFunction::Count && !value.is_null() =>
-            {
-                None
+        let counts_rows = match &call.params.args[..] {
+            [Expr::Literal(value, _)] => name == "COUNT" && !distinct && !value.is_null(),
+            arguments => {
+                let many = arguments.len() > 1 && !distinct;
+                if arguments.is_empty()
+                    || (many && function == AggregateFunction::Count && name == "COUNT")
+                {
+                    return Err(SqlError::internal(format!("{name} without its argument")));
+                }
+                false
             }
-            [argument] => Some(self.substitute(argument, schema, places)?),
-            _ => return Err(SqlError::internal(format!("{name} without its argument"))),
+        };
+        let arguments = match counts_rows {
+            true => vec![],
+            false => takes.given(self.substitute_all(&call.params.args, schema, places)?),
         };
         let filter = match &call.params.filter {
             Some(filter) => Some(self.substitute(filter, schema, places)?),
             None => None,
         };
-        let mut call = Call { name: String::new(), function, argument, filter, result_type, place };
+        let types = || call.params.args.iter().map(|e| Ok(plain_type(&e.get_type(schema)?)));
+        let distinct = distinct.then(|| types().collect::<Result<_>>()).transpose()?;
+        let name = String::new();
+        let mut call = Call { name, function, arguments, distinct, filter, result_type, place };
         call.name = call.text();
         Ok(call)
     }
@@ -454,7 +484,8 @@ impl Stage {
             });
         }
         for mut call in calls {
-            call.argument = call.argument.map(|e| self.without_window(e)).transpose()?;
+            let arguments = call.arguments.into_iter().map(|e| self.without_window(e));
+            call.arguments = arguments.collect::<Result<_>>()?;
             call.filter = call.filter.map(|e| self.without_window(e)).transpose()?;
             call.name = unique(call.name, &mut taken);
             columns.push(fired_column(&call.name));
@@ -492,12 +523,17 @@ impl Stage {
 impl Call {
     /// As SQL text.
     pub(crate) fn text(&self) -> String {
-        let argument = self.argument.as_ref().map_or("*".to_string(), sql_text);
+        let arguments: Vec<String> = self.arguments.iter().map(sql_text).collect();
+        let arguments = match &arguments[..] {
+            [] => "*".to_string(),
+            arguments => arguments.join(", "),
+        };
         let filter = match &self.filter {
             Some(filter) => format!(" FILTER (WHERE {})", sql_text(filter)),
             None => String::new(),
         };
-        format!("{}({argument}){filter}", format!("{:?}", self.function).to_uppercase())
+        let distinct = if self.distinct.is_some() { "DISTINCT " } else { "" };
+        format!("{}({distinct}{arguments}){filter}", sql_name(self.function))
     }
 }
 

@@ -19,8 +19,7 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
         Expr::WindowFunction(_) => SqlError::unsupported("OVER does not run yet")
             .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
         Expr::GroupingSet(_) => {
-            SqlError::unsupported("GROUPING SETS, ROLLUP and CUBE do not run yet")
-                .help("write one query for each set of keys")
+            SqlError::unsupported("GROUPING SETS, ROLLUP and CUBE stand in GROUP BY")
         }
         Expr::ScalarFunction(call) if let Some(name) = bound_of(call) => {
             SqlError::unsupported(format!("{name} stands beside aggregates, not within them"))

@@ -184,10 +184,13 @@ fn drop_when_fired(passes: Expr, first: usize, grouped: &mut Grouped) {
         *key = only(std::mem::take(key));
     }
     for call in &mut grouped.aggregates {
-        match (&mut call.argument, &mut call.filter) {
-            (_, Some(filter)) => *filter = passes.clone().and(std::mem::take(filter)),
-            (Some(Expr::Column(_)) | None, None) => {}
-            (Some(argument), None) => *argument = only(std::mem::take(argument)),
+        if let Some(filter) = &mut call.filter {
+            *filter = passes.clone().and(std::mem::take(filter));
+            continue;
+        }
+        let computed = |argument: &&mut Expr| !matches!(argument, Expr::Column(_));
+        for argument in call.arguments.iter_mut().filter(computed) {
+            *argument = only(std::mem::take(argument));
         }
     }
     let mut taken: HashSet<String> = grouped.key_names.iter().cloned().collect();

@@ -23,7 +23,12 @@ impl Stage {
         }
         let mut taken = HashSet::new();
         let fields = union.schema.fields().iter();
-        let names: Vec<String> = fields.map(|f| unique(f.name().clone(), &mut taken)).collect();
+        let names = fields.map(|f| unique(f.name().clone(), &mut taken)).collect();
+        Stage::over_all(parts, names)
+    }
+
+    /// A stage over the rows of all of these, whose columns have these names.
+    pub(crate) fn over_all(parts: Vec<Stage>, names: Vec<String>) -> Result<Stage> {
         let windows = common_windows(&parts);
         let bounds: Vec<_> = parts.iter().map(Stage::fired_bounds).collect();
         let mut held = [None, None, None];

@@ -195,6 +195,11 @@ impl Values {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
             MinBytes | MaxBytes => Values::Bytes(array.clone()),
+            BitAnd | BitOr | BitXor if *data_type == DataType::UInt64 => {
+                let values = array.as_primitive::<UInt64Type>().values();
+                Values::Signed(ScalarBuffer::new(values.inner().clone(), 0, values.len()))
+            }
+            BitAnd | BitOr | BitXor => Values::Signed(signed(as_type(DataType::Int64)?)),
             Min64 | Max64 => Values::Signed(match data_type {
                 DataType::UInt64 => {
                     let values = array.as_primitive::<UInt64Type>().values();
