@@ -26,7 +26,7 @@ use crate::columns::moments::Feeds;
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::plan::{AggregateCall, AggregateFunction, Argument, Bits, Moment};
+use crate::plan::{AggregateCall, AggregateFunction, Argument, Argument, Bits, Moment};
 
 /// The column of a batch that has the event times of its rows, in microseconds.
 pub(crate) const TIMES: &str = "$time";
@@ -120,18 +120,10 @@ impl Aggregates {
     /// Adds two values that no call uses: the least and the greatest time ([`TIMES`]); which they
     /// are.
     pub(crate) fn add_times(&mut self) -> [usize; 2] {
-        let call = AggregateCall {
-            name: "time".into(),
-            function: AggregateFunction::Min,
-            argument: Some(Expr::Column(TIMES_COLUMN)),
-            argument_type: DataType::Int64,
-            argument_nullable: false,
-            filter: None,
-            result_type: DataType::Int64,
-            frame: String::new(),
-        };
+        let expr = Expr::Column(TIMES_COLUMN);
+        let time = Argument { expr, data_type: DataType::Int64, nullable: false };
         [ValueKind::Min64, ValueKind::Max64].map(|kind| {
-            self.values.push(Value::new(kind, &call, false));
+            self.values.push(Value::new(kind, Some(&time), &None, false));
             self.values.len() - 1
         })
     }
