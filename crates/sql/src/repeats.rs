@@ -22,8 +22,8 @@ use crate::error::{Result, SqlError};
 use crate::graph::alike;
 use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique, window_column};
 use crate::text::sql_text;
-use crate::window_node::WINDOW_COLUMNS;
 use crate::types::sql_type_name;
+use crate::window_node::WINDOW_COLUMNS;
 
 /// Values that are to come once.
 struct Values {

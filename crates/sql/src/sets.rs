@@ -147,7 +147,9 @@ impl Sets {
                 "several sets of keys do not run over SESSION: each would have sessions of its own",
             )
             .at(places.group_by)
-            .help("group by one set of keys at a time, and put the results together by UNION ALL"));
+            .help(
+                "group by one set of keys at a time, and put the results together by UNION ALL",
+            ));
         }
         let time = assigned.map(|assigned| fed.column(&assigned.time));
         names.append(&mut fed.names);

@@ -26,7 +26,7 @@ use crate::columns::moments::Feeds;
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::plan::{AggregateCall, AggregateFunction, Argument, Argument, Bits, Moment};
+use crate::plan::{AggregateCall, AggregateFunction, Argument, Bits, Moment};
 
 /// The column of a batch that has the event times of its rows, in microseconds.
 pub(crate) const TIMES: &str = "$time";

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::event_time::BEGINNING;
     use crate::expr::Expr;
-    use crate::operator::Times;
+    use crate::operator::RowTimes;
     use crate::plan::Tumble;
 
     /// Gives a worker rows of an input; a key below 0 does not pass the filter.
