@@ -28,12 +28,12 @@ WRONG_SQL = {
     "EXCEPT": ("SELECT k FROM events EXCEPT SELECT v FROM events", ["EXCEPT", "UNION ALL"], None),
     "OVER": ("SELECT SUM(v) OVER (PARTITION BY k) FROM events", ["OVER"], None),
     "subquery": ("SELECT k FROM events WHERE k IN (SELECT v FROM events)", ["IN"], None),
-    "DISTINCT": (f"SELECT COUNT(DISTINCT k) AS n {TUMBLE} {GROUP}", ["DISTINCT"], None),
-    "HOP": ("SELECT COUNT(*) AS n FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' SECOND, "
-            f"INTERVAL '5' SECOND)) {GROUP}", ["HOP", "TUMBLE"], None),
-    "SESSION": ("SELECT COUNT(*) AS n FROM TABLE(SESSION(TABLE events, DESCRIPTOR(ts), "
-                f"INTERVAL '5' SECOND)) {GROUP}", ["SESSION", "TUMBLE"], None),
-    "rollup": (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY ROLLUP (k)", ["ROLLUP"], None),
+    "DISTINCT": (f"SELECT CORR(DISTINCT k, v) AS n {TUMBLE} {GROUP}", ["DISTINCT"], None),
+    "HOP": ("SELECT COUNT(*) AS n FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '2' SECOND, "
+            f"INTERVAL '5' SECOND)) {GROUP}", ["HOP", "multiple", "4 s"], None),
+    "SESSION": ("SELECT * FROM TABLE(SESSION(TABLE events, DESCRIPTOR(ts), INTERVAL '5' SECOND))",
+                ["SESSION", "GROUP BY", "TUMBLE"], None),
+    "rollup": (f"SELECT k, COUNT(*) AS n {TUMBLE} GROUP BY ROLLUP (window_start, k)", ["grouping set"], None),
     "DELETE": ("DELETE FROM events", ["DELETE"], None),
     "time column": ("SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(tss), "
                     f"INTERVAL '1' SECOND)) {GROUP}", ["tss", "did you mean 'ts'?"], "tss"),

@@ -22,11 +22,16 @@ STARTS = ["2024-01-01 00:00:00", "1969-12-31 23:58:00", "1901-05-05 12:34:56", "
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`function` is count, sum, avg, min, max or ratio (a sum divided by COUNT(*))."""
+    """`function` is count, sum, avg, min, max, ratio (a sum divided by COUNT(*)) or one of those below.
+
+    Of two arguments, as SQL has them, `second` is the last one.
+    """
 
     function: str
     argument: Expr | None
     filter: Expr | None
+    second: Expr | None = None
+    distinct: bool = False
 
     def ours(self) -> str:
         return self._text("ours")
@@ -39,7 +44,9 @@ class Aggregate:
         where = f" FILTER (WHERE {getattr(self.filter, dialect)})" if self.filter else ""
         if self.function == "ratio":
             return f"SUM({inner}){where} / COUNT(*)"
-        return f"{self.function.upper()}({inner}){where}"
+        if self.second:
+            inner += f", {getattr(self.second, dialect)}"
+        return f"{self.function.upper()}({'DISTINCT ' if self.distinct else ''}{inner}){where}"
 
 
 @dataclass
@@ -121,7 +128,8 @@ class Case:
 
     def has_several(self) -> bool:
         """Whether there are several stages, sources or outputs."""
-        return bool(self.uppers) or self.second_delay_us is not None or self.side
+        several = self.uppers or self.second_delay_us is not None or self.side
+        return bool(several) or any(a.distinct for a in self.aggregates)
 
     def records(self) -> int:
         return len(self.rows) + (self.burst.unique + self.burst.repeated if self.burst else 0)
@@ -165,6 +173,12 @@ def make(seed: int) -> Case:
         if graph.random() < 0.3:
             case.second_delay_us = graph.choice([0, delay_us, 2 * delay_us + 1_000_000])
         case.side = graph.random() < 0.3
+        # Chance of its own, too.
+        more = random.Random(f"composed {seed}")
+        draw = Expressions(more, case.columns)
+        # What a set of statements and a DISTINCT both drop, they may count together.
+        drawn = range(more.choice([0, 1, 2]))
+        case.aggregates += [composed(more, draw, may_be_distinct=not case.side) for _ in drawn]
     return case
 
 
@@ -382,6 +396,35 @@ def aggregate(rng: random.Random, draw: Expressions) -> Aggregate:
             return Aggregate(function, draw.any(), filter_)
 
 
+# Of one argument, and of `y` and `x`; all of them are doubles.
+SPREADS = ["var_pop", "var_samp", "stddev_pop", "stddev_samp"]
+LINES = ["covar_pop", "covar_samp", "corr", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy", "regr_slope",
+         "regr_intercept", "regr_r2"]
+BITS = ["bit_and", "bit_or", "bit_xor"]
+
+
+def composed(rng: random.Random, draw: Expressions, may_be_distinct: bool) -> Aggregate:
+    """An aggregate that is made of others, or that takes each value once."""
+    filter_ = draw.boolean(1) if rng.random() < 0.3 else None
+    number = lambda: rng.choice([draw.integer, draw.double, draw.decimal])() or draw.integer()  # noqa: E731
+    kinds = ["spread", "line", "line", "count", "bits", "bools"] + ["distinct"] * (4 if may_be_distinct else 0)
+    match rng.choice(kinds):
+        case "spread":
+            return Aggregate(rng.choice(SPREADS), number(), filter_)
+        case "line":
+            return Aggregate(rng.choice(LINES), number(), filter_, second=number())
+        case "count":
+            return Aggregate("regr_count", number(), filter_, second=number())
+        case "bits":
+            return Aggregate(rng.choice(BITS), draw.integer(), filter_)
+        case "bools":
+            return Aggregate(rng.choice(["bool_and", "bool_or"]), draw.boolean(1), filter_)
+        case _:
+            function = rng.choice(["count", "count", "sum", "avg", *SPREADS, "bit_xor"])
+            argument = {"count": draw.any, "bit_xor": draw.integer}.get(function, number)()
+            return Aggregate(function, argument, filter_, distinct=True)
+
+
 def having(rng: random.Random, draw: Expressions, case: Case) -> Expr:
     x = draw.column("int")
     choices = [
@@ -531,10 +574,14 @@ def declared(type_: Type) -> str:
 def result_type(a: Aggregate) -> Type:
     argument = a.argument.type if a.argument else INT
     match a.function:
-        case "count":
+        case "count" | "regr_count":
             return INT
         case "ratio":
             return DOUBLE
+        case function if function in SPREADS + LINES:
+            return DOUBLE
+        case "bool_and" | "bool_or":
+            return BOOL
         case "sum" if argument.kind == "float":
             return DOUBLE
         case "avg":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import duckdb
 
-from cases import (EPOCH, MILLIS, Aggregate, Burst, Case, exact_columns, field_text, output_columns, result_columns,
+from cases import (EPOCH, MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, field_text, output_columns, result_columns,
                    result_type, timestamp_text)
 from expressions import DOUBLE, FLOAT, Type
 
@@ -227,12 +227,20 @@ def parts_of(a: Aggregate):
     type_ = result_type(a)
     floating = a.argument is not None and a.argument.type.kind in ("double", "float")
     where = f" FILTER (WHERE {a.filter.duck})" if a.filter else ""
+    if a.second and a.function != "regr_count":
+        y, x = (f"({e.duck})::DOUBLE" for e in (a.argument, a.second))
+        return [f"list([{y}, {x}]){where}"], lambda pairs: canonical(line(a.function, pairs or []), DOUBLE)
+    distinct = "DISTINCT " if a.distinct else ""
+    if a.function in SPREADS:
+        listed = f"list({distinct}({a.argument.duck})::DOUBLE){where}"
+        return [listed], lambda xs: canonical(spread(a.function, [x for x in xs or [] if x is not None]), DOUBLE)
     if a.function in ("sum", "avg", "ratio") and floating:
-        listed = f"list(({a.argument.duck})::DOUBLE){where}"
+        listed = f"list({distinct}({a.argument.duck})::DOUBLE){where}"
         return [listed, "COUNT(*)"], lambda xs, n: canonical(float_value(a.function, xs, n), DOUBLE)
     if a.function == "avg":
         x = a.argument.duck
-        return [f"SUM({x}){where}", f"COUNT({x}){where}"], lambda s, n: canonical(mean(s, n, type_), type_)
+        parts = [f"{function}({distinct}{x}){where}" for function in ("SUM", "COUNT")]
+        return parts, lambda s, n: canonical(mean(s, n, type_), type_)
     return [a.duck()], lambda v: canonical(v, type_)
 
 
@@ -258,6 +266,63 @@ def exact_mean(values: list[float]) -> float:
     # Every double is a whole number of the smallest one, 2^-1074.
     total = sum(n << 1074 - d.bit_length() + 1 for n, d in map(float.as_integer_ratio, values))
     return float(Fraction(total, len(values) << 1074))
+
+
+class Sums:
+    """Exact sums of pairs of doubles, and what follows from them.
+
+    DuckDB's own variances are rounded at each step. These are rounded where docs/sql.md says: before and behind
+    the division.
+    """
+
+    def __init__(self, pairs: list):
+        self.n = len(pairs)
+        ys, xs = ([Fraction(pair[at]) for pair in pairs] for at in (0, 1))
+        self.y, self.x = sum(ys), sum(xs)
+        self.sxx = self.n * sum(x * x for x in xs) - self.x**2
+        self.syy = self.n * sum(y * y for y in ys) - self.y**2
+        self.sxy = self.n * sum(x * y for x, y in zip(xs, ys, strict=True)) - self.x * self.y
+
+
+def over(upper: Fraction, lower: Fraction | int) -> float:
+    return float(upper) / float(lower)
+
+
+def spread(function: str, values: list[float]) -> float | None:
+    n = len(values)
+    if not n or (n == 1 and function.endswith("_samp")):
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    square = over(Sums([(x, x) for x in values]).sxx, n * (n - 1 if function.endswith("_samp") else n))
+    return math.sqrt(square) if function.startswith("stddev") else square
+
+
+def line(function: str, pairs: list) -> float | None:
+    pairs = [pair for pair in pairs if None not in pair]
+    used = {"regr_avgx": [1], "regr_sxx": [1], "regr_avgy": [0], "regr_syy": [0]}.get(function, [0, 1])
+    n = len(pairs)
+    if not n or (n == 1 and function == "covar_samp"):
+        return None
+    if function.startswith("regr_avg"):
+        return exact_mean([pair[used[0]] for pair in pairs])
+    if not all(math.isfinite(pair[at]) for pair in pairs for at in used):
+        return math.nan
+    s = Sums([[pair[at] if at in used else 0.0 for at in (0, 1)] for pair in pairs])
+    match function:
+        case "covar_pop" | "covar_samp":
+            return over(s.sxy, n * (n - 1 if function == "covar_samp" else n))
+        case "regr_sxx" | "regr_syy" | "regr_sxy":
+            return over({"regr_sxx": s.sxx, "regr_syy": s.syy, "regr_sxy": s.sxy}[function], n)
+        case "corr":
+            square = s.sxx * s.syy
+            return max(-1.0, min(1.0, float(s.sxy) / math.sqrt(float(square)))) if square else None
+        case "regr_slope":
+            return over(s.sxy, s.sxx) if s.sxx else None
+        case "regr_intercept":
+            return over(s.y * s.sxx - s.x * s.sxy, n * s.sxx) if s.sxx else None
+        case _:
+            return (min(1.0, over(s.sxy**2, s.sxx * s.syy)) if s.syy else 1.0) if s.sxx else None
 
 
 def mean(total, count: int, type_: Type):

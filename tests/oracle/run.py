@@ -117,6 +117,7 @@ MET |= {f"{function} {kind}" for function in ("sum", "avg") for kind in NUMBERS}
 MET |= {f"{function} {kind}" for function in ("count", "min", "max") for kind in KINDS}
 MET |= {"upper window", "upper again", "upper whole", "two uppers"}
 MET |= {"union", "side", "union of stages"}
+MET |= {"spread", "line", "bits", "bools", "distinct"}
 MET |= {"count *", "ratio double", "filter", "where", "having", "view", "lateness", "offset", "window", "whole"}
 
 
@@ -130,6 +131,11 @@ def kinds(case: cases.Case) -> set[str]:
     present = {
         "computed key": any(key.ours not in names for key in case.keys),
         "two keys": len(case.keys) >= 2,
+        "spread": any(a.function in cases.SPREADS for a in case.aggregates),
+        "line": any(a.second for a in case.aggregates),
+        "bits": any(a.function in cases.BITS for a in case.aggregates),
+        "bools": any(a.function in ("bool_and", "bool_or") for a in case.aggregates),
+        "distinct": any(a.distinct for a in case.aggregates),
         "filter": any(a.filter for a in case.aggregates),
         "where": case.where,
         "having": case.having,

@@ -15,6 +15,9 @@ use crate::expr::Expr;
 use crate::pruning::Pruning;
 use crate::table::Table;
 
+mod calls;
+pub use calls::{Argument, Bits, Moment};
+
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -89,6 +92,9 @@ pub struct Input {
     /// What the operator sees of them; `None`: their columns as they are. All inputs of a stage
     /// show it the same types.
     pub project: Option<Project>,
+    /// Whether another input takes the same rows for the same windows: records that are dropped,
+    /// as they are late or have no time, are counted there.
+    pub again: bool,
 }
 
 /// Records that are late: they come when the watermark of their own split has closed the window
@@ -139,7 +145,7 @@ pub struct Project {
 impl Input {
     /// All rows of a node, as they are.
     pub fn all(from: Node) -> Input {
-        Input { from, late: None, filter: None, project: None }
+        Input { from, late: None, filter: None, project: None, again: false }
     }
 }
 
@@ -552,12 +558,9 @@ pub struct AggregateCall {
     pub name: String,
     /// Which function.
     pub function: AggregateFunction,
-    /// Its argument over the input's columns; `None` only for `COUNT(*)`.
-    pub argument: Option<Expr>,
-    /// The argument's type (`Null` for `COUNT(*)`).
-    pub argument_type: DataType,
-    /// Whether the argument can be NULL.
-    pub argument_nullable: bool,
+    /// Its arguments; none only for `COUNT(*)`. Where a record has NULL for one of several, it must
+    /// have NULL for all: it does not take part.
+    pub arguments: Vec<Argument>,
     /// `FILTER (WHERE …)` over the input's columns.
     pub filter: Option<Expr>,
     /// The type of the result column.
@@ -579,4 +582,8 @@ pub enum AggregateFunction {
     Max,
     /// Of integers and floats (`DOUBLE`), and decimals.
     Avg,
+    /// Of the bits of integers; the argument's type.
+    Bits(Bits),
+    /// Of doubles; `DOUBLE`.
+    Moment(Moment),
 }

@@ -64,6 +64,8 @@ pub(crate) struct Edge {
     /// Which of the stage's inputs it is, in the plan's order.
     pub(crate) input: usize,
     pub(crate) taking: Taking,
+    /// Whether records that are dropped are counted elsewhere.
+    pub(crate) again: bool,
     /// Columns of the source whose texts the stage keeps.
     pub(crate) texts: Vec<usize>,
 }
@@ -237,10 +239,11 @@ impl Nodes<'_> {
         let mut takers = Takers::default();
         for (number, stage) in self.plan.stages.iter().enumerate() {
             for (at, input) in stage.inputs.iter().enumerate().filter(|(_, i)| i.from == node) {
-                let Input { late, filter, project, .. } = input.clone();
+                let Input { late, filter, project, again, .. } = input.clone();
                 let taking = Taking { filter, project };
                 if let Some(stage) = self.numbers[number] {
-                    takers.edges.push(Edge { stage, input: at, taking, texts: Vec::new() });
+                    let texts = Vec::new();
+                    takers.edges.push(Edge { stage, input: at, taking, again, texts });
                     continue;
                 }
                 let taking = match taking.project {

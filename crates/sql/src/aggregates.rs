@@ -8,36 +8,205 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType}
 use datafusion_common::{DataFusionError, Result as DfResult, not_impl_err};
 use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
-use datafusion_expr::{Accumulator, AggregateUDFImpl, Expr, Signature, Volatility, lit};
-use millstream_contract::plan::AggregateFunction;
+use datafusion_expr::{Accumulator, AggregateUDFImpl, Case, Expr, Signature, Volatility, lit};
+use millstream_contract::plan::{self, AggregateFunction, Moment};
 
 use crate::error::SqlError;
 use crate::types::sql_type_name;
 
-/// All of them by name.
-pub(crate) const AGGREGATES: [(&str, AggregateFunction); 5] = [
-    ("count", AggregateFunction::Count),
-    ("sum", AggregateFunction::Sum),
-    ("min", AggregateFunction::Min),
-    ("max", AggregateFunction::Max),
-    ("avg", AggregateFunction::Avg),
-];
+/// What an aggregate is given, of what SQL gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Takes {
+    /// Its argument, of any type that there is a result for.
+    Any,
+    /// Its argument, a boolean.
+    Boolean,
+    /// Its argument as a `DOUBLE`.
+    Double,
+    /// Of two arguments `y` and `x`, as `DOUBLE`s, these, where neither is NULL.
+    Pair(Pair),
+}
+
+/// Which of two arguments an aggregate is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Pair {
+    Y,
+    X,
+    Both,
+}
+
+type Named = (&'static str, AggregateFunction, Takes);
+
+/// All of them by name; several names may be of one function.
+pub(crate) const AGGREGATES: [Named; 29] = {
+    use AggregateFunction::{Avg, Bits, Count, Max, Min, Moment as Of, Sum};
+    use Moment::*;
+    const PAIR: Takes = Takes::Pair(Pair::Both);
+    const OF_X: Takes = Takes::Pair(Pair::X);
+    const OF_Y: Takes = Takes::Pair(Pair::Y);
+    [
+        ("count", Count, Takes::Any),
+        ("sum", Sum, Takes::Any),
+        ("min", Min, Takes::Any),
+        ("max", Max, Takes::Any),
+        ("avg", Avg, Takes::Any),
+        // Of booleans FALSE is the least.
+        ("bool_and", Min, Takes::Boolean),
+        ("every", Min, Takes::Boolean),
+        ("bool_or", Max, Takes::Boolean),
+        ("bit_and", Bits(plan::Bits::And), Takes::Any),
+        ("bit_or", Bits(plan::Bits::Or), Takes::Any),
+        ("bit_xor", Bits(plan::Bits::Xor), Takes::Any),
+        ("var_pop", Of(VarPop), Takes::Double),
+        ("var_samp", Of(VarSamp), Takes::Double),
+        ("variance", Of(VarSamp), Takes::Double),
+        ("stddev_pop", Of(StddevPop), Takes::Double),
+        ("stddev_samp", Of(StddevSamp), Takes::Double),
+        ("stddev", Of(StddevSamp), Takes::Double),
+        ("covar_pop", Of(CovarPop), PAIR),
+        ("covar_samp", Of(CovarSamp), PAIR),
+        ("corr", Of(Corr), PAIR),
+        ("regr_count", Count, OF_X),
+        ("regr_avgx", Avg, OF_X),
+        ("regr_avgy", Avg, OF_Y),
+        ("regr_sxx", Of(SumOfSquares), OF_X),
+        ("regr_syy", Of(SumOfSquares), OF_Y),
+        ("regr_sxy", Of(SumOfProducts), PAIR),
+        ("regr_slope", Of(Slope), PAIR),
+        ("regr_intercept", Of(Intercept), PAIR),
+        ("regr_r2", Of(R2), PAIR),
+    ]
+};
 
 /// The function of that name.
-pub(crate) fn aggregate_named(name: &str) -> Option<AggregateFunction> {
-    AGGREGATES.iter().find(|(n, _)| *n == name).map(|(_, function)| *function)
+pub(crate) fn aggregate_named(name: &str) -> Option<(AggregateFunction, Takes)> {
+    let found = AGGREGATES.iter().find(|(n, ..)| *n == name);
+    found.map(|(_, function, takes)| (*function, *takes))
+}
+
+/// What the engine's function is called in SQL.
+pub(crate) fn sql_name(function: AggregateFunction) -> String {
+    let found = AGGREGATES.iter().find(|(_, known, _)| *known == function);
+    found.map_or(String::new(), |(name, ..)| name.to_uppercase())
+}
+
+/// How many arguments an aggregate of that name takes; `None`: any number from one on.
+pub(crate) fn arguments_of(name: &str) -> Option<usize> {
+    match aggregate_named(name) {
+        Some((AggregateFunction::Count, Takes::Any)) => None,
+        Some((_, Takes::Pair(_))) => Some(2),
+        _ => Some(1),
+    }
+}
+
+impl Takes {
+    /// The arguments of the engine's function. Each is NULL where any is.
+    pub(crate) fn given(self, arguments: Vec<Expr>) -> Vec<Expr> {
+        let (Takes::Pair(pair), [y, x]) = (self, &arguments[..]) else { return arguments };
+        let if_given = |other: &Expr, value: &Expr| {
+            let is_given = Box::new(other.clone().is_not_null());
+            Expr::Case(Case::new(None, vec![(is_given, Box::new(value.clone()))], None))
+        };
+        match pair {
+            Pair::X => vec![if_given(y, x)],
+            Pair::Y => vec![if_given(x, y)],
+            Pair::Both => vec![if_given(x, y), if_given(y, x)],
+        }
+    }
+}
+
+/// Whether an aggregate of that name tells of grouping sets ([`crate::sets`]).
+pub(crate) fn is_grouping(name: &str) -> bool {
+    GROUPING.contains(&name)
+}
+
+/// `GROUPING(x, …)` has a bit for each key: whether the row's grouping set leaves it out.
+pub(crate) const GROUPING: [&str; 2] = ["grouping", "grouping_id"];
+
+/// [`GROUPING`] as DataFusion's planner sees it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Grouping {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl Grouping {
+    pub(crate) fn new(name: &'static str) -> Grouping {
+        Grouping { name, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+}
+
+impl AggregateUDFImpl for Grouping {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn is_nullable(&self) -> bool {
+        false
+    }
+
+    fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
+        not_impl_err!("a plan has none")
+    }
+}
+
+/// Whether it makes a difference to a function that values come again.
+pub(crate) fn counts_repeats(function: AggregateFunction) -> bool {
+    use AggregateFunction::*;
+    !matches!(function, Min | Max | Bits(plan::Bits::And | plan::Bits::Or))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Aggregate {
     name: &'static str,
     function: AggregateFunction,
+    takes: Takes,
     signature: Signature,
 }
 
 impl Aggregate {
-    pub(crate) fn new(name: &'static str, function: AggregateFunction) -> Aggregate {
-        Aggregate { name, function, signature: Signature::user_defined(Volatility::Immutable) }
+    pub(crate) fn new((name, function, takes): Named) -> Aggregate {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Aggregate { name, function, takes, signature }
+    }
+
+    /// What to aggregate instead of a value of an SQL type.
+    fn other_argument(&self, sql_type: &str) -> &'static str {
+        match (self.takes, self.function) {
+            (Takes::Boolean, _) => "write a condition, for example x > 0",
+            (_, AggregateFunction::Bits(_)) => "cast the argument, for example CAST(x AS BIGINT)",
+            _ => other_argument(sql_type),
+        }
+    }
+
+    /// The type that an argument is cast to; `None` if there is no such aggregate.
+    fn taken(&self, argument: &DataType) -> Option<DataType> {
+        use DataType::*;
+        // Views and large variants do not reach the engine.
+        let argument = match argument {
+            Utf8View | LargeUtf8 => Utf8,
+            BinaryView | LargeBinary => Binary,
+            Float16 => Float32,
+            Dictionary(_, value) => (**value).clone(),
+            other => other.clone(),
+        };
+        let is_null = argument == Null;
+        match (self.takes, self.function) {
+            (Takes::Boolean, _) => (is_null || argument == Boolean).then_some(Boolean),
+            (Takes::Double | Takes::Pair(_), _) => {
+                (is_null || argument.is_numeric()).then_some(Float64)
+            }
+            (Takes::Any, AggregateFunction::Bits(_)) if is_null => Some(Int64),
+            (Takes::Any, function) => result_type(function, &argument).map(|_| argument),
+        }
     }
 }
 
@@ -58,6 +227,8 @@ fn result_type(function: AggregateFunction, argument: &DataType) -> Option<DataT
             Decimal128(wider(p, 4), mean_scale(*p as i8, *s))
         }
         (AggregateFunction::Min | AggregateFunction::Max, t) if is_ordered(t) => t.clone(),
+        (AggregateFunction::Bits(_), t) if t.is_integer() => t.clone(),
+        (AggregateFunction::Moment(_), Float64) => Float64,
         _ => return None,
     })
 }
@@ -73,7 +244,8 @@ fn mean_scale(precision: i8, scale: i8) -> i8 {
     wanted.min(room.max(6)).max(scale)
 }
 
-fn is_ordered(t: &DataType) -> bool {
+/// Whether there is a least and a greatest value.
+pub(crate) fn is_ordered(t: &DataType) -> bool {
     use DataType::*;
     t.is_integer()
         || matches!(t, Float32 | Float64 | Decimal128(..) | Boolean | Null | Utf8 | Binary)
@@ -100,24 +272,25 @@ impl AggregateUDFImpl for Aggregate {
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let name = self.name.to_uppercase();
         let refused = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
-        let [argument] = types else {
-            let error = format!("{name} takes one argument, not {}", types.len());
-            return refused(SqlError::types(error).help(format!("write {name}(x)")));
-        };
-        // Views and large variants do not reach the engine.
-        let argument = match argument {
-            DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-            DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
-            DataType::Float16 => DataType::Float32,
-            DataType::Dictionary(_, value) => (**value).clone(),
-            other => other.clone(),
-        };
-        if result_type(self.function, &argument).is_none() {
-            let error = format!("there is no {name} of {}", sql_type_name(&argument));
-            let help = other_argument(&sql_type_name(&argument));
-            return refused(SqlError::types(error).help(help));
+        let wanted = arguments_of(self.name);
+        if types.is_empty() || wanted.is_some_and(|wanted| types.len() != wanted) {
+            let (takes, form) = match wanted {
+                Some(2) => ("two arguments", "(y, x)"),
+                _ => ("one argument", "(x)"),
+            };
+            let error = format!("{name} takes {takes}, not {}", types.len());
+            return refused(SqlError::types(error).help(format!("write {name}{form}")));
         }
-        Ok(vec![argument])
+        let mut taken = Vec::new();
+        for argument in types {
+            let Some(argument) = self.taken(argument) else {
+                let of = sql_type_name(argument);
+                let error = SqlError::types(format!("there is no {name} of {of}"));
+                return refused(error.help(self.other_argument(&of)));
+            };
+            taken.push(argument);
+        }
+        Ok(taken)
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::DFSchema;
 use datafusion_expr::{Case, Expr, ExprSchemable};
 use millstream_contract::expr::Expr as EngineExpr;
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{
-    self, Aggregate, AggregateCall, Input, Key, Node, Operator, Plan, Project, Stage, Window,
+    self, Aggregate, AggregateCall, Argument, Input, Key, Node, Operator, Plan, Project, Stage,
 };
 
 use crate::catalog::{INPUT, input_column};
@@ -17,7 +17,7 @@ use crate::compiler::{Compiler, each_input};
 use crate::error::{Place, Result, SqlError};
 use crate::graph::{Elements, Graph, Grouping, Part, Pass};
 use crate::left_out::Aside;
-use crate::lower::{Call, FIRED, Grouped, Places, unique};
+use crate::lower::{Call, Counted, FIRED, Grouped, Places, unique};
 use crate::nest::written;
 use crate::scan::{Needs, finish_grouping, finish_output, finish_pass};
 use crate::schemas::{
@@ -155,7 +155,14 @@ impl Assembler<'_> {
             }
             takings.push(taking);
         }
-        let (inputs, schema) = self.inputs(takings, &names)?;
+        let (mut inputs, schema) = self.inputs(takings, &names)?;
+        for (number, input) in inputs.iter_mut().enumerate() {
+            input.again = match grouping.counted {
+                Counted::All => false,
+                Counted::First(parts) => number >= parts,
+                Counted::Nowhere => true,
+            };
+        }
         let mut grouped = grouping.grouped.clone();
         if !matches!(grouping.parts[..], [Part::Scan { columns: None, .. }]) {
             self.simplify_grouped(&mut grouped, &Arc::new(schema.clone()))?;
@@ -274,7 +281,7 @@ impl Assembler<'_> {
             let columns =
                 columns.map(|columns| self.compiler.compile_all(&columns, &schema)).transpose()?;
             let project = columns.map(|columns| Project { columns, schema: arrow.clone() });
-            Ok(Input { from, late: None, filter, project })
+            Ok(Input { filter, project, ..Input::all(from) })
         };
         let inputs = takings.into_iter().map(input).collect::<Result<_>>()?;
         Ok((inputs, shown))
@@ -310,7 +317,7 @@ impl Assembler<'_> {
         let having = having.map(|e| self.compiler.simple_filter(e, &fired));
         let having = having.collect::<Result<Vec<_>>>()?;
         let body = Aggregate {
-            window: grouping.window.map(Window::Tumble),
+            window: grouping.window,
             having: self.compiler.compile_filter(&having, &fired)?,
             project: self.compiler.compile_all(&columns, &fired)?,
             keys,
@@ -356,7 +363,7 @@ impl Assembler<'_> {
         input: &DFSchema,
         compiled: &mut HashMap<Expr, EngineExpr>,
     ) -> Result<AggregateCall> {
-        let (argument, filter) = protected(call);
+        let (arguments, filter) = protected(call);
         let mut compile = |expr: &Expr| match compiled.get(expr) {
             Some(known) => Ok(known.clone()),
             None => {
@@ -365,12 +372,14 @@ impl Assembler<'_> {
                 Ok::<EngineExpr, SqlError>(new)
             }
         };
+        let mut argument = |expr: &Expr| {
+            let (data_type, nullable) = (expr.get_type(input)?, nullable(expr, input));
+            Ok::<_, SqlError>(Argument { expr: compile(expr)?, data_type, nullable })
+        };
         Ok(AggregateCall {
             name: call.text(),
             function: call.function,
-            argument: argument.as_ref().map(&mut compile).transpose()?,
-            argument_type: argument.as_ref().map_or(Ok(DataType::Null), |e| e.get_type(input))?,
-            argument_nullable: argument.is_some_and(|e| nullable(&e, input)),
+            arguments: arguments.iter().map(&mut argument).collect::<Result<_>>()?,
             filter: filter.as_ref().map(compile).transpose()?,
             result_type: call.result_type.clone(),
             frame: call.place.as_ref().map_or(String::new(), Place::frame),
@@ -394,16 +403,20 @@ fn taken_from(scan: usize, pass: Option<usize>) -> Node {
     pass.map_or(Node::Source(scan), Node::Stage)
 }
 
-/// A call's argument and filter. Where the argument is computed, it is computed only of what passes
+/// A call's arguments and filter. Where an argument is computed, it is computed only of what passes
 /// the filter, which it may fail without: it is NULL elsewhere, and aggregates take no notice of
 /// that.
-fn protected(call: &Call) -> (Option<Expr>, Option<Expr>) {
-    match (&call.argument, &call.filter) {
-        (Some(argument), Some(filter)) if !matches!(argument, Expr::Column(_)) => {
-            let only = vec![(Box::new(filter.clone()), Box::new(argument.clone()))];
-            (Some(Expr::Case(Case::new(None, only, None))), None)
+fn protected(call: &Call) -> (Vec<Expr>, Option<Expr>) {
+    let is_column = |argument: &Expr| matches!(argument, Expr::Column(_));
+    match &call.filter {
+        Some(filter) if !call.arguments.iter().all(is_column) => {
+            let only = |argument: &Expr| {
+                let passed = (Box::new(filter.clone()), Box::new(argument.clone()));
+                Expr::Case(Case::new(None, vec![passed], None))
+            };
+            (call.arguments.iter().map(only).collect(), None)
         }
-        (argument, filter) => (argument.clone(), filter.clone()),
+        filter => (call.arguments.clone(), filter.clone()),
     }
 }
 

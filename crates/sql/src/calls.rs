@@ -8,6 +8,9 @@ use datafusion_sql::sqlparser::ast::{
 /// The function that makes a map: `MAP[…]`, as a call.
 pub(crate) const MAP: &str = "map";
 
+/// What stands for `TABLE t PARTITION BY k, …`: a call with the table and the columns.
+pub(crate) const PARTITIONED: &str = "$partitioned";
+
 /// A text in quotes.
 pub(crate) fn string(text: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(text.to_string()))

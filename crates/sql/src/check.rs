@@ -4,15 +4,15 @@
 use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, UnaryOperator,
-    Value, Visit, Visitor,
+    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArguments, GroupByExpr, Interval,
+    LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
-use crate::calls::MAP;
+use crate::arguments::check_arguments;
+use crate::calls::{MAP, PARTITIONED};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
@@ -340,7 +340,7 @@ impl Visitor for Checker<'_> {
             GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
         };
         if !modifiers.is_empty() {
-            let help = "write one query for each set of keys";
+            let help = "write GROUP BY ROLLUP (a, b), GROUP BY CUBE (a, b)";
             return refuse("WITH ROLLUP, CUBE and TOTALS", help, place);
         }
         ControlFlow::Continue(())
@@ -420,10 +420,6 @@ impl Visitor for Checker<'_> {
             Expr::Exists { .. } | Expr::InSubquery { .. } => subquery(expr),
             Expr::Subquery(_) if self.table_functions == 0 => subquery(expr),
             Expr::AnyOp { .. } | Expr::AllOp { .. } => subquery(expr),
-            Expr::GroupingSets(_) | Expr::Cube(_) | Expr::Rollup(_) => {
-                let help = "write one query for each set of keys";
-                refuse("GROUPING SETS, ROLLUP and CUBE come", help, expr.span())
-            }
             Expr::Interval(interval) => check_unit(interval),
             Expr::Array(array) if array.elem.is_empty() => {
                 let error = SqlError::types("an ARRAY without elements has no type");
@@ -535,11 +531,15 @@ impl Checker<'_> {
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
         if aggregate_named(&lower).is_some() {
-            check_one_argument(call, &name.to_uppercase())?;
+            check_arguments(call, &lower)?;
         }
         if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
             let error = SqlError::types("a MAP is made of keys and values").at(Span::new(place));
             return ControlFlow::Break(error.help("write for example MAP['a', 1, 'b', 2]"));
+        }
+        if lower == PARTITIONED && self.table_functions == 0 {
+            let error = SqlError::syntax("PARTITION BY stands after the name of SESSION's table");
+            return ControlFlow::Break(error.at(Span::new(place)));
         }
         if self.functions.knows(&lower) {
             return ControlFlow::Continue(());
@@ -565,27 +565,6 @@ impl Checker<'_> {
 }
 
 /// All aggregates but COUNT are of one thing.
-fn check_one_argument(call: &Function, name: &str) -> Flow {
-    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
-    let right = match &list.args[..] {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))] => true,
-        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "COUNT",
-        _ => false,
-    };
-    if right {
-        return ControlFlow::Continue(());
-    }
-    let found = match &list.args[..] {
-        [_] => "*".to_string(),
-        many => many.len().to_string(),
-    };
-    ControlFlow::Break(
-        SqlError::types(format!("{name} takes one argument, not {found}"))
-            .at(Span::new(call.name.span()))
-            .help(format!("write {name}(x)")),
-    )
-}
-
 fn is_window_function(name: &str) -> bool {
     // What is none of these is answered by the window function's planner.
     reason(name).is_none()

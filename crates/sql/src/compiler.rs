@@ -19,8 +19,8 @@ use crate::evaluate::compile;
 use crate::indexed::Indexed;
 use crate::lower::Grouped;
 use crate::scalars::{as_meant, bound_constants, bound_texts};
-use crate::schemas::plain_type;
 use crate::size::check_growth;
+use crate::types::plain_type;
 
 /// Compiles expressions.
 pub(crate) struct Compiler<'a> {
@@ -119,7 +119,9 @@ pub(crate) fn each_input(
         *key = change(std::mem::take(key))?;
     }
     for call in &mut grouped.aggregates {
-        call.argument = call.argument.take().map(change).transpose()?;
+        for argument in &mut call.arguments {
+            *argument = change(std::mem::take(argument))?;
+        }
         call.filter = call.filter.take().map(change_filter).transpose()?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use millstream_contract::settings::closest;
 use crate::aggregates::aggregate_named;
 use crate::catalog::INPUT;
 use crate::error::{ErrorKind, Span, SqlError};
-use crate::tumble::WINDOW_COLUMNS;
+use crate::window_node::WINDOW_COLUMNS;
 use crate::wording::{aggregate_as_key, internal, reworded, value};
 
 impl From<DataFusionError> for SqlError {

@@ -29,10 +29,10 @@ use crate::functions::Context;
 use crate::rewrite::rewrite_expr;
 use crate::scalars::{as_meant, dates_as_times};
 use crate::scan::watermark_delay;
-use crate::schemas::{nullable, plain_type, table_schema};
+use crate::schemas::{nullable, table_schema};
 use crate::syntax::Syntax;
 use crate::texts::Texts;
-use crate::types::sql_type_name;
+use crate::types::{plain_type, sql_type_name};
 
 /// An option that is the planner's, not the connector's.
 const IDLE_TIMEOUT: &str = "scan.watermark.idle-timeout";

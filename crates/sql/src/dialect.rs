@@ -1,6 +1,6 @@
 //! The dialect: Flink's lexical rules, the precedence of its operators, and two pieces of
-//! expression syntax that sqlparser does not know: `TABLE t` as a function's argument, and
-//! `MAP[key, value]`.
+//! expression syntax that sqlparser does not know: `TABLE t [PARTITION BY k]` as a function's
+//! argument, and `MAP[key, value]`.
 
 use datafusion_sql::planner::{NullOrdering, ParserOptions};
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use datafusion_sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion_sql::sqlparser::parser::{Parser, ParserError};
 use datafusion_sql::sqlparser::tokenizer::Token;
 
-use crate::calls::{MAP, function};
+use crate::calls::{MAP, PARTITIONED, function};
 
 /// The dialect of Millstream: Flink's, with double quotes for names too.
 ///
@@ -194,13 +194,40 @@ impl Dialect for MillstreamDialect {
         Some(parser.parse_object_name(true).and_then(|name| {
             let mut parts: Vec<Ident> =
                 name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
-            match parts.len() {
-                0 => Err(ParserError::ParserError("Expected: a table's name".into())),
-                1 => Ok(Expr::Identifier(parts.remove(0))),
-                _ => Ok(Expr::CompoundIdentifier(parts)),
+            let Some(first) = parts.first().cloned() else {
+                return Err(ParserError::ParserError("Expected: a table's name".into()));
+            };
+            let table = match parts.len() {
+                1 => Expr::Identifier(parts.remove(0)),
+                _ => Expr::CompoundIdentifier(parts),
+            };
+            if !parser.parse_keywords(&[Keyword::PARTITION, Keyword::BY]) {
+                return Ok(table);
             }
+            let mut args = vec![table];
+            args.extend(parse_partition(parser)?);
+            Ok(function(&first, PARTITIONED, args))
         }))
     }
+}
+
+/// The columns of PARTITION BY, alone or in brackets. Without brackets the last is followed by the
+/// next argument, a call or `name => …`.
+fn parse_partition(parser: &mut Parser) -> Result<Vec<Expr>, ParserError> {
+    if parser.consume_token(&Token::LParen) {
+        let columns = parser.parse_comma_separated(Parser::parse_expr)?;
+        parser.expect_token(&Token::RParen)?;
+        return Ok(columns);
+    }
+    let mut columns = vec![Expr::Identifier(parser.parse_identifier()?)];
+    while parser.peek_token_ref().token == Token::Comma
+        && matches!(parser.peek_nth_token_ref(1).token, Token::Word(_))
+        && !matches!(parser.peek_nth_token_ref(2).token, Token::LParen | Token::RArrow)
+    {
+        parser.advance_token();
+        columns.push(Expr::Identifier(parser.parse_identifier()?));
+    }
+    Ok(columns)
 }
 
 /// Which keyword comes so many tokens later, if it is a word.

@@ -8,12 +8,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion_expr::UserDefinedLogicalNodeCore;
+use millstream_contract::plan::{Unnest, Window};
 
 use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
 use crate::lower::{Places, Rows, Stage, is_window_column, unique};
-use crate::nest::{Inner, Unnested, Window};
+use crate::nest::{Inner, Unnested};
 use crate::unnest::UnnestNode;
+use crate::windows::{Assigned, OfRow, Windows};
 
 impl Stage {
     /// The rows that an UNNEST makes of those of this stage, over whose plan it stands.
@@ -27,6 +29,13 @@ impl Stage {
             return Err(SqlError::unsupported("UNNEST of the rows of a GROUP BY does not run yet")
                 .at(node.place)
                 .help("put the UNNEST before the GROUP BY: it takes the records of a table"));
+        }
+        if let Some(Windows { kind: Window::Session(_), of_row: OfRow::Assigned(_) }) = self.window
+        {
+            let message = "UNNEST of the rows of SESSION does not run";
+            return Err(SqlError::unsupported(message).at(node.place).help(
+                "put the UNNEST below it: then records without elements make no session longer",
+            ));
         }
         let fields = UserDefinedLogicalNodeCore::schema(node).fields();
         let (fields, elements) = fields.split_at(fields.len() - node.elements.len());
@@ -46,12 +55,11 @@ impl Stage {
         let array = self.columns.last().cloned();
         let array = array.ok_or_else(|| SqlError::internal("an UNNEST of no column"))?;
         let array = self.without_window(array)?;
-        let filters = std::mem::take(&mut self.filters);
-        self.filters =
-            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+        self.drop_windows()?;
         let window = self.window.take();
-        let assigned = window.as_ref().and_then(|window| Some((window.tumble, window.time()?)));
-        let window = assigned.map(|(tumble, time)| {
+        let assigned = window.as_ref().and_then(|own| Some((own.kind, own.assignment()?)));
+        let window = assigned.map(|(kind, assigned)| {
+            let time = &assigned.time;
             let known = inner.iter().position(|column| column == time);
             let name = match known {
                 Some(position) => kept[position].clone(),
@@ -61,29 +69,36 @@ impl Stage {
                     kept[kept.len() - 1].clone()
                 }
             };
-            Window::assigned(tumble, input_column(&name))
+            let (time, place) = (input_column(&name), assigned.place);
+            Windows::assigned(kind, Assigned { time, partition: vec![], below: 0, place })
         });
         let shown: Vec<String> =
             elements.iter().map(|field| unique(field.name().clone(), &mut taken)).collect();
         columns.extend(shown.iter().map(|name| input_column(name)));
         inner.push(array);
         self.columns = inner;
+        let input = self.elements(&kept, &shown, &node.body())?;
+        Ok(Stage { window, ..Stage::over(input, columns) })
+    }
+
+    /// The rows that the elements of this stage's last column become. `kept` are the names of its
+    /// other columns, `shown` those of what is shown of the elements.
+    pub(crate) fn elements(self, kept: &[String], shown: &[String], body: &Unnest) -> Result<Rows> {
         let of_part = |inner| {
-            let (kept, shown) = (kept.clone(), shown.clone());
-            Rows::Unnested(Arc::new(Unnested { inner, kept, shown, body: node.body() }))
+            let (kept, shown) = (kept.to_vec(), shown.to_vec());
+            Rows::Unnested(Arc::new(Unnested { inner, kept, shown, body: body.clone() }))
         };
         let mut parts: Vec<Rows> = self.folded()?.into_iter().map(of_part).collect();
-        let input = match (parts.pop(), parts.is_empty()) {
+        Ok(match (parts.pop(), parts.is_empty()) {
             (Some(only), true) => only,
             (last, _) => {
-                let names: Vec<String> = kept.iter().chain(&shown).cloned().collect();
+                let names: Vec<String> = kept.iter().chain(shown).cloned().collect();
                 let part = |input| {
                     let columns = names.iter().map(|name| input_column(name)).collect();
                     Inner { stage: Stage::over(input, columns), names: names.clone() }
                 };
                 Rows::Stages(parts.into_iter().chain(last).map(part).collect())
             }
-        };
-        Ok(Stage { window, ..Stage::over(input, columns) })
+        })
     }
 }

@@ -1,23 +1,21 @@
-//! Checking TUMBLE's DESCRIPTOR: it must name the unchanged event time of the rows. For a table
-//! this is its own event time, for a window's result `window_time`, and for a UNION ALL the event
-//! time of each of its queries.
+//! Checking a window function's DESCRIPTOR: it must name the unchanged event time of the rows. For
+//! a table this is its own event time, for a window's result `window_time`, and for a UNION ALL the
+//! event time of each of its queries.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion_expr::Expr;
 
 use crate::catalog::{TableEntry, input_column};
 use crate::error::{Result, SqlError};
-use crate::lower::{Rows, Stage, fired_column, window_column};
+use crate::lower::{Rows, Stage, window_column};
 use crate::nest::Unnested;
-use crate::tumble::TumbleNode;
 use crate::types::sql_type_name;
 
 impl Stage {
-    /// That a window's time is the event time of this stage's rows.
-    pub(crate) fn check_time(&self, node: &TumbleNode) -> Result<()> {
-        let field = node.input.schema().field(node.time);
-        let time = &self.columns[node.time];
-        let checked = match &self.input {
+    /// That a window's time, which is of `field` in the plan, is the event time of this stage's
+    /// rows.
+    pub(crate) fn check_time(&self, time: &Expr, field: &Field) -> Result<()> {
+        match &self.input {
             Rows::Table(table) => of_table(table, time, field.name(), field.data_type()),
             Rows::Unnested(rows) => of_elements(rows, time, field.name(), field.data_type()),
             Rows::Stages(_) if *time == window_column("window_time") => Ok(()),
@@ -31,8 +29,7 @@ impl Stage {
                     part.stage.of_part(column, number, field.name(), field.data_type())
                 }),
             },
-        };
-        checked.map_err(|error| error.at(node.place))
+        }
     }
 
     /// That a column of a part of a UNION ALL is the event time of the part's rows.
@@ -45,9 +42,10 @@ impl Stage {
     ) -> Result<()> {
         let time = &self.columns[column];
         let checked = match (&self.grouped, &self.input) {
-            (Some(grouped), _) => {
-                let is_time = *as_it_is(time, TimeUnit::Millisecond) == fired_column("window_time");
-                if grouped.windowed && is_time { Ok(()) } else { self.of_groups(name) }
+            (Some(_), _) => {
+                let [_, _, own] = self.fired_bounds();
+                let is_time = own.as_ref() == Some(as_it_is(time, TimeUnit::Millisecond));
+                if is_time { Ok(()) } else { self.of_groups(name) }
             }
             (None, Rows::Table(table)) => {
                 let time = table.time_unit().map_or(time, |unit| as_it_is(time, unit));

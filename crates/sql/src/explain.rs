@@ -10,7 +10,7 @@ use millstream_contract::plan::{
     Aggregate, Node, Operator, Plan, Sort, Source, Stage, Unnest, Watermark, Window,
 };
 
-use crate::tumble::duration;
+use crate::durations::duration;
 use crate::types::sql_type_name;
 
 /// The logical plan, one operator per line.
@@ -157,7 +157,7 @@ impl Explained<'_> {
             }
             if let Some(late) = &input.late {
                 let what = window_text(&late.window);
-                let _ = writeln!(text, "  only those that are late for their window of {what}");
+                let _ = writeln!(text, "  only those that are late for their {what}");
             }
             if let Some(filter) = &input.filter {
                 let _ = writeln!(text, "  filter {}", shown(filter, &schema));
@@ -222,15 +222,16 @@ fn source_text(text: &mut String, name: &str, source: &Source) {
 fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
     let input = |e: &Expr| shown(e, schema);
     if let Some(window) = &aggregate.window {
-        let _ = write!(text, "  window of {}", window_text(window));
-        let offset_us = match window {
-            Window::Tumble(window) => window.offset_us,
-            Window::Hop(window) => window.offset_us,
-            Window::Cumulate(window) => window.offset_us,
-            Window::Session(_) => 0,
+        let _ = write!(text, "  {}", window_text(window));
+        let of_each = match window {
+            Window::Session(session) => &aggregate.keys[..session.partition],
+            _ => &[],
         };
-        let offset = (offset_us != 0).then(|| duration(offset_us));
-        let _ = writeln!(text, "{}", offset.map_or(String::new(), |o| format!(", offset {o}")));
+        let of_each = list(of_each.iter().map(|key| input(&key.expr)));
+        if !of_each.is_empty() {
+            let _ = write!(text, " for each {of_each}");
+        }
+        text.push('\n');
     }
     let _ =
         writeln!(text, "soft breaker (updates the worker's own state, merged by the key's leader)");
@@ -268,14 +269,20 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 /// What windows are like.
 fn window_text(window: &Window) -> String {
-    match window {
-        Window::Tumble(tumble) => duration(tumble.size_us),
+    let (text, offset_us) = match window {
+        Window::Tumble(tumble) => (duration(tumble.size_us), tumble.offset_us),
         Window::Hop(hop) => {
-            format!("{} every {}", duration(hop.size_us), duration(hop.slide_us))
+            let text = format!("{} every {}", duration(hop.size_us), duration(hop.slide_us));
+            (text, hop.offset_us)
         }
         Window::Cumulate(cumulate) => {
-            format!("up to {} by {}", duration(cumulate.size_us), duration(cumulate.step_us))
+            let (size, step) = (duration(cumulate.size_us), duration(cumulate.step_us));
+            (format!("up to {size} by {step}"), cumulate.offset_us)
         }
-        Window::Session(session) => format!("sessions with gaps of {}", duration(session.gap_us)),
-    }
+        Window::Session(session) => {
+            return format!("session with gaps of {}", duration(session.gap_us));
+        }
+    };
+    let offset = (offset_us != 0).then(|| format!(", offset {}", duration(offset_us)));
+    format!("window of {text}{}", offset.unwrap_or_default())
 }

@@ -11,14 +11,15 @@ use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Wind
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
-use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
+use crate::aggregates::{AGGREGATES, Aggregate, CountStar, GROUPING, Grouping};
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
+use crate::group_windows::marker;
 use crate::located::{NAMED_CAST, named_cast};
 use crate::scalars::SpecialSyntax;
-use crate::tumble::WindowFunctions;
 use crate::types::Types;
 use crate::unnest::Unnests;
+use crate::window_functions::WindowFunctions;
 
 /// DataFusion's functions that may be called, by the names they have there.
 ///
@@ -144,7 +145,9 @@ impl Functions {
         }
         let aggregates = AGGREGATES
             .iter()
-            .map(|(name, f)| (*name, Arc::new(AggregateUDF::from(Aggregate::new(name, *f)))))
+            .map(|named| (named.0, AggregateUDF::from(Aggregate::new(*named))))
+            .chain(GROUPING.map(|name| (name, AggregateUDF::from(Grouping::new(name)))))
+            .map(|(name, function)| (name, Arc::new(function)))
             .collect();
         let mut config = ConfigOptions::default();
         config.sql_parser.enable_ident_normalization = false;
@@ -167,7 +170,9 @@ impl Functions {
 
     /// Whether there is a function of this (lower case) name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.scalars.contains_key(name) || self.aggregates.contains_key(name)
+        self.scalars.contains_key(name)
+            || self.aggregates.contains_key(name)
+            || marker(name).is_some()
     }
 
     /// What the scalar function that has also this (lower case) name is called itself.
@@ -240,7 +245,7 @@ impl ContextProvider for Context<'_> {
         if name == NAMED_CAST {
             return Some(named_cast());
         }
-        self.functions.scalars.get(name).cloned()
+        self.functions.scalars.get(name).cloned().or_else(|| marker(name))
     }
 
     fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {

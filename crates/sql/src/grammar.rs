@@ -108,13 +108,11 @@ pub(crate) fn hint(error: SqlError, tokens: &[TokenWithSpan], last: &TokenWithSp
         return error.help(meant.map_or_else(units, |unit| format!("did you mean {unit}?")));
     }
     if is_keyword(found, Keyword::PARTITION) && error.message.starts_with("expected )") {
-        let session =
-            tokens[..at].iter().any(|t| t.token.to_string().eq_ignore_ascii_case("session"));
-        error.message = match session {
-            true => "SESSION comes in a later version, with its PARTITION BY".into(),
-            false => "a window takes no PARTITION BY".into(),
-        };
-        return error.help("name the keys in GROUP BY, next to window_start and window_end");
+        error.message = "PARTITION BY stands after the name of SESSION's table".into();
+        return error.help(
+            "write SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND); a \
+             query is given a name with CREATE VIEW or WITH",
+        );
     }
     let value = matches!(
         found.token,

@@ -13,17 +13,18 @@ use std::sync::Arc;
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::{Element, Sort, Tumble};
+use millstream_contract::plan::{Element, Sort, Window};
 use millstream_contract::table::Table;
 
 use crate::catalog::TableEntry;
 use crate::endless::{endless_group, endless_order, endless_part, windows_beside_records};
 use crate::error::{Result, SqlError};
 use crate::located::without_marks;
-use crate::lower::{Call, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
+use crate::lower::{Call, Counted, FIRED, Grouped, Places, Rows, Stage, fired_column, unique};
 use crate::nest::Unnested;
 use crate::schemas::{elements_schema, table_schema};
-use crate::tumble::WINDOW_COLUMNS;
+use crate::window_node::WINDOW_COLUMNS;
+use crate::windows::Windows;
 
 /// Queries with all that they read.
 #[derive(Default)]
@@ -97,9 +98,10 @@ pub(crate) struct Grouping {
     pub(crate) used: BTreeSet<String>,
     /// Over columns of these names.
     pub(crate) filters: Vec<Expr>,
-    pub(crate) window: Option<Tumble>,
+    pub(crate) window: Option<Window>,
     /// Without HAVING, which is the views'.
     pub(crate) grouped: Grouped,
+    pub(crate) counted: Counted,
     pub(crate) views: Vec<View>,
     /// The first query that needs it.
     pub(crate) query: usize,
@@ -289,7 +291,7 @@ impl Graph {
         if let (false, Some(scan)) = (grouped.windowed, endless) {
             return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
         }
-        let window = stage.window.as_ref().filter(|_| grouped.windowed).map(|w| w.tumble);
+        let window = stage.fired_windows().map(Windows::grouped);
         let (used, query) = (BTreeSet::new(), reader.query);
         let grouped = Grouped { having: vec![], ..grouped.clone() };
         let views = Vec::new();
@@ -306,6 +308,7 @@ impl Graph {
             filters,
             window,
             grouped,
+            counted: stage.counted,
             views,
             query,
             endless,
@@ -313,7 +316,7 @@ impl Graph {
         };
         let alike = |known: &Grouping| known.fingerprint == fingerprint && known.is_like(&new);
         match self.groupings.iter().position(alike) {
-            Some(known) => Ok((known, self.groupings[known].take_in(new.grouped))),
+            Some(known) => Ok((known, self.groupings[known].take_in(new))),
             None => {
                 self.groupings.push(new);
                 Ok((self.groupings.len() - 1, HashMap::new()))
@@ -362,8 +365,11 @@ impl Grouping {
     }
 
     /// Takes in the aggregates of another one like it. Returns what its columns are called here.
-    fn take_in(&mut self, other: Grouped) -> HashMap<String, String> {
-        let own = &mut self.grouped;
+    fn take_in(&mut self, other: Grouping) -> HashMap<String, String> {
+        if self.counted == Counted::Nowhere {
+            self.counted = other.counted;
+        }
+        let (own, other) = (&mut self.grouped, other.grouped);
         let mut renamed: HashMap<_, _> =
             other.key_names.into_iter().zip(own.key_names.iter().cloned()).collect();
         let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
@@ -509,7 +515,7 @@ impl Part {
 impl Call {
     fn is_like(&self, other: &Call) -> bool {
         (self.function, &self.result_type) == (other.function, &other.result_type)
-            && alike(self.argument.as_ref(), other.argument.as_ref())
+            && all_alike(&self.arguments, &other.arguments)
             && alike(self.filter.as_ref(), other.filter.as_ref())
     }
 }
@@ -556,7 +562,7 @@ fn rename(expr: &Expr, names: &HashMap<String, String>) -> Result<Expr> {
 pub(crate) fn used_by(grouped: &Grouped, filters: &[Expr]) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     let calls = &grouped.aggregates;
-    let calls = calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+    let calls = calls.iter().flat_map(|call| call.arguments.iter().chain(&call.filter));
     let exprs = filters.iter().chain(&grouped.keys).chain(calls);
     exprs.for_each(|expr| add_columns(expr, &mut used));
     used

@@ -190,7 +190,7 @@ fn fits(name: &str, given: &DataType, wanted: &DataType) -> bool {
 
 /// Windows over records of a table, and which of its records they take: one of the lists of
 /// conditions holds. No list: all.
-pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Tumble, Vec<Vec<Expr>>)>>;
+pub(crate) type Windows = BTreeMap<usize, Vec<(plan::Window, Vec<Vec<Expr>>)>>;
 
 /// Makes a condition over the columns of a table, by number, of lists of which one must hold.
 type AnyOf<'a> = dyn Fn(usize, &[Vec<Expr>]) -> Result<Option<EngineExpr>> + 'a;
@@ -216,7 +216,7 @@ impl Graph {
     pub(crate) fn windows_over_scans(&self) -> Windows {
         let mut windows = Windows::new();
         for grouping in &self.groupings {
-            let Some(window) = grouping.window else { continue };
+            let Some(window) = grouping.window.map(of_record) else { continue };
             for part in &grouping.parts {
                 let Part::Scan { scan, pass, filters, .. } = part else { continue };
                 let filters = self.filters_of_records(*pass).unwrap_or(filters);
@@ -228,6 +228,16 @@ impl Graph {
             }
         }
         windows
+    }
+}
+
+/// What matters of a window to whether a record is late: of a session not its keys.
+fn of_record(window: plan::Window) -> plan::Window {
+    match window {
+        plan::Window::Session(session) => {
+            plan::Window::Session(plan::Session { partition: 0, ..session })
+        }
+        other => other,
     }
 }
 
@@ -257,17 +267,18 @@ impl Aside {
                 Which::Malformed => {
                     let project = Some(self.project(&malformed_schema())?);
                     let from = Node::Malformed(*scan);
-                    inputs.push(Input { from, late: None, filter: None, project });
+                    inputs.push(Input { project, ..Input::all(from) });
                 }
                 Which::Late => {
                     let from = Node::Source(*scan);
                     for (window, conditions) in windows.get(scan).into_iter().flatten() {
-                        let late = Some(Late { window: plan::Window::Tumble(*window) });
+                        let late = Some(Late { window: *window });
                         let schema = plan.schema_for(&Input { late, ..Input::all(from) });
                         let schema = schema.map_err(SqlError::internal)?;
                         let project = self.project(&schema)?;
                         let filter = filter(*scan, conditions)?;
-                        inputs.push(Input { from, late, filter, project: Some(project) });
+                        let project = Some(project);
+                        inputs.push(Input { late, filter, project, ..Input::all(from) });
                     }
                 }
             }

@@ -7,10 +7,10 @@
 //! 1. sqlparser builds a syntax tree, extended by our own `CREATE TABLE` (`script`, `create_table`,
 //!    `dialect`). A file in FROM becomes the table that its data declare (`files`).
 //! 2. What cannot run is refused, and functions that mean something else in Flink are rewritten
-//!    (`check`, `rewrite`).
-//! 3. DataFusion's SQL planner resolves names and types (`functions`, `tumble`).
+//!    (`check`, `rewrite`, `group_windows`).
+//! 3. DataFusion's SQL planner resolves names and types (`functions`, `window_functions`).
 //! 4. The logical plans become a graph of stages, without projections and views; equal parts are
-//!    shared (`lower`, `nest`, `union`, `graph`, `scan`).
+//!    shared (`lower`, `stage_windows`, `sessions`, `nest`, `union`, `graph`, `scan`).
 //! 5. The graph becomes the engine's plan, with only the columns that it needs (`assemble`,
 //!    `compiler`, `evaluate`).
 //!
@@ -26,6 +26,7 @@
 //! settings.
 
 mod aggregates;
+mod arguments;
 mod assemble;
 mod blame;
 mod by_parts;
@@ -42,6 +43,8 @@ mod convert;
 mod create;
 mod create_table;
 mod dialect;
+mod durations;
+mod each_window;
 mod elements;
 mod endless;
 mod ends;
@@ -56,6 +59,7 @@ mod fuzz;
 mod given;
 mod grammar;
 mod graph;
+mod group_windows;
 mod hints;
 mod implied;
 mod indexed;
@@ -75,6 +79,7 @@ mod precedence_tests;
 mod readings;
 mod references;
 mod refusals;
+mod repeats;
 mod rewrite;
 mod safe;
 #[cfg(test)]
@@ -83,17 +88,19 @@ mod scalars;
 mod scan;
 mod schemas;
 mod script;
+mod sessions;
+mod sets;
 #[cfg(test)]
 mod simplify_tests;
 mod size;
 mod source;
 mod stack;
+mod stage_windows;
 mod statement_set;
 mod subscripts;
 mod syntax;
 mod text;
 mod texts;
-mod tumble;
 mod type_grammar;
 mod types;
 mod unavailable;
@@ -102,6 +109,10 @@ mod union_columns;
 mod unnest;
 mod whole_rows;
 mod widest;
+mod window_functions;
+mod window_kinds;
+mod window_node;
+mod windows;
 mod with_names;
 mod wording;
 mod words;

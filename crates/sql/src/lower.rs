@@ -19,19 +19,22 @@ use datafusion_expr::{
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
+use crate::aggregates::{Takes, aggregate_named, counts_repeats, sql_name};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
+use crate::group_windows::window_among;
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
-use crate::nest::{Inner, Unnested, Window};
+use crate::nest::{Inner, Unnested};
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
 use crate::texts::Texts;
-use crate::tumble::{TumbleNode, WINDOW_COLUMNS, duration};
-use crate::types::sql_type_name;
+use crate::types::{plain_type, sql_type_name};
 use crate::unnest::UnnestNode;
+use crate::window_node::{WINDOW_COLUMNS, WindowNode};
+use crate::windows::Windows;
 
 /// The qualifier of the window's columns before grouping.
 pub(crate) const WINDOW: &str = "$window";
@@ -47,8 +50,9 @@ pub(crate) struct Stage {
     pub(crate) columns: Vec<Expr>,
     /// Conditions on input rows, all of which must hold; the first is to be evaluated first.
     pub(crate) filters: Vec<Expr>,
-    pub(crate) window: Option<Window>,
+    pub(crate) window: Option<Windows>,
     pub(crate) grouped: Option<Grouped>,
+    pub(crate) counted: Counted,
     pub(crate) order: Option<Vec<OrderKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: u64,
@@ -73,6 +77,16 @@ pub(crate) enum Rows {
     Unnested(Arc<Unnested>),
 }
 
+/// Which of a grouping's parts count the records that it drops, as they are late or have no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    All,
+    /// So many of the first; the others take the same records.
+    First(usize),
+    /// Another grouping takes the same records.
+    Nowhere,
+}
+
 /// A grouping. Its expressions are over the input alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Grouped {
@@ -91,7 +105,11 @@ pub(crate) struct Call {
     /// The column of a fired window that holds the result: the call's text, made unique.
     pub(crate) name: String,
     pub(crate) function: AggregateFunction,
-    pub(crate) argument: Option<Expr>,
+    /// None of `COUNT(*)` only. Each is NULL where any is.
+    pub(crate) arguments: Vec<Expr>,
+    /// If each value counts once: the types of the arguments. No grouping has such a call
+    /// ([`crate::repeats`]).
+    pub(crate) distinct: Option<Vec<DataType>>,
     pub(crate) filter: Option<Expr>,
     pub(crate) result_type: DataType,
     /// Where the call stands.
@@ -156,10 +174,10 @@ impl Stage {
             }
             LogicalPlan::Extension(extension) => {
                 let node = extension.node.as_any();
-                if let Some(tumble) = node.downcast_ref::<TumbleNode>() {
-                    let schema = tumble.input.schema();
-                    let stage = Stage::new(&tumble.input, places)?.over_groups(schema);
-                    return stage.with_window(tumble, places);
+                if let Some(window) = node.downcast_ref::<WindowNode>() {
+                    let schema = window.input.schema();
+                    let stage = Stage::new(&window.input, places)?.over_groups(schema);
+                    return stage.with_windows(&window.assignment, schema, places);
                 }
                 match node.downcast_ref::<UnnestNode>() {
                     Some(unnest) => Stage::new(&unnest.input, places)?.unnested(unnest, places),
@@ -188,6 +206,9 @@ impl Stage {
         stage.refuse_after_limit("GROUP BY", places)?;
         let stage = stage.over_groups(aggregate.input.schema());
         let schema = &indexed(aggregate.input.schema());
+        if let [Expr::GroupingSet(set)] = &aggregate.group_expr[..] {
+            return stage.group_sets(set, aggregate, schema, places);
+        }
         // A key that is named twice is one column of the plan.
         let mut named: Vec<Expr> = Vec::new();
         for key in &aggregate.group_expr {
@@ -200,12 +221,19 @@ impl Stage {
             let message = format!("a grouping of {columns} columns with other fields");
             return Err(SqlError::internal(message));
         }
-        let keys = stage.substitute_all(&named, schema, places)?;
+        let window = window_among(&named, aggregate.input.schema(), places.group_by)?;
+        let (stage, keys) = match window {
+            None => {
+                let keys = stage.substitute_all(&named, schema, places)?;
+                (stage, keys)
+            }
+            Some(window) => stage.with_group_window(&window, &named, aggregate, places)?,
+        };
         let mut calls = Vec::new();
         for expr in &aggregate.aggr_expr {
             calls.push(stage.call(expr, schema, places)?);
         }
-        stage.group(keys, calls, places)
+        stage.group_values(keys, calls, places)
     }
 
     fn of_limit(limit: &Limit, places: &Places) -> Result<Stage> {
@@ -307,6 +335,7 @@ impl Stage {
             filters: vec![],
             window: None,
             grouped: None,
+            counted: Counted::All,
             order: None,
             limit: None,
             offset: 0,
@@ -322,7 +351,7 @@ impl Stage {
             .help("put the LIMIT at the end of the whole query"))
     }
 
-    fn substitute_all(
+    pub(crate) fn substitute_all(
         &self,
         exprs: &[Expr],
         schema: &Indexed,
@@ -333,7 +362,12 @@ impl Stage {
 
     /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
     /// Parts that may fail are marked with their place.
-    fn substitute(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Expr> {
+    pub(crate) fn substitute(
+        &self,
+        expr: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Expr> {
         let mut nodes = 0;
         expr.apply(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -358,7 +392,7 @@ impl Stage {
         Ok(substituted.data)
     }
 
-    fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
+    pub(crate) fn call(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Call> {
         let result_type = expr.get_type(schema)?;
         let expr = expr.clone().unalias_nested().data;
         let place = places.texts.place(&expr);
@@ -367,16 +401,16 @@ impl Stage {
         };
         let span = place.as_ref().map(|place| place.span);
         let name = call.func.name().to_uppercase();
-        let Some(function) = crate::aggregates::aggregate_named(call.func.name()) else {
-            return Err(SqlError::internal(format!("the aggregate {name}")));
+        let Some((function, takes)) = aggregate_named(call.func.name()) else {
+            let message = format!("{name} goes with GROUPING SETS, ROLLUP or CUBE");
+            let help = "without them, each row has all keys";
+            return Err(SqlError::unsupported(message).at(span).help(help));
         };
-        let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-        if call.params.distinct && !extreme {
-            return Err(SqlError::unsupported(format!(
-                "{name}(DISTINCT …) comes in a later version"
-            ))
-            .at(span)
-            .help("GROUP BY the argument too gives one row for each of its values"));
+        let distinct = call.params.distinct && counts_repeats(function);
+        if distinct && matches!(takes, Takes::Pair(_)) {
+            let message = format!("DISTINCT does not go with the two arguments of {name}");
+            let help = "take each pair once by a query in FROM: SELECT DISTINCT …";
+            return Err(SqlError::unsupported(message).at(span).help(help));
         }
         if !call.params.order_by.is_empty() || call.params.null_treatment.is_some() {
             return Err(SqlError::unsupported(format!(
@@ -385,39 +419,43 @@ impl Stage {
             .at(span)
             .help("leave them out: they would not change the result"));
         }
-        let argument = match &call.params.args[..] {
-            [Expr::Literal(value, _)]
-                if function == AggregateFunction::Count && !value.is_null() =>
-            {
-                None
+        let counts_rows = match &call.params.args[..] {
+            [Expr::Literal(value, _)] => name == "COUNT" && !distinct && !value.is_null(),
+            arguments => {
+                let many = arguments.len() > 1 && !distinct;
+                if arguments.is_empty()
+                    || (many && function == AggregateFunction::Count && name == "COUNT")
+                {
+                    return Err(SqlError::internal(format!("{name} without its argument")));
+                }
+                false
             }
-            [argument] => Some(self.substitute(argument, schema, places)?),
-            _ => return Err(SqlError::internal(format!("{name} without its argument"))),
+        };
+        let arguments = match counts_rows {
+            true => vec![],
+            false => takes.given(self.substitute_all(&call.params.args, schema, places)?),
         };
         let filter = match &call.params.filter {
             Some(filter) => Some(self.substitute(filter, schema, places)?),
             None => None,
         };
-        let mut call = Call { name: String::new(), function, argument, filter, result_type, place };
+        let types = || call.params.args.iter().map(|e| Ok(plain_type(&e.get_type(schema)?)));
+        let distinct = distinct.then(|| types().collect::<Result<_>>()).transpose()?;
+        let name = String::new();
+        let mut call = Call { name, function, arguments, distinct, filter, result_type, place };
         call.name = call.text();
         Ok(call)
     }
 
     /// Groups by `keys`; the new columns are the keys, then the calls.
-    fn group(mut self, keys: Vec<Expr>, calls: Vec<Call>, places: &Places) -> Result<Stage> {
+    pub(crate) fn group(
+        mut self,
+        keys: Vec<Expr>,
+        calls: Vec<Call>,
+        places: &Places,
+    ) -> Result<Stage> {
         let windowed = keys.iter().any(is_window_column);
-        let aggregated = calls.iter().find_map(|call| Some(call.place.as_ref()?.span));
-        let assigned = self.window.as_ref().filter(|window| window.time().is_some());
-        if let (Some(window), false) = (assigned, windowed) {
-            return Err(SqlError::unsupported("the query has a window, but does not group by it")
-                .at(places.group_by.or(places.distinct).or(aggregated).or(places.statement))
-                .help(format!(
-                    "add the window: GROUP BY window_start, window_end{}\n\
-                 (or group the table without TUMBLE, if its input ends; the window is {})",
-                    if keys.is_empty() { "" } else { ", …" },
-                    duration(window.tumble.size_us),
-                )));
-        }
+        self.check_window_keys(&keys, &calls, places)?;
         let mut grouped = Grouped {
             windowed,
             keys: vec![],
@@ -425,30 +463,38 @@ impl Stage {
             aggregates: vec![],
             having: vec![],
         };
+        let fired = windowed && self.window.as_ref().is_some_and(Windows::fire_themselves);
+        if fired {
+            grouped.having = self.take_window_filters()?;
+        }
         let mut taken = HashSet::from(WINDOW_COLUMNS.map(str::to_string));
         let mut columns = Vec::new();
         for key in keys {
             columns.push(match over(&key) {
                 // Known from the window: no key.
-                Over { window: true, input: false } if windowed => to_fired(key)?,
+                Over { window: true, input: false } if fired => to_fired(key)?,
                 _ => {
-                    let name = unique(sql_text(&key), &mut taken);
-                    grouped.keys.push(self.without_window(key)?);
+                    let over_input = self.without_window(key.clone())?;
+                    let text = sql_text(if fired { &key } else { &over_input });
+                    let name = unique(text, &mut taken);
+                    grouped.keys.push(over_input);
                     grouped.key_names.push(name.clone());
                     fired_column(name)
                 }
             });
         }
         for mut call in calls {
-            call.argument = call.argument.map(|e| self.without_window(e)).transpose()?;
+            let arguments = call.arguments.into_iter().map(|e| self.without_window(e));
+            call.arguments = arguments.collect::<Result<_>>()?;
             call.filter = call.filter.map(|e| self.without_window(e)).transpose()?;
             call.name = unique(call.name, &mut taken);
             columns.push(fired_column(&call.name));
             grouped.aggregates.push(call);
         }
-        let filters = std::mem::take(&mut self.filters);
-        self.filters =
-            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+        self.drop_windows()?;
+        if windowed {
+            self.group_sessions(&mut grouped, places)?;
+        }
         self.columns = columns;
         self.grouped = Some(grouped);
         Ok(self)
@@ -459,12 +505,12 @@ impl Stage {
     /// over a table.
     pub(crate) fn finish(mut self) -> Result<Vec<Stage>> {
         if let (Some(window), None) = (&self.window, &self.grouped) {
-            if let Some(time) = window.time() {
-                self.filters.insert(0, time.clone().is_not_null());
+            match window.assignment() {
+                Some(_) if !window.are_told() => return self.in_each_window()?.folded(),
+                Some(assigned) => self.filters.insert(0, assigned.time.clone().is_not_null()),
+                None => {}
             }
-            let filters = std::mem::take(&mut self.filters);
-            self.filters =
-                filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
+            self.drop_windows()?;
             let columns = std::mem::take(&mut self.columns);
             self.columns =
                 columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
@@ -472,37 +518,26 @@ impl Stage {
         }
         self.folded()
     }
-
-    /// Replaces window columns by functions of the event time, or by the columns that hold them.
-    pub(crate) fn without_window(&self, expr: Expr) -> Result<Expr> {
-        let Some(window) = self.window.as_ref().filter(|_| over(&expr).window) else {
-            return Ok(expr);
-        };
-        let replaced = expr.transform_up(|e| {
-            let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
-            if column.relation.as_ref().is_none_or(|r| r.table() != WINDOW) {
-                return Ok(Transformed::no(e));
-            }
-            let over_input = window.column(&column.name);
-            Ok(over_input.map_or(Transformed::no(e), Transformed::yes))
-        })?;
-        Ok(replaced.data)
-    }
 }
 
 impl Call {
     /// As SQL text.
     pub(crate) fn text(&self) -> String {
-        let argument = self.argument.as_ref().map_or("*".to_string(), sql_text);
+        let arguments: Vec<String> = self.arguments.iter().map(sql_text).collect();
+        let arguments = match &arguments[..] {
+            [] => "*".to_string(),
+            arguments => arguments.join(", "),
+        };
         let filter = match &self.filter {
             Some(filter) => format!(" FILTER (WHERE {})", sql_text(filter)),
             None => String::new(),
         };
-        format!("{}({argument}){filter}", format!("{:?}", self.function).to_uppercase())
+        let distinct = if self.distinct.is_some() { "DISTINCT " } else { "" };
+        format!("{}({distinct}{arguments}){filter}", sql_name(self.function))
     }
 }
 
-fn indexed(schema: &DFSchemaRef) -> Indexed {
+pub(crate) fn indexed(schema: &DFSchemaRef) -> Indexed {
     Indexed::new(schema.as_ref().clone())
 }
 
@@ -530,12 +565,12 @@ pub(crate) fn is_window_column(expr: &Expr) -> bool {
 }
 
 /// What an expression's columns belong to.
-struct Over {
-    input: bool,
-    window: bool,
+pub(crate) struct Over {
+    pub(crate) input: bool,
+    pub(crate) window: bool,
 }
 
-fn over(expr: &Expr) -> Over {
+pub(crate) fn over(expr: &Expr) -> Over {
     let mut over = Over { input: false, window: false };
     for column in expr.column_refs() {
         match column.relation.as_ref().map(|r| r.table()) {
@@ -548,7 +583,7 @@ fn over(expr: &Expr) -> Over {
 }
 
 /// The same expression over the window columns of what fires.
-fn to_fired(expr: Expr) -> Result<Expr> {
+pub(crate) fn to_fired(expr: Expr) -> Result<Expr> {
     let fired = expr.transform_up(|e| match e {
         Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
         other => Ok(Transformed::no(other)),

@@ -1,22 +1,23 @@
 //! Stages over stages. A query that groups the rows of a grouping, or assigns windows to them,
 //! becomes a stage of its own, whose input is these rows. So do the queries of a UNION ALL.
 //!
-//! The rows of a window have the window's time. A second TUMBLE over `window_time` assigns them to
-//! longer windows. Without a second TUMBLE they keep their window: `GROUP BY window_start,
-//! window_end` over them groups by the same window again.
+//! The rows of a window have the window's time. A second window function over `window_time` assigns
+//! them to other windows. Without one they keep their window: `GROUP BY window_start, window_end`
+//! over them groups by the same window again.
 
 use std::collections::HashSet;
 
 use datafusion_common::DFSchema;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Expr;
-use millstream_contract::plan::{Tumble, Unnest};
+use millstream_contract::plan::Unnest;
 
 use crate::catalog::{INPUT, input_column};
 use crate::error::{Result, SqlError};
-use crate::lower::{Places, Rows, Stage, fired_column, unique, window_column};
-use crate::scalars::{WindowBound, window_bound};
-use crate::tumble::{TumbleNode, WINDOW_COLUMNS};
+use crate::lower::{Places, Rows, Stage, unique, window_column};
+use crate::window_kinds::WindowKind;
+use crate::window_node::{Assignment, WINDOW_COLUMNS};
+use crate::windows::{Assigned, Windows};
 
 /// A stage whose rows another one takes.
 #[derive(Debug, Clone)]
@@ -36,54 +37,6 @@ pub(crate) struct Unnested {
     /// The names of what is shown of the elements.
     pub(crate) shown: Vec<String>,
     pub(crate) body: Unnest,
-}
-
-/// The window that each row of a stage's input belongs to.
-#[derive(Debug, Clone)]
-pub(crate) struct Window {
-    pub(crate) tumble: Tumble,
-    bounds: Bounds,
-}
-
-/// What tells of a row's window.
-#[derive(Debug, Clone)]
-enum Bounds {
-    /// TUMBLE assigns it by this time.
-    Assigned(Expr),
-    /// The row comes from it; the names of columns that hold [`WINDOW_COLUMNS`], if there are such.
-    Inherited([Option<String>; 3]),
-}
-
-impl Window {
-    pub(crate) fn assigned(tumble: Tumble, time: Expr) -> Window {
-        Window { tumble, bounds: Bounds::Assigned(time) }
-    }
-
-    /// That of rows which come from it; `bounds` are the names of the columns that hold
-    /// [`WINDOW_COLUMNS`].
-    pub(crate) fn inherited(tumble: Tumble, bounds: [Option<String>; 3]) -> Window {
-        Window { tumble, bounds: Bounds::Inherited(bounds) }
-    }
-
-    /// The time by which TUMBLE assigns it.
-    pub(crate) fn time(&self) -> Option<&Expr> {
-        match &self.bounds {
-            Bounds::Assigned(time) => Some(time),
-            Bounds::Inherited(_) => None,
-        }
-    }
-
-    /// One of [`WINDOW_COLUMNS`] over the stage's input.
-    pub(crate) fn column(&self, name: &str) -> Option<Expr> {
-        let position = WINDOW_COLUMNS.iter().position(|column| *column == name)?;
-        match &self.bounds {
-            Bounds::Assigned(time) => {
-                let bounds = [WindowBound::Start, WindowBound::End, WindowBound::Time];
-                Some(window_bound(bounds[position], self.tumble, time.clone()))
-            }
-            Bounds::Inherited(names) => names[position].as_deref().map(input_column),
-        }
-    }
 }
 
 /// An expression over columns of these names ([`INPUT`]), with what they are in their place.
@@ -110,47 +63,61 @@ impl Inner {
 impl Stage {
     /// A stage over the rows of this one, if this one groups; `schema` names its columns.
     pub(crate) fn over_groups(self, schema: &DFSchema) -> Stage {
-        let Some(grouped) = &self.grouped else { return self };
-        let tumble = self.window.as_ref().filter(|_| grouped.windowed).map(|window| window.tumble);
+        if self.grouped.is_none() {
+            return self;
+        }
+        let bounds = self.fired_bounds();
         let mut taken = HashSet::new();
         let (mut names, mut columns) = (Vec::new(), Vec::new());
-        let mut bounds = [None, None, None];
+        let mut held = [None, None, None];
         for (field, column) in schema.fields().iter().zip(&self.columns) {
             let name = unique(field.name().clone(), &mut taken);
-            let is_bound = |bound: &&str| tumble.is_some() && *column == fired_column(*bound);
-            columns.push(match WINDOW_COLUMNS.iter().position(is_bound) {
+            let is_bound = |bound: &Option<Expr>| bound.as_ref() == Some(column);
+            columns.push(match bounds.iter().position(is_bound) {
                 Some(bound) => {
-                    bounds[bound].get_or_insert_with(|| name.clone());
+                    held[bound].get_or_insert_with(|| name.clone());
                     window_column(WINDOW_COLUMNS[bound])
                 }
                 None => input_column(&name),
             });
             names.push(name);
         }
-        let window = tumble.map(|tumble| Window::inherited(tumble, bounds));
+        let window = self.fired_windows().map(|fired| Windows::inherited(fired.kind, held));
         Stage { window, ..Stage::over(Rows::Stages(vec![Inner { stage: self, names }]), columns) }
     }
 
-    /// What TUMBLE adds to this stage, over whose plan it stands.
-    pub(crate) fn with_window(mut self, node: &TumbleNode, places: &Places) -> Result<Stage> {
-        self.refuse_after_limit("TUMBLE", places)?;
-        if self.window.as_ref().is_some_and(|window| window.time().is_some()) {
+    /// What a window function adds to this stage, whose columns are those of its input.
+    pub(crate) fn with_windows(
+        mut self,
+        assignment: &Assignment,
+        input: &DFSchema,
+        places: &Places,
+    ) -> Result<Stage> {
+        let Assignment { time, window, partition, place } = assignment;
+        self.refuse_after_limit(WindowKind::of(window).name(), places)?;
+        if self.window.as_ref().is_some_and(|windows| windows.assignment().is_some()) {
             return Err(SqlError::unsupported("a window over rows that have a window already")
-                .at(node.place)
+                .at(*place)
                 .help(
                     "group by the first one: GROUP BY window_start, window_end, window_time, …\n\
                      and assign the second one to the result, by DESCRIPTOR(window_time)",
                 ));
         }
-        self.check_time(node)?;
+        let field = input.field(*time);
+        self.check_time(&self.columns[*time], field).map_err(|error| error.at(*place))?;
+        self.slice_sessions(window);
         // The window that rows come from is told by their own columns from now on.
         let columns = std::mem::take(&mut self.columns);
         self.columns =
             columns.into_iter().map(|c| self.without_window(c)).collect::<Result<_>>()?;
-        let filters = std::mem::take(&mut self.filters);
-        self.filters =
-            filters.into_iter().map(|f| self.without_window(f)).collect::<Result<_>>()?;
-        self.window = Some(Window::assigned(node.window(), self.columns[node.time].clone()));
+        self.drop_windows()?;
+        let assigned = Assigned {
+            time: self.columns[*time].clone(),
+            partition: partition.iter().map(|at| self.columns[*at].clone()).collect(),
+            below: self.filters.len(),
+            place: *place,
+        };
+        self.window = Some(Windows::assigned(*window, assigned));
         self.columns.extend(WINDOW_COLUMNS.map(window_column));
         Ok(self)
     }

@@ -218,7 +218,7 @@ impl Graph {
                 for call in &grouping.grouped.aggregates {
                     all.extend(call.filter.iter().map(|filter| (filter, of_all)));
                     let of_all = of_all && call.filter.is_none();
-                    all.extend(call.argument.iter().map(|argument| (argument, of_all)));
+                    all.extend(call.arguments.iter().map(|argument| (argument, of_all)));
                 }
             }
             (None, Of::Output(_)) => {}

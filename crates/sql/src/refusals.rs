@@ -4,6 +4,7 @@
 use datafusion_expr::{Expr, LogicalPlan};
 
 use crate::error::{Result, SqlError};
+use crate::group_windows::bound_of;
 
 /// Refuses expressions that cannot run.
 pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
@@ -18,8 +19,11 @@ pub(crate) fn refuse_expr(expr: &Expr) -> Result<()> {
         Expr::WindowFunction(_) => SqlError::unsupported("OVER does not run yet")
             .help("aggregate over a window instead: TABLE(TUMBLE(…)) with GROUP BY"),
         Expr::GroupingSet(_) => {
-            SqlError::unsupported("GROUPING SETS, ROLLUP and CUBE do not run yet")
-                .help("write one query for each set of keys")
+            SqlError::unsupported("GROUPING SETS, ROLLUP and CUBE stand in GROUP BY")
+        }
+        Expr::ScalarFunction(call) if let Some(name) = bound_of(call) => {
+            SqlError::unsupported(format!("{name} stands beside aggregates, not within them"))
+                .help("group by the window in a query below, and aggregate what that gives")
         }
         Expr::Placeholder(_) => {
             SqlError::unsupported("parameters do not exist here").help("write the value itself")

@@ -14,6 +14,7 @@ use datafusion_sql::sqlparser::ast::{
 use crate::calls::{function, string};
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
+use crate::group_windows::mark_group_windows;
 use crate::located::NAMED_CAST;
 use crate::pattern::to_strftime;
 use crate::scalars::{time_step, unit_names};
@@ -21,10 +22,12 @@ use crate::subscripts::{is_field, rewrite_access};
 
 /// Rewrites the functions of a query.
 pub(crate) fn rewrite_query(mut query: Query, functions: &Functions) -> Result<Query> {
-    match query.visit(&mut Rewriter(functions)) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(query),
+    if let ControlFlow::Break(error) = query.visit(&mut Rewriter(functions)) {
+        return Err(error);
     }
+    // The names of columns without one are found by now.
+    mark_group_windows(&mut query)?;
+    Ok(query)
 }
 
 /// Rewrites the functions of an expression.

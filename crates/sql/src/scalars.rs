@@ -50,7 +50,7 @@ pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
 pub(crate) use time_text::written_time;
 pub(crate) use time_units::{time_step, unit_names};
-pub(crate) use window::{WindowBound, window_bound};
+pub(crate) use window::{Grid, WindowBound, on_grid, window_bound, window_times};
 
 /// Writes `expr`, which is over `schema`, with functions of our own where DataFusion means
 /// something else, works out the arithmetic of constants, and bounds texts.

@@ -272,7 +272,7 @@ pub(crate) fn watermark_delay(expr: &Expr, column: &str) -> Option<i64> {
             if **left == input_column(column) =>
         {
             let Expr::Literal(value, _) = &**right else { return None };
-            crate::tumble::interval_us(value).flatten().filter(|us| *us >= 0)
+            crate::durations::interval_us(value).flatten().filter(|us| *us >= 0)
         }
         _ => None,
     }

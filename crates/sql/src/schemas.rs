@@ -13,7 +13,8 @@ use crate::indexed::Indexed;
 use crate::located::within_mark;
 use crate::lower::{FIRED, Grouped};
 use crate::scalars::within_decided;
-use crate::tumble::{WINDOW_COLUMNS, WINDOW_TYPE};
+use crate::types::plain_type;
+use crate::window_node::{WINDOW_COLUMNS, WINDOW_TYPE};
 
 pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
     Ok(DFSchema::try_from_qualified_schema(qualifier, &schema)?)
@@ -22,19 +23,6 @@ pub(crate) fn qualified(qualifier: &str, schema: Schema) -> Result<DFSchema> {
 /// All columns of a table, as lowered expressions name them.
 pub(crate) fn table_schema(table: &TableEntry) -> Result<DFSchema> {
     qualified(INPUT, table.schema().as_ref().clone())
-}
-
-/// Types that only DataFusion's functions give, as the engine takes them.
-pub(crate) fn plain_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
-            DataType::Binary
-        }
-        DataType::Float16 => DataType::Float32,
-        DataType::Dictionary(_, value) => plain_type(value),
-        other => other.clone(),
-    }
 }
 
 pub(crate) fn is_groupable(data_type: &DataType) -> bool {

@@ -220,8 +220,8 @@ fn literal(value: &ScalarValue) -> String {
             format!("INTERVAL '{}'", String::from_utf8_lossy(&text))
         }
         IntervalYearMonth(_) | IntervalDayTime(_) | IntervalMonthDayNano(_) => {
-            match crate::tumble::interval_us(value) {
-                Some(Some(us)) => format!("INTERVAL '{}'", crate::tumble::duration(us)),
+            match crate::durations::interval_us(value) {
+                Some(Some(us)) => format!("INTERVAL '{}'", crate::durations::duration(us)),
                 _ => format!("INTERVAL '{}'", shown(value)),
             }
         }

@@ -306,6 +306,19 @@ fn closest_type(name: &str) -> Option<&'static str> {
     closest(name, TYPES.into_iter())
 }
 
+/// Types that only DataFusion's functions give, as the engine takes them.
+pub(crate) fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, value) => plain_type(value),
+        other => other.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,26 +9,22 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             "write FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
              GROUP BY window_start, window_end",
         ),
-        "tumble_start" | "hop_start" | "session_start" => (
-            "belongs to the windows of older versions of Flink",
-            "select window_start instead, which a window in FROM gives:\n\
-             SELECT window_start, …\n\
-             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
-             GROUP BY window_start, window_end",
+        "tumble_start" | "tumble_end" | "tumble_rowtime" => (
+            "goes with GROUP BY TUMBLE(…), and this query has none",
+            "add GROUP BY TUMBLE(ts, INTERVAL '10' SECOND); a window in FROM gives window_start, \
+             window_end and window_time",
         ),
-        "tumble_end" | "hop_end" | "session_end" => (
-            "belongs to the windows of older versions of Flink",
-            "select window_end instead, which a window in FROM gives:\n\
-             SELECT window_end, …\n\
-             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))\n\
-             GROUP BY window_start, window_end",
+        "hop_start" | "hop_end" | "hop_rowtime" => (
+            "goes with GROUP BY HOP(…), and this query has none",
+            "add GROUP BY HOP(ts, INTERVAL '1' SECOND, INTERVAL '10' SECOND); a window in FROM \
+             gives window_start, window_end and window_time",
         ),
-        "tumble_rowtime" | "hop_rowtime" | "session_rowtime" => (
-            "belongs to the windows of older versions of Flink",
-            "select window_time instead, which a window in FROM gives:\n\
-             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))",
+        "session_start" | "session_end" | "session_rowtime" => (
+            "goes with GROUP BY SESSION(…), and this query has none",
+            "add GROUP BY SESSION(ts, INTERVAL '10' SECOND); a window in FROM gives window_start, \
+             window_end and window_time",
         ),
-        "descriptor" => ("stands inside TUMBLE only", ""),
+        "descriptor" => ("stands inside a window function only", ""),
         "proctime" | "current_watermark" => (
             "does not exist here: results depend on the records alone",
             "use event time: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
@@ -44,9 +40,7 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         "localtimestamp" | "current_row_timestamp" => {
             ("does not exist here", "write CURRENT_TIMESTAMP: the time at which the query started")
         }
-        "stddev" | "stddev_pop" | "stddev_samp" | "var" | "var_pop" | "var_samp" | "variance" => {
-            ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run")
-        }
+        "var" => ("does not exist here", "write VAR_SAMP(x), or VAR_POP(x)"),
         "first_value"
         | "last_value"
         | "listagg"
@@ -57,9 +51,9 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
         | "approx_count_distinct"
         | "median"
         | "percentile"
-        | "approx_percentile_cont"
-        | "bool_and"
-        | "bool_or" => ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run"),
+        | "approx_percentile_cont" => {
+            ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run")
+        }
         "row_number" | "rank" | "dense_rank" | "lag" | "lead" | "ntile" => {
             ("does not run here: it needs OVER", "aggregate over a window instead")
         }

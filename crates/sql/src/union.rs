@@ -4,13 +4,14 @@
 use std::collections::HashSet;
 
 use datafusion_expr::{Expr, LogicalPlan, Union};
-use millstream_contract::plan::Tumble;
+use millstream_contract::plan;
 
 use crate::catalog::input_column;
 use crate::error::{Result, SqlError};
-use crate::lower::{Places, Rows, Stage, fired_column, unique, window_column};
-use crate::nest::{Inner, Window};
-use crate::tumble::WINDOW_COLUMNS;
+use crate::lower::{Places, Rows, Stage, unique, window_column};
+use crate::nest::Inner;
+use crate::window_node::WINDOW_COLUMNS;
+use crate::windows::Windows;
 
 impl Stage {
     pub(crate) fn of_union(union: &Union, places: &Places) -> Result<Stage> {
@@ -22,18 +23,26 @@ impl Stage {
         }
         let mut taken = HashSet::new();
         let fields = union.schema.fields().iter();
-        let names: Vec<String> = fields.map(|f| unique(f.name().clone(), &mut taken)).collect();
-        let tumble = common_window(&parts);
-        let mut bounds = [None, None, None];
+        let names = fields.map(|f| unique(f.name().clone(), &mut taken)).collect();
+        Stage::over_all(parts, names)
+    }
+
+    /// A stage over the rows of all of these, whose columns have these names.
+    pub(crate) fn over_all(parts: Vec<Stage>, names: Vec<String>) -> Result<Stage> {
+        let windows = common_windows(&parts);
+        let bounds: Vec<_> = parts.iter().map(Stage::fired_bounds).collect();
+        let mut held = [None, None, None];
         let column = |(position, name): (usize, &String)| {
-            let bound = WINDOW_COLUMNS.iter().position(|bound| {
-                let is_bound =
-                    |part: &Stage| part.columns.get(position) == Some(&fired_column(*bound));
-                tumble.is_some() && parts.iter().all(is_bound)
+            let bound = (0..WINDOW_COLUMNS.len()).find(|bound| {
+                let is_bound = |(part, bounds): (&Stage, &[Option<Expr>; 3])| {
+                    bounds[*bound].is_some()
+                        && part.columns.get(position) == bounds[*bound].as_ref()
+                };
+                windows.is_some() && parts.iter().zip(&bounds).all(is_bound)
             });
             match bound {
                 Some(bound) => {
-                    bounds[bound].get_or_insert_with(|| name.clone());
+                    held[bound].get_or_insert_with(|| name.clone());
                     window_column(WINDOW_COLUMNS[bound])
                 }
                 None => input_column(name),
@@ -43,9 +52,9 @@ impl Stage {
         if parts.iter().any(|part| part.columns.len() != columns.len()) {
             return Err(SqlError::internal("a UNION ALL of different numbers of columns"));
         }
+        let window = windows.map(|kind| Windows::inherited(kind, held));
         let inner = |stage| Inner { stage, names: names.clone() };
         let parts = parts.into_iter().map(inner).collect();
-        let window = tumble.map(|tumble| Window::inherited(tumble, bounds));
         Ok(Stage { window, ..Stage::over(Rows::Stages(parts), columns) })
     }
 
@@ -76,13 +85,10 @@ pub(crate) fn queries(union: &Union) -> Vec<&LogicalPlan> {
     queries
 }
 
-/// The window that rows of all parts come from, if it is one.
-fn common_window(parts: &[Stage]) -> Option<Tumble> {
-    let window = |part: &Stage| {
-        let windowed = part.grouped.as_ref().is_some_and(|grouped| grouped.windowed);
-        part.window.as_ref().filter(|_| windowed).map(|window| window.tumble)
-    };
-    let mut windows = parts.iter().map(window);
+/// The windows that rows of all parts come from, if they are the same.
+fn common_windows(parts: &[Stage]) -> Option<plan::Window> {
+    let mut windows = parts.iter().map(Stage::fired_windows);
     let first = windows.next()??;
-    windows.all(|window| window == Some(first)).then_some(first)
+    let same = |other: Option<&Windows>| other.is_some_and(|other| first.are_those_of(other));
+    windows.all(same).then_some(first.kind)
 }

@@ -14,8 +14,10 @@ mod wide;
 mod tests;
 
 use crate::arena::Arena;
+use crate::exact::Exact;
+use crate::numbers::times_power_of_two;
 pub use rounding::mean_of_integers;
-use rounding::{quotient, times_power_of_two};
+use rounding::quotient;
 use wide::{LOWEST, WIDE_WORDS};
 
 /// The empty sum.
@@ -277,6 +279,20 @@ pub fn finish(sum: [u64; 3], arena: &Arena) -> f64 {
     // Exact: either the conversion rounds to 53 bits and the scaling is by a power of two within
     // the normal range, or the integer has at most 53 bits already.
     times_power_of_two(narrow(&sum) as f64, scale_of(sum[2]))
+}
+
+/// The sum as it is; `None` if it is not finite.
+pub fn exact(sum: [u64; 3], arena: &Arena) -> Option<Exact> {
+    match sum[2] & (SPECIAL | WIDE | SCALED) {
+        0 => Some(Exact::default()),
+        SCALED => Some(Exact::of_integer(narrow(&sum), scale_of(sum[2]))),
+        WIDE => {
+            let words = arena.words((sum[2] >> OFFSET_SHIFT) as u32, WIDE_WORDS);
+            let (negative, magnitude) = wide::magnitude_of(words);
+            Some(Exact::new(negative, magnitude.to_vec(), LOWEST))
+        }
+        _ => None,
+    }
 }
 
 /// The mean of `count` (at least one) inputs: the exact sum divided and then rounded once, so that

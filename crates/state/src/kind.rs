@@ -25,6 +25,12 @@ pub enum ValueKind {
     MinBytes,
     /// Greatest byte string.
     MaxBytes,
+    /// The bits that all inputs have: 64.
+    BitAnd,
+    /// The bits that some input has: 64.
+    BitOr,
+    /// The bits that an odd number of inputs have: 64.
+    BitXor,
 }
 
 /// Marks a byte string that has met no input.
@@ -45,6 +51,8 @@ impl ValueKind {
             ValueKind::Min128 => &[u64::MAX, MAX],
             ValueKind::Max128 => &[0, MIN],
             ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
+            ValueKind::BitAnd => &[u64::MAX],
+            ValueKind::BitOr | ValueKind::BitXor => &[0],
         }
     }
 

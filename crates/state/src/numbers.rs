@@ -21,6 +21,19 @@ pub fn read_i128(low: u64, high: u64) -> i128 {
     (i128::from(high as i64) << 64) | i128::from(low)
 }
 
+/// `value * 2^exponent`, exact where the result is a normal number (or `value` is short enough).
+#[inline]
+pub(crate) fn times_power_of_two(value: f64, exponent: i32) -> f64 {
+    let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
+    if exponent < -1000 {
+        value * power(exponent + 900) * power(-900)
+    } else if exponent > 1000 {
+        value * power(1000) * power(exponent - 1000)
+    } else {
+        value * power(exponent)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -305,6 +305,20 @@ impl<'t> Block<'t> {
         self.each(slot, picks, |p, k, arena| unsafe { take_bytes(&mut *p, value(k), max, arena) });
     }
 
+    /// Takes the bits that all, some or an odd number of integers have.
+    #[inline]
+    pub fn bits(&mut self, slot: ValueSlot, picks: Option<&[u32]>, value: impl Fn(usize) -> i64) {
+        let value = |k: usize| value(k) as u64;
+        match slot.kind {
+            // SAFETY: see `count`, here and below.
+            ValueKind::BitAnd => self.each(slot, picks, |p, k, _| unsafe { *p &= value(k) }),
+            // SAFETY: as above.
+            ValueKind::BitOr => self.each(slot, picks, |p, k, _| unsafe { *p |= value(k) }),
+            // SAFETY: as above.
+            _ => self.each(slot, picks, |p, k, _| unsafe { *p ^= value(k) }),
+        }
+    }
+
     /// Merges the row at `source(i)` into the `i`-th row, value by value.
     ///
     /// # Safety
@@ -354,6 +368,9 @@ impl<'t> Block<'t> {
                             unsafe { take_bytes(&mut *place, arena.bytes(at(k, 0)), max, own) }
                         }
                     });
+                }
+                ValueKind::BitAnd | ValueKind::BitOr | ValueKind::BitXor => {
+                    self.bits(unmarked, None, |k| at(k, 0) as i64);
                 }
             }
         }

@@ -21,11 +21,17 @@ use millstream_state::{
 
 use crate::columns::decimal;
 use crate::columns::inputs::{Columns, Feed, Input, View};
-use crate::columns::keys::{VarColumn, range_of};
+use crate::columns::keys::{VarColumn, primitive_from_words, range_of};
+use crate::columns::moments::Feeds;
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::plan::{AggregateCall, AggregateFunction};
+use crate::plan::{AggregateCall, AggregateFunction, Argument, Bits, Moment};
+
+/// The column of a batch that has the event times of its rows, in microseconds.
+pub(crate) const TIMES: &str = "$time";
+/// What stands for that column where columns are numbered.
+pub(crate) const TIMES_COLUMN: usize = usize::MAX;
 
 /// The aggregate calls of one operator, laid out as values.
 #[derive(Debug, Clone, Default)]
@@ -36,12 +42,30 @@ pub(crate) struct Aggregates {
     values: Vec<Value>,
 }
 
-/// What a call's result is made of.
-#[derive(Debug, Clone, Copy)]
-struct Parts {
-    value: usize,
-    /// Of an AVG: the count that goes with the sum.
-    count: Option<usize>,
+/// What a call's result is made of: numbers of values.
+#[derive(Debug, Clone)]
+enum Parts {
+    One(usize),
+    /// An AVG.
+    Mean {
+        sum: usize,
+        count: usize,
+    },
+    Moment {
+        moment: Moment,
+        sums: Feeds<usize>,
+        count: usize,
+    },
+}
+
+impl Parts {
+    fn values(&self) -> Vec<usize> {
+        match self {
+            Parts::One(value) => vec![*value],
+            Parts::Mean { sum, count } => vec![*sum, *count],
+            Parts::Moment { sums, count, .. } => sums.iter().chain([count]).copied().collect(),
+        }
+    }
 }
 
 impl Aggregates {
@@ -63,23 +87,45 @@ impl Aggregates {
         known: &mut HashMap<Likeness, usize>,
     ) -> Result<()> {
         let values = &mut self.values;
-        let mut intern = |kind: ValueKind| {
-            let value = Value::new(kind, call, empty_group);
+        let mut intern = |kind: ValueKind, argument: Option<&Argument>| {
+            let value = Value::new(kind, argument, &call.filter, empty_group);
             *known.entry(value.likeness()).or_insert_with(|| {
                 values.push(value);
                 values.len() - 1
             })
         };
-        let value = match call.function {
-            AggregateFunction::Count => intern(ValueKind::Count),
-            AggregateFunction::Avg | AggregateFunction::Sum => intern(sum_kind(call)?),
-            AggregateFunction::Min | AggregateFunction::Max => intern(extreme_kind(call)?),
-        };
-        let count = call.function == AggregateFunction::Avg;
-        let count = count.then(|| intern(ValueKind::Count));
-        self.parts.push(Parts { value, count });
+        let argument = call.arguments.first();
+        self.parts.push(match call.function {
+            AggregateFunction::Count => Parts::One(intern(ValueKind::Count, argument)),
+            AggregateFunction::Sum => Parts::One(intern(sum_kind(call)?, argument)),
+            AggregateFunction::Avg => Parts::Mean {
+                sum: intern(sum_kind(call)?, argument),
+                count: intern(ValueKind::Count, argument),
+            },
+            AggregateFunction::Min | AggregateFunction::Max => {
+                Parts::One(intern(extreme_kind(call)?, argument))
+            }
+            AggregateFunction::Bits(bits) => Parts::One(intern(bits_kind(bits, call)?, argument)),
+            AggregateFunction::Moment(moment) => Parts::Moment {
+                moment,
+                sums: Feeds::new(moment, call)?
+                    .map(|argument| intern(ValueKind::SumFloat, Some(&argument))),
+                count: intern(ValueKind::Count, argument),
+            },
+        });
         self.calls.push(call.clone());
         Ok(())
+    }
+
+    /// Adds two values that no call uses: the least and the greatest time ([`TIMES`]); which they
+    /// are.
+    pub(crate) fn add_times(&mut self) -> [usize; 2] {
+        let expr = Expr::Column(TIMES_COLUMN);
+        let time = Argument { expr, data_type: DataType::Int64, nullable: false };
+        [ValueKind::Min64, ValueKind::Max64].map(|kind| {
+            self.values.push(Value::new(kind, Some(&time), &None, false));
+            self.values.len() - 1
+        })
     }
 
     /// What [`RowLayout::new`] needs to know.
@@ -101,9 +147,8 @@ impl Aggregates {
     /// Per value: the calls that use it.
     pub(crate) fn users(&self) -> Vec<Vec<&str>> {
         let mut users = vec![Vec::new(); self.values.len()];
-        for (call, Parts { value, count }) in self.calls.iter().zip(&self.parts) {
-            users[*value].push(call.name.as_str());
-            count.iter().for_each(|count| users[*count].push(call.name.as_str()));
+        for (call, parts) in self.calls.iter().zip(&self.parts) {
+            parts.values().iter().for_each(|value| users[*value].push(call.name.as_str()));
         }
         users
     }
@@ -148,57 +193,59 @@ impl Aggregates {
     /// The result columns for some rows of state.
     pub(crate) fn finish(&self, rows: &RowsRef<'_>) -> Result<Vec<ArrayRef>> {
         let calls = self.calls.iter().zip(&self.parts);
-        calls.map(|(call, parts)| self.finish_call(call, *parts, rows)).collect()
+        calls.map(|(call, parts)| finish_call(call, parts, rows)).collect()
     }
+}
 
-    fn finish_call(
-        &self,
-        call: &AggregateCall,
-        Parts { value, count }: Parts,
-        rows: &RowsRef<'_>,
-    ) -> Result<ArrayRef> {
-        let slot = rows.layout().values()[value];
-        if let Some(count) = count {
-            let count = rows.layout().values()[count];
-            return finish_avg(call, slot, count, rows);
+fn finish_call(call: &AggregateCall, parts: &Parts, rows: &RowsRef<'_>) -> Result<ArrayRef> {
+    let slot = |value: usize| rows.layout().values()[value];
+    let slot = match parts {
+        Parts::One(value) => slot(*value),
+        Parts::Mean { sum, count } => return finish_avg(call, slot(*sum), slot(*count), rows),
+        Parts::Moment { moment, sums, count } => {
+            let words = sums.clone().map(|sum| slot(sum).word);
+            return Ok(Arc::new(words.finish(*moment, slot(*count).word, rows)));
         }
-        let nulls = seen(slot, rows);
-        let word = slot.word;
-        Ok(match slot.kind {
-            ValueKind::Count => {
-                Arc::new(Int64Array::new(rows.collect(word, |w| w as i64).into(), None))
-            }
-            ValueKind::SumInt => finish_sum_int(call, word, nulls, rows)?,
-            ValueKind::SumDecimal => {
-                let sum = |row| {
-                    let words = decimal_words(rows, row, word);
-                    read_decimal_sum(words).or_else(|_| narrow(call, decimal::wide(words)))
-                };
-                let values = (0..rows.len()).map(sum).collect::<Result<Vec<i128>>>()?;
-                decimal_array(call, values, nulls)?
-            }
-            ValueKind::SumFloat => {
-                let values = (0..rows.len()).map(|row| float_total(rows, row, word)).collect();
-                Arc::new(Float64Array::new(values, nulls))
-            }
-            ValueKind::Min64 | ValueKind::Max64 => {
-                let values: ScalarBuffer<i64> = rows.collect(word, |w| w as i64).into();
-                from_ordered(&call.result_type, values, nulls)?
-            }
-            ValueKind::Min128 | ValueKind::Max128 => {
-                let words = rows.words(word).zip(rows.words(word + 1));
-                let values: Vec<i128> = words.map(|(low, high)| read_i128(low, high)).collect();
-                decimal_array(call, values, nulls)?
-            }
-            ValueKind::MinBytes | ValueKind::MaxBytes => finish_bytes(call, word, rows)?,
-        })
-    }
+    };
+    let nulls = seen(slot, rows);
+    let word = slot.word;
+    Ok(match slot.kind {
+        ValueKind::Count => {
+            Arc::new(Int64Array::new(rows.collect(word, |w| w as i64).into(), None))
+        }
+        ValueKind::SumInt => finish_sum_int(call, word, nulls, rows)?,
+        ValueKind::SumDecimal => {
+            let sum = |row| {
+                let words = decimal_words(rows, row, word);
+                read_decimal_sum(words).or_else(|_| narrow(call, decimal::wide(words)))
+            };
+            let values = (0..rows.len()).map(sum).collect::<Result<Vec<i128>>>()?;
+            decimal_array(call, values, nulls)?
+        }
+        ValueKind::SumFloat => {
+            let values = (0..rows.len()).map(|row| float_total(rows, row, word)).collect();
+            Arc::new(Float64Array::new(values, nulls))
+        }
+        ValueKind::Min64 | ValueKind::Max64 => {
+            let values: ScalarBuffer<i64> = rows.collect(word, |w| w as i64).into();
+            from_ordered(&call.result_type, values, nulls)?
+        }
+        ValueKind::Min128 | ValueKind::Max128 => {
+            let words = rows.words(word).zip(rows.words(word + 1));
+            let values: Vec<i128> = words.map(|(low, high)| read_i128(low, high)).collect();
+            decimal_array(call, values, nulls)?
+        }
+        ValueKind::MinBytes | ValueKind::MaxBytes => finish_bytes(call, word, rows)?,
+        ValueKind::BitAnd | ValueKind::BitOr | ValueKind::BitXor => {
+            primitive_from_words(&call.result_type, rows.words(word), nulls)?
+        }
+    })
 }
 
 fn unsupported(call: &AggregateCall) -> Error {
     Error::Evaluation {
         expression: call.name.clone(),
-        message: format!("there is no such aggregate of values of type {}", call.argument_type),
+        message: format!("there is no such aggregate of values of type {}", call.argument_type()),
         frame: call.frame.clone(),
         help: "cast the argument to a number or a string".into(),
     }
@@ -206,7 +253,7 @@ fn unsupported(call: &AggregateCall) -> Error {
 
 fn sum_kind(call: &AggregateCall) -> Result<ValueKind> {
     use DataType::*;
-    match &call.argument_type {
+    match call.argument_type() {
         Float32 | Float64 => Ok(ValueKind::SumFloat),
         Decimal128(..) => Ok(ValueKind::SumDecimal),
         Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Null => {
@@ -222,13 +269,22 @@ fn extreme_kind(call: &AggregateCall) -> Result<ValueKind> {
         AggregateFunction::Min => (ValueKind::Min64, ValueKind::Min128, ValueKind::MinBytes),
         _ => (ValueKind::Max64, ValueKind::Max128, ValueKind::MaxBytes),
     };
-    match &call.argument_type {
+    match call.argument_type() {
         Decimal128(..) => Ok(k128),
         Utf8 | Binary => Ok(bytes),
         Boolean | Null | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) => Ok(k64),
         Duration(_) => Ok(k64),
         t if t.is_integer() || matches!(t, Float32 | Float64) => Ok(k64),
         _ => Err(unsupported(call)),
+    }
+}
+
+fn bits_kind(bits: Bits, call: &AggregateCall) -> Result<ValueKind> {
+    match bits {
+        _ if !call.argument_type().is_integer() => Err(unsupported(call)),
+        Bits::And => Ok(ValueKind::BitAnd),
+        Bits::Or => Ok(ValueKind::BitOr),
+        Bits::Xor => Ok(ValueKind::BitXor),
     }
 }
 
@@ -258,6 +314,9 @@ fn update_value(
         (_, ValueKind::Count) => block.count(slot, picks),
         (View::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
         (View::Unsigned(v), _) => feed!(sum_int, v, i128::from),
+        (View::Signed(v), ValueKind::BitAnd | ValueKind::BitOr | ValueKind::BitXor) => {
+            feed!(bits, v, |v| v);
+        }
         (View::Signed(v), _) => feed!(extreme64, v, |v| v),
         (View::Float(v), _) => feed!(sum_float, v, |v| v, count),
         (View::Wide(v), ValueKind::SumDecimal) => block.sum_decimal(slot, picks, |k| v[row(k)]),
@@ -368,7 +427,7 @@ fn finish_avg(
     match sum.kind {
         ValueKind::SumDecimal => {
             let (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) =
-                (&call.argument_type, &call.result_type)
+                (call.argument_type(), &call.result_type)
             else {
                 return Err(Error::Internal(format!(
                     "{} has type {}",
@@ -442,7 +501,7 @@ fn from_ordered(
         DataType::Null => arrow::array::new_null_array(data_type, values.len()),
         _ => {
             let words = values.iter().map(|v| *v as u64);
-            return crate::columns::keys::primitive_from_words(data_type, words, nulls);
+            return primitive_from_words(data_type, words, nulls);
         }
     })
 }

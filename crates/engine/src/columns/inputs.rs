@@ -9,6 +9,7 @@ use arrow::datatypes::*;
 
 use millstream_state::{ValueKind, float_to_ordered};
 
+use crate::columns::aggregates::{TIMES, TIMES_COLUMN};
 use crate::columns::value::Value;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -38,7 +39,14 @@ pub(crate) struct Columns(Vec<(*const (), ArrayRef)>);
 
 impl Columns {
     fn evaluate(&mut self, expr: &Expr, batch: &RecordBatch) -> Result<ArrayRef> {
-        let Expr::Computed(computed) = expr else { return expr.evaluate(batch) };
+        let computed = match expr {
+            Expr::Computed(computed) => computed,
+            Expr::Column(TIMES_COLUMN) => {
+                let times = batch.column_by_name(TIMES).cloned();
+                return times.ok_or_else(|| Error::Internal("a batch without times".into()));
+            }
+            Expr::Column(_) => return expr.evaluate(batch),
+        };
         let key = Arc::as_ptr(computed).cast();
         if let Some((_, column)) = self.0.iter().find(|(known, _)| *known == key) {
             return Ok(column.clone());
@@ -187,6 +195,11 @@ impl Values {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
             MinBytes | MaxBytes => Values::Bytes(array.clone()),
+            BitAnd | BitOr | BitXor if *data_type == DataType::UInt64 => {
+                let values = array.as_primitive::<UInt64Type>().values();
+                Values::Signed(ScalarBuffer::new(values.inner().clone(), 0, values.len()))
+            }
+            BitAnd | BitOr | BitXor => Values::Signed(signed(as_type(DataType::Int64)?)),
             Min64 | Max64 => Values::Signed(match data_type {
                 DataType::UInt64 => {
                     let values = array.as_primitive::<UInt64Type>().values();

@@ -4,5 +4,6 @@ pub(crate) mod aggregates;
 mod decimal;
 pub(crate) mod inputs;
 pub(crate) mod keys;
+mod moments;
 pub(crate) mod select;
 pub(crate) mod value;

@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use millstream_state::ValueKind;
 
 use crate::expr::Expr;
-use crate::plan::AggregateCall;
+use crate::plan::Argument;
 
 /// One mergeable value with what feeds it.
 #[derive(Debug, Clone)]
@@ -41,15 +41,21 @@ impl Like {
 }
 
 impl Value {
-    pub(super) fn new(kind: ValueKind, call: &AggregateCall, empty_group: bool) -> Value {
+    pub(super) fn new(
+        kind: ValueKind,
+        argument: Option<&Argument>,
+        filter: &Option<Expr>,
+        empty_group: bool,
+    ) -> Value {
+        let nullable = argument.is_some_and(|argument| argument.nullable);
         // COUNT(x) of what cannot be NULL is COUNT(*).
-        let counts_all = kind == ValueKind::Count && !call.argument_nullable;
-        let masked = call.argument_nullable || call.filter.is_some();
+        let argument = argument.filter(|_| kind != ValueKind::Count || nullable);
+        let masked = nullable || filter.is_some();
         Value {
             kind,
-            argument: call.argument.clone().filter(|_| !counts_all),
-            argument_type: if counts_all { DataType::Null } else { call.argument_type.clone() },
-            filter: call.filter.clone(),
+            argument: argument.map(|argument| argument.expr.clone()),
+            argument_type: argument.map_or(DataType::Null, |argument| argument.data_type.clone()),
+            filter: filter.clone(),
             optional: masked || empty_group,
             masked,
         }

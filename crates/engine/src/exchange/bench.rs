@@ -10,8 +10,8 @@ use millstream_state::{Leaders, hash_word};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::operator::{self, Batch, Leadership, Operator, Room, Rows};
-use crate::plan::{self, Aggregate, AggregateCall, AggregateFunction, Key};
+use crate::operator::{self, Batch, Leadership, Operator, Room, RowTimes, Rows};
+use crate::plan::{self, Aggregate, AggregateCall, AggregateFunction, Argument, Key};
 use crate::windowing::SliceId;
 
 use super::sender::Sender;
@@ -43,12 +43,13 @@ impl Shape {
     }
 
     fn aggregate(self) -> Aggregate {
-        let call = |function, argument_type: DataType, result_type| AggregateCall {
+        let call = |function, data_type: DataType, result_type| AggregateCall {
             name: String::new(),
             function,
-            argument: (argument_type != DataType::Null).then_some(Expr::Column(1)),
-            argument_type,
-            argument_nullable: false,
+            arguments: match data_type {
+                DataType::Null => vec![],
+                data_type => vec![Argument { expr: Expr::Column(1), data_type, nullable: false }],
+            },
             filter: None,
             result_type,
             frame: String::new(),
@@ -159,7 +160,8 @@ pub fn run(
     let records = (0..different).map(|seed| shape.records(BATCH_ROWS, keys, seed));
     let records = records.collect::<Result<Vec<_>>>()?;
     for records in records.iter().cycle().take(batches) {
-        let all = Rows::Fired { rows: records, slice: SliceId::WHOLE };
+        let all =
+            Rows::Fired { rows: records, slice: SliceId::WHOLE, times: &RowTimes::Same(None) };
         let batch = Batch { input: 0, rows: all, filter: None, bytes: 0 };
         let mut keyed = program.keyed(&batch)?.1.ok_or_else(no_exchange)?;
         keyed.by_slice = vec![(SliceId::WHOLE, rows.clone())];

@@ -16,7 +16,7 @@ use crate::operator::aggregate::grouping::{Grouping, Selected};
 use crate::operator::aggregate::slices::Slices;
 use crate::operator::{Keyed, Room};
 use crate::passed::{Format, Outlet, Reader, Section};
-use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Key};
+use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Argument, Key};
 use crate::support::Random;
 use crate::windowing::SliceId;
 
@@ -113,12 +113,13 @@ fn case(random: &mut Random) -> Case {
     let mut calls = vec![];
     for _ in 0..if many { 300 } else { random.below(6) } {
         let column = random.below(types.len() as u64) as usize;
-        let (argument_type, argument_nullable) = types[column].clone();
+        let (data_type, nullable) = types[column].clone();
+        let argument = Argument { expr: Expr::Column(column), data_type, nullable };
         let filter = random
             .one_in(if many { 1 } else { 4 })
             .then(|| Expr::Column((first_filter + random.below(filters)) as usize));
         use AggregateFunction::*;
-        let function = match argument_type {
+        let function = match argument.data_type {
             DataType::Utf8 | DataType::Binary | DataType::Boolean | DataType::Date32 => {
                 [Count, Min, Max][random.below(3) as usize]
             }
@@ -126,7 +127,7 @@ fn case(random: &mut Random) -> Case {
             _ => [Count, Sum, Min, Max, Avg][random.below(5) as usize],
         };
         let counts_rows = function == Count && random.one_in(2);
-        let result_type = match (function, &argument_type) {
+        let result_type = match (function, &argument.data_type) {
             (Count, _) => DataType::Int64,
             (Sum, DataType::UInt8) => DataType::UInt64,
             (Sum, DataType::UInt64) => continue,
@@ -140,9 +141,7 @@ fn case(random: &mut Random) -> Case {
         calls.push(AggregateCall {
             name: format!("{function:?}"),
             function,
-            argument: (!counts_rows).then_some(Expr::Column(column)),
-            argument_type: if counts_rows { DataType::Null } else { argument_type },
-            argument_nullable: argument_nullable && !counts_rows,
+            arguments: if counts_rows { vec![] } else { vec![argument] },
             filter,
             result_type,
             frame: String::new(),
@@ -379,12 +378,13 @@ fn only_rows_are_passed_through() {
 /// What feeds several aggregates goes once, and what no aggregate needs does not go.
 #[test]
 fn a_row_has_what_is_needed_once() {
-    let call = |function, argument_type: DataType, nullable| AggregateCall {
+    let call = |function, data_type: DataType, nullable| AggregateCall {
         name: String::new(),
         function,
-        argument: (argument_type != DataType::Null).then_some(Expr::Column(1)),
-        argument_type,
-        argument_nullable: nullable,
+        arguments: match data_type {
+            DataType::Null => vec![],
+            data_type => vec![Argument { expr: Expr::Column(1), data_type, nullable }],
+        },
         filter: None,
         result_type: DataType::Int64,
         frame: String::new(),

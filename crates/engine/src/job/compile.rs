@@ -168,7 +168,9 @@ fn check_exchange(plan: &Plan, operations: &[Operation], settings: &Settings) ->
         return Ok(());
     }
     let for_one = |has: String| format!("{has} records can be exchanged for one alone");
+    let inputs = plan.stages.first().map_or(0, |stage| stage.inputs.len());
     let message = match (plan.sources.len(), plan.stages.len(), plan.outputs.len()) {
+        (1, 1, 1) if inputs > 1 => for_one(format!("the query has {inputs} inputs, and")),
         (1, 1, 1) => match operations.iter().find(|o| o.program.format().is_none()) {
             None => return Ok(()),
             Some(other) => format!("records cannot be exchanged for '{}'", other.program.name()),

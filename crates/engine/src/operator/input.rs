@@ -28,7 +28,35 @@ pub(crate) enum Rows<'a> {
     /// Each has a time of its own, and may be late.
     Records(Records<'a>),
     /// A stage before has fired them: all of them belong to one slice, and none is late.
-    Fired { rows: &'a RecordBatch, slice: SliceId },
+    Fired { rows: &'a RecordBatch, slice: SliceId, times: &'a RowTimes },
+}
+
+/// The event times of rows that have been fired.
+#[derive(Debug, Clone)]
+pub(crate) enum RowTimes {
+    /// All have this one, if they have one.
+    Same(Option<i64>),
+    Each(Vec<i64>),
+}
+
+impl RowTimes {
+    /// That of a row.
+    pub(crate) fn at(&self, row: usize) -> Option<i64> {
+        match self {
+            RowTimes::Same(time) => *time,
+            RowTimes::Each(times) => Some(times[row]),
+        }
+    }
+
+    /// Those of the rows at some places; `None`: of all.
+    pub(crate) fn of(&self, places: Option<&[u32]>) -> RowTimes {
+        match (self, places) {
+            (RowTimes::Each(times), Some(places)) => {
+                RowTimes::Each(places.iter().map(|place| times[*place as usize]).collect())
+            }
+            (times, _) => times.clone(),
+        }
+    }
 }
 
 impl Batch<'_> {

@@ -52,7 +52,7 @@ use crate::passed::{Format, Onward, Parcel, PassedRows, ReadRows};
 use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 
-pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, Rows, Updated, rows_of};
+pub(crate) use input::{Batch, BySlice, Dropped, Keyed, Records, RowTimes, Rows, Updated, rows_of};
 
 /// The program of a stage of the plan whose windows wait so long for late records; `None` for a
 /// pass. Here the plan's body becomes an operator.

@@ -96,7 +96,7 @@ impl Tallied {
 
 impl Operator for Tallied {
     fn update(&mut self, batch: &Batch<'_>, _: Option<&dyn Onward>) -> Result<Updated> {
-        let Rows::Fired { rows, slice } = batch.rows else {
+        let Rows::Fired { rows, slice, .. } = batch.rows else {
             return Err(Error::Internal("a tally of records".into()));
         };
         let mask = batch.filter.map(|filter| true_mask(filter, rows)).transpose()?;
@@ -226,6 +226,7 @@ mod tests {
     use super::*;
     use crate::event_time::BEGINNING;
     use crate::expr::Expr;
+    use crate::operator::RowTimes;
     use crate::plan::Tumble;
 
     /// Gives a worker rows of an input; a key below 0 does not pass the filter.
@@ -234,7 +235,7 @@ mod tests {
         let keys = Int64Array::from(keys.to_vec());
         let columns = [("key", Arc::new(keys) as _), ("passes", Arc::new(passes) as _)];
         let rows = RecordBatch::try_from_iter(columns).expect("two columns of one length");
-        let rows = Rows::Fired { rows: &rows, slice };
+        let rows = Rows::Fired { rows: &rows, slice, times: &RowTimes::Same(None) };
         let batch = Batch { input, rows, filter: Some(&Expr::Column(1)), bytes: 0 };
         worker.update(&batch, None).expect("rows of numbers")
     }

@@ -66,7 +66,7 @@ impl Form {
             (MinBytes | MaxBytes, _) => Form::Bytes,
             (Min64 | Max64, DataType::UInt64) => Form::OrderedUnsigned,
             (Min64 | Max64, DataType::Float32 | DataType::Float64) => Form::OrderedFloat,
-            (Min64 | Max64, _) => Form::Signed,
+            (Min64 | Max64 | BitAnd | BitOr | BitXor, _) => Form::Signed,
         })
     }
 

@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::event_time::END;
 use crate::flow::{Edge, Feeds, Takers, Way};
 use crate::meter;
-use crate::operator::Step;
 use crate::operator::stateless::Taken;
 use crate::operator::unnest::Piece;
+use crate::operator::{RowTimes, Step};
 use crate::windowing::{SliceId, WindowId};
 
 /// Rows of a window that take so much more than twice what was foreseen, since texts are computed
@@ -39,29 +39,9 @@ pub(super) enum Fired {
 struct FiredRows {
     rows: RecordBatch,
     window: WindowId,
-    times: Times,
+    times: RowTimes,
     /// Whether they are this leader's last of the window.
     last: bool,
-}
-
-/// The event times of rows that have been fired.
-#[derive(Debug, Clone)]
-enum Times {
-    /// All have this one, if they have one.
-    Same(Option<i64>),
-    Each(Vec<i64>),
-}
-
-impl Times {
-    /// Those of the rows at some places; `None`: of all.
-    fn of(&self, places: Option<&[u32]>) -> Times {
-        match (self, places) {
-            (Times::Each(times), Some(places)) => {
-                Times::Each(places.iter().map(|place| times[*place as usize]).collect())
-            }
-            (times, _) => times.clone(),
-        }
-    }
 }
 
 impl Worker {
@@ -141,7 +121,7 @@ impl Worker {
                 return Ok(Fired::Some);
             }
         };
-        let times = times.map_or(Times::Same(time), Times::Each);
+        let times = times.map_or(RowTimes::Same(time), RowTimes::Each);
         span.add(rows.num_rows());
         let holds = |output: &usize| shared.gathers[*output].holds();
         let more = batch_bytes(&rows) as u64 > foreseen_bytes && feeds.outputs.iter().any(holds);
@@ -173,8 +153,8 @@ impl Worker {
         for pass in &takers.passes {
             let (window, last) = (*window, *last);
             let taken = match times {
-                Times::Same(_) => Taken::from(pass.taking.rows(rows)?),
-                Times::Each(_) => pass.taking.take(rows)?,
+                RowTimes::Same(_) => Taken::from(pass.taking.rows(rows)?),
+                RowTimes::Each(_) => pass.taking.take(rows)?,
             };
             let Some(unnest) = &pass.unnest else {
                 let times = times.of(taken.places.as_deref());
@@ -200,21 +180,20 @@ impl Worker {
         state: &mut State,
         edge: &Edge,
         rows: &RecordBatch,
-        times: &Times,
+        times: &RowTimes,
     ) -> Result<()> {
-        let times = match times {
-            Times::Same(time) => return self.take_rows(state, edge, rows, *time),
-            Times::Each(times) => times,
+        let RowTimes::Each(each) = times else {
+            return self.take_rows(state, edge, rows, times);
         };
         let windowing = *state.stage.windowing();
-        let mut by_slice: BTreeMap<SliceId, (i64, Vec<u32>)> = BTreeMap::new();
-        for (row, time) in times.iter().enumerate() {
-            let slice = windowing.slice_of(*time).slice;
-            by_slice.entry(slice).or_insert((*time, Vec::new())).1.push(row as u32);
+        let mut by_slice: BTreeMap<SliceId, Vec<u32>> = BTreeMap::new();
+        for (row, time) in each.iter().enumerate() {
+            by_slice.entry(windowing.slice_of(*time).slice).or_default().push(row as u32);
         }
-        for (time, places) in by_slice.into_values() {
+        for places in by_slice.into_values() {
+            let times = times.of(Some(&places));
             let rows = take_record_batch(rows, &UInt32Array::from(places))?;
-            self.take_rows(state, edge, &rows, Some(time))?;
+            self.take_rows(state, edge, &rows, &times)?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::gather::BatchRows;
 use crate::intake::{Only, Taken};
 use crate::meter;
 use crate::operator::unnest::{Piece, Pieces, elements_in};
-use crate::operator::{Batch, Program, Records, Rows, Updated, stateless};
+use crate::operator::{Batch, Dropped, Program, Records, RowTimes, Rows, Updated, stateless};
 use crate::plan::malformed_schema;
 use crate::skipped::{note_malformed, note_row, place_of};
 use crate::stamped::Stamped;
@@ -388,6 +388,21 @@ impl Worker {
         Ok(Some(stateless::Taken { rows, places: behind(records, places) }))
     }
 
+    /// Counts records that a stage has dropped.
+    fn note_dropped(&mut self, dropped: &Dropped, stamped: &Stamped) {
+        self.context.stats.late_records += dropped.late;
+        self.context.stats.null_time_records += dropped.null_time;
+        self.context.stats.unusable_time_records += dropped.unusable_time;
+        let name = self.context.shared.intake.name(stamped.split);
+        note_row(&mut self.context.stats.first_null_time, stamped, dropped.first_null_time, name);
+        note_row(
+            &mut self.context.stats.first_unusable_time,
+            stamped,
+            dropped.first_unusable_time,
+            name,
+        );
+    }
+
     /// Updates a stage with records.
     fn update(&mut self, state: &mut State, edge: &Edge, records: &Records<'_>) -> Result<()> {
         let taken = self.projected(edge, records)?;
@@ -405,17 +420,9 @@ impl Worker {
         let updated = self.delivery.update(&mut self.context, state, &batch);
         let Updated { dropped, others_rows, .. } = updated
             .map_err(|error| self.of_record(error, &*state.stage.program, &batch, &records))?;
-        self.context.stats.late_records += dropped.late;
-        self.context.stats.null_time_records += dropped.null_time;
-        self.context.stats.unusable_time_records += dropped.unusable_time;
-        let name = self.context.shared.intake.name(stamped.split);
-        note_row(&mut self.context.stats.first_null_time, stamped, dropped.first_null_time, name);
-        note_row(
-            &mut self.context.stats.first_unusable_time,
-            stamped,
-            dropped.first_unusable_time,
-            name,
-        );
+        if !edge.again {
+            self.note_dropped(&dropped, stamped);
+        }
         self.context.stats.fragment_rows_in += others_rows;
         Ok(())
     }
@@ -452,13 +459,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes in rows that a stage before has fired, which have all the same event time, or none.
+    /// Takes in rows that a stage before has fired, all of which update one slice.
     pub(super) fn take_rows(
         &mut self,
         state: &mut State,
         edge: &Edge,
         rows: &RecordBatch,
-        time: Option<i64>,
+        times: &RowTimes,
     ) -> Result<()> {
         if rows.num_rows() == 0 {
             return Ok(());
@@ -466,23 +473,28 @@ impl Worker {
         let mut span = meter::span(meter::Kind::Batch);
         span.add(rows.num_rows());
         let windowing = *state.stage.windowing();
-        let Some(slice) = windowing.slice_of_rows(time) else {
+        let Some(slice) = windowing.slice_of_rows(times.at(0)) else {
             return Err(Error::Internal("windows over rows without a time".into()));
         };
         if windowing.closes_at(slice) <= state.announced {
             return Err(Error::Internal(format!("rows for {slice} after its end")));
         }
-        let taken;
-        let seen = match &edge.taking.project {
-            None => rows,
-            Some(_) => {
+        let (taken, of_taken);
+        let (seen, times) = match (&edge.taking.project, times) {
+            (None, _) => (rows, times),
+            (Some(_), RowTimes::Same(_)) => {
                 taken = edge.taking.rows(rows)?;
-                &taken
+                (&taken, times)
+            }
+            (Some(_), RowTimes::Each(_)) => {
+                let stateless::Taken { rows, places } = edge.taking.take(rows)?;
+                (taken, of_taken) = (rows, times.of(places.as_deref()));
+                (&taken, &of_taken)
             }
         };
         let batch = Batch {
             input: edge.input,
-            rows: Rows::Fired { rows: seen, slice },
+            rows: Rows::Fired { rows: seen, slice, times },
             filter: edge.taking.plain_filter(),
             bytes: batch_bytes(rows),
         };

@@ -379,6 +379,7 @@ impl Graph {
                     late: None,
                     filter: at_least.map(|at_least| Expr::Computed(Arc::new(at_least))),
                     project: (!raw).then_some(Project { columns, schema }),
+                    again: false,
                 }
             };
             let operator = match kind {

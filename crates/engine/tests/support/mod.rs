@@ -302,14 +302,15 @@ pub(crate) fn call(
     argument: Option<(usize, DataType, bool)>,
     result: DataType,
 ) -> AggregateCall {
-    let (argument_type, argument_nullable) =
-        argument.as_ref().map_or((DataType::Null, false), |a| (a.1.clone(), a.2));
+    let argument = argument.map(|(column, data_type, nullable)| Argument {
+        expr: Expr::Column(column),
+        data_type,
+        nullable,
+    });
     AggregateCall {
         name: format!("{function:?}"),
         function,
-        argument: argument.map(|a| Expr::Column(a.0)),
-        argument_type,
-        argument_nullable,
+        arguments: argument.into_iter().collect(),
         filter: None,
         result_type: result,
         frame: String::new(),

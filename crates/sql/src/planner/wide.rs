@@ -18,8 +18,8 @@ use crate::catalog::{Entry, ViewEntry};
 use crate::dialect::parser_options;
 use crate::pieces::WHOLE_MAX;
 use crate::texts::Texts;
-use crate::tumble::named;
 use crate::union_columns::check_unions;
+use crate::window_functions::named;
 
 impl Planner {
     /// The plan of a query with many columns that has others in it or an order; `None` if it is to

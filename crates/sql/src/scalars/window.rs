@@ -1,17 +1,20 @@
-//! The bounds of the window to which a time belongs, as a function of the time.
+//! The bounds of the window to which a time belongs, as functions of the time; and all windows to
+//! which it belongs, as an array.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, TimestampMillisecondArray};
+use arrow::array::{ArrayRef, AsArray, ListArray, TimestampMillisecondArray};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
-use datafusion_common::{Result as DfResult, exec_err};
+use arrow::datatypes::{DataType, Field, Int64Type, TimeUnit};
+use datafusion_common::{Result as DfResult, exec_datafusion_err, exec_err};
 use datafusion_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use millstream_contract::plan::Tumble;
+use millstream_contract::plan::{Tumble, Window};
 
-use crate::tumble::WINDOW_TYPE;
+use crate::error::{Result, SqlError};
+use crate::window_node::WINDOW_TYPE;
 
 /// Which of a window's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,34 +25,55 @@ pub(crate) enum WindowBound {
     Time,
 }
 
+impl WindowBound {
+    /// In the order of the columns.
+    pub(crate) const ALL: [WindowBound; 3] =
+        [WindowBound::Start, WindowBound::End, WindowBound::Time];
+}
+
+/// A time as a function of another one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grid {
+    /// The window of which the start is taken to which the other time belongs.
+    pub(crate) of: Tumble,
+    /// What is added, in microseconds.
+    pub(crate) add_us: i64,
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Bound {
+struct OnGrid {
     name: String,
-    bound: WindowBound,
     size_ms: i64,
     offset_ms: i64,
+    add_ms: i64,
     signature: Signature,
 }
 
 /// `window_start(ts)` (or `_end`, `_time`) of a tumbling window.
 pub(crate) fn window_bound(bound: WindowBound, window: Tumble, time: Expr) -> Expr {
-    let kind = match bound {
-        WindowBound::Start => "start",
-        WindowBound::End => "end",
-        WindowBound::Time => "time",
+    let (kind, add_us) = match bound {
+        WindowBound::Start => ("window_start", 0),
+        WindowBound::End => ("window_end", window.size_us),
+        WindowBound::Time => ("window_time", window.size_us - 1000),
     };
-    let (size_ms, offset_ms) = (window.size_us / 1000, window.offset_us / 1000);
-    let udf = ScalarUDF::from(Bound {
-        name: format!("window_{kind}_{size_ms}_{offset_ms}"),
-        bound,
+    on_grid(kind, Grid { of: window, add_us }, time)
+}
+
+/// A time that follows from another one; `name` is what it is called.
+pub(crate) fn on_grid(name: &str, grid: Grid, time: Expr) -> Expr {
+    let Tumble { size_us, offset_us } = grid.of;
+    let (size_ms, offset_ms) = (size_us / 1000, offset_us / 1000);
+    let udf = ScalarUDF::from(OnGrid {
+        name: format!("{name}_{size_ms}_{offset_ms}"),
         size_ms,
         offset_ms,
+        add_ms: grid.add_us / 1000,
         signature: Signature::any(1, Volatility::Immutable),
     });
     Arc::new(udf).call(vec![time])
 }
 
-impl ScalarUDFImpl for Bound {
+impl ScalarUDFImpl for OnGrid {
     fn name(&self) -> &str {
         &self.name
     }
@@ -64,36 +88,124 @@ impl ScalarUDFImpl for Bound {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let [time] = &args.args[..] else { return exec_err!("{} takes a time", self.name) };
-        let time = time.to_array(args.number_rows)?;
-        let bounds = self.of(&time)?;
-        Ok(ColumnarValue::Array(Arc::new(bounds)))
+        let times = Times::of(&time.to_array(args.number_rows)?)?;
+        let on_grid =
+            |ms: i64| start_on(ms, self.size_ms, self.offset_ms)?.checked_add(self.add_ms);
+        let found: TimestampMillisecondArray = times.iter().map(|ms| on_grid(ms?)).collect();
+        Ok(ColumnarValue::Array(Arc::new(found)))
     }
 }
 
-impl Bound {
-    fn of(&self, time: &ArrayRef) -> DfResult<TimestampMillisecondArray> {
-        let DataType::Timestamp(unit, _) = time.data_type() else {
-            return exec_err!("{} of {}", self.name, time.data_type());
+/// The start of the window of this size to which a time belongs, all in milliseconds.
+fn start_on(ms: i64, size_ms: i64, offset_ms: i64) -> Option<i64> {
+    let into = ms.checked_sub(offset_ms)?.rem_euclid(size_ms);
+    ms.checked_sub(into)
+}
+
+/// Times in milliseconds, rounded down, so that a time before the epoch belongs to the window that
+/// it lies in.
+struct Times {
+    raw: ArrayRef,
+    unit: TimeUnit,
+}
+
+impl Times {
+    fn of(array: &ArrayRef) -> DfResult<Times> {
+        let DataType::Timestamp(unit, _) = array.data_type() else {
+            return exec_err!("the window of {}", array.data_type());
         };
-        let raw = cast(time, &DataType::Int64)?;
-        let raw = raw.as_primitive::<arrow::datatypes::Int64Type>();
-        // Rounded down, so that a time before the epoch belongs to the window that it lies in.
-        let to_ms = |value: i64| match unit {
+        Ok(Times { raw: cast(array, &DataType::Int64)?, unit: *unit })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Option<i64>> + '_ {
+        let to_ms = |value: i64| match self.unit {
             TimeUnit::Second => value.checked_mul(1000),
             TimeUnit::Millisecond => Some(value),
             TimeUnit::Microsecond => Some(value.div_euclid(1000)),
             TimeUnit::Nanosecond => Some(value.div_euclid(1_000_000)),
         };
-        let bound = |value: i64| {
-            let ms = to_ms(value)?;
-            let into = ms.checked_sub(self.offset_ms)?.rem_euclid(self.size_ms);
-            let start = ms.checked_sub(into)?;
-            match self.bound {
-                WindowBound::Start => Some(start),
-                WindowBound::End => start.checked_add(self.size_ms),
-                WindowBound::Time => start.checked_add(self.size_ms - 1),
+        self.raw.as_primitive::<Int64Type>().iter().map(move |value| to_ms(value?))
+    }
+}
+
+/// The `window_time` of each window to which a time belongs, in their order.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WindowTimes {
+    name: String,
+    window: Window,
+    signature: Signature,
+}
+
+/// The `window_time` of each window to which a time belongs, as an array: of HOP and CUMULATE.
+pub(crate) fn window_times(window: Window, time: Expr) -> Result<Expr> {
+    let (kind, part_us, size_us, offset_us) = match window {
+        Window::Hop(hop) => ("hop", hop.slide_us, hop.size_us, hop.offset_us),
+        Window::Cumulate(cumulate) => {
+            ("cumulate", cumulate.step_us, cumulate.size_us, cumulate.offset_us)
+        }
+        Window::Tumble(_) | Window::Session(_) => {
+            return Err(SqlError::internal(format!("an array of {window:?}")));
+        }
+    };
+    let (part_ms, size_ms, offset_ms) = (part_us / 1000, size_us / 1000, offset_us / 1000);
+    let name = format!("{kind}_windows_{part_ms}_{size_ms}_{offset_ms}");
+    let signature = Signature::any(1, Volatility::Immutable);
+    Ok(Arc::new(ScalarUDF::from(WindowTimes { name, window, signature })).call(vec![time]))
+}
+
+fn element() -> Arc<Field> {
+    Arc::new(Field::new_list_field(WINDOW_TYPE, true))
+}
+
+impl ScalarUDFImpl for WindowTimes {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::List(element()))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let [time] = &args.args[..] else { return exec_err!("{} takes a time", self.name) };
+        let times = Times::of(&time.to_array(args.number_rows)?)?;
+        let (mut found, mut offsets) = (Vec::new(), vec![0]);
+        for ms in times.iter() {
+            if let Some(ms) = ms {
+                self.add(ms, &mut found);
             }
+            let end = i32::try_from(found.len());
+            offsets.push(end.map_err(|_| exec_datafusion_err!("too many windows in one batch"))?);
+        }
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let found: ArrayRef = Arc::new(TimestampMillisecondArray::from(found));
+        Ok(ColumnarValue::Array(Arc::new(ListArray::try_new(element(), offsets, found, None)?)))
+    }
+}
+
+impl WindowTimes {
+    /// Adds what there is for a time. A window that begins or ends beyond all times is none.
+    fn add(&self, ms: i64, found: &mut Vec<i64>) {
+        let (first, part_ms, count) = match self.window {
+            Window::Hop(hop) => {
+                let (slide_ms, size_ms) = (hop.slide_us / 1000, hop.size_us / 1000);
+                let Some(last) = start_on(ms, slide_ms, hop.offset_us / 1000) else { return };
+                (last.checked_add(slide_ms - 1), slide_ms, size_ms / slide_ms)
+            }
+            Window::Cumulate(cumulate) => {
+                let (step_ms, size_ms) = (cumulate.step_us / 1000, cumulate.size_us / 1000);
+                let Some(start) = start_on(ms, size_ms, cumulate.offset_us / 1000) else { return };
+                let before = (ms - start) / step_ms;
+                let first = start.checked_add((before + 1) * step_ms - 1);
+                (first, step_ms, size_ms / step_ms - before)
+            }
+            Window::Tumble(_) | Window::Session(_) => return,
         };
-        Ok(raw.unary_opt::<_, TimestampMillisecondType>(bound))
+        let ends = std::iter::successors(first, |time| time.checked_add(part_ms));
+        found.extend(ends.take(usize::try_from(count).unwrap_or_default()));
     }
 }

@@ -166,7 +166,9 @@ impl Query {
     pub(crate) fn new(plan: &Plan) -> Query {
         let source = plan.source().unwrap();
         let [Stage { inputs, operator, output }] = &plan.stages[..] else { panic!("{plan:?}") };
-        let [Input { from: Node::Source(0), late: None, filter, project }] = &inputs[..] else {
+        let [Input { from: Node::Source(0), late: None, filter, project, again: false }] =
+            &inputs[..]
+        else {
             panic!("{plan:?}")
         };
         let Source { projection, derived, schema, event_time, .. } = source.clone();

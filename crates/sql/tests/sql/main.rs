@@ -14,4 +14,5 @@ mod rehearsal;
 mod suite;
 mod unnest;
 mod wide;
+mod windows;
 mod wrong;

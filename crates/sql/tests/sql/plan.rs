@@ -4,7 +4,8 @@ use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    AggregateFunction, Node, Operator, Plan, Stage, Tumble, Watermark, Window,
+    AggregateCall, AggregateFunction, Argument, Node, Operator, Plan, Stage, Tumble, Watermark,
+    Window,
 };
 use millstream_sql::Outcome;
 
@@ -40,7 +41,7 @@ fn the_papers_cluster_monitoring_query() {
     assert!(!key.nullable);
     let [avg] = &body.aggregates[..] else { panic!("{:?}", body.aggregates) };
     assert_eq!(avg.function, AggregateFunction::Avg);
-    assert!(matches!(avg.argument, Some(Expr::Column(2))));
+    assert!(matches!(avg.arguments[..], [Argument { expr: Expr::Column(2), .. }]));
     assert_eq!(avg.result_type, DataType::Float64);
     assert_eq!(
         fields(&query.output),
@@ -196,8 +197,9 @@ fn result_types_of_aggregates() {
     );
     // Arguments are taken as they are, without a cast.
     let aggregates = &aggregate(&query).aggregates;
-    assert!(aggregates[1..].iter().all(|a| matches!(a.argument, Some(Expr::Column(_)))));
-    assert!(aggregates[0].argument.is_none());
+    let is_column = |a: &AggregateCall| matches!(&a.arguments[..], [a] if a.expr.is_column());
+    assert!(aggregates[1..].iter().all(is_column));
+    assert!(aggregates[0].arguments.is_empty());
     let nullable: Vec<bool> = query.output.fields().iter().map(|f| f.is_nullable()).collect();
     assert_eq!(nullable[..3], [false, false, true]);
 }

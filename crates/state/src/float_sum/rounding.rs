@@ -1,6 +1,7 @@
 //! Rounding of exact sums to doubles, once, to nearest even.
 
 use super::wide::LOWEST;
+use crate::numbers::times_power_of_two;
 
 /// The mean of `count` (at least one) integers with this sum, rounded once.
 pub fn mean_of_integers(sum: i128, count: u64) -> f64 {
@@ -47,17 +48,4 @@ fn subnormal(value: u64, exponent: i32) -> f64 {
     // Whole units of the least number are the bits of a double, also where they reach the normal
     // ones.
     f64::from_bits(kept as u64 + u64::from(up))
-}
-
-/// `value * 2^exponent`, exact where the result is a normal number (or `value` is short enough).
-#[inline]
-pub(super) fn times_power_of_two(value: f64, exponent: i32) -> f64 {
-    let power = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
-    if exponent < -1000 {
-        value * power(exponent + 900) * power(-900)
-    } else if exponent > 1000 {
-        value * power(1000) * power(exponent - 1000)
-    } else {
-        value * power(exponent)
-    }
 }

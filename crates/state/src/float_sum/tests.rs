@@ -1,6 +1,5 @@
 //! Tests of sums and averages against integer arithmetic, and of the laws that P2 rests on.
 
-use super::rounding::times_power_of_two;
 use super::*;
 
 /// xorshift64*, enough for tests.

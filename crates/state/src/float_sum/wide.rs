@@ -1,7 +1,7 @@
 //! The wide form of a sum: a fixed-point number that holds any double, in two's complement, lowest
 //! word first.
 
-use super::rounding::times_power_of_two;
+use crate::numbers::times_power_of_two;
 
 /// Words of the wide form: bit 0 weighs 2^-1074; 2,098 bits hold any double, the rest holds
 /// carries.
@@ -65,7 +65,7 @@ pub(super) fn top_bits(words: &[u64]) -> (bool, u128, i32) {
 }
 
 /// Sign and absolute value of a wide number.
-fn magnitude_of(words: &[u64]) -> (bool, [u64; WIDE_WORDS]) {
+pub(super) fn magnitude_of(words: &[u64]) -> (bool, [u64; WIDE_WORDS]) {
     let negative = (words[WIDE_WORDS - 1] as i64) < 0;
     let mut magnitude = [0u64; WIDE_WORDS];
     magnitude.copy_from_slice(words);

@@ -1,12 +1,11 @@
 //! Taking in the rows of a pane that is complete.
 
-use super::flip::reset;
-use super::history::EntryId;
-use super::{Entries, Note, Sliding, older, values_at};
+use super::history::{EntryId, History};
+use super::{Entries, Note, Sliding, older};
 use crate::arena::Arena;
-use crate::key::Keys;
+use crate::layout::RowLayout;
 use crate::log::BLOCK_ROWS;
-use crate::merge::SegmentVars;
+use crate::noted::{reset, values_at};
 use crate::segment::Sources;
 use crate::table::Table;
 use crate::value::Block;
@@ -24,7 +23,7 @@ impl Sliding {
     /// has begun. Its newest pane comes last.
     pub fn absorb(&mut self, pane: i64, table: &Table, block: usize) {
         let chunk = &table.log.chunks()[block];
-        let sources = Sources::new(chunk, 0, &self.layout);
+        let sources = Sources::new(chunk, 0, &self.live.layout);
         for start in (0..chunk.rows()).step_by(BLOCK_ROWS) {
             let count = (chunk.rows() - start).min(BLOCK_ROWS);
             self.absorb_rows(pane as u32, sources.from(start), count, &table.arena);
@@ -32,15 +31,8 @@ impl Sliding {
     }
 
     fn absorb_rows(&mut self, pane: u32, rows: Sources, count: usize, arena: &Arena) {
-        let layout = self.layout.clone();
-        rows.gather_keys(count, &layout, &mut self.scratch);
-        let before = self.live.keys();
-        let mut places = std::mem::take(&mut self.scratch.places);
-        let vars = SegmentVars { rows, arena, layout: &layout };
-        let (hashes, words) = (&self.scratch.hashes[..], &self.scratch.words[..]);
-        let keys = Keys { hashes, ahead: &[], words, vars };
-        self.live.find_or_append(&keys, &mut self.pool, &mut places);
-        self.live.live_rows += self.live.keys() - before;
+        let layout = self.live.layout.clone();
+        let places = self.live.find(rows, count, arena);
         // Which rows of the pane are merged into their keys' rows, and which into entries.
         let (mut added, mut entered, mut between) = (Vec::new(), Vec::new(), Vec::new());
         for (k, place) in places.iter().enumerate() {
@@ -54,11 +46,11 @@ impl Sliding {
         }
         if between.is_empty() {
             // SAFETY: rows of a table that nobody changes; they are none of the live ones.
-            let mut block = Block::new(&layout, &mut self.live.arena, &places, 0);
+            let mut block = Block::new(&layout, &mut self.live.table.arena, &places, 0);
             unsafe { block.merge_rows(|k| rows.place(k), arena) };
         } else {
             let some: Vec<_> = added.iter().map(|k| places[*k]).collect();
-            let mut block = Block::new(&layout, &mut self.live.arena, &some, 0);
+            let mut block = Block::new(&layout, &mut self.live.table.arena, &some, 0);
             // SAFETY: as above.
             unsafe { block.merge_rows(|i| rows.place(added[i]), arena) };
         }
@@ -72,12 +64,12 @@ impl Sliding {
         for k in between {
             self.put_between(pane, places[k], rows.place(k), arena);
         }
-        self.scratch.places = places;
+        self.live.scratch.places = places;
     }
 
     /// Notes that the key of `row` came in a pane, with the values at `came`.
     fn note_pane(&mut self, pane: u32, row: *mut u64, came: *const u64, arena: &Arena) -> Taken {
-        let at = row.wrapping_add(self.note);
+        let at = row.wrapping_add(self.live.note);
         // SAFETY: a written row of the live table, which this has to itself.
         let word = unsafe { *at };
         let (note, taken) = match Note::of(word) {
@@ -85,7 +77,7 @@ impl Sliding {
             Some(note) if older(note.last, self.first) => {
                 // What was there is of no window any more.
                 // SAFETY: as above.
-                unsafe { reset(row, &self.layout) };
+                unsafe { reset(row, &self.live.layout) };
                 (Note { last: pane, entries: Entries::None }, Taken::Add(None))
             }
             Some(note) if note.last == pane => {
@@ -107,8 +99,8 @@ impl Sliding {
                 };
                 let entry = self.back.push(pane, newest, self.back.front(newest));
                 // SAFETY: a written row.
-                let values = unsafe { values_at(came, &self.layout) };
-                self.back.write(entry, values, &self.referring, arena);
+                let values = unsafe { values_at(came, &self.live.layout) };
+                self.back.write(entry, values, &self.live.referring, arena);
                 (Note { last: pane, entries: Entries::Back(entry) }, Taken::Add(None))
             }
             Some(note) => (note, Taken::Between),
@@ -123,7 +115,7 @@ impl Sliding {
     fn own_entries(&mut self, note: Note, row: *mut u64) -> Entries {
         let in_back = !older(note.last, self.mid);
         // SAFETY: a written row of the live table, which this has to itself.
-        let values = unsafe { values_at(row, &self.layout) };
+        let values = unsafe { values_at(row, &self.live.layout) };
         let front = match note.entries {
             Entries::Back(_) => return note.entries,
             Entries::Front(front) => front,
@@ -131,16 +123,16 @@ impl Sliding {
         };
         if in_back {
             let entry = self.back.push(note.last, 0, front);
-            self.back.write(entry, values, &self.referring, &self.live.arena);
+            self.back.write(entry, values, &self.live.referring, &self.live.table.arena);
             return Entries::Back(entry);
         }
         if front != 0 {
             return note.entries;
         }
         let entry = self.front.push(note.last, 0, 0);
-        self.front.write(entry, values, &self.referring, &self.live.arena);
+        self.front.write(entry, values, &self.live.referring, &self.live.table.arena);
         // SAFETY: as above.
-        unsafe { reset(row, &self.layout) };
+        unsafe { reset(row, &self.live.layout) };
         Entries::Front(entry)
     }
 
@@ -148,17 +140,17 @@ impl Sliding {
     /// those of records that were late for earlier windows.
     #[cold]
     fn put_between(&mut self, pane: u32, row: *mut u64, came: *const u64, arena: &Arena) {
-        let at = row.wrapping_add(self.note);
+        let at = row.wrapping_add(self.live.note);
         // SAFETY: a written row of the live table, which this has to itself.
         let Some(note) = Note::of(unsafe { *at }) else { return };
         let entries = self.own_entries(note, row);
         let entries = match (older(pane, self.mid), entries) {
             (false, Entries::Back(newest)) => {
                 self.put_into_back(pane, newest, came, arena);
-                let layout = self.layout.clone();
+                let layout = self.live.layout.clone();
                 // SAFETY: as in `absorb_rows`.
                 unsafe {
-                    Block::new(&layout, &mut self.live.arena, &[row], 0)
+                    Block::new(&layout, &mut self.live.table.arena, &[row], 0)
                         .merge_rows(|_| came, arena);
                 }
                 entries
@@ -185,12 +177,12 @@ impl Sliding {
             (newer, entry) = (entry, self.back.link(entry));
         }
         if entry != 0 && self.back.pane(entry) == pane {
-            return merge_into(&mut self.back, entry, &self.layout, came, arena);
+            return merge_into(&mut self.back, entry, &self.live.layout, came, arena);
         }
         let made = self.back.push(pane, entry, 0);
         // SAFETY: a written row.
-        let values = unsafe { values_at(came, &self.layout) };
-        self.back.write(made, values, &self.referring, arena);
+        let values = unsafe { values_at(came, &self.live.layout) };
+        self.back.write(made, values, &self.live.referring, arena);
         debug_assert_ne!(newer, 0, "a pane that is not the key's newest");
         self.back.set_link(newer, made);
     }
@@ -206,7 +198,7 @@ impl Sliding {
     ) -> EntryId {
         let (mut before, mut entry) = (0, oldest);
         while entry != 0 && !older(pane, self.front.pane(entry)) {
-            merge_into(&mut self.front, entry, &self.layout, came, arena);
+            merge_into(&mut self.front, entry, &self.live.layout, came, arena);
             (before, entry) = (entry, self.front.link(entry));
         }
         if before != 0 && self.front.pane(before) == pane {
@@ -214,16 +206,16 @@ impl Sliding {
         }
         let made = self.front.push(pane, entry, 0);
         // SAFETY: a written row.
-        let values = unsafe { values_at(came, &self.layout) };
-        self.front.write(made, values, &self.referring, arena);
+        let values = unsafe { values_at(came, &self.live.layout) };
+        self.front.write(made, values, &self.live.referring, arena);
         if entry != 0 {
             self.aside.clear();
             // SAFETY: the values of an entry.
-            let later = unsafe { values_at(self.front.place(entry), &self.layout) };
-            let key_words = self.layout.key_words();
-            self.aside.push(later, key_words, &self.referring, &self.front.arena);
+            let later = unsafe { values_at(self.front.place(entry), &self.live.layout) };
+            let key_words = self.live.layout.key_words();
+            self.aside.push(later, key_words, &self.live.referring, &self.front.arena);
             let later = self.aside.words.as_ptr().wrapping_sub(key_words);
-            merge_into(&mut self.front, made, &self.layout, later, &self.aside.arena);
+            merge_into(&mut self.front, made, &self.live.layout, later, &self.aside.arena);
         }
         if before == 0 {
             return made;
@@ -235,9 +227,9 @@ impl Sliding {
 
 /// Merges the values at `came` into an entry.
 fn merge_into(
-    history: &mut super::History,
+    history: &mut History,
     entry: EntryId,
-    layout: &crate::layout::RowLayout,
+    layout: &RowLayout,
     came: *const u64,
     arena: &Arena,
 ) {

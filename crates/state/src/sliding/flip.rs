@@ -1,8 +1,9 @@
 //! The back becomes the front: suffixes are built, from the newest pane to the oldest.
 
 use super::history::EntryId;
-use super::{Entries, Note, Sliding, Work, older, values_at};
+use super::{Entries, Note, Sliding, Work, older};
 use crate::layout::RowLayout;
+use crate::noted::{Noted, reset, values_at};
 use crate::value::Block;
 
 /// A key whose suffixes are being built.
@@ -21,15 +22,13 @@ const TOGETHER: usize = 256;
 impl Sliding {
     /// Goes on with a block of rows. `mid` is the pane with which the back begins then.
     pub(super) fn flip_some(&mut self, block: usize, mid: u32) -> Work {
-        if block == self.live.scan_blocks() {
+        if block == self.live.table.scan_blocks() {
             std::mem::swap(&mut self.front, &mut self.back);
             self.back.clear();
             self.mid = mid;
             return Work::Nothing;
         }
-        let chunk = &self.live.log.chunks()[block];
-        let (row_words, rows) = (self.note + 1, chunk.rows());
-        let first = chunk.first().cast_mut();
+        let (first, rows, row_words) = self.live.block(block);
         let mut chains = Vec::with_capacity(TOGETHER);
         for row in 0..rows {
             let place = first.wrapping_add(row * row_words);
@@ -46,7 +45,7 @@ impl Sliding {
     /// The chain of a row's entries in the back, if it has some.
     fn chain_of(&self, row: *mut u64) -> Option<Chain> {
         // SAFETY: a written row of the live table, which this has to itself.
-        let word = unsafe { &mut *row.wrapping_add(self.note) };
+        let word = unsafe { &mut *row.wrapping_add(self.live.note) };
         let note = Note::of(*word)?;
         match note.entries {
             Entries::Back(entry) => Some(Chain { row, last: note.last, entry, newer: 0 }),
@@ -62,7 +61,9 @@ impl Sliding {
 
     /// Builds the suffixes of some keys, one entry of each at a time.
     fn build(&mut self, chains: &mut Vec<Chain>) {
-        let Sliding { layout, back, aside, scratch, referring, note, .. } = self;
+        let Sliding { live, back, aside, .. } = self;
+        let Noted { layout, scratch, referring, note, .. } = live;
+        let layout = &**layout;
         while !chains.is_empty() {
             aside.clear();
             scratch.places.clear();
@@ -100,17 +101,4 @@ impl Sliding {
 /// Words of a row's values.
 fn tail_of(layout: &RowLayout) -> usize {
     layout.row_words() - layout.key_words()
-}
-
-/// Makes the values of a row empty.
-///
-/// # Safety
-/// It must be a row of this layout, which the caller has to itself.
-pub(super) unsafe fn reset(row: *mut u64, layout: &RowLayout) {
-    let template = layout.template();
-    // SAFETY: as the caller promises.
-    unsafe {
-        let values = row.wrapping_add(layout.key_words());
-        std::ptr::copy_nonoverlapping(template.as_ptr(), values, template.len());
-    }
 }

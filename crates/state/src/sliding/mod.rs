@@ -12,7 +12,7 @@
 //!
 //! A key that came in one pane only has no entry beside its row; so keys that are unique take
 //! little more than their row. Rows of keys that are not live any more are left behind when there
-//! are many of them ([`rebuild`]).
+//! are many of them ([`crate::noted`]).
 //!
 //! Panes are numbered by the caller, and only compared with those near them.
 
@@ -20,20 +20,15 @@ mod absorb;
 mod flip;
 mod history;
 mod read;
-mod rebuild;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use crate::arena::Arena;
-use crate::compact::{move_values, referring};
-use crate::layout::{RowLayout, ValueSlot};
-use crate::log::ChunkPool;
-use crate::scratch::Scratch;
-use crate::table::{Load, Table};
+use crate::layout::RowLayout;
+use crate::noted::{Aside, Noted, Rebuild};
+use crate::table::Load;
 use history::{EntryId, History};
-use rebuild::Rebuild;
 
 /// The rows of all panes that a window may still be read of. See the module.
 ///
@@ -42,31 +37,20 @@ use rebuild::Rebuild;
 /// block, [`end`](Sliding::end).
 #[derive(Debug)]
 pub struct Sliding {
-    /// Of the rows that come in and that are read.
-    layout: Arc<RowLayout>,
     /// A row for each key: what has added up in the back, or what the key had in its only pane; and
     /// a [`Note`].
-    live: Table,
-    /// The word of a row that is its note.
-    note: usize,
-    referring: Vec<ValueSlot>,
+    live: Noted,
     front: History,
     back: History,
     /// The oldest pane of the window that is read.
     first: u32,
     /// The oldest pane of the back.
     mid: u32,
-    pool: ChunkPool,
-    scratch: Scratch,
     aside: Aside,
     output: Aside,
     work: Work,
-    /// Rows that the last window found not to be live any more.
-    dead: usize,
     /// Panes since rows were last left behind.
     since_rebuild: u32,
-    /// Bytes in the arena of live rows after that.
-    rebuilt_bytes: usize,
 }
 
 /// What is to be done before a window takes rows in.
@@ -77,13 +61,6 @@ enum Work {
     Rebuild(Rebuild, Option<u32>),
     /// The next block of rows, and the pane with which the back begins.
     Flip(usize, u32),
-}
-
-/// Copies of rows, and what they refer to.
-#[derive(Debug, Default)]
-struct Aside {
-    words: Vec<u64>,
-    arena: Arena,
 }
 
 /// What is known of a key besides its values.
@@ -105,6 +82,9 @@ enum Entries {
     /// the back altogether.
     Back(EntryId),
 }
+
+/// After so many panes all rows are looked at, or panes could not be compared.
+const PANES_MAX: u32 = 1 << 30;
 
 const PRESENT: u32 = 1 << 31;
 const IN_BACK: u32 = 1 << 30;
@@ -140,30 +120,22 @@ fn older(pane: u32, than: u32) -> bool {
 impl Sliding {
     /// Of panes whose rows have this layout. It keeps at most so many bytes of idle memory.
     pub fn new(layout: Arc<RowLayout>, pool_bytes: usize) -> Sliding {
-        let live = Table::new(Arc::new(layout.with_note()));
         Sliding {
-            note: layout.row_words(),
-            referring: referring(&layout),
             front: History::new(&layout),
             back: History::new(&layout),
-            pool: ChunkPool::new(layout.row_words() + 1, pool_bytes, None),
-            live,
-            layout,
+            live: Noted::new(layout, pool_bytes),
             first: 0,
             mid: 0,
-            scratch: Scratch::default(),
             aside: Aside::default(),
             output: Aside::default(),
             work: Work::Nothing,
-            dead: 0,
             since_rebuild: 0,
-            rebuilt_bytes: 0,
         }
     }
 
     /// Whether no row is left.
     pub fn is_empty(&self) -> bool {
-        self.live.rows() == 0 && matches!(self.work, Work::Nothing)
+        self.live.table.rows() == 0 && matches!(self.work, Work::Nothing)
     }
 
     /// Begins with the window of the panes from `first` to `newest`. Windows come in ascending
@@ -172,13 +144,14 @@ impl Sliding {
         let (first, newest) = (first as u32, newest as u32);
         self.since_rebuild = self.since_rebuild.saturating_add(first.wrapping_sub(self.first));
         self.first = first;
-        if self.live.rows() == 0 {
+        if self.live.table.rows() == 0 {
             self.mid = first;
             return;
         }
         let flip = (!older(first, self.mid)).then_some(newest);
-        self.work = match (self.is_worth_rebuilding(), flip) {
-            (true, flip) => Work::Rebuild(self.start_rebuild(), flip),
+        let rebuild = self.since_rebuild > PANES_MAX || self.live.is_worth_rebuilding();
+        self.work = match (rebuild, flip) {
+            (true, flip) => Work::Rebuild(self.live.start_rebuild(), flip),
             (false, Some(mid)) => Work::Flip(0, mid),
             (false, None) => Work::Nothing,
         };
@@ -199,10 +172,20 @@ impl Sliding {
         true
     }
 
+    fn rebuild_some(&mut self, rebuild: Rebuild) -> Option<Rebuild> {
+        let first = self.first;
+        let live = |note| Note::of(note).is_some_and(|note| !older(note.last, first));
+        let left = self.live.rebuild_some(rebuild, live);
+        if left.is_none() {
+            self.since_rebuild = 0;
+        }
+        left
+    }
+
     /// The window has been read. Whether there are later ones that need what is kept.
     pub fn end(&mut self, needed: bool) {
         self.output = Aside::default();
-        if !needed || self.dead == self.live.rows() {
+        if !needed || self.live.dead == self.live.table.rows() {
             self.clear();
         }
     }
@@ -210,15 +193,15 @@ impl Sliding {
     /// Forgets all rows.
     fn clear(&mut self) {
         self.work = Work::Nothing;
-        self.live.clear(&mut self.pool);
+        self.live.clear();
         self.front.clear();
         self.back.clear();
-        (self.dead, self.since_rebuild, self.rebuilt_bytes) = (0, 0, 0);
+        self.since_rebuild = 0;
     }
 
     /// Gives back memory that is not needed now.
     pub fn release(&mut self) {
-        self.pool.release();
+        self.live.pool.release();
         self.front.trim();
         self.back.trim();
         self.aside = Aside::default();
@@ -226,64 +209,38 @@ impl Sliding {
 
     /// Rows, also of keys that are not live any more.
     pub fn rows(&self) -> usize {
-        self.live.rows()
+        self.live.table.rows()
     }
 
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
-        let aside = |aside: &Aside| aside.words.capacity() * 8 + aside.arena.allocated_bytes();
         let rebuilding = match &self.work {
             Work::Rebuild(rebuild, _) => rebuild.bytes(),
             _ => 0,
         };
-        self.live.bytes()
+        self.live.table.bytes()
+            + self.live.pool.bytes()
             + self.front.bytes()
             + self.back.bytes()
-            + self.pool.bytes()
-            + aside(&self.aside)
-            + aside(&self.output)
+            + self.aside.bytes()
+            + self.output.bytes()
             + rebuilding
     }
 
     /// Bytes of keys and values.
     pub fn live_bytes(&self) -> usize {
-        self.live.live_bytes() + self.front.live_bytes() + self.back.live_bytes()
+        self.live.table.live_bytes() + self.front.live_bytes() + self.back.live_bytes()
     }
 
     /// Bytes that taking in so much more may allocate.
     pub fn growth_bytes(&self, load: Load) -> usize {
-        self.live.growth_bytes(load)
+        self.live.table.growth_bytes(load)
             + self.front.growth_bytes(load.rows)
             + self.back.growth_bytes(load.rows)
     }
 
     /// Bytes of what a row refers to, about.
     pub fn text_bytes_of_row(&self) -> usize {
-        self.live.arena_bytes_of_row()
+        self.live.table.arena_bytes_of_row()
     }
-}
-
-impl Aside {
-    fn clear(&mut self) {
-        self.words.clear();
-        self.arena.clear();
-    }
-
-    /// Adds a copy of the values of a row without its key, which begins with its `first` word.
-    fn push(&mut self, values: &[u64], first: usize, referring: &[ValueSlot], from: &Arena) {
-        let start = self.words.len();
-        self.words.extend_from_slice(values);
-        move_values(&mut self.words[start..], first, referring, from, &mut self.arena);
-    }
-}
-
-/// The values of a row, behind its key.
-///
-/// # Safety
-/// `place` must be a written row of this layout, or where it would begin if it had a key; and
-/// nobody may change it meanwhile.
-unsafe fn values_at<'a>(place: *const u64, layout: &RowLayout) -> &'a [u64] {
-    let words = layout.key_words()..layout.row_words();
-    // SAFETY: as the caller promises.
-    unsafe { std::slice::from_raw_parts(place.wrapping_add(words.start), words.len()) }
 }

@@ -1,8 +1,9 @@
 //! Reading a window: the rows of its keys.
 
 use super::history::EntryId;
-use super::{Entries, Note, Sliding, older, values_at};
+use super::{Entries, Note, Sliding, older};
 use crate::compact::{move_key, move_values};
+use crate::noted::{Noted, values_at};
 use crate::rows::RowsRef;
 use crate::value::Block;
 
@@ -18,31 +19,30 @@ struct Parts {
 impl Sliding {
     /// How many blocks of rows there are to read.
     pub fn read_blocks(&self) -> usize {
-        self.live.scan_blocks()
+        self.live.table.scan_blocks()
     }
 
     /// How many rows a block has at the most.
     pub fn read_rows(&self, block: usize) -> usize {
-        self.live.scan_rows(block)
+        self.live.table.scan_rows(block)
     }
 
     /// The rows of one block of keys that came in the window, each with the values of all its
     /// panes. All blocks are read, one after the other.
     pub fn read(&mut self, block: usize) -> RowsRef<'_> {
         if block == 0 {
-            self.dead = 0;
+            self.live.dead = 0;
         }
         self.output.clear();
-        let chunk = &self.live.log.chunks()[block];
-        let (rows, first) = (chunk.rows(), chunk.first().cast_mut());
-        let row_words = self.layout.row_words();
+        let (first, rows, noted_words) = self.live.block(block);
+        let row_words = noted_words - 1;
         self.output.words.reserve(rows * row_words);
         // The rows to which what came in front is to be added.
         let mut fronts: Vec<(usize, EntryId)> = Vec::new();
         for row in 0..rows {
-            let place = first.wrapping_add(row * (row_words + 1));
+            let place = first.wrapping_add(row * noted_words);
             let Some(parts) = self.parts_of(place) else {
-                self.dead += 1;
+                self.live.dead += 1;
                 continue;
             };
             if parts.own && parts.front != 0 {
@@ -50,14 +50,15 @@ impl Sliding {
             }
             self.copy(place, parts);
         }
-        let Sliding { layout, output, front, scratch, referring, live, .. } = self;
+        let Sliding { output, front, live, .. } = self;
+        let Noted { layout, scratch, referring, table, .. } = live;
         let start = output.words.as_mut_ptr();
         scratch.places.clear();
         scratch.places.extend(fronts.iter().map(|(at, _)| start.wrapping_add(*at)));
         let mut merged = Block::new(layout, &mut output.arena, &scratch.places, 0);
         // SAFETY: values of entries, none of which is in the output.
         unsafe { merged.merge_rows(|i| front.place(fronts[i].1), &front.arena) };
-        let arena = if referring.is_empty() { &live.arena } else { &output.arena };
+        let arena = if referring.is_empty() { &table.arena } else { &output.arena };
         RowsRef::of_words(&output.words, arena, layout)
     }
 
@@ -65,7 +66,7 @@ impl Sliding {
     #[inline]
     fn parts_of(&mut self, row: *mut u64) -> Option<Parts> {
         // SAFETY: a written row of the live table, which this has to itself.
-        let word = unsafe { &mut *row.wrapping_add(self.note) };
+        let word = unsafe { &mut *row.wrapping_add(self.live.note) };
         let note = Note::of(*word).filter(|note| !older(note.last, self.first))?;
         let in_back = !older(note.last, self.mid);
         Some(match note.entries {
@@ -100,10 +101,11 @@ impl Sliding {
     /// entry in front.
     #[inline]
     fn copy(&mut self, row: *const u64, parts: Parts) {
-        let Sliding { layout, output, front, referring, live, .. } = self;
+        let Sliding { output, front, live, .. } = self;
+        let Noted { layout, referring, table, .. } = live;
         let (start, key_words) = (output.words.len(), layout.key_words());
         let (values, from) = match parts.own {
-            true => (row, &live.arena),
+            true => (row, &table.arena),
             false => (front.place(parts.front), &front.arena),
         };
         // SAFETY: a written row of the live table, and the values of a row or of an entry.
@@ -113,7 +115,7 @@ impl Sliding {
         }
         if !referring.is_empty() {
             let row = &mut output.words[start..];
-            move_key(row, layout, &live.arena, &mut output.arena);
+            move_key(row, layout, &table.arena, &mut output.arena);
             move_values(row, 0, referring, from, &mut output.arena);
         }
     }

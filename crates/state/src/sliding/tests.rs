@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::arena::Arena;
 use crate::key::{Keys, NoVarKeys, VarKeys};
 use crate::kind::ValueKind;
+use crate::layout::ValueSlot;
+use crate::log::ChunkPool;
+use crate::scratch::Scratch;
+use crate::table::Table;
 use crate::value::{Block, read_bytes};
 use crate::{hash_bytes, hash_words};
 

@@ -6,6 +6,7 @@ use super::cumulate::Cumulating;
 use super::fire::Finisher;
 use super::grouping::Grouping;
 use super::hop::Hopping;
+use super::session::Sessioning;
 use super::slices::Slices;
 use crate::budget::Usage;
 use crate::error::Result;
@@ -52,7 +53,8 @@ pub(super) trait Combine: Send {
 /// `None`: a window is one slice.
 pub(super) fn of(grouping: &Grouping, pool_bytes: usize) -> Option<Box<dyn Combine>> {
     Some(match grouping.windowing.combining() {
-        Combining::OneSlice | Combining::Sessions { .. } => return None,
+        Combining::OneSlice => return None,
+        Combining::Sessions { gap_us } => Box::new(Sessioning::new(grouping, gap_us, pool_bytes)),
         Combining::Hop => Box::new(Hopping::new(grouping, pool_bytes)),
         Combining::Cumulate => Box::new(Cumulating::new(grouping, pool_bytes)),
     })

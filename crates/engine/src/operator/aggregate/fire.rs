@@ -41,6 +41,8 @@ pub(crate) struct ResultRows {
     left: Option<RecordBatch>,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
+    /// With sessions, the event times of the rows that are left.
+    times: Vec<i64>,
 }
 
 impl Finisher {
@@ -70,11 +72,15 @@ impl Finisher {
     }
 
     /// As many result rows, from the first on, as the texts computed of them allow, and the rows
-    /// that are left.
-    fn project_some(&self, fired: RecordBatch) -> Result<(RecordBatch, Option<RecordBatch>)> {
+    /// that are left. `take` makes result rows.
+    fn project_some<T>(
+        &self,
+        fired: RecordBatch,
+        take: impl Fn(&RecordBatch) -> Result<T>,
+    ) -> Result<(T, Option<RecordBatch>)> {
         let mut rows = fired.num_rows();
         loop {
-            match self.taking.rows(&fired.slice(0, rows)) {
+            match take(&fired.slice(0, rows)) {
                 Err(Error::TooMuchText { .. }) if rows > 1 => rows /= 2,
                 projected => {
                     let left = fired.num_rows() - rows;
@@ -119,7 +125,7 @@ impl ResultRows {
             Some(columns) => columns.map(column).to_vec(),
             None => vec![],
         };
-        ResultRows { left: None, bounds }
+        ResultRows { left: None, bounds, times: Vec::new() }
     }
 
     /// Whether there are some that have not been given.
@@ -143,9 +149,46 @@ impl ResultRows {
         let Some(left) = self.left.take() else {
             return Ok(RecordBatch::new_empty(finisher.output.clone()));
         };
-        let (rows, left) = finisher.project_some(left)?;
+        let (rows, left) = finisher.project_some(left, |rows| finisher.taking.rows(rows))?;
         self.left = left;
         Ok(rows)
+    }
+
+    /// As [`ResultRows::decode`], of sessions: each row has these bounds.
+    pub(crate) fn decode_sessions(
+        &mut self,
+        grouping: &Grouping,
+        finisher: &Finisher,
+        rows: &RowsRef<'_>,
+        bounds: [Vec<i64>; 3],
+    ) -> Result<()> {
+        self.times = bounds[2].clone();
+        let column = |us: Vec<i64>| -> ArrayRef {
+            let ms = us.into_iter().map(|us| us.div_euclid(1000));
+            Arc::new(TimestampMillisecondArray::from_iter_values(ms))
+        };
+        self.bounds = bounds.map(column).to_vec();
+        self.decode(grouping, finisher, rows)
+    }
+
+    /// The next result rows of sessions, with their event times.
+    pub(crate) fn project_sessions(
+        &mut self,
+        finisher: &Finisher,
+    ) -> Result<(RecordBatch, Vec<i64>)> {
+        let Some(left) = self.left.take() else {
+            return Ok((RecordBatch::new_empty(finisher.output.clone()), Vec::new()));
+        };
+        let count = left.num_rows();
+        let (taken, left) = finisher.project_some(left, |rows| finisher.taking.take(rows))?;
+        let given = count - left.as_ref().map_or(0, RecordBatch::num_rows);
+        self.left = left;
+        let times: Vec<i64> = self.times.drain(..given).collect();
+        let times = match taken.places {
+            None => times,
+            Some(places) => places.iter().map(|place| times[*place as usize]).collect(),
+        };
+        Ok((taken.rows, times))
     }
 
     /// What comes next, if that is what is left, or `rows` rows of state that refer to so many

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::assign::assign;
+use crate::operator::aggregate::timed::with_times;
 use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
 use crate::plan::{Aggregate, Key, Window};
 use crate::stamped::Stamped;
@@ -39,6 +40,8 @@ pub(crate) struct Grouping {
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
+    /// Of sessions: which values are the times of the first and the last record.
+    pub(super) session_times: Option<[usize; 2]>,
 }
 
 /// Rows of a batch that update one slice.
@@ -61,12 +64,16 @@ pub(crate) struct Buffers {
 
 impl Grouping {
     pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
-        if matches!(aggregate.window, Some(Window::Session(_))) {
-            return Err(Error::Internal("session windows".into()));
-        }
         let codec = KeyCodec::new(&aggregate.keys)?;
         let has_empty_group = aggregate.has_empty_group();
-        let aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
+        let mut aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
+        let session_times = match aggregate.window {
+            Some(Window::Session(session)) if session.partition < aggregate.keys.len() => {
+                return Err(Error::Internal("sessions that groups of several keys share".into()));
+            }
+            Some(Window::Session(_)) => Some(aggregates.add_times()),
+            _ => None,
+        };
         let layout =
             Arc::new(RowLayout::new(codec.words(), codec.var_words(), &aggregates.layout_values()));
         let keys = aggregate.keys.clone();
@@ -89,6 +96,7 @@ impl Grouping {
             texts,
             computes_texts,
             computed,
+            session_times,
         })
     }
 
@@ -107,6 +115,7 @@ impl Grouping {
         }
         let mut by_slice = BySlice::new();
         self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
+        let rows = &*with_times(batch, self.session_times.is_some()).ok()?;
         first_failing(rows.num_rows(), |range| {
             self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
         })

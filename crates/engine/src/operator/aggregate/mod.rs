@@ -4,7 +4,7 @@
 //! (`assign`) and what their keys and arguments are, and [`Slices`] updates tables with them. Rows
 //! of other leaders are found by `routed`, unless the table is joint (`joint`). A complete window
 //! fires in steps (`fire`). Windows of several slices share what they have in common (`combine`):
-//! those that hop (`hop`), that cumulate (`cumulate`).
+//! those that hop (`hop`), that cumulate (`cumulate`), and sessions (`session`).
 
 mod assign;
 mod combine;
@@ -16,7 +16,9 @@ mod hop;
 mod joint;
 mod pipeline;
 mod routed;
+mod session;
 pub(crate) mod slices;
+mod timed;
 
 use std::sync::Arc;
 
@@ -37,6 +39,7 @@ use fire::{Finisher, Fire, empty_table};
 use grouping::{Buffers, Grouping};
 use pipeline::Pipeline;
 use slices::Slices;
+use timed::with_times;
 
 /// What an aggregate does, in executable form.
 #[derive(Debug)]
@@ -91,7 +94,8 @@ impl super::Program for Program {
     fn keyed(&self, batch: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
         let (mut buffers, mut by_slice) = Default::default();
         let dropped = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
-        let evaluated = self.grouping.evaluate(batch.columns(), &mut by_slice)?;
+        let rows = with_times(batch, self.grouping.session_times.is_some())?;
+        let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
         Ok((dropped, evaluated.map(|(keys, arguments)| Keyed { keys, arguments, by_slice })))
     }
 

@@ -1,0 +1,171 @@
+//! Sessions: the rows of a key are joined over slices, as long as they are a gap apart at the most.
+//!
+//! Sessions fire with the slice with which it is certain that they are over.
+
+use millstream_state::{CHUNK_ROWS, Load, RowsRef, Sessions, Table};
+
+use super::combine::{Combine, STEP_ROWS, Waiting};
+use super::fire::{Finisher, ResultRows};
+use super::grouping::Grouping;
+use super::slices::Slices;
+use crate::budget::Usage;
+use crate::error::{Error, Result};
+use crate::operator::{Firing, Step};
+use crate::windowing::{SliceId, WindowId, time_before};
+
+/// The sessions that are open.
+pub(super) struct Sessioning {
+    sessions: Sessions,
+    gap_us: i64,
+    /// The words of a row that say when its first and its last record came.
+    times: [usize; 2],
+    /// The latest slice that is kept, and when what comes after the last is over.
+    newest: Option<SliceId>,
+    next: Option<WindowId>,
+    fire: Option<Fire>,
+}
+
+/// What is over when a slice is complete.
+struct Fire {
+    window: WindowId,
+    /// When the slice ends.
+    end_us: i64,
+    waiting: Waiting,
+    /// The next block of open sessions to be looked at.
+    block: usize,
+    rows: ResultRows,
+}
+
+impl Sessioning {
+    pub(super) fn new(grouping: &Grouping, gap_us: i64, pool_bytes: usize) -> Sessioning {
+        let layout = grouping.layout.clone();
+        // There are such values where windows are sessions.
+        let slots = grouping.session_times.unwrap_or_default().map(|n| layout.values()[n]);
+        let [first, last] = slots;
+        Sessioning {
+            sessions: Sessions::new(layout, first, last, gap_us, pool_bytes),
+            gap_us,
+            times: slots.map(|slot| slot.word),
+            newest: None,
+            next: None,
+            fire: None,
+        }
+    }
+}
+
+/// Start, end and event time of sessions.
+fn bounds(rows: &RowsRef<'_>, [first, last]: [usize; 2], gap_us: i64) -> [Vec<i64>; 3] {
+    let starts = rows.collect(first, |word| word as i64);
+    let ends: Vec<i64> = rows.collect(last, |word| (word as i64).saturating_add(gap_us));
+    let times = ends.iter().map(|end| time_before(*end)).collect();
+    [starts, ends, times]
+}
+
+impl Combine for Sessioning {
+    fn next_window(&self) -> Option<WindowId> {
+        self.next
+    }
+
+    fn begin(&mut self, window: WindowId, slices: Vec<(SliceId, Table)>, grouping: &Grouping) {
+        self.newest = slices.last().map(|(slice, _)| *slice).or(self.newest);
+        self.next = self.newest.and_then(|newest| grouping.windowing.window_after(window, newest));
+        self.sessions.begin();
+        self.fire = Some(Fire {
+            window,
+            end_us: grouping.windowing.fires_at(window) - grouping.windowing.lateness_us(),
+            waiting: Waiting::new(slices),
+            block: 0,
+            rows: ResultRows::of(window, 0, grouping),
+        });
+    }
+
+    fn firing(&self, finisher: &Finisher) -> Option<Firing> {
+        let fire = self.fire.as_ref()?;
+        let texts = || self.sessions.text_bytes_of_row();
+        let over = fire.is_over(&self.sessions);
+        Some(Firing {
+            window: fire.window,
+            live_bytes: self.sessions.live_bytes() as u64 + fire.waiting.live_bytes(),
+            next: (!over).then(|| fire.rows.load(finisher, CHUNK_ROWS, texts)),
+        })
+    }
+
+    fn step(
+        &mut self,
+        grouping: &Grouping,
+        finisher: &Finisher,
+        slices: &mut Slices,
+    ) -> Result<Step> {
+        let Sessioning { sessions, gap_us, times, fire: Some(fire), .. } = self else {
+            return Ok(Step::Over);
+        };
+        let mut spent = 0;
+        while !fire.rows.are_left() {
+            if spent >= STEP_ROWS {
+                return Ok(Step::Working);
+            }
+            if sessions.prepare() {
+                spent += sessions.rows().min(STEP_ROWS);
+                continue;
+            }
+            if fire.is_over(sessions) {
+                return Ok(Step::Over);
+            }
+            if !fire.waiting.is_empty() {
+                // One block at a time: the sessions that it ends are given before the next.
+                spent += fire.waiting.take(1, slices, |_, table, block| {
+                    sessions.absorb(table, block);
+                });
+            } else {
+                spent += sessions.block_rows(fire.block);
+                sessions.close(fire.block, fire.end_us);
+                fire.block += 1;
+            }
+            let over = sessions.over();
+            if !over.is_empty() {
+                let bounds = bounds(&over, *times, *gap_us);
+                fire.rows.decode_sessions(grouping, finisher, &over, bounds)?;
+                sessions.given();
+            }
+        }
+        let (rows, times) = fire.rows.project_sessions(finisher)?;
+        if times.len() != rows.num_rows() {
+            return Err(Error::Internal("sessions without their times".into()));
+        }
+        Ok(Step::Rows { rows, times: Some(times), last: fire.is_over(sessions) })
+    }
+
+    fn end(&mut self, slices: &mut Slices) {
+        let Some(mut fire) = self.fire.take() else { return };
+        fire.waiting.drop_all(slices);
+        if self.sessions.is_empty() {
+            self.sessions.begin();
+            (self.newest, self.next) = (None, None);
+        }
+    }
+
+    fn newest(&self) -> Option<SliceId> {
+        None
+    }
+
+    fn add_usage(&self, usage: &mut Usage) {
+        usage.bytes += self.sessions.bytes() as u64;
+        usage.live_bytes += self.sessions.live_bytes() as u64;
+        usage.keys += self.sessions.rows() as u64;
+        if let Some(fire) = &self.fire {
+            fire.waiting.add_usage(usage);
+            let growth_bytes = self.sessions.growth_bytes(Load::rows(STEP_ROWS)) as u64;
+            usage.growth_bytes = usage.growth_bytes.max(growth_bytes);
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.sessions.release();
+    }
+}
+
+impl Fire {
+    fn is_over(&self, sessions: &Sessions) -> bool {
+        self.waiting.is_empty() && !self.rows.are_left() && self.block >= sessions.blocks()
+    }
+}

@@ -1,0 +1,245 @@
+//! A table whose rows have a note, a word besides their values. Rows that are not live any more
+//! are left behind when there are many of them, and with them what nothing refers to.
+
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use crate::arena::{Arena, packed_len};
+use crate::compact::{move_values, referring};
+use crate::hash::hash_words;
+use crate::key::{Keys, VarKeys};
+use crate::layout::{RowLayout, ValueSlot};
+use crate::log::{BLOCK_ROWS, Chunk, ChunkPool};
+use crate::merge::SegmentVars;
+use crate::scratch::Scratch;
+use crate::segment::{Segment, Sources};
+use crate::table::Table;
+
+/// Rows are left behind when one of so many is not live.
+const DEAD_SHARE: usize = 4;
+/// Fewer do no harm.
+const DEAD_MIN: usize = 512;
+/// Nor does so much of an arena.
+const ARENA_BYTES_MIN: usize = 64 << 10;
+
+/// The table, and what its operations need.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    /// Of the rows without their notes.
+    pub(crate) layout: Arc<RowLayout>,
+    pub(crate) table: Table,
+    /// The word of a row that is its note. It is 0 in a new row.
+    pub(crate) note: usize,
+    /// The values that may refer to an arena.
+    pub(crate) referring: Vec<ValueSlot>,
+    pub(crate) pool: ChunkPool,
+    pub(crate) scratch: Scratch,
+    /// How many rows are not live.
+    pub(crate) dead: usize,
+    /// Bytes in the arena when rows were last left behind.
+    rebuilt_bytes: usize,
+}
+
+/// Rows that are yet to be looked at.
+#[derive(Debug)]
+pub(crate) struct Rebuild {
+    chunks: IntoIter<Chunk>,
+    arena: Arena,
+}
+
+impl Rebuild {
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.as_slice().iter().map(Chunk::bytes).sum::<usize>()
+            + self.arena.allocated_bytes()
+    }
+}
+
+impl Noted {
+    /// It keeps at most so many bytes of idle memory.
+    pub(crate) fn new(layout: Arc<RowLayout>, pool_bytes: usize) -> Noted {
+        Noted {
+            table: Table::new(Arc::new(layout.with_note())),
+            note: layout.row_words(),
+            referring: referring(&layout),
+            pool: ChunkPool::new(layout.row_words() + 1, pool_bytes, None),
+            layout,
+            scratch: Scratch::default(),
+            dead: 0,
+            rebuilt_bytes: 0,
+        }
+    }
+
+    /// The rows of one scan block: the first, their number, and the words of each.
+    pub(crate) fn block(&self, block: usize) -> (*mut u64, usize, usize) {
+        let chunk = &self.table.log.chunks()[block];
+        (chunk.first().cast_mut(), chunk.rows(), self.note + 1)
+    }
+
+    /// Finds the rows of keys, of which new ones are made: those of `count` rows without notes.
+    pub(crate) fn find(&mut self, rows: Sources, count: usize, arena: &Arena) -> Vec<*mut u64> {
+        rows.gather_keys(count, &self.layout, &mut self.scratch);
+        let mut places = std::mem::take(&mut self.scratch.places);
+        let vars = SegmentVars { rows, arena, layout: &self.layout };
+        let (hashes, words) = (&self.scratch.hashes[..], &self.scratch.words[..]);
+        let keys = Keys { hashes, ahead: &[], words, vars };
+        enter(&mut self.table, &keys, &mut self.pool, &mut places);
+        places
+    }
+
+    /// Forgets all rows.
+    pub(crate) fn clear(&mut self) {
+        self.table.clear(&mut self.pool);
+        (self.dead, self.rebuilt_bytes) = (0, 0);
+    }
+
+    /// Whether there is much that is not needed any more.
+    pub(crate) fn is_worth_rebuilding(&self) -> bool {
+        let used = self.table.arena.used_bytes();
+        self.dead > DEAD_MIN && self.dead * DEAD_SHARE > self.table.rows()
+            || used > 2 * self.rebuilt_bytes + ARENA_BYTES_MIN
+    }
+
+    pub(crate) fn start_rebuild(&mut self) -> Rebuild {
+        let keys = self.table.rows() - self.dead.min(self.table.rows());
+        let Segment { chunks, arena, .. } = self.table.seal();
+        if self.table.index_bytes() > 64 * keys + ARENA_BYTES_MIN {
+            self.table = Table::new(self.table.layout.clone());
+        }
+        Rebuild { chunks: chunks.into_iter(), arena }
+    }
+
+    /// Goes on with a chunk of rows, of which those are kept whose notes are `live`; `None`: that
+    /// was the last.
+    pub(crate) fn rebuild_some(
+        &mut self,
+        mut rebuild: Rebuild,
+        live: impl Fn(u64) -> bool,
+    ) -> Option<Rebuild> {
+        let Some(chunk) = rebuild.chunks.next() else {
+            self.dead = 0;
+            self.rebuilt_bytes = self.table.arena.used_bytes();
+            return None;
+        };
+        let row_words = self.note + 1;
+        let rows = (0..chunk.rows()).map(|row| chunk.row(row, row_words));
+        // SAFETY: rows of the table, which nobody changes.
+        let is_live = |row: &*const u64| live(unsafe { *row.wrapping_add(self.note) });
+        let kept: Vec<*const u64> = rows.filter(is_live).collect();
+        kept.chunks(BLOCK_ROWS).for_each(|rows| self.keep(rows, &rebuild.arena));
+        self.pool.give(chunk);
+        Some(rebuild)
+    }
+
+    /// Enters rows, which refer to `arena`, as they are.
+    fn keep(&mut self, rows: &[*const u64], arena: &Arena) {
+        let layout = self.table.layout.clone();
+        let width = layout.key_words();
+        let (mut words, mut hashes) = (Vec::new(), Vec::with_capacity(rows.len()));
+        for row in rows {
+            let start = words.len();
+            // SAFETY: a row of this layout.
+            words.extend_from_slice(unsafe { std::slice::from_raw_parts(*row, width) });
+            let key = &mut words[start..];
+            layout.var_words().iter().for_each(|var| key[*var] &= !0xFFFF_FFFF);
+            hashes.push(hash_words(key));
+        }
+        let vars = PlacedVars { rows, arena, layout: &layout };
+        let keys = Keys { hashes: &hashes, ahead: &[], words: &words, vars };
+        let mut places = std::mem::take(&mut self.scratch.places);
+        enter(&mut self.table, &keys, &mut self.pool, &mut places);
+        let values = width..layout.row_words();
+        for (row, place) in rows.iter().zip(&places) {
+            // SAFETY: rows of this layout; the one was just made, the other is none of the table's.
+            let (from, to) = unsafe {
+                let from = std::slice::from_raw_parts(row.wrapping_add(width), values.len());
+                let to = std::slice::from_raw_parts_mut(place.wrapping_add(width), values.len());
+                (from, to)
+            };
+            to.copy_from_slice(from);
+            move_values(to, width, &self.referring, arena, &mut self.table.arena);
+        }
+        self.scratch.places = places;
+    }
+}
+
+/// Finds the rows of keys, or makes them.
+fn enter<V: VarKeys>(
+    table: &mut Table,
+    keys: &Keys<'_, V>,
+    pool: &mut ChunkPool,
+    places: &mut Vec<*mut u64>,
+) {
+    let before = table.keys();
+    table.find_or_append(keys, pool, places);
+    table.live_rows += table.keys() - before;
+}
+
+/// The variable-length keys of rows at these places.
+struct PlacedVars<'a> {
+    rows: &'a [*const u64],
+    arena: &'a Arena,
+    layout: &'a RowLayout,
+}
+
+impl VarKeys for PlacedVars<'_> {
+    fn bytes(&self, row: usize, var: usize) -> &[u8] {
+        // SAFETY: written rows of this layout.
+        let reference = unsafe { *self.rows[row].wrapping_add(self.layout.var_words()[var]) };
+        if packed_len(reference) == 0 { &[] } else { self.arena.bytes(reference) }
+    }
+}
+
+/// Copies of rows, and what they refer to.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    pub(crate) words: Vec<u64>,
+    pub(crate) arena: Arena,
+}
+
+impl Aside {
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
+        self.arena.clear();
+    }
+
+    /// Adds a copy of the values of a row without its key, which begins with its `first` word.
+    pub(crate) fn push(
+        &mut self,
+        values: &[u64],
+        first: usize,
+        referring: &[ValueSlot],
+        from: &Arena,
+    ) {
+        let start = self.words.len();
+        self.words.extend_from_slice(values);
+        move_values(&mut self.words[start..], first, referring, from, &mut self.arena);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.capacity() * 8 + self.arena.allocated_bytes()
+    }
+}
+
+/// The values of a row, behind its key.
+///
+/// # Safety
+/// `place` must be a written row of this layout, or where it would begin if it had a key; and
+/// nobody may change it meanwhile.
+pub(crate) unsafe fn values_at<'a>(place: *const u64, layout: &RowLayout) -> &'a [u64] {
+    let words = layout.key_words()..layout.row_words();
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(place.wrapping_add(words.start), words.len()) }
+}
+
+/// Makes the values of a row empty.
+///
+/// # Safety
+/// It must be a row of this layout, which the caller has to itself.
+pub(crate) unsafe fn reset(row: *mut u64, layout: &RowLayout) {
+    let template = layout.template();
+    // SAFETY: as the caller promises.
+    unsafe {
+        let values = row.wrapping_add(layout.key_words());
+        std::ptr::copy_nonoverlapping(template.as_ptr(), values, template.len());
+    }
+}
