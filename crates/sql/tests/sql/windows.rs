@@ -167,7 +167,13 @@ fn a_condition_above_sessions_leaves_their_bounds() {
     let calls: Vec<_> = body
         .aggregates
         .iter()
-        .map(|call| (call.function, shown(&call.argument), shown(&call.filter)))
+        .map(|call| {
+            (
+                call.function,
+                shown(&call.arguments.first().map(|a| a.expr.clone())),
+                shown(&call.filter),
+            )
+        })
         .collect();
     use AggregateFunction::{Count, Max, Sum};
     assert_eq!(
