@@ -202,6 +202,7 @@ impl Session {
         match self.planner.execute(statement)? {
             Outcome::Done | Outcome::Set { .. } => Ok(None),
             Outcome::Query(planned) | Outcome::Insert(planned, _) | Outcome::Explain(planned) => {
+                refuse_shared_sessions(&planned.plan, statement)?;
                 Ok(Some(with_layout(planned.explain, &planned.plan)?))
             }
         }
@@ -219,8 +220,8 @@ fn refuse_shared_sessions(plan: &Plan, statement: &Statement) -> Result<(), Fail
     match plan.stages.iter().any(are_shared) {
         false => Ok(()),
         true => Err(Failure::Sql(statement.refused(
-            "keys beside those of SESSION's PARTITION BY, and conditions above SESSION, come in a \
-             later version",
+            "keys beside those of SESSION's PARTITION BY, DISTINCT in aggregates of sessions, and \
+             conditions above SESSION come in a later version",
             "group by the window and the columns of PARTITION BY alone; write a WHERE into the \
              view or the WITH query that SESSION takes, where records that it leaves out do not \
              make sessions longer",
