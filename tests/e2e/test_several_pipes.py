@@ -1,6 +1,8 @@
 """Several named pipes in one query: their writers may come in any order, or never."""
 
+import contextlib
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -56,6 +58,15 @@ def test_a_statement_set_over_pipes_whose_writers_come_in_any_order(job, script,
     assert found == {order[0]: ["1", "3"], order[1]: ["2"]}
 
 
+def thread_names(pid: int) -> list[str]:
+    names = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        # Threads come and go.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names.append(pathlib.Path(f"/proc/{pid}/task/{thread}/comm").read_text())
+    return names
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("present", [None, "one.csv", "two.csv"])
 def test_ctrl_c_while_a_writer_never_comes(job, script, present, processes):
@@ -63,8 +74,7 @@ def test_ctrl_c_while_a_writer_never_comes(job, script, present, processes):
     pid = running.main.pid
     if present is None:
         # The threads that open the pipes are there.
-        names = lambda: [open(f"/proc/{pid}/task/{t}/comm").read() for t in os.listdir(f"/proc/{pid}/task")]  # noqa: E731
-        wait_until("both pipes are being opened", lambda: names().count("pipe\n") == 2)
+        wait_until("both pipes are being opened", lambda: thread_names(pid).count("pipe\n") == 2)
         running.main.send_signal(signal.SIGINT)
     else:
         pipe = os.open(script.folder / present, os.O_WRONLY)
