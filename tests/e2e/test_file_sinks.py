@@ -346,7 +346,8 @@ DOCS = (harness.ROOT / "docs" / "connectors.md").read_text().split("## Files tha
 
 
 def test_the_examples_of_the_documentation_run(script):
-    examples = re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL)
+    # Those that read what another has written are run by test_docs.py.
+    examples = [sql for sql in re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL) if "INSERT INTO" in sql]
     assert len(examples) == 3
     for example in examples:
         done = script.run(example, workers=2)
