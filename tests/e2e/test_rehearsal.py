@@ -91,4 +91,4 @@ def test_check_finds_a_second_insert_into_a_directory(script):
     result = harness.run("check", script.write(text), stats=False)
     assert result.code == 2 and "UNION ALL" in result.stderr, result.stderr
     check_place(result, text, "out")
-    assert result.stderr.count("error") == 1, result.stderr
+    assert result.stderr.count("error: ") == 1, result.stderr
