@@ -423,6 +423,9 @@ def test_a_secret_is_never_shown(folder, written, processes):
     assert f"{written}/bad.csv:2:" in run(table("bad") + "SELECT SUM(millis) AS n FROM bad;", code=1).stderr
     skipped = run(table("bad", ", 'csv.ignore-parse-errors' = 'true'") + "SELECT SUM(millis) AS n FROM bad;")
     assert f"{written}/bad.csv:2:" in skipped.stderr, skipped.stderr
+    # A column that would show the path.
+    shows = table("a").replace("page STRING", "page STRING METADATA FROM 'path'")
+    assert "column 'page'" in run(shows + "SELECT page FROM a;", code=2).stderr
     run(table("a", f", 'csv.heder' = '{written}'") + "SELECT * FROM a;", code=2)
     run(table("a", f", 'csv.header' = '{written}'") + "SELECT * FROM a;", code=2)
     # What is written: it is there, and a second job refuses it.

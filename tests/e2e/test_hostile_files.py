@@ -98,7 +98,7 @@ def test_ten_thousand_columns(script):
 
 
 def test_columns_of_one_name(script):
-    """By name neither can be meant; a file in FROM gives the second another name."""
+    """By name neither can be meant; a file in FROM names the second by its field's number."""
     script.data("x.csv", "a,s,a\n1,x,2\n")
     result = script.run(CSV.format("csv", "x.csv") + "SELECT a FROM t;")
     assert result.code != 0 and "x.csv" in result.stderr and "'a'" in result.stderr, result.stderr

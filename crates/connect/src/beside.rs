@@ -30,7 +30,7 @@ use crate::files::value_of;
 use crate::input::Name;
 
 /// The keys of metadata columns.
-const PATH: &str = "path";
+pub(crate) const PATH: &str = "path";
 const OFFSET: &str = "offset";
 const MODIFIED: &str = "file.modified";
 

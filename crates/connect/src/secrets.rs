@@ -13,6 +13,7 @@ use millstream_contract::table::{Table, TableOptions};
 use millstream_contract::wrapped::{Words, Wrapped, WrappedSink};
 use millstream_contract::{Error, Result};
 
+use crate::beside;
 use crate::options::option_error;
 
 /// Bytes of a file that is a secret.
@@ -38,13 +39,17 @@ impl std::fmt::Debug for Secret {
 ///
 /// # Errors
 ///
-/// [`Error::Option`] of an option whose secret is not there.
+/// [`Error::Option`] of an option whose secret is not there, or that a column would show.
 pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> {
     let (mut resolved, mut secrets) = (table.clone(), Secrets::default());
     for (key, value) in &mut resolved.options {
         if value.contains('$') {
-            *value = put_in(value, &table.base_dir, &mut secrets)
-                .map_err(|(message, help)| option_error(&table.name, key, message, help))?;
+            let before = secrets.0.len();
+            let wrong = |(message, help): Wrong| option_error(&table.name, key, message, help);
+            *value = put_in(value, &table.base_dir, &mut secrets).map_err(wrong)?;
+            if key == "path" && secrets.0.len() > before {
+                not_shown(table).map_err(wrong)?;
+            }
         }
     }
     // Longer ones first: one may contain another.
@@ -53,6 +58,17 @@ pub(crate) fn resolved(table: &TableOptions) -> Result<(TableOptions, Secrets)> 
 }
 
 type Wrong = (String, String);
+
+/// Refuses a column that holds the files' paths: it would show the secret in the path.
+fn not_shown(table: &TableOptions) -> std::result::Result<(), Wrong> {
+    match table.metadata.iter().find(|(_, key)| *key == beside::PATH) {
+        None => Ok(()),
+        Some((column, _)) => Err((
+            format!("column '{column}' is the files' path, and would show the secret in it"),
+            "leave the column out, or write the path without a secret".into(),
+        )),
+    }
+}
 
 fn put_in(
     text: &str,
@@ -248,6 +264,22 @@ mod tests {
             let Error::Option { option, .. } = &error else { panic!("{error}") };
             assert!(option == "password" && error.to_string().contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn no_column_holds_a_path_with_a_secret() {
+        let of = |path: &str, key: &str| {
+            let mut table = table(path);
+            std::fs::write(table.base_dir.join("key"), "hunter2").unwrap();
+            let value = table.options.remove("password").unwrap();
+            table.options.insert("path".into(), value);
+            table.metadata.insert("f".into(), key.into());
+            resolved(&table)
+        };
+        let error = of("a/${file:key}/b", "path").unwrap_err().to_string();
+        assert!(error.contains("column 'f'") && !error.contains("hunter2"), "{error}");
+        assert!(of("a/$${file:key}/b", "path").is_ok());
+        assert!(of("a/${file:key}/b", "offset").is_ok());
     }
 
     #[test]
