@@ -1,20 +1,25 @@
-//! Compaction of a log's arena: the data that rows still refer to are copied to a new arena, and
+//! Compaction of an arena: the data that rows still refer to are copied to a new arena, and
 //! the rest is freed.
 
 use crate::arena::{Arena, packed_len};
+use crate::blob;
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
 use crate::log::Log;
 
-/// Gives the rows of a log, which refer to `arena`, a fresh one. They stay where they are.
-pub(crate) fn compact(log: &mut Log, arena: &mut Arena, layout: &RowLayout) {
+/// Gives the rows of some logs, which refer to `arena`, a fresh one. They stay where they are.
+pub(crate) fn compact<'l>(
+    logs: impl Iterator<Item = &'l mut Log>,
+    arena: &mut Arena,
+    layout: &RowLayout,
+) {
     // It grows like any other, so that it takes what it would have taken without what is left
     // behind.
     let old = arena.seal();
     let values: Vec<_> =
         layout.values().iter().copied().filter(|slot| slot.kind.uses_arena()).collect();
-    for row in log.rows_mut() {
+    for row in logs.flat_map(Log::rows_mut) {
         for &word in layout.var_words() {
             // An empty key refers to nothing.
             if packed_len(row[word]) > 0 {
@@ -28,6 +33,7 @@ pub(crate) fn compact(log: &mut Log, arena: &mut Arena, layout: &RowLayout) {
                     *text = arena.push_bytes(old.bytes(*text));
                 }
                 (ValueKind::SumFloat, [.., meta]) => float_sum::relocate(meta, &old, arena),
+                (kind, [word]) if kind.is_blob() => blob::relocate(word, &old, arena),
                 _ => {}
             }
         }

@@ -1,5 +1,6 @@
 //! The kinds of mergeable value, and the empty value of each.
 
+use crate::best::Wanted;
 use crate::float_sum;
 
 /// The kinds of mergeable value.
@@ -25,6 +26,15 @@ pub enum ValueKind {
     MinBytes,
     /// Greatest byte string.
     MaxBytes,
+    // Blobs, which have any size ([`crate::blob`]).
+    /// All inputs, which are byte strings.
+    List,
+    /// The least of some byte strings with sort keys.
+    Best(Wanted),
+    /// A HyperLogLog of hashes.
+    Registers,
+    /// How many inputs are in each bucket.
+    Histogram,
 }
 
 /// Marks a byte string that has met no input.
@@ -45,6 +55,8 @@ impl ValueKind {
             ValueKind::Min128 => &[u64::MAX, MAX],
             ValueKind::Max128 => &[0, MIN],
             ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
+            ValueKind::List | ValueKind::Best(_) => &[NO_BYTES],
+            ValueKind::Registers | ValueKind::Histogram => &[NO_BYTES],
         }
     }
 
@@ -56,10 +68,28 @@ impl ValueKind {
     /// Whether only a seen bit tells an empty value from one that met input.
     pub fn tracks_seen(self) -> bool {
         !matches!(self, ValueKind::Count | ValueKind::MinBytes | ValueKind::MaxBytes)
+            && !self.is_blob()
     }
 
     /// Whether it may refer to the arena.
     pub fn uses_arena(self) -> bool {
         matches!(self, ValueKind::SumFloat | ValueKind::MinBytes | ValueKind::MaxBytes)
+            || self.is_blob()
+    }
+
+    /// Whether it is a blob.
+    pub fn is_blob(self) -> bool {
+        use ValueKind::*;
+        matches!(self, List | Best(_) | Registers | Histogram)
+    }
+
+    /// What an input takes in the arena, at the most, besides its own bytes.
+    pub(crate) fn bytes_per_input(self) -> usize {
+        match self {
+            ValueKind::MinBytes | ValueKind::MaxBytes => 8,
+            ValueKind::List | ValueKind::Best(_) => 64,
+            ValueKind::Registers | ValueKind::Histogram => 24,
+            _ => 0,
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! ([`crate::float_sum`]).
 
 use crate::arena::Arena;
+use crate::blob;
 use crate::float_sum;
 use crate::hot::{Aside, frequent};
 use crate::kind::{NO_BYTES, ValueKind};
@@ -305,6 +306,36 @@ impl<'t> Block<'t> {
         self.each(slot, picks, |p, k, arena| unsafe { take_bytes(&mut *p, value(k), max, arena) });
     }
 
+    /// Takes byte strings into a blob: a list, or the best of them.
+    #[inline]
+    pub fn blob_bytes<'v>(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> &'v [u8],
+    ) {
+        // SAFETY: see `count`.
+        let take = |word: *mut u64| unsafe { &mut *word };
+        self.each(slot, picks, |place, k, arena| {
+            blob::take_bytes(slot.kind, take(place), arena, value(k));
+        });
+    }
+
+    /// Takes words into a blob: hashes, or the numbers of buckets.
+    #[inline]
+    pub fn blob_words(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> u64,
+    ) {
+        // SAFETY: see `count`.
+        let take = |word: *mut u64| unsafe { &mut *word };
+        self.each(slot, picks, |place, k, arena| {
+            blob::take_word(slot.kind, take(place), arena, value(k));
+        });
+    }
+
     /// Merges the row at `source(i)` into the `i`-th row, value by value.
     ///
     /// # Safety
@@ -355,6 +386,13 @@ impl<'t> Block<'t> {
                         }
                     });
                 }
+                kind @ (ValueKind::List
+                | ValueKind::Best(_)
+                | ValueKind::Registers
+                | ValueKind::Histogram) => self.each(unmarked, None, |place, k, own| {
+                    // SAFETY: see `count`.
+                    blob::merge(kind, unsafe { &mut *place }, own, at(k, 0), arena);
+                }),
             }
         }
     }
