@@ -579,4 +579,99 @@ pub enum AggregateFunction {
     Max,
     /// Of integers and floats (`DOUBLE`), and decimals.
     Avg,
+
+    // Whose value has any size, or depends on the order of records. Where these take several
+    // arguments, these are the fields of one, a row. The order is that of event time, then of
+    // inputs, splits and positions in a split.
+    /// The first argument; with `nulls` also if that is NULL.
+    First {
+        /// RESPECT NULLS.
+        nulls: bool,
+    },
+    /// As `First`, the last.
+    Last {
+        /// RESPECT NULLS.
+        nulls: bool,
+    },
+    /// Of rows `(y, x)`: `x` of the first record with the least `y`. Where `y` is NULL, a record
+    /// does not count.
+    MinBy,
+    /// As `MinBy`, with the greatest.
+    MaxBy,
+    /// A list of all arguments in order; with `nulls` also of those that are NULL.
+    ArrayAgg {
+        /// RESPECT NULLS.
+        nulls: bool,
+    },
+    /// Strings in order, with commas between them; or, if they are `separated`, of rows
+    /// `(x, separator)`, each but the first with its own separator before it.
+    ListAgg {
+        /// Whether the argument is a row.
+        separated: bool,
+    },
+    /// About how many different values of anything there are; `BIGINT`.
+    ApproxCountDistinct,
+    /// About the value of numbers that a part of all lie at or below; `DOUBLE`.
+    ApproxPercentile(Share),
+    /// The first rows in an order. The argument is a row: first the sort keys, then columns. The
+    /// result is a row of these columns and the rank, of which there are as many as there are rows.
+    /// No other aggregate may stand beside it.
+    Best(Best),
+}
+
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Share(u64);
+
+impl Share {
+    /// `None` for any other number.
+    pub fn new(share: f64) -> Option<Share> {
+        (0.0..=1.0).contains(&share).then(|| Share((share + 0.0).to_bits()))
+    }
+
+    /// The number.
+    pub fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+/// Which rows of a group are the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Best {
+    /// The greatest rank of rows that are kept; one at least.
+    pub limit: u32,
+    /// What a rank is.
+    pub ranking: Ranking,
+    /// How many fields of the argument are sort keys; at most 64.
+    pub keys: u8,
+    /// How each of them is sorted.
+    pub directions: Directions,
+}
+
+/// What the rank of a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ranking {
+    /// Its number. Rows with equal sort keys come in the order of records.
+    RowNumber,
+    /// One more than there are rows with lesser sort keys.
+    Rank,
+    /// One more than there are different lesser sort keys.
+    DenseRank,
+}
+
+/// The directions of up to 64 sort keys: a bit for each, the lowest for the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Directions {
+    /// DESC.
+    pub descending: u64,
+    /// NULLS LAST.
+    pub nulls_last: u64,
+}
+
+impl Directions {
+    /// Of a key: whether it is descending, and whether NULLs come first.
+    pub fn of(self, key: usize) -> (bool, bool) {
+        let bit = |bits: u64| bits.checked_shr(key as u32).unwrap_or(0) & 1 == 1;
+        (bit(self.descending), !bit(self.nulls_last))
+    }
 }

@@ -21,6 +21,7 @@ use millstream_state::{
 
 use crate::columns::decimal;
 use crate::columns::inputs::{Columns, Feed, Input, View};
+use crate::columns::lists;
 use crate::columns::keys::{VarColumn, range_of};
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
@@ -74,6 +75,7 @@ impl Aggregates {
             AggregateFunction::Count => intern(ValueKind::Count),
             AggregateFunction::Avg | AggregateFunction::Sum => intern(sum_kind(call)?),
             AggregateFunction::Min | AggregateFunction::Max => intern(extreme_kind(call)?),
+            function => intern(lists::kind_of(function).ok_or_else(|| unsupported(call))?),
         };
         let count = call.function == AggregateFunction::Avg;
         let count = count.then(|| intern(ValueKind::Count));
@@ -94,7 +96,9 @@ impl Aggregates {
 
     /// Arguments whose texts are kept.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Expr> {
-        let kept = |value: &&Value| matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes);
+        let kept = |value: &&Value| {
+            matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes) || value.made.is_ordered()
+        };
         self.values.iter().filter(kept).filter_map(|value| value.argument.as_ref())
     }
 
@@ -112,6 +116,24 @@ impl Aggregates {
     pub(crate) fn is_computed(&self) -> bool {
         let exprs = self.values.iter().flat_map(|v| v.argument.iter().chain(&v.filter));
         exprs.into_iter().any(|e| !e.is_column())
+    }
+
+    /// Whether batches must say where their records stand in the order of all.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.values.iter().any(|value| value.made.is_ordered())
+    }
+
+    /// Of a call that gives the first rows of each group: for each of these, the row of state that
+    /// it is of, and the columns. `None`: there is no such call.
+    pub(crate) fn best(&self, rows: &RowsRef<'_>) -> Result<Option<(Vec<u32>, Vec<ArrayRef>)>> {
+        let mut calls = self.calls.iter().zip(&self.parts);
+        let best = |(call, parts): (&AggregateCall, &Parts)| match call.function {
+            AggregateFunction::Best(_) => {
+                Some(lists::finish_best(call, rows.layout().values()[parts.value], rows))
+            }
+            _ => None,
+        };
+        calls.find_map(best).transpose()
     }
 
     /// Evaluates all arguments and filters for a batch.
@@ -162,6 +184,9 @@ impl Aggregates {
             let count = rows.layout().values()[count];
             return finish_avg(call, slot, count, rows);
         }
+        if lists::kind_of(call.function).is_some() {
+            return lists::finish(call, slot, rows);
+        }
         let nulls = seen(slot, rows);
         let word = slot.word;
         Ok(match slot.kind {
@@ -191,6 +216,7 @@ impl Aggregates {
                 decimal_array(call, values, nulls)?
             }
             ValueKind::MinBytes | ValueKind::MaxBytes => finish_bytes(call, word, rows)?,
+            kind => return Err(Error::Internal(format!("{} of {kind:?}", call.name))),
         })
     }
 }
@@ -257,6 +283,9 @@ fn update_value(
     match (input, slot.kind) {
         (_, ValueKind::Count) => block.count(slot, picks),
         (View::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
+        (View::Unsigned(v), ValueKind::Registers | ValueKind::Histogram) => {
+            block.blob_words(slot, picks, |k| v[row(k)]);
+        }
         (View::Unsigned(v), _) => feed!(sum_int, v, i128::from),
         (View::Signed(v), _) => feed!(extreme64, v, |v| v),
         (View::Float(v), _) => feed!(sum_float, v, |v| v, count),
@@ -268,8 +297,14 @@ fn update_value(
         (View::Pairs(v), _) => block.extreme128(slot, picks, |k| pair(v[row(k)])),
         (View::Column(v), _) => {
             if let Some(column) = VarColumn::new(v) {
-                block.extreme_bytes(slot, picks, |k| column.bytes(row(k)));
+                match slot.kind.is_blob() {
+                    true => block.blob_bytes(slot, picks, |k| column.bytes(row(k))),
+                    false => block.extreme_bytes(slot, picks, |k| column.bytes(row(k))),
+                }
             }
+        }
+        (View::Packed(v), kind) if kind.is_blob() => {
+            block.blob_bytes(slot, picks, |k| v.bytes(row(k)));
         }
         (View::Packed(v), _) => block.extreme_bytes(slot, picks, |k| v.bytes(row(k))),
         (View::None, _) => {}

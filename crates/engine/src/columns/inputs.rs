@@ -9,6 +9,7 @@ use arrow::datatypes::*;
 
 use millstream_state::{ValueKind, float_to_ordered};
 
+use crate::columns::elements::{self, Made};
 use crate::columns::value::Value;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -58,6 +59,12 @@ impl Input {
         let mut values = Values::None;
         if let Some(argument) = &value.argument {
             let array = columns.evaluate(argument, batch)?;
+            let array = match value.made {
+                Made::Element(element) => {
+                    elements::elements(element, &array, elements::order_of(batch)?)?
+                }
+                _ => array,
+            };
             if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
                 mask = Some(mask.map_or(nulls.inner().clone(), |m| &m & nulls.inner()));
             }
@@ -186,7 +193,9 @@ impl Values {
             SumDecimal | Min128 | Max128 => {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
-            MinBytes | MaxBytes => Values::Bytes(array.clone()),
+            MinBytes | MaxBytes | List | Best(_) => Values::Bytes(array.clone()),
+            Registers => Values::Unsigned(elements::hashes(array)?),
+            Histogram => Values::Unsigned(elements::buckets(array)?),
             Min64 | Max64 => Values::Signed(match data_type {
                 DataType::UInt64 => {
                     let values = array.as_primitive::<UInt64Type>().values();

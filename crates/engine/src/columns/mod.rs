@@ -2,7 +2,10 @@
 
 pub(crate) mod aggregates;
 mod decimal;
+pub(crate) mod elements;
 pub(crate) mod inputs;
 pub(crate) mod keys;
+mod lists;
+mod payload;
 pub(crate) mod select;
 pub(crate) mod value;

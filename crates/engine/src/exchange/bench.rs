@@ -159,7 +159,7 @@ pub fn run(
     let records = (0..different).map(|seed| shape.records(BATCH_ROWS, keys, seed));
     let records = records.collect::<Result<Vec<_>>>()?;
     for records in records.iter().cycle().take(batches) {
-        let all = Rows::Fired { rows: records, slice: SliceId::WHOLE };
+        let all = Rows::Fired { rows: records, slice: SliceId::WHOLE, time: None };
         let batch = Batch { input: 0, rows: all, filter: None, bytes: 0 };
         let mut keyed = program.keyed(&batch)?.1.ok_or_else(no_exchange)?;
         keyed.by_slice = vec![(SliceId::WHOLE, rows.clone())];

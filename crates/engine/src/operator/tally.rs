@@ -94,7 +94,7 @@ impl Tallied {
 
 impl Operator for Tallied {
     fn update(&mut self, batch: &Batch<'_>, _: Option<&dyn Onward>) -> Result<Updated> {
-        let Rows::Fired { rows, slice } = batch.rows else {
+        let Rows::Fired { rows, slice, .. } = batch.rows else {
             return Err(Error::Internal("a tally of records".into()));
         };
         let mask = batch.filter.map(|filter| true_mask(filter, rows)).transpose()?;
@@ -231,7 +231,7 @@ mod tests {
         let keys = Int64Array::from(keys.to_vec());
         let columns = [("key", Arc::new(keys) as _), ("passes", Arc::new(passes) as _)];
         let rows = RecordBatch::try_from_iter(columns).expect("two columns of one length");
-        let rows = Rows::Fired { rows: &rows, slice };
+        let rows = Rows::Fired { rows: &rows, slice, time: None };
         let batch = Batch { input, rows, filter: Some(&Expr::Column(1)), bytes: 0 };
         worker.update(&batch, None).expect("rows of numbers")
     }

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray};
+use arrow::array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
+};
+use arrow::compute::take_arrays;
 use arrow::datatypes::{DataType, SchemaRef};
 
 use millstream_state::{
@@ -88,8 +91,17 @@ impl Finisher {
     ) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
         columns.extend(grouping.codec.decode(rows)?);
-        columns.extend(grouping.aggregates.finish(rows)?);
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let mut count = rows.len();
+        match grouping.aggregates.best(rows)? {
+            None => columns.extend(grouping.aggregates.finish(rows)?),
+            // Each row of state becomes several.
+            Some((groups, best)) => {
+                count = groups.len();
+                columns = take_arrays(&columns, &UInt32Array::from(groups), None)?;
+                columns.extend(best);
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?)
     }
 }

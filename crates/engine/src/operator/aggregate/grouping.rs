@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::assign::assign;
+use crate::operator::aggregate::order::with_order;
 use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
 use crate::plan::{Aggregate, Key, Window};
 use crate::stamped::Stamped;
@@ -36,6 +37,8 @@ pub(crate) struct Grouping {
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
+    /// Whether what it evaluates must have an order ([`with_order`]).
+    pub(super) is_ordered: bool,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
@@ -73,13 +76,11 @@ impl Grouping {
         let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_column());
         let key_texts = keys.iter().filter(|key| is_variable(&key.data_type));
         let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
-        let column = |expr: &&Expr| match expr {
-            Expr::Column(index) => Some(*index),
-            Expr::Computed(_) => None,
-        };
-        let texts: Vec<usize> = kept.iter().filter_map(column).collect();
-        let computes_texts = texts.len() < kept.len();
+        // Of what is computed, such as a row of arguments, the texts that it is made of.
+        let texts = kept.iter().filter_map(|expr| expr.columns()).flatten().collect();
+        let computes_texts = kept.iter().any(|expr| !expr.is_column());
         Ok(Grouping {
+            is_ordered: aggregates.is_ordered(),
             codec,
             aggregates,
             layout,
@@ -107,8 +108,9 @@ impl Grouping {
         }
         let mut by_slice = BySlice::new();
         self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
+        let rows = with_order(batch, self.is_ordered).ok()?;
         first_failing(rows.num_rows(), |range| {
-            self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
+            self.evaluate(&rows, &mut within(&by_slice, &range)).map(|_| ())
         })
     }
 

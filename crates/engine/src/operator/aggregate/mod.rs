@@ -10,6 +10,7 @@ mod explain;
 mod fire;
 pub(crate) mod grouping;
 mod joint;
+mod order;
 mod pipeline;
 mod routed;
 pub(crate) mod slices;
@@ -30,6 +31,7 @@ use crate::plan;
 use crate::windowing::{SliceId, WindowId, Windowing};
 use fire::{Finisher, Fire, empty_table};
 use grouping::{Buffers, Grouping};
+use order::with_order;
 use pipeline::Pipeline;
 use slices::Slices;
 
@@ -86,7 +88,8 @@ impl super::Program for Program {
     fn keyed(&self, batch: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
         let (mut buffers, mut by_slice) = Default::default();
         let dropped = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
-        let evaluated = self.grouping.evaluate(batch.columns(), &mut by_slice)?;
+        let rows = with_order(batch, self.grouping.is_ordered)?;
+        let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
         Ok((dropped, evaluated.map(|(keys, arguments)| Keyed { keys, arguments, by_slice })))
     }
 

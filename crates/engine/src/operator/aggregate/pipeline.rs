@@ -6,6 +6,7 @@ use std::ops::Range;
 use arrow::array::RecordBatch;
 
 use super::grouping::{Buffers, Grouping, Selected, within};
+use super::order::with_order;
 use super::slices::Slices;
 use crate::error::{Error, Result};
 use crate::operator::{Batch, BySlice, Updated};
@@ -25,7 +26,7 @@ impl Pipeline<'_> {
         let grouping = self.grouping;
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
         let dropped = grouping.assign(batch, buffers, &mut by_slice)?;
-        let rows = batch.columns();
+        let rows = &*with_order(batch, grouping.is_ordered)?;
         let updated = match self.update(rows, &mut by_slice) {
             Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // Nothing has been changed yet. Positions may have been, which are found again.
