@@ -97,9 +97,16 @@ impl Aggregates {
     /// Arguments whose texts are kept.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Expr> {
         let kept = |value: &&Value| {
-            matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes) || value.made.is_ordered()
+            matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes)
+                && !value.made.is_ordered()
         };
         self.values.iter().filter(kept).filter_map(|value| value.argument.as_ref())
+    }
+
+    /// Arguments of which elements are made.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = &Expr> {
+        let elements = self.values.iter().filter(|value| value.made.is_ordered());
+        elements.filter_map(|value| value.argument.as_ref())
     }
 
     /// Per value: the calls that use it.

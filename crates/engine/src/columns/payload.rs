@@ -9,10 +9,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, MapArray, NullArray,
+    Array, ArrayData, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, MapArray, NullArray,
     StringArray, StructArray, make_array, new_null_array,
 };
-use arrow::array::{ArrayData, StructArray as Rows};
 use arrow::buffer::{Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::DataType;
 
@@ -47,7 +46,9 @@ fn damaged() -> Error {
 
 impl<'a> Encoder<'a> {
     pub(super) fn new(column: &'a ArrayRef) -> Result<Encoder<'a>> {
-        let fields = |row: &'a Rows| row.columns().iter().map(Encoder::new).collect();
+        let fields = |row: &'a StructArray| -> Result<Vec<Encoder<'a>>> {
+            row.columns().iter().map(Encoder::new).collect()
+        };
         let values = match column.data_type() {
             DataType::Null => Encoded::Null,
             DataType::Boolean => Encoded::Boolean(column.as_boolean()),
@@ -139,14 +140,15 @@ fn take_length(from: &mut &[u8]) -> Result<usize> {
 
 /// Reads a value of each of some rows, and leaves them at what follows it.
 pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRef> {
-    let mut valid = Vec::with_capacity(rows.len());
+    let count = rows.len();
+    let mut valid = Vec::with_capacity(count);
     for row in rows.iter_mut() {
         valid.push(take(row, 1)? == [1]);
     }
     let nulls = valid.contains(&false).then(|| NullBuffer::from(valid.clone()));
-    let mut present = rows.iter_mut().zip(&valid);
+    let present = rows.iter_mut().zip(&valid);
     Ok(match data_type {
-        DataType::Null => Arc::new(NullArray::new(rows.len())),
+        DataType::Null => Arc::new(NullArray::new(count)),
         DataType::Boolean => {
             let value = |(row, valid): (&mut &[u8], &bool)| match valid {
                 true => Ok(Some(take(row, 1)? == [1])),
@@ -155,7 +157,7 @@ pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRe
             Arc::new(present.map(value).collect::<Result<BooleanArray>>()?)
         }
         DataType::Utf8 | DataType::Binary => {
-            let mut texts = Vec::with_capacity(rows.len());
+            let mut texts = Vec::with_capacity(count);
             for (row, valid) in present {
                 let length = if *valid { take_length(row)? } else { 0 };
                 texts.push(valid.then_some(take(row, length)?));
@@ -174,16 +176,14 @@ pub(super) fn decode(data_type: &DataType, rows: &mut [&[u8]]) -> Result<ArrayRe
             Arc::new(MapArray::try_new(field.clone(), offsets, entries, nulls, *sorted)?)
         }
         DataType::Struct(fields) => {
-            drop(present);
             let columns = fields.iter().map(|field| decode(field.data_type(), rows));
             let columns = columns.collect::<Result<Vec<_>>>()?;
-            let length = rows.len();
-            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, length)?)
+            Arc::new(StructArray::try_new_with_length(fields.clone(), columns, nulls, count)?)
         }
         data_type => {
             let width = data_type.primitive_width().ok_or_else(|| other(data_type))?;
-            let mut bytes = MutableBuffer::with_capacity(width * rows.len());
-            for (row, valid) in &mut present {
+            let mut bytes = MutableBuffer::with_capacity(width * count);
+            for (row, valid) in present {
                 match valid {
                     true => bytes.extend_from_slice(take(row, width)?),
                     false => bytes.extend_zeros(width),
@@ -227,13 +227,11 @@ pub(super) fn text_array(data_type: &DataType, texts: &[Option<&[u8]>]) -> Resul
     if *data_type == DataType::Binary {
         return Ok(Arc::new(texts.iter().copied().collect::<BinaryArray>()));
     }
-    let text = |text: &Option<&'_ [u8]>| match text {
-        Some(bytes) => std::str::from_utf8(bytes).map(Some).map_err(|_| damaged()),
-        None => Ok(None),
-    };
-    let texts: Vec<Option<String>> =
-        texts.iter().map(|t| Ok(text(t)?.map(str::to_string))).collect::<Result<_>>()?;
-    Ok(Arc::new(texts.into_iter().collect::<StringArray>()))
+    let mut strings = Vec::with_capacity(texts.len());
+    for text in texts {
+        strings.push(text.map(std::str::from_utf8).transpose().map_err(|_| damaged())?);
+    }
+    Ok(Arc::new(strings.into_iter().collect::<StringArray>()))
 }
 
 #[cfg(test)]

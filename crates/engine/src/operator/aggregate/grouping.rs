@@ -76,9 +76,14 @@ impl Grouping {
         let computed = aggregates.is_computed() || keys.iter().any(|k| !k.expr.is_column());
         let key_texts = keys.iter().filter(|key| is_variable(&key.data_type));
         let kept: Vec<&Expr> = key_texts.map(|key| &key.expr).chain(aggregates.texts()).collect();
-        // Of what is computed, such as a row of arguments, the texts that it is made of.
-        let texts = kept.iter().filter_map(|expr| expr.columns()).flatten().collect();
-        let computes_texts = kept.iter().any(|expr| !expr.is_column());
+        let column = |expr: &&Expr| match expr {
+            Expr::Column(index) => Some(*index),
+            Expr::Computed(_) => None,
+        };
+        let mut texts: Vec<usize> = kept.iter().filter_map(column).collect();
+        let computes_texts = texts.len() < kept.len();
+        // Of a row of arguments, what it is made of.
+        texts.extend(aggregates.elements().filter_map(Expr::columns).flatten());
         Ok(Grouping {
             is_ordered: aggregates.is_ordered(),
             codec,
