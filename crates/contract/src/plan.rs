@@ -624,6 +624,9 @@ pub enum AggregateFunction {
 pub struct Share(u64);
 
 impl Share {
+    /// Of the median.
+    pub const HALF: Share = Share(0.5_f64.to_bits());
+
     /// `None` for any other number.
     pub fn new(share: f64) -> Option<Share> {
         (0.0..=1.0).contains(&share).then(|| Share((share + 0.0).to_bits()))

@@ -11,6 +11,7 @@ use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion_expr::{Accumulator, AggregateUDFImpl, Expr, Signature, Volatility, lit};
 use millstream_contract::plan::AggregateFunction;
 
+use crate::collecting::{self, COLLECTING};
 use crate::error::SqlError;
 use crate::types::sql_type_name;
 
@@ -25,7 +26,12 @@ pub(crate) const AGGREGATES: [(&str, AggregateFunction); 5] = [
 
 /// The function of that name.
 pub(crate) fn aggregate_named(name: &str) -> Option<AggregateFunction> {
-    AGGREGATES.iter().find(|(n, _)| *n == name).map(|(_, function)| *function)
+    all_aggregates().find(|(n, _)| *n == name).map(|(_, function)| function)
+}
+
+/// All functions, by name.
+pub(crate) fn all_aggregates() -> impl Iterator<Item = (&'static str, AggregateFunction)> {
+    AGGREGATES.into_iter().chain(COLLECTING)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -73,7 +79,7 @@ fn mean_scale(precision: i8, scale: i8) -> i8 {
     wanted.min(room.max(6)).max(scale)
 }
 
-fn is_ordered(t: &DataType) -> bool {
+pub(crate) fn is_ordered(t: &DataType) -> bool {
     use DataType::*;
     t.is_integer()
         || matches!(t, Float32 | Float64 | Decimal128(..) | Boolean | Null | Utf8 | Binary)
@@ -85,6 +91,22 @@ pub(crate) fn other_argument(sql_type: &str) -> &'static str {
     match sql_type {
         "INTERVAL" => "aggregate its seconds: EXTRACT(EPOCH FROM x)",
         _ => "cast the argument, for example CAST(x AS DOUBLE)",
+    }
+}
+
+/// Whether a function counts: it gives 0 for nothing, and never NULL.
+pub(crate) fn counts(function: AggregateFunction) -> bool {
+    matches!(function, AggregateFunction::Count | AggregateFunction::ApproxCountDistinct)
+}
+
+/// The type as which values of a type are taken: views and large variants do not reach the engine.
+fn as_taken(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, value) => (**value).clone(),
+        other => other.clone(),
     }
 }
 
@@ -100,33 +122,33 @@ impl AggregateUDFImpl for Aggregate {
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let name = self.name.to_uppercase();
         let refused = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
-        let [argument] = types else {
+        let types: Vec<DataType> = types.iter().map(as_taken).collect();
+        if let Some(types) = collecting::types(self.function, &types) {
+            return types.map(|(types, _)| types).or_else(refused);
+        }
+        let [argument] = &types[..] else {
             let error = format!("{name} takes one argument, not {}", types.len());
             return refused(SqlError::types(error).help(format!("write {name}(x)")));
         };
-        // Views and large variants do not reach the engine.
-        let argument = match argument {
-            DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-            DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
-            DataType::Float16 => DataType::Float32,
-            DataType::Dictionary(_, value) => (**value).clone(),
-            other => other.clone(),
-        };
-        if result_type(self.function, &argument).is_none() {
-            let error = format!("there is no {name} of {}", sql_type_name(&argument));
-            let help = other_argument(&sql_type_name(&argument));
+        if result_type(self.function, argument).is_none() {
+            let error = format!("there is no {name} of {}", sql_type_name(argument));
+            let help = other_argument(&sql_type_name(argument));
             return refused(SqlError::types(error).help(help));
         }
-        Ok(vec![argument])
+        Ok(vec![argument.clone()])
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        let argument = self.coerce_types(types)?.swap_remove(0);
+        let mut types = self.coerce_types(types)?;
+        if let Some(Ok((_, result))) = collecting::types(self.function, &types) {
+            return Ok(result);
+        }
+        let argument = types.swap_remove(0);
         Ok(result_type(self.function, &argument).unwrap_or(DataType::Null))
     }
 
     fn is_nullable(&self) -> bool {
-        self.function != AggregateFunction::Count
+        !counts(self.function)
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
@@ -134,7 +156,7 @@ impl AggregateUDFImpl for Aggregate {
     }
 
     fn default_value(&self, data_type: &DataType) -> DfResult<datafusion_common::ScalarValue> {
-        if self.function == AggregateFunction::Count {
+        if counts(self.function) {
             return Ok(datafusion_common::ScalarValue::Int64(Some(0)));
         }
         datafusion_common::ScalarValue::try_from(data_type)

@@ -399,6 +399,11 @@ fn taken_from(scan: usize, pass: Option<usize>) -> Node {
 /// that.
 fn protected(call: &Call) -> (Option<Expr>, Option<Expr>) {
     match (&call.argument, &call.filter) {
+        // NULL is a value to some.
+        (Some(argument), Some(filter)) if call.takes_nulls() => {
+            let only = vec![(Box::new(filter.clone()), Box::new(argument.clone()))];
+            (Some(Expr::Case(Case::new(None, only, None))), Some(filter.clone()))
+        }
         (Some(argument), Some(filter)) if !matches!(argument, Expr::Column(_)) => {
             let only = vec![(Box::new(filter.clone()), Box::new(argument.clone()))];
             (Some(Expr::Case(Case::new(None, only, None))), None)

@@ -1,7 +1,7 @@
 //! Refusals before planning: syntax that sqlparser accepts but Millstream does not run, and
 //! functions that do not exist. DataFusion would silently ignore some of this.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use datafusion_sql::sqlparser::ast::{
     BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
@@ -13,9 +13,11 @@ use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
 use crate::calls::MAP;
+use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
+use crate::ranking;
 use crate::texts::Texts;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
@@ -523,8 +525,10 @@ impl Checker<'_> {
     fn check_call(&self, call: &Function) -> Flow {
         let place = call.name.span();
         if call.over.is_some() {
-            let help = "aggregate over a window instead: FROM TABLE(TUMBLE(…)) with GROUP BY";
-            return refuse("OVER", help, call.span());
+            return match ranking::refused(call) {
+                Some(error) => ControlFlow::Break(error.at(Span::new(call.span()))),
+                None => ControlFlow::Continue(()),
+            };
         }
         if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
             return refuse("this form of a call", "write name(argument, …)", place);
@@ -534,7 +538,10 @@ impl Checker<'_> {
         }
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
-        if aggregate_named(&lower).is_some() {
+        let function = aggregate_named(&lower);
+        if let Some((counts, form)) = function.and_then(collecting::arguments) {
+            check_arguments(call, &name.to_uppercase(), &counts, form)?;
+        } else if function.is_some() {
             check_one_argument(call, &name.to_uppercase())?;
         }
         if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
@@ -562,6 +569,29 @@ impl Checker<'_> {
         };
         ControlFlow::Break(error.at(Span::new(place)))
     }
+}
+
+/// That a call has as many arguments as it may have.
+fn check_arguments(
+    call: &Function,
+    name: &str,
+    counts: &RangeInclusive<usize>,
+    form: &str,
+) -> Flow {
+    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    if counts.contains(&list.args.len()) && list.args.iter().all(plain) {
+        return ControlFlow::Continue(());
+    }
+    let (least, most) = (counts.start(), counts.end());
+    let wanted = if least == most { most.to_string() } else { format!("{least} or {most}") };
+    let arguments = if *most == 1 { "argument" } else { "arguments" };
+    let message = match list.args.iter().all(plain) {
+        true => format!("{name} takes {wanted} {arguments}, not {}", list.args.len()),
+        false => format!("{name} takes {wanted} {arguments}"),
+    };
+    let error = SqlError::types(message).at(Span::new(call.name.span()));
+    ControlFlow::Break(error.help(format!("write {form}")))
 }
 
 /// All aggregates but COUNT are of one thing.

@@ -11,10 +11,11 @@ use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Wind
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
-use crate::aggregates::{AGGREGATES, Aggregate, CountStar};
+use crate::aggregates::{Aggregate, CountStar, all_aggregates};
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
 use crate::located::{NAMED_CAST, named_cast};
+use crate::ranking;
 use crate::scalars::SpecialSyntax;
 use crate::tumble::WindowFunctions;
 use crate::types::Types;
@@ -142,9 +143,8 @@ impl Functions {
             }
             scalars.insert(function.name().to_string(), function);
         }
-        let aggregates = AGGREGATES
-            .iter()
-            .map(|(name, f)| (*name, Arc::new(AggregateUDF::from(Aggregate::new(name, *f)))))
+        let aggregates = all_aggregates()
+            .map(|(name, f)| (name, Arc::new(AggregateUDF::from(Aggregate::new(name, f)))))
             .collect();
         let mut config = ConfigOptions::default();
         config.sql_parser.enable_ident_normalization = false;
@@ -251,8 +251,8 @@ impl ContextProvider for Context<'_> {
         self.functions.aggregates.get(name).cloned()
     }
 
-    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
-        None
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        ranking::function(name)
     }
 
     fn get_variable_type(&self, _: &[String]) -> Option<arrow::datatypes::DataType> {

@@ -33,6 +33,7 @@ mod calls;
 mod catalog;
 mod check;
 mod coercion;
+mod collecting;
 mod compiler;
 mod completed;
 mod computed;
@@ -72,6 +73,7 @@ mod pieces;
 mod planner;
 #[cfg(test)]
 mod precedence_tests;
+mod ranking;
 mod readings;
 mod references;
 mod refusals;

@@ -20,11 +20,13 @@ use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
+use crate::collecting;
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Unnested, Window};
+use crate::ranking;
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
@@ -149,7 +151,10 @@ impl Stage {
                 let predicate =
                     stage.substitute(&filter.predicate, &indexed(filter.input.schema()), places)?;
                 match &mut stage.grouped {
-                    Some(grouped) => grouped.having.push(predicate),
+                    Some(grouped) => {
+                        grouped.bound_ranking(&predicate);
+                        grouped.having.push(predicate);
+                    }
                     None => stage.filters.push(predicate),
                 }
                 Ok(stage)
@@ -179,6 +184,7 @@ impl Stage {
             LogicalPlan::Union(union) => Stage::of_union(union, places),
             LogicalPlan::Sort(sort) => Stage::of_sort(sort, places),
             LogicalPlan::Limit(limit) => Stage::of_limit(limit, places),
+            LogicalPlan::Window(window) => Stage::of_ranking(window, places),
             other => Err(refused(other).at(places.statement)),
         }
     }
@@ -322,7 +328,7 @@ impl Stage {
             .help("put the LIMIT at the end of the whole query"))
     }
 
-    fn substitute_all(
+    pub(crate) fn substitute_all(
         &self,
         exprs: &[Expr],
         schema: &Indexed,
@@ -333,7 +339,12 @@ impl Stage {
 
     /// Writes `expr`, which is over a plan of `schema`, over what this stage's columns are over.
     /// Parts that may fail are marked with their place.
-    fn substitute(&self, expr: &Expr, schema: &Indexed, places: &Places) -> Result<Expr> {
+    pub(crate) fn substitute(
+        &self,
+        expr: &Expr,
+        schema: &Indexed,
+        places: &Places,
+    ) -> Result<Expr> {
         let mut nodes = 0;
         expr.apply(|e| {
             refuse_expr(e).map_err(|e| DataFusionError::External(Box::new(e)))?;
@@ -370,6 +381,16 @@ impl Stage {
         let Some(function) = crate::aggregates::aggregate_named(call.func.name()) else {
             return Err(SqlError::internal(format!("the aggregate {name}")));
         };
+        let mut arguments = self.substitute_all(&call.params.args, schema, places)?;
+        if let Some(collected) = collecting::call(function, &call.params, &arguments) {
+            let (function, argument) = collected.map_err(|error| error.at(span))?;
+            let filter = call.params.filter.as_ref();
+            let filter =
+                filter.map(|filter| self.substitute(filter, schema, places)).transpose()?;
+            let (name, argument) = (String::new(), Some(argument));
+            let call = Call { name, function, argument, filter, result_type, place };
+            return Ok(Call { name: call.text(), ..call });
+        }
         let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
         if call.params.distinct && !extreme {
             return Err(SqlError::unsupported(format!(
@@ -391,7 +412,7 @@ impl Stage {
             {
                 None
             }
-            [argument] => Some(self.substitute(argument, schema, places)?),
+            [_] => arguments.pop(),
             _ => return Err(SqlError::internal(format!("{name} without its argument"))),
         };
         let filter = match &call.params.filter {
@@ -404,7 +425,12 @@ impl Stage {
     }
 
     /// Groups by `keys`; the new columns are the keys, then the calls.
-    fn group(mut self, keys: Vec<Expr>, calls: Vec<Call>, places: &Places) -> Result<Stage> {
+    pub(crate) fn group(
+        mut self,
+        keys: Vec<Expr>,
+        calls: Vec<Call>,
+        places: &Places,
+    ) -> Result<Stage> {
         let windowed = keys.iter().any(is_window_column);
         let aggregated = calls.iter().find_map(|call| Some(call.place.as_ref()?.span));
         let assigned = self.window.as_ref().filter(|window| window.time().is_some());
@@ -493,16 +519,20 @@ impl Stage {
 impl Call {
     /// As SQL text.
     pub(crate) fn text(&self) -> String {
+        let special = collecting::text(self.function, self.argument.as_ref());
+        let special = special.or_else(|| ranking::text(self.function, self.argument.as_ref()));
         let argument = self.argument.as_ref().map_or("*".to_string(), sql_text);
         let filter = match &self.filter {
             Some(filter) => format!(" FILTER (WHERE {})", sql_text(filter)),
             None => String::new(),
         };
-        format!("{}({argument}){filter}", format!("{:?}", self.function).to_uppercase())
+        let name = || format!("{:?}", self.function).to_uppercase();
+        let call = special.unwrap_or_else(|| format!("{}({argument})", name()));
+        format!("{call}{filter}")
     }
 }
 
-fn indexed(schema: &DFSchemaRef) -> Indexed {
+pub(crate) fn indexed(schema: &DFSchemaRef) -> Indexed {
     Indexed::new(schema.as_ref().clone())
 }
 
@@ -530,12 +560,12 @@ pub(crate) fn is_window_column(expr: &Expr) -> bool {
 }
 
 /// What an expression's columns belong to.
-struct Over {
-    input: bool,
-    window: bool,
+pub(crate) struct Over {
+    pub(crate) input: bool,
+    pub(crate) window: bool,
 }
 
-fn over(expr: &Expr) -> Over {
+pub(crate) fn over(expr: &Expr) -> Over {
     let mut over = Over { input: false, window: false };
     for column in expr.column_refs() {
         match column.relation.as_ref().map(|r| r.table()) {
@@ -548,7 +578,7 @@ fn over(expr: &Expr) -> Over {
 }
 
 /// The same expression over the window columns of what fires.
-fn to_fired(expr: Expr) -> Result<Expr> {
+pub(crate) fn to_fired(expr: Expr) -> Result<Expr> {
     let fired = expr.transform_up(|e| match e {
         Expr::Column(column) => Ok(Transformed::yes(fired_column(column.name))),
         other => Ok(Transformed::no(other)),

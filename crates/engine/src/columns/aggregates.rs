@@ -21,8 +21,8 @@ use millstream_state::{
 
 use crate::columns::decimal;
 use crate::columns::inputs::{Columns, Feed, Input, View};
-use crate::columns::lists;
 use crate::columns::keys::{VarColumn, range_of};
+use crate::columns::lists;
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
 use crate::expr::Expr;

@@ -91,9 +91,12 @@ pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
 pub(crate) fn hashes(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
     let column = normal(column)?;
     Ok(match column.data_type() {
-        DataType::Int64 => {
-            column.as_primitive::<Int64Type>().values().iter().map(|v| hash_word(*v as u64)).collect()
-        }
+        DataType::Int64 => column
+            .as_primitive::<Int64Type>()
+            .values()
+            .iter()
+            .map(|v| hash_word(*v as u64))
+            .collect(),
         DataType::Float64 => {
             let values = column.as_primitive::<Float64Type>().values();
             values.iter().map(|v| hash_word(v.to_bits())).collect()

@@ -53,9 +53,9 @@ pub(super) fn finish(
         AggregateFunction::ApproxCountDistinct => {
             Arc::new(blobs().map(|b| Some(registers_estimate(b) as i64)).collect::<Int64Array>())
         }
-        AggregateFunction::ApproxPercentile(share) => Arc::new(
-            blobs().map(|b| histogram_quantile(b, share.get())).collect::<Float64Array>(),
-        ),
+        AggregateFunction::ApproxPercentile(share) => {
+            Arc::new(blobs().map(|b| histogram_quantile(b, share.get())).collect::<Float64Array>())
+        }
         AggregateFunction::ArrayAgg { .. } => finish_array(call, slot, rows)?,
         AggregateFunction::ListAgg { separated } => finish_text(slot, separated, rows)?,
         _ => finish_element(call, slot, rows)?,
@@ -72,10 +72,7 @@ fn finish_element(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> 
 
 /// What the elements of each row give back, in order, and where those of each row begin; the last
 /// of these is where all end.
-fn all_elements<'r>(
-    slot: ValueSlot,
-    rows: &'r RowsRef<'_>,
-) -> Result<(Vec<&'r [u8]>, Vec<usize>)> {
+fn all_elements<'r>(slot: ValueSlot, rows: &'r RowsRef<'_>) -> Result<(Vec<&'r [u8]>, Vec<usize>)> {
     let (mut all, mut starts) = (Vec::new(), vec![0]);
     for word in rows.words(slot.word) {
         let mut elements: Vec<&[u8]> = list_elements(blob_bytes(word, rows.arena())).collect();
@@ -106,8 +103,7 @@ fn finish_text(slot: ValueSlot, separated: bool, rows: &RowsRef<'_>) -> Result<A
     use arrow::array::{Array, AsArray};
     let (mut elements, starts) = all_elements(slot, rows)?;
     let texts = decode(&DataType::Utf8, &mut elements)?;
-    let separators =
-        if separated { Some(decode(&DataType::Utf8, &mut elements)?) } else { None };
+    let separators = if separated { Some(decode(&DataType::Utf8, &mut elements)?) } else { None };
     let (texts, separators) =
         (texts.as_string::<i32>(), separators.as_ref().map(|s| s.as_string::<i32>()));
     let mut joined = Vec::new();
@@ -136,8 +132,7 @@ pub(super) fn finish_best(
     slot: ValueSlot,
     rows: &RowsRef<'_>,
 ) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
-    let (ValueKind::Best(wanted), DataType::Struct(fields)) = (slot.kind, &call.result_type)
-    else {
+    let (ValueKind::Best(wanted), DataType::Struct(fields)) = (slot.kind, &call.result_type) else {
         return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
     };
     let (mut groups, mut ranks, mut values) = (Vec::new(), Vec::new(), Vec::new());

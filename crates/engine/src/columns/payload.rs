@@ -62,8 +62,7 @@ impl<'a> Encoder<'a> {
             }
             DataType::Map(..) => {
                 let map = column.as_map();
-                let entries =
-                    Encoder { nulls: None, values: Encoded::Row(fields(map.entries())?) };
+                let entries = Encoder { nulls: None, values: Encoded::Row(fields(map.entries())?) };
                 Encoded::List { offsets: map.value_offsets(), elements: Box::new(entries) }
             }
             DataType::Struct(_) => Encoded::Row(fields(column.as_struct())?),

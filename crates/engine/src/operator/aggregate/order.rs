@@ -8,9 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions,
-};
+use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::row::{RowConverter, SortField};
 
@@ -18,10 +16,7 @@ use crate::error::Result;
 use crate::operator::{Batch, Records, Rows};
 
 /// A batch's columns, with the order of its records where these are `ordered`.
-pub(super) fn with_order<'b>(
-    batch: &Batch<'b>,
-    ordered: bool,
-) -> Result<Cow<'b, RecordBatch>> {
+pub(super) fn with_order<'b>(batch: &Batch<'b>, ordered: bool) -> Result<Cow<'b, RecordBatch>> {
     if !ordered {
         return Ok(Cow::Borrowed(batch.columns()));
     }
