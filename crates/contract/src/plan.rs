@@ -6,14 +6,21 @@
 //!
 //! The SQL crate produces a [`Plan`]; nothing here knows SQL text.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::pruning::Pruning;
 use crate::table::Table;
+
+mod left_out;
+mod ranked;
+
+use left_out::MALFORMED;
+pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_schema};
+pub use ranked::{Best, Directions, Ranking, Share};
 
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]
@@ -100,31 +107,6 @@ pub struct Input {
 pub struct Late {
     /// The windows that they were meant for.
     pub window: Window,
-}
-
-/// The column that says where a record stands that does not count, for example `events.csv:17`.
-pub const PLACE: &str = "place";
-/// The column that says why it does not count.
-pub const REASON: &str = "reason";
-/// The column that has the bytes of a malformed record.
-pub const RAW: &str = "raw";
-
-/// The columns of [`Node::Malformed`]: [`RAW`], [`PLACE`] and [`REASON`], none of them ever NULL.
-pub fn malformed_schema() -> SchemaRef {
-    MALFORMED.clone()
-}
-
-static MALFORMED: LazyLock<SchemaRef> = LazyLock::new(|| {
-    Arc::new(Schema::new(vec![
-        Field::new(RAW, DataType::Binary, false),
-        Field::new(PLACE, DataType::Utf8, false),
-        Field::new(REASON, DataType::Utf8, false),
-    ]))
-});
-
-/// The two columns that follow those of a source whose records are late.
-pub fn late_fields() -> [Field; 2] {
-    [PLACE, REASON].map(|name| Field::new(name, DataType::Utf8, false))
 }
 
 /// Columns computed of others.
@@ -580,9 +562,8 @@ pub enum AggregateFunction {
     /// Of integers and floats (`DOUBLE`), and decimals.
     Avg,
 
-    // Whose value has any size, or depends on the order of records. Where these take several
-    // arguments, these are the fields of one, a row. The order is that of event time, then of
-    // inputs, splits and positions in a split.
+    // Of any size, or by the order of records: event time, input, split, position in the split.
+    // Several arguments are the fields of one, a row.
     /// The first argument; with `nulls` also if that is NULL.
     First {
         /// RESPECT NULLS.
@@ -603,8 +584,7 @@ pub enum AggregateFunction {
         /// RESPECT NULLS.
         nulls: bool,
     },
-    /// Strings in order, with commas between them; or, if they are `separated`, of rows
-    /// `(x, separator)`, each but the first with its own separator before it.
+    /// Strings in order with commas between them; `separated`: of rows `(x, separator)`.
     ListAgg {
         /// Whether the argument is a row.
         separated: bool,
@@ -613,68 +593,7 @@ pub enum AggregateFunction {
     ApproxCountDistinct,
     /// About the value of numbers that a part of all lie at or below; `DOUBLE`.
     ApproxPercentile(Share),
-    /// The first rows in an order. The argument is a row: first the sort keys, then columns. The
-    /// result is a row of these columns and the rank, of which there are as many as there are rows.
-    /// No other aggregate may stand beside it.
+    /// The first rows in an order, of rows: first the sort keys, then columns. Its results are rows
+    /// of these columns and the rank. No other aggregate may stand beside it.
     Best(Best),
-}
-
-/// A number from 0 to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Share(u64);
-
-impl Share {
-    /// Of the median.
-    pub const HALF: Share = Share(0.5_f64.to_bits());
-
-    /// `None` for any other number.
-    pub fn new(share: f64) -> Option<Share> {
-        (0.0..=1.0).contains(&share).then(|| Share((share + 0.0).to_bits()))
-    }
-
-    /// The number.
-    pub fn get(self) -> f64 {
-        f64::from_bits(self.0)
-    }
-}
-
-/// Which rows of a group are the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Best {
-    /// The greatest rank of rows that are kept; one at least.
-    pub limit: u32,
-    /// What a rank is.
-    pub ranking: Ranking,
-    /// How many fields of the argument are sort keys; at most 64.
-    pub keys: u8,
-    /// How each of them is sorted.
-    pub directions: Directions,
-}
-
-/// What the rank of a row is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ranking {
-    /// Its number. Rows with equal sort keys come in the order of records.
-    RowNumber,
-    /// One more than there are rows with lesser sort keys.
-    Rank,
-    /// One more than there are different lesser sort keys.
-    DenseRank,
-}
-
-/// The directions of up to 64 sort keys: a bit for each, the lowest for the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Directions {
-    /// DESC.
-    pub descending: u64,
-    /// NULLS LAST.
-    pub nulls_last: u64,
-}
-
-impl Directions {
-    /// Of a key: whether it is descending, and whether NULLs come first.
-    pub fn of(self, key: usize) -> (bool, bool) {
-        let bit = |bits: u64| bits.checked_shr(key as u32).unwrap_or(0) & 1 == 1;
-        (bit(self.descending), !bit(self.nulls_last))
-    }
 }

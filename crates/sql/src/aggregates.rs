@@ -11,7 +11,7 @@ use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion_expr::{Accumulator, AggregateUDFImpl, Expr, Signature, Volatility, lit};
 use millstream_contract::plan::AggregateFunction;
 
-use crate::collecting::{self, COLLECTING};
+use crate::collecting::{self, COLLECTING, is_ordered};
 use crate::error::SqlError;
 use crate::types::sql_type_name;
 
@@ -77,13 +77,6 @@ fn mean_scale(precision: i8, scale: i8) -> i8 {
     }
     let room = DECIMAL128_MAX_SCALE - (precision - scale);
     wanted.min(room.max(6)).max(scale)
-}
-
-pub(crate) fn is_ordered(t: &DataType) -> bool {
-    use DataType::*;
-    t.is_integer()
-        || matches!(t, Float32 | Float64 | Decimal128(..) | Boolean | Null | Utf8 | Binary)
-        || matches!(t, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_))
 }
 
 /// What to aggregate instead of a value of an SQL type that an aggregate does not take.

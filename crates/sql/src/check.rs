@@ -1,17 +1,17 @@
 //! Refusals before planning: syntax that sqlparser accepts but Millstream does not run, and
 //! functions that do not exist. DataFusion would silently ignore some of this.
 
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, Interval, LimitClause, OrderByKind, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, UnaryOperator,
-    Value, Visit, Visitor,
+    BinaryOperator, CastFormat, Distinct, Expr, Function, FunctionArguments, GroupByExpr, Interval,
+    LimitClause, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Spanned, TableFactor, TableWithJoins, UnaryOperator, Value, Visit, Visitor,
 };
 use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
+use crate::argument_counts::{check_arguments, check_one_argument};
 use crate::calls::MAP;
 use crate::collecting;
 use crate::error::{Result, Span, SqlError};
@@ -569,51 +569,6 @@ impl Checker<'_> {
         };
         ControlFlow::Break(error.at(Span::new(place)))
     }
-}
-
-/// That a call has as many arguments as it may have.
-fn check_arguments(
-    call: &Function,
-    name: &str,
-    counts: &RangeInclusive<usize>,
-    form: &str,
-) -> Flow {
-    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
-    let plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
-    if counts.contains(&list.args.len()) && list.args.iter().all(plain) {
-        return ControlFlow::Continue(());
-    }
-    let (least, most) = (counts.start(), counts.end());
-    let wanted = if least == most { most.to_string() } else { format!("{least} or {most}") };
-    let arguments = if *most == 1 { "argument" } else { "arguments" };
-    let message = match list.args.iter().all(plain) {
-        true => format!("{name} takes {wanted} {arguments}, not {}", list.args.len()),
-        false => format!("{name} takes {wanted} {arguments}"),
-    };
-    let error = SqlError::types(message).at(Span::new(call.name.span()));
-    ControlFlow::Break(error.help(format!("write {form}")))
-}
-
-/// All aggregates but COUNT are of one thing.
-fn check_one_argument(call: &Function, name: &str) -> Flow {
-    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
-    let right = match &list.args[..] {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))] => true,
-        [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] => name == "COUNT",
-        _ => false,
-    };
-    if right {
-        return ControlFlow::Continue(());
-    }
-    let found = match &list.args[..] {
-        [_] => "*".to_string(),
-        many => many.len().to_string(),
-    };
-    ControlFlow::Break(
-        SqlError::types(format!("{name} takes one argument, not {found}"))
-            .at(Span::new(call.name.span()))
-            .help(format!("write {name}(x)")),
-    )
 }
 
 fn is_window_function(name: &str) -> bool {

@@ -26,6 +26,7 @@
 //! settings.
 
 mod aggregates;
+mod argument_counts;
 mod assemble;
 mod blame;
 mod by_parts;
@@ -33,6 +34,7 @@ mod calls;
 mod catalog;
 mod check;
 mod coercion;
+mod collected;
 mod collecting;
 mod compiler;
 mod completed;

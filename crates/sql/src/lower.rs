@@ -20,13 +20,12 @@ use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
-use crate::collecting;
+use crate::collected;
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
 use crate::indexed::Indexed;
 use crate::located::without_cast_names;
 use crate::nest::{Inner, Unnested, Window};
-use crate::ranking;
 use crate::refusals::{refuse_expr, refused};
 use crate::size::{MAX_NODES, too_large};
 use crate::text::sql_text;
@@ -382,7 +381,7 @@ impl Stage {
             return Err(SqlError::internal(format!("the aggregate {name}")));
         };
         let mut arguments = self.substitute_all(&call.params.args, schema, places)?;
-        if let Some(collected) = collecting::call(function, &call.params, &arguments) {
+        if let Some(collected) = collected::call(function, &call.params, &arguments) {
             let (function, argument) = collected.map_err(|error| error.at(span))?;
             let filter = call.params.filter.as_ref();
             let filter =
@@ -519,8 +518,7 @@ impl Stage {
 impl Call {
     /// As SQL text.
     pub(crate) fn text(&self) -> String {
-        let special = collecting::text(self.function, self.argument.as_ref());
-        let special = special.or_else(|| ranking::text(self.function, self.argument.as_ref()));
+        let special = collected::text(self.function, self.argument.as_ref());
         let argument = self.argument.as_ref().map_or("*".to_string(), sql_text);
         let filter = match &self.filter {
             Some(filter) => format!(" FILTER (WHERE {})", sql_text(filter)),

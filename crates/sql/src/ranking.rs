@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion_common::{Result as DfResult, ScalarValue, not_impl_err};
 use datafusion_expr::expr::WindowFunction;
 use datafusion_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
@@ -21,14 +21,13 @@ use datafusion_sql::sqlparser::ast;
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{AggregateFunction, Best, Directions, Ranking};
 
+use crate::collected::{UNBOUNDED, name_of};
 use crate::error::{Result, SqlError};
-use crate::graph::alike;
 use crate::located::without_marks;
 use crate::lower::{
     Call, Grouped, Places, Stage, fired_column, indexed, is_window_column, over, to_fired, unique,
 };
 use crate::scalars::{row_fields, row_of};
-use crate::text::sql_text;
 use crate::tumble::WINDOW_COLUMNS;
 use crate::types::sql_type_name;
 
@@ -39,8 +38,6 @@ pub(crate) const FORM: &str = "write SELECT … FROM (SELECT *, ROW_NUMBER() OVE
 
 /// Ranks up to this may be asked for.
 const LIMIT_MAX: i64 = 1_000_000;
-/// A ranking whose limit is not known yet.
-const UNBOUNDED: u32 = u32::MAX;
 /// Sort keys: there is a bit for each.
 const KEYS_MAX: usize = 64;
 
@@ -50,14 +47,6 @@ fn ranking_named(name: &str) -> Option<Ranking> {
         "rank" => Some(Ranking::Rank),
         "dense_rank" => Some(Ranking::DenseRank),
         _ => None,
-    }
-}
-
-fn name_of(ranking: Ranking) -> &'static str {
-    match ranking {
-        Ranking::RowNumber => "ROW_NUMBER",
-        Ranking::Rank => "RANK",
-        Ranking::DenseRank => "DENSE_RANK",
     }
 }
 
@@ -153,7 +142,7 @@ impl Stage {
             function: AggregateFunction::Best(best),
             argument: Some(argument),
             filter: None,
-            result_type: DataType::Struct(vec![].into()),
+            result_type: DataType::Struct(Fields::empty()),
             place: None,
         };
         call.name = call.text();
@@ -170,7 +159,7 @@ impl Stage {
         for ((column, value), field) in
             before.iter().zip(values).zip(window.input.schema().fields())
         {
-            let key = keys.iter().position(|key| alike(Some(key), Some(column)));
+            let key = keys.iter().position(|key| without_marks(key) == without_marks(column));
             columns.push(match (key, over(column)) {
                 (Some(key), _) => stage.columns[key].clone(),
                 (None, of) if of.window && !of.input => to_fired(column.clone())?,
@@ -394,26 +383,4 @@ impl Call {
             _ => false,
         }
     }
-}
-
-/// A ranking as SQL text; `None` if it is another call.
-pub(crate) fn text(function: AggregateFunction, argument: Option<&Expr>) -> Option<String> {
-    let AggregateFunction::Best(best) = function else { return None };
-    let keys = argument.and_then(row_fields).unwrap_or_default();
-    let key = |(at, key): (usize, &Expr)| {
-        let (descending, nulls_first) = best.directions.of(at);
-        let direction = if descending { " DESC" } else { "" };
-        let nulls = match (descending, nulls_first) {
-            (true, true) => " NULLS FIRST",
-            (false, false) => " NULLS LAST",
-            _ => "",
-        };
-        format!("{}{direction}{nulls}", sql_text(key))
-    };
-    let keys: Vec<String> = keys.iter().take(best.keys.into()).enumerate().map(key).collect();
-    let bound = match best.limit {
-        UNBOUNDED => String::new(),
-        limit => format!(" <= {limit}"),
-    };
-    Some(format!("{}() OVER (ORDER BY {}){bound}", name_of(best.ranking), keys.join(", ")))
 }

@@ -12,31 +12,11 @@
 
 use crate::arena::Arena;
 use crate::blob::{append, blob_bytes, bytes_mut, number_at, replace};
-use crate::kind::NO_BYTES;
+use crate::kind::{Counted, NO_BYTES, Wanted};
 use crate::list::{self, LENGTH_BYTES, is_list, list_elements};
 
 /// The head: three numbers.
 const HEAD_BYTES: usize = 12;
-
-/// What is counted up to the limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Counted {
-    /// Elements (`ROW_NUMBER`).
-    Elements,
-    /// Elements with a lesser sort key (`RANK`): at most the limit less one.
-    Lesser,
-    /// Different sort keys (`DENSE_RANK`).
-    Keys,
-}
-
-/// Which elements are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Wanted {
-    /// One at least.
-    pub limit: u32,
-    /// What there may be so many of.
-    pub counted: Counted,
-}
 
 /// The sort key of an element.
 pub fn sort_key(element: &[u8]) -> &[u8] {

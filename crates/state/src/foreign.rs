@@ -3,7 +3,7 @@
 //! steps 3 and 4).
 
 use crate::arena::{Arena, packed_len};
-use crate::blob;
+use crate::blobs;
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
@@ -78,7 +78,7 @@ impl RowLayout {
                     ValueKind::MinBytes | ValueKind::MaxBytes => {
                         row[slot.word] == NO_BYTES || inside(row[slot.word])
                     }
-                    kind if kind.is_blob() => blob::is_blob(kind, row[slot.word], arena),
+                    kind if kind.is_blob() => blobs::is_blob(kind, row[slot.word], arena),
                     _ => true,
                 };
                 if !fits {

@@ -2,8 +2,8 @@
 //!
 //! A bucket of doubles has the values that agree in sign, exponent and the seven highest bits of
 //! the mantissa: a 128th part of what lies between a power of two and the next (a sketch of the
-//! DDSketch family, with buckets that no logarithm has to be computed for). So a value and the least
-//! magnitude of its bucket differ by less than 1 in 128.
+//! DDSketch family, with buckets for which no logarithm has to be computed). So a value and the
+//! least magnitude of its bucket differ by less than 1 in 128.
 //!
 //! The blob has the buckets that are not empty, in order: each is its number, four bytes, and its
 //! count, eight bytes.

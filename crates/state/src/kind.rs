@@ -1,6 +1,5 @@
 //! The kinds of mergeable value, and the empty value of each.
 
-use crate::best::Wanted;
 use crate::float_sum;
 
 /// The kinds of mergeable value.
@@ -35,6 +34,26 @@ pub enum ValueKind {
     Registers,
     /// How many inputs are in each bucket.
     Histogram,
+}
+
+/// What is counted up to the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Counted {
+    /// Elements (`ROW_NUMBER`).
+    Elements,
+    /// Elements with a lesser sort key (`RANK`): at most the limit less one.
+    Lesser,
+    /// Different sort keys (`DENSE_RANK`).
+    Keys,
+}
+
+/// Which elements are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// One at least.
+    pub limit: u32,
+    /// What there may be so many of.
+    pub counted: Counted,
 }
 
 /// Marks a byte string that has met no input.

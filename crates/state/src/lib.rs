@@ -40,6 +40,7 @@
 mod arena;
 mod best;
 mod blob;
+mod blobs;
 mod clock;
 mod compact;
 mod direct;
@@ -76,7 +77,7 @@ mod value;
 mod words;
 
 pub use arena::Arena;
-pub use best::{Counted, Wanted, best_elements, sort_key};
+pub use best::{best_elements, sort_key};
 pub use blob::blob_bytes;
 pub use clock::VectorClock;
 pub use foreign::Malformed;
@@ -85,7 +86,7 @@ pub use hash::{hash_bytes, hash_each_word, hash_word, hash_words};
 pub use heap::{Heap, HeapUse, Idle};
 pub use histogram::{bucket_of, histogram_quantile};
 pub use key::{Keys, NoVarKeys, VarKeys};
-pub use kind::ValueKind;
+pub use kind::{Counted, ValueKind, Wanted};
 pub use layout::{RowLayout, ValueSlot};
 pub use list::list_elements;
 pub use log::{BLOCK_ROWS, CHUNK_ROWS, ChunkPool};

@@ -1,8 +1,9 @@
 //! HyperLogLog: about how many different hashes there were.
 //!
 //! The first 14 bits of a hash choose one of 2^14 registers; the register keeps the greatest number
-//! of leading zeros, plus one, in the other bits. Merging takes the greater of each, which is exact:
-//! the registers depend on the set of hashes alone. The standard error of the estimate is 0.8%.
+//! of leading zeros, plus one, in the other bits. Merging takes the greater of each, which is
+//! exact: the registers depend on the set of hashes alone. The standard error of the estimate is
+//! 0.8%.
 //!
 //! Up to 2048 registers are kept as a sorted list of four bytes each (the register's number, then
 //! its value in the last byte); more of them as 2^14 bytes. Which of the two it is depends on how

@@ -6,7 +6,7 @@
 //! ([`crate::float_sum`]).
 
 use crate::arena::Arena;
-use crate::blob;
+use crate::blobs;
 use crate::float_sum;
 use crate::hot::{Aside, frequent};
 use crate::kind::{NO_BYTES, ValueKind};
@@ -317,7 +317,7 @@ impl<'t> Block<'t> {
         // SAFETY: see `count`.
         let take = |word: *mut u64| unsafe { &mut *word };
         self.each(slot, picks, |place, k, arena| {
-            blob::take_bytes(slot.kind, take(place), arena, value(k));
+            blobs::take_bytes(slot.kind, take(place), arena, value(k));
         });
     }
 
@@ -332,7 +332,7 @@ impl<'t> Block<'t> {
         // SAFETY: see `count`.
         let take = |word: *mut u64| unsafe { &mut *word };
         self.each(slot, picks, |place, k, arena| {
-            blob::take_word(slot.kind, take(place), arena, value(k));
+            blobs::take_word(slot.kind, take(place), arena, value(k));
         });
     }
 
@@ -391,7 +391,7 @@ impl<'t> Block<'t> {
                 | ValueKind::Registers
                 | ValueKind::Histogram) => self.each(unmarked, None, |place, k, own| {
                     // SAFETY: see `count`.
-                    blob::merge(kind, unsafe { &mut *place }, own, at(k, 0), arena);
+                    blobs::merge(kind, unsafe { &mut *place }, own, at(k, 0), arena);
                 }),
             }
         }

@@ -3,8 +3,8 @@
 //! A value is a byte that says whether there is one (0: NULL), then the value: numbers, times and
 //! booleans as they stand in memory; strings as their length (four bytes) and their bytes; an array
 //! or a map as the number of its elements (four bytes) and each of them with its length in bytes
-//! before it; of a row, the fields, also where the row is NULL. Bytes that come from another process
-//! are checked when they are read.
+//! before it; of a row, the fields, also where the row is NULL. Bytes that come from another
+//! process are checked when they are read.
 
 use std::sync::Arc;
 
