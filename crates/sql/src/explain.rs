@@ -222,8 +222,14 @@ fn source_text(text: &mut String, name: &str, source: &Source) {
 fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
     let input = |e: &Expr| shown(e, schema);
     if let Some(window) = &aggregate.window {
-        let _ = write!(text, "  window of {}", duration(window.size_us));
-        let offset = (window.offset_us != 0).then(|| duration(window.offset_us));
+        let _ = write!(text, "  window of {}", window_text(window));
+        let offset_us = match window {
+            Window::Tumble(window) => window.offset_us,
+            Window::Hop(window) => window.offset_us,
+            Window::Cumulate(window) => window.offset_us,
+            Window::Session(_) => 0,
+        };
+        let offset = (offset_us != 0).then(|| duration(offset_us));
         let _ = writeln!(text, "{}", offset.map_or(String::new(), |o| format!(", offset {o}")));
     }
     let _ =

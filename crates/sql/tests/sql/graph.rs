@@ -4,7 +4,7 @@
 use crate::common::*;
 use arrow::datatypes::DataType;
 use millstream_contract::expr::Expr;
-use millstream_contract::plan::{Node, Operator, Plan, Stage};
+use millstream_contract::plan::{Node, Operator, Plan, Stage, Tumble};
 use millstream_sql::Outcome;
 
 const SECOND: &str = "
@@ -168,7 +168,8 @@ fn rows_of_the_same_windows_keep_them_in_a_union() {
     ));
     assert_eq!((plan.sources.len(), plan.stages.len()), (2, 3));
     let Operator::Aggregate(sum) = &plan.stages[2].operator else { panic!("{plan:?}") };
-    assert_eq!(sum.window.unwrap().size_us, 10_000_000);
+    let window = Tumble { size_us: 10_000_000, offset_us: 0 };
+    assert_eq!(sum.window, Some(window.into()));
     assert!(sum.keys.is_empty());
 }
 

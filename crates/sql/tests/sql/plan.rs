@@ -4,7 +4,7 @@ use crate::common::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::{
-    AggregateFunction, Node, Operator, Plan, Stage, Tumble, Watermark,
+    AggregateFunction, Node, Operator, Plan, Stage, Tumble, Watermark, Window,
 };
 use millstream_sql::Outcome;
 
@@ -405,7 +405,10 @@ const COUNTS: &str = "
 fn shape(plan: &Plan, stage: usize) -> (Option<i64>, Vec<&str>, Vec<&str>) {
     let Stage { inputs, operator, output } = &plan.stages[stage];
     let Operator::Aggregate(aggregate) = operator else { panic!("{operator:?}") };
-    let window = aggregate.window.map(|window| window.size_us / 1_000_000);
+    let window = aggregate.window.map(|window| match window {
+        Window::Tumble(window) => window.size_us / 1_000_000,
+        other => panic!("{other:?}"),
+    });
     let given = output.fields().iter().map(|field| field.name().as_str()).collect();
     let read = plan.schema_of(inputs[0].from).unwrap();
     (window, given, read.fields().iter().map(|field| field.name().as_str()).collect())
