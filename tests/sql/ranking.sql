@@ -37,3 +37,9 @@ SELECT window_start, shop, item, price + 1 AS more FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY ts) AS rn
     FROM assigned
 ) WHERE rn = 1 AND shop <> 'b';
+
+-- Equal sort keys at equal times: the offer that stands first in the file.
+SELECT window_start, shop, item FROM (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY ts DESC) AS rn
+    FROM assigned
+) WHERE rn = 1;

@@ -144,6 +144,11 @@ impl AggregateUDFImpl for Aggregate {
         !counts(self.function)
     }
 
+    /// What does not go with it says so itself.
+    fn supports_null_handling_clause(&self) -> bool {
+        collecting::arguments(self.function).is_some()
+    }
+
     fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
         not_impl_err!("aggregates run in the engine")
     }
