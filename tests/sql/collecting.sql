@@ -2,7 +2,7 @@
 --   window 12:00:00   a: x 5, z 5, NULL 9      b: v 7, y 7, w NULL
 --   window 12:00:10   a: q 1, r 1              b: NULL NULL
 CREATE TABLE offers (
-    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
 
 -- The least and the greatest by time or by price; of equal prices the first.

@@ -3,7 +3,7 @@
 --   window 12:00:10   a: q 1, r 1              b: NULL NULL
 -- exchange: refused
 CREATE TABLE offers (
-    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
 
 CREATE VIEW assigned AS

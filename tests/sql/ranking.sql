@@ -2,7 +2,7 @@
 --   12:00:00   a NULL 9   b v 7 (at :03)   b y 7 (at :04)   a x 5 (at :01)   a z 5 (at :02)   b w NULL
 --   12:00:10   a q 1 (at :11)   a r 1 (at :12)   b NULL NULL
 CREATE TABLE offers (
-    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts
 ) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
 
 CREATE VIEW assigned AS
