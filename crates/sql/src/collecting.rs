@@ -42,6 +42,17 @@ pub(crate) fn form(function: AggregateFunction) -> Option<&'static str> {
     })
 }
 
+/// What to do about arguments of other types than such a call takes.
+pub(crate) fn help(function: AggregateFunction) -> Option<&'static str> {
+    use AggregateFunction::*;
+    match function {
+        MinBy | MaxBy => Some("compare by a number, a string or a time: MIN_BY(x, y)"),
+        ListAgg { .. } => Some("it joins strings: LISTAGG(CAST(x AS STRING), ', ')"),
+        ApproxPercentile(_) => Some("it is of numbers: APPROX_PERCENTILE(x, 0.95)"),
+        function => form(function),
+    }
+}
+
 /// How many arguments such a call takes, and how it is written; `None` for other functions.
 pub(crate) fn arguments(
     function: AggregateFunction,
@@ -62,25 +73,22 @@ pub(crate) fn types(
     types: &[DataType],
 ) -> Option<Result<(Vec<DataType>, DataType)>> {
     let (counts, form) = arguments(function)?;
-    let wrong = |message: String| Some(Err(SqlError::types(message).help(format!("write {form}"))));
+    let help = help(function).unwrap_or(form);
+    let wrong = |message: String| Some(Err(SqlError::types(message).help(help)));
     let name = form.split('(').next().unwrap_or_default();
     if !counts.contains(&types.len()) {
         return wrong(format!("{name} does not take {} arguments", types.len()));
     }
     let mut given = types.to_vec();
-    let of = sql_type_name(&given[0]);
+    let given_names: Vec<String> = given.iter().map(sql_type_name).collect();
+    let other = format!("there is no {name} of {}", given_names.join(", "));
     use AggregateFunction::*;
     let result = match function {
         ArrayAgg { .. } => DataType::List(Arc::new(Field::new(ELEMENT, given[0].clone(), true))),
-        MinBy | MaxBy if !is_ordered(&given[1]) => {
-            let by = sql_type_name(&given[1]);
-            return wrong(format!("{name} cannot compare values of type {by}"));
-        }
+        MinBy | MaxBy if !is_ordered(&given[1]) => return wrong(other),
         ListAgg { .. } => {
             if given.iter().any(|t| !matches!(t, DataType::Utf8 | DataType::Null)) {
-                let help = "cast it: LISTAGG(CAST(x AS STRING), ', ')";
-                let message = format!("LISTAGG joins strings, not values of type {of}");
-                return Some(Err(SqlError::types(message).help(help)));
+                return wrong(other);
             }
             given.fill(DataType::Utf8);
             DataType::Utf8
@@ -89,7 +97,7 @@ pub(crate) fn types(
         ApproxPercentile(_) => {
             let number = |t: &DataType| t.is_numeric() || t.is_null();
             if !given.iter().all(number) {
-                return wrong(format!("{name} is of numbers, not of {of}"));
+                return wrong(other);
             }
             given[1] = DataType::Float64;
             DataType::Float64

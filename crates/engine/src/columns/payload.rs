@@ -291,7 +291,8 @@ mod tests {
                 let rows: Vec<Vec<u8>> = (0..slice.len()).map(encode).collect();
                 let mut rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
                 let back = decode(slice.data_type(), &mut rows).unwrap();
-                assert_eq!(format!("{back:?}"), format!("{:?}", slice));
+                // What stands beneath a NULL does not count.
+                assert_eq!(back.as_ref(), slice.as_ref());
                 assert!(rows.iter().all(|rest| rest == b"rest"));
             }
             let null = null_of(column.data_type()).unwrap();
