@@ -55,7 +55,7 @@ pub(crate) fn is_blob(kind: ValueKind, word: u64, arena: &Arena) -> bool {
     };
     let (len, capacity) = (*head as u32 as usize, (*head >> 32) as usize);
     let fits = word < u64::from(u32::MAX)
-        && capacity <= words.len() - word as usize - 1
+        && capacity < words.len() - word as usize
         && len.div_ceil(8) <= capacity
         && len > 0;
     if !fits {

@@ -107,7 +107,8 @@ fn sum(own: &[u8], theirs: &[u8]) -> Vec<u8> {
                 one
             }
             (Some(one), Some(other)) if one.0 == other.0 => {
-                (a.next(), b.next());
+                a.next();
+                b.next();
                 (one.0, one.1.wrapping_add(other.1))
             }
             (_, Some(other)) => {
