@@ -1,6 +1,6 @@
-//! Windows that hop and cumulate, and sessions, on the engine alone, against a model that decides record by record
-//! for which of its windows it is late. Simulated runs draw everything from a seed:
-//! `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that one.
+//! Windows that hop and cumulate, and sessions, on the engine alone, against a model that decides
+//! record by record for which of its windows it is late. Simulated runs draw everything from a
+//! seed: `MILLSTREAM_SEEDS=100000` runs more seeds, `MILLSTREAM_SEED=7` only that one.
 
 mod support;
 

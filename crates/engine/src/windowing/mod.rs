@@ -160,12 +160,6 @@ impl Windowing {
         Windowing { slices, kind, lateness_us }
     }
 
-    /// The same sessions, with slices of another width, of which a gap has a whole number.
-    #[cfg(test)]
-    pub(crate) fn with_slices_of(self, size_us: i64) -> Windowing {
-        Windowing { slices: Some(Tumble { size_us, offset_us: 0 }), ..self }
-    }
-
     /// How long a window waits for late records once it has ended.
     pub(crate) fn lateness_us(&self) -> i64 {
         self.lateness_us

@@ -1,0 +1,48 @@
+-- answer: by hand. The offers of shop a are at 1, 2, 6, 11 and 12 s, those of shop b at 3, 4, 4 and 13 s.
+--   Sessions with a gap of 2 s: a 1–2, 6 and 11–12; b 3–4 and 13.
+CREATE TABLE offers (
+    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '20' SECOND
+) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
+
+-- Windows that overlap.
+SELECT window_start, FIRST_VALUE(item) AS f, LAST_VALUE(item) AS l, LISTAGG(item) AS items,
+       MIN_BY(item, price) AS m, ARRAY_AGG(price) AS prices
+FROM TABLE(HOP(TABLE offers, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;
+
+-- Windows that grow.
+SELECT window_start, window_end, FIRST_VALUE(item) AS f, LAST_VALUE(item) AS l, LISTAGG(item) AS items,
+       APPROX_COUNT_DISTINCT(price) AS different
+FROM TABLE(CUMULATE(TABLE offers, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;
+
+CREATE VIEW sessions AS
+SELECT * FROM TABLE(SESSION(TABLE offers PARTITION BY shop, DESCRIPTOR(ts), INTERVAL '2' SECOND));
+
+SELECT shop, window_start, window_end, FIRST_VALUE(item) AS f, LAST_VALUE(item) AS l, LISTAGG(item, '+') AS items
+FROM sessions GROUP BY shop, window_start, window_end;
+
+-- The first rows of each window.
+SELECT window_start, rn, item, price FROM (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) AS rn
+    FROM TABLE(HOP(TABLE offers, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))
+) WHERE rn = 1;
+SELECT shop, window_start, rn, item, price * 2 AS twice FROM (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY price DESC) AS rn
+    FROM sessions
+) WHERE rn = 1;
+
+-- Offers that do not pass belong to the sessions nevertheless.
+SELECT shop, window_start, window_end, rn, item, twice FROM (
+    SELECT *, price * 2 AS twice,
+           ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY price + 1 DESC) AS rn
+    FROM sessions WHERE price > 5
+) WHERE rn <= 2;
+
+-- Of the first of each session, those of ten seconds.
+SELECT window_start, LISTAGG(item) AS items FROM TABLE(TUMBLE((
+    SELECT shop, window_time, item FROM (
+        SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, window_time, shop ORDER BY price) AS rn
+        FROM sessions
+    ) WHERE rn <= 2), DESCRIPTOR(window_time), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end;
