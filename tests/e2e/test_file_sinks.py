@@ -346,7 +346,8 @@ DOCS = (harness.ROOT / "docs" / "connectors.md").read_text().split("## Files tha
 
 
 def test_the_examples_of_the_documentation_run(script):
-    examples = re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL)
+    found = re.findall(r"```sql\n(.*?)```", DOCS, re.DOTALL)
+    examples = [example for example in found if "INSERT" in example]
     assert len(examples) == 3
     for example in examples:
         done = script.run(example, workers=2)

@@ -37,7 +37,7 @@ def test_one_line_that_is_no_record_shows_what_leaves_it_out(script, lines, name
     assert result.code != 0 and place in result.stderr and "on_error" in result.stderr, result.stderr
     declared = statement(result.stderr)
     assert rows(script.run(declared + "SELECT COUNT(*) AS n, SUM(a) AS s FROM big;")) == ["100,100"]
-    shown = harness.run("init", script.folder / name)
+    shown = harness.run("init", script.folder / name, stats=False)
     if name.endswith("ndjson"):
         assert shown.code != 0 and "on_error" in shown.stderr and place in shown.stderr, shown.stderr
         assert "CREATE TABLE big" in shown.stderr
@@ -102,7 +102,7 @@ def test_columns_of_one_name(script):
     script.data("x.csv", "a,s,a\n1,x,2\n")
     result = script.run(CSV.format("csv", "x.csv") + "SELECT a FROM t;")
     assert result.code != 0 and "x.csv" in result.stderr and "'a'" in result.stderr, result.stderr
-    assert rows(script.run("SELECT a, a_2 FROM 'x.csv';")) == ["1,2"]
+    assert rows(script.run("SELECT a, a_3 FROM 'x.csv';")) == ["1,2"]
 
 
 def test_a_directory_or_file_without_rights_is_said_with_what_to_do(script):

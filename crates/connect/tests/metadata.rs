@@ -74,7 +74,7 @@ fn written(directory: &Path, format: &str) -> (String, Vec<(i64, i64)>) {
     let mut options = options(directory, "out", format);
     (options.schema, options.metadata) = (rows.schema(), BTreeMap::new());
     let sink = Registry::new().sink(&options).unwrap();
-    sink.open(&rows.schema(), Writers::alone()).unwrap();
+    sink.open(&rows.schema(), Writers { process: 0, workers: 1, memory_bytes: 1 << 30 }).unwrap();
     parts.iter().for_each(|part| sink.write(0, part, true).unwrap());
     sink.finish().unwrap();
     sink.commit(&sink.prepare().unwrap()).unwrap();

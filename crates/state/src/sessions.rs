@@ -205,3 +205,103 @@ impl Sessions {
         self.open.table.arena_bytes_of_row()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::key::{Keys, NoVarKeys};
+    use crate::kind::ValueKind;
+    use crate::log::ChunkPool;
+    use crate::scratch::Scratch;
+
+    /// Key, first and last time, and how many records.
+    type Session = (u64, i64, i64, u64);
+
+    /// The sessions that slices of this width give of records, which are in the order of time.
+    fn sessions(records: &[(u64, i64)], gap: i64, width: i64) -> Vec<Session> {
+        let kinds = [ValueKind::Count, ValueKind::Min64, ValueKind::Max64];
+        let layout = Arc::new(RowLayout::new(1, vec![], &kinds.map(|kind| (kind, false))));
+        let slots = layout.values().to_vec();
+        let mut sessions = Sessions::new(layout.clone(), slots[1], slots[2], gap, 1 << 16);
+        let (mut pool, mut scratch) = (ChunkPool::new(4, 0, None), Scratch::default());
+        let mut found = Vec::new();
+        let mut give = |sessions: &mut Sessions| {
+            let over = sessions.over();
+            for row in 0..over.len() {
+                let at = |slot: usize| over.word(row, slots[slot].word);
+                found.push((over.word(row, 0), at(1) as i64, at(2) as i64, at(0)));
+            }
+            sessions.given();
+        };
+        let mut slice = records[0].1.div_euclid(width);
+        let mut rest = records;
+        while !rest.is_empty() || !sessions.is_empty() {
+            let end = (slice + 1) * width;
+            let (now, later) = rest.split_at(rest.partition_point(|(_, time)| *time < end));
+            rest = later;
+            let mut table = Table::new(layout.clone());
+            for (key, time) in now {
+                let words = [*key];
+                let keys = Keys { hashes: &[], ahead: &[], words: &words, vars: NoVarKeys };
+                let mut block = table.update(&keys, &mut pool, &mut scratch);
+                block.count(slots[0], None);
+                block.extreme64(slots[1], None, |_| *time);
+                block.extreme64(slots[2], None, |_| *time);
+            }
+            sessions.begin();
+            while sessions.prepare() {}
+            for block in 0..table.scan_blocks() {
+                sessions.absorb(&table, block);
+                give(&mut sessions);
+            }
+            for block in 0..sessions.blocks() {
+                sessions.close(block, end);
+                give(&mut sessions);
+            }
+            slice += 1;
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// Whether slices are a gap, a third or a sixteenth of it wide, sessions are what records say:
+    /// those a gap apart belong together, those one more do not.
+    #[test]
+    fn the_width_of_slices_makes_no_difference() {
+        const GAP: i64 = 48;
+        let mut state = 3u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % bound
+        };
+        let mut many = 0;
+        for keys in [1, 3, 40, 5_000] {
+            for _ in 0..20 {
+                let mut records = Vec::new();
+                let mut time = below(1000) as i64 - 500;
+                for _ in 0..2_000 {
+                    time +=
+                        [0, 1, GAP - 1, GAP, GAP + 1, 3][below(6) as usize] / keys.min(6) as i64;
+                    records.push((below(keys), time));
+                }
+                let mut model: Vec<Session> = Vec::new();
+                let mut open: BTreeMap<u64, Session> = BTreeMap::new();
+                for (key, time) in &records {
+                    match open.get_mut(key).filter(|session| *time - session.2 <= GAP) {
+                        Some(session) => (session.2, session.3) = (*time, session.3 + 1),
+                        None => model.extend(open.insert(*key, (*key, *time, *time, 1))),
+                    }
+                }
+                model.extend(open.into_values());
+                model.sort_unstable();
+                for width in [GAP, GAP / 3, GAP / 16, 1] {
+                    assert_eq!(sessions(&records, GAP, width), model, "{keys} keys, {width}");
+                }
+                many += usize::from(model.len() > 100);
+            }
+        }
+        assert!(many > 20, "{many}");
+    }
+}

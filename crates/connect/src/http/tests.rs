@@ -298,7 +298,7 @@ fn impatient() -> (Server, String) {
     let (schema, format) = (table.schema.clone(), table.format.clone());
     let served = Served {
         name: "x".into(),
-        wanted: Wanted { format, schema, projection: [0].into(), batch_rows: 100 },
+        wanted: Wanted { format, schema, projection: [0].into(), batch_rows: 100, offsets: false },
         body_bytes_max: 1000,
         waiting_bytes_max: 1000,
         patience: Patience {

@@ -141,7 +141,8 @@ impl Message {
             let dictionary = message.header_as_dictionary_batch().ok_or("expected a dictionary")?;
             let batch = dictionary.data().ok_or("a dictionary without values")?;
             check_lengths(&batch, self.body_bytes)?;
-            check_packed(&batch, body, &[0..self.body_bytes])?;
+            let whole = 0..self.body_bytes;
+            check_packed(&batch, body, std::slice::from_ref(&whole))?;
             read_dictionary(body, dictionary, schema, dictionaries, &message.version())
                 .map_err(|error| error.to_string())
         })

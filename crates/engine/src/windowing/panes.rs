@@ -1,8 +1,8 @@
 //! Windows of several panes: numbers instead of times.
 //!
-//! Panes follow each other and are numbered. Where windows hop, window `w` has the panes `w` to
-//! `w + count - 1`. Where they cumulate, a new one begins every `count` panes, and window `w` has
-//! the panes from that begin to `w`. So every window ends with a pane of its own, and windows end in
+//! Panes follow each other and are numbered. Where windows hop, window `w` has the `count` panes
+//! from `w` on. Where they cumulate, a new one begins every `count` panes, and window `w` has the
+//! panes from that begin to `w`. So every window ends with a pane of its own, and windows end in
 //! the order of their numbers.
 //!
 //! A slice is a pane together with the first window that its records count for. Its name is made of

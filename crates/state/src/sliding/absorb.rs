@@ -45,8 +45,8 @@ impl Sliding {
             }
         }
         if between.is_empty() {
-            // SAFETY: rows of a table that nobody changes; they are none of the live ones.
             let mut block = Block::new(&layout, &mut self.live.table.arena, &places, 0);
+            // SAFETY: rows of a table that nobody changes; they are none of the live ones.
             unsafe { block.merge_rows(|k| rows.place(k), arena) };
         } else {
             let some: Vec<_> = added.iter().map(|k| places[*k]).collect();

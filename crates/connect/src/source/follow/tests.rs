@@ -297,15 +297,16 @@ fn many_files_need_few_descriptors() {
     let files = folder.table("*.csv", "csv").unwrap();
     let wanted = Wanted {
         format: files.format.clone(),
-        schema: files.schema.clone(),
+        schema: files.schema(),
         projection: [0].into(),
         batch_rows: 3,
         offsets: false,
     };
     let (cursors, saved) = (Vec::new(), BTreeMap::new());
     let looked = Instant::now();
-    let mut split =
-        FollowSplit { name: "x".into(), files: files.files, wanted, cursors, saved, looked };
+    let read = files.beside.read(&[0]).unwrap();
+    let files = files.files;
+    let mut split = FollowSplit { name: "x".into(), files, wanted, read, cursors, saved, looked };
     split.look().unwrap();
     let mut found = 0;
     while split.chunk().unwrap().is_some() {
