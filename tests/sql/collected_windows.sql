@@ -31,18 +31,3 @@ SELECT shop, window_start, rn, item, price * 2 AS twice FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY price DESC) AS rn
     FROM sessions
 ) WHERE rn = 1;
-
--- Offers that do not pass belong to the sessions nevertheless.
-SELECT shop, window_start, window_end, rn, item, twice FROM (
-    SELECT *, price * 2 AS twice,
-           ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY price + 1 DESC) AS rn
-    FROM sessions WHERE price > 5
-) WHERE rn <= 2;
-
--- Of the first of each session, those of ten seconds.
-SELECT window_start, LISTAGG(item) AS items FROM TABLE(TUMBLE((
-    SELECT shop, window_time, item FROM (
-        SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, window_time, shop ORDER BY price) AS rn
-        FROM sessions
-    ) WHERE rn <= 2), DESCRIPTOR(window_time), INTERVAL '10' SECOND))
-GROUP BY window_start, window_end;
