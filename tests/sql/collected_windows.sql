@@ -1,5 +1,5 @@
 -- answer: by hand. The offers of shop a are at 1, 2, 6, 11 and 12 s, those of shop b at 3, 4, 4 and 13 s.
---   Sessions with a gap of 2 s: a 1–2, 6 and 11–12; b 3–4 and 13.
+--   Sessions with a gap of 2 s: a 1–2, 6 and 11–12; b 3–4 and 13. They come in the order of their ends.
 CREATE TABLE offers (
     ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '20' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
@@ -21,13 +21,3 @@ SELECT * FROM TABLE(SESSION(TABLE offers PARTITION BY shop, DESCRIPTOR(ts), INTE
 
 SELECT shop, window_start, window_end, FIRST_VALUE(item) AS f, LAST_VALUE(item) AS l, LISTAGG(item, '+') AS items
 FROM sessions GROUP BY shop, window_start, window_end;
-
--- The first rows of each window.
-SELECT window_start, rn, item, price FROM (
-    SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) AS rn
-    FROM TABLE(HOP(TABLE offers, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))
-) WHERE rn = 1;
-SELECT shop, window_start, rn, item, price * 2 AS twice FROM (
-    SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, shop ORDER BY price DESC) AS rn
-    FROM sessions
-) WHERE rn = 1;
