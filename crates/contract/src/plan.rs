@@ -6,9 +6,9 @@
 //!
 //! The SQL crate produces a [`Plan`]; nothing here knows SQL text.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -16,7 +16,13 @@ use crate::pruning::Pruning;
 use crate::table::Table;
 
 mod calls;
-pub use calls::{Argument, Bits, Moment};
+mod left_out;
+mod ranked;
+
+pub use calls::{AggregateFunction, Argument, Bits, Moment};
+use left_out::MALFORMED;
+pub use left_out::{PLACE, RAW, REASON, late_fields, malformed_schema};
+pub use ranked::{Best, Directions, Ranking, Share};
 
 /// A continuous query in executable form.
 #[derive(Debug, Clone)]
@@ -106,31 +112,6 @@ pub struct Input {
 pub struct Late {
     /// The windows that they were meant for.
     pub window: Window,
-}
-
-/// The column that says where a record stands that does not count, for example `events.csv:17`.
-pub const PLACE: &str = "place";
-/// The column that says why it does not count.
-pub const REASON: &str = "reason";
-/// The column that has the bytes of a malformed record.
-pub const RAW: &str = "raw";
-
-/// The columns of [`Node::Malformed`]: [`RAW`], [`PLACE`] and [`REASON`], none of them ever NULL.
-pub fn malformed_schema() -> SchemaRef {
-    MALFORMED.clone()
-}
-
-static MALFORMED: LazyLock<SchemaRef> = LazyLock::new(|| {
-    Arc::new(Schema::new(vec![
-        Field::new(RAW, DataType::Binary, false),
-        Field::new(PLACE, DataType::Utf8, false),
-        Field::new(REASON, DataType::Utf8, false),
-    ]))
-});
-
-/// The two columns that follow those of a source whose records are late.
-pub fn late_fields() -> [Field; 2] {
-    [PLACE, REASON].map(|name| Field::new(name, DataType::Utf8, false))
 }
 
 /// Columns computed of others.
@@ -567,23 +548,4 @@ pub struct AggregateCall {
     pub result_type: DataType,
     /// Where the call stands, for [`crate::Error::Overflow`]; may be empty.
     pub frame: String,
-}
-
-/// The aggregate functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AggregateFunction {
-    /// `COUNT(*)` and `COUNT(x)`; `BIGINT`.
-    Count,
-    /// Of integers (result `BIGINT`, or `BIGINT UNSIGNED` of unsigned), decimals and floats.
-    Sum,
-    /// Of anything ordered: numbers, booleans, dates, times, timestamps, strings, binary.
-    Min,
-    /// As `Min`.
-    Max,
-    /// Of integers and floats (`DOUBLE`), and decimals.
-    Avg,
-    /// Of the bits of integers; the argument's type.
-    Bits(Bits),
-    /// Of doubles; `DOUBLE`.
-    Moment(Moment),
 }

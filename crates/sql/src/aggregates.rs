@@ -11,6 +11,7 @@ use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion_expr::{Accumulator, AggregateUDFImpl, Case, Expr, Signature, Volatility, lit};
 use millstream_contract::plan::{self, AggregateFunction, Moment};
 
+use crate::collecting::{self, COLLECTING, is_ordered};
 use crate::error::SqlError;
 use crate::types::sql_type_name;
 
@@ -35,10 +36,10 @@ pub(crate) enum Pair {
     Both,
 }
 
-type Named = (&'static str, AggregateFunction, Takes);
+pub(crate) type Named = (&'static str, AggregateFunction, Takes);
 
-/// All of them by name; several names may be of one function.
-pub(crate) const AGGREGATES: [Named; 29] = {
+/// Those whose value has a fixed size by name; several names may be of one function.
+const AGGREGATES: [Named; 29] = {
     use AggregateFunction::{Avg, Bits, Count, Max, Min, Moment as Of, Sum};
     use Moment::*;
     const PAIR: Takes = Takes::Pair(Pair::Both);
@@ -80,14 +81,19 @@ pub(crate) const AGGREGATES: [Named; 29] = {
 
 /// The function of that name.
 pub(crate) fn aggregate_named(name: &str) -> Option<(AggregateFunction, Takes)> {
-    let found = AGGREGATES.iter().find(|(n, ..)| *n == name);
-    found.map(|(_, function, takes)| (*function, *takes))
+    all_aggregates().find(|(n, ..)| *n == name).map(|(_, function, takes)| (function, takes))
 }
 
 /// What the engine's function is called in SQL.
 pub(crate) fn sql_name(function: AggregateFunction) -> String {
     let found = AGGREGATES.iter().find(|(_, known, _)| *known == function);
     found.map_or(String::new(), |(name, ..)| name.to_uppercase())
+}
+
+/// All functions, by name.
+pub(crate) fn all_aggregates() -> impl Iterator<Item = Named> {
+    let collecting = COLLECTING.into_iter().map(|(name, function)| (name, function, Takes::Any));
+    AGGREGATES.into_iter().chain(collecting)
 }
 
 /// How many arguments an aggregate of that name takes; `None`: any number from one on.
@@ -161,7 +167,16 @@ impl AggregateUDFImpl for Grouping {
 /// Whether it makes a difference to a function that values come again.
 pub(crate) fn counts_repeats(function: AggregateFunction) -> bool {
     use AggregateFunction::*;
-    !matches!(function, Min | Max | Bits(plan::Bits::And | plan::Bits::Or))
+    !matches!(
+        function,
+        Min | Max
+            | Bits(plan::Bits::And | plan::Bits::Or)
+            | First { .. }
+            | Last { .. }
+            | MinBy
+            | MaxBy
+            | ApproxCountDistinct
+    )
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -190,14 +205,7 @@ impl Aggregate {
     /// The type that an argument is cast to; `None` if there is no such aggregate.
     fn taken(&self, argument: &DataType) -> Option<DataType> {
         use DataType::*;
-        // Views and large variants do not reach the engine.
-        let argument = match argument {
-            Utf8View | LargeUtf8 => Utf8,
-            BinaryView | LargeBinary => Binary,
-            Float16 => Float32,
-            Dictionary(_, value) => (**value).clone(),
-            other => other.clone(),
-        };
+        let argument = as_taken(argument);
         let is_null = argument == Null;
         match (self.takes, self.function) {
             (Takes::Boolean, _) => (is_null || argument == Boolean).then_some(Boolean),
@@ -244,19 +252,27 @@ fn mean_scale(precision: i8, scale: i8) -> i8 {
     wanted.min(room.max(6)).max(scale)
 }
 
-/// Whether there is a least and a greatest value.
-pub(crate) fn is_ordered(t: &DataType) -> bool {
-    use DataType::*;
-    t.is_integer()
-        || matches!(t, Float32 | Float64 | Decimal128(..) | Boolean | Null | Utf8 | Binary)
-        || matches!(t, Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_))
-}
-
 /// What to aggregate instead of a value of an SQL type that an aggregate does not take.
 pub(crate) fn other_argument(sql_type: &str) -> &'static str {
     match sql_type {
         "INTERVAL" => "aggregate its seconds: EXTRACT(EPOCH FROM x)",
         _ => "cast the argument, for example CAST(x AS DOUBLE)",
+    }
+}
+
+/// Whether a function counts: it gives 0 for nothing, and never NULL.
+pub(crate) fn counts(function: AggregateFunction) -> bool {
+    matches!(function, AggregateFunction::Count | AggregateFunction::ApproxCountDistinct)
+}
+
+/// The type as which values of a type are taken: views and large variants do not reach the engine.
+fn as_taken(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, value) => (**value).clone(),
+        other => other.clone(),
     }
 }
 
@@ -272,6 +288,10 @@ impl AggregateUDFImpl for Aggregate {
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         let name = self.name.to_uppercase();
         let refused = |e: SqlError| Err(DataFusionError::External(Box::new(e)));
+        let plain: Vec<DataType> = types.iter().map(as_taken).collect();
+        if let Some(types) = collecting::types(self.function, &plain) {
+            return types.map(|(types, _)| types).or_else(refused);
+        }
         let wanted = arguments_of(self.name);
         if types.is_empty() || wanted.is_some_and(|wanted| types.len() != wanted) {
             let (takes, form) = match wanted {
@@ -294,12 +314,21 @@ impl AggregateUDFImpl for Aggregate {
     }
 
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        let argument = self.coerce_types(types)?.swap_remove(0);
+        let mut types = self.coerce_types(types)?;
+        if let Some(Ok((_, result))) = collecting::types(self.function, &types) {
+            return Ok(result);
+        }
+        let argument = types.swap_remove(0);
         Ok(result_type(self.function, &argument).unwrap_or(DataType::Null))
     }
 
     fn is_nullable(&self) -> bool {
-        self.function != AggregateFunction::Count
+        !counts(self.function)
+    }
+
+    /// What does not go with it says so itself.
+    fn supports_null_handling_clause(&self) -> bool {
+        collecting::arguments(self.function).is_some()
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
@@ -307,7 +336,7 @@ impl AggregateUDFImpl for Aggregate {
     }
 
     fn default_value(&self, data_type: &DataType) -> DfResult<datafusion_common::ScalarValue> {
-        if self.function == AggregateFunction::Count {
+        if counts(self.function) {
             return Ok(datafusion_common::ScalarValue::Int64(Some(0)));
         }
         datafusion_common::ScalarValue::try_from(data_type)

@@ -1,6 +1,6 @@
 //! How many arguments an aggregate is called with.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use datafusion_sql::sqlparser::ast::{
     DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
@@ -40,4 +40,27 @@ pub(crate) fn check_arguments(call: &Function, name: &str) -> ControlFlow<SqlErr
             .at(Span::new(call.name.span()))
             .help(format!("write {upper}({form})")),
     )
+}
+
+/// That a call has as many arguments as it may have.
+pub(crate) fn check_counts(
+    call: &Function,
+    name: &str,
+    counts: &RangeInclusive<usize>,
+    form: &str,
+) -> ControlFlow<SqlError> {
+    let FunctionArguments::List(list) = &call.args else { return ControlFlow::Continue(()) };
+    let plain = |arg: &FunctionArg| matches!(arg, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    if counts.contains(&list.args.len()) && list.args.iter().all(plain) {
+        return ControlFlow::Continue(());
+    }
+    let (least, most) = (counts.start(), counts.end());
+    let wanted = if least == most { most.to_string() } else { format!("{least} or {most}") };
+    let arguments = if *most == 1 { "argument" } else { "arguments" };
+    let message = match list.args.iter().all(plain) {
+        true => format!("{name} takes {wanted} {arguments}, not {}", list.args.len()),
+        false => format!("{name} takes {wanted} {arguments}"),
+    };
+    let error = SqlError::types(message).at(Span::new(call.name.span()));
+    ControlFlow::Break(error.help(format!("write {form}")))
 }

@@ -408,14 +408,17 @@ fn taken_from(scan: usize, pass: Option<usize>) -> Node {
 /// that.
 fn protected(call: &Call) -> (Vec<Expr>, Option<Expr>) {
     let is_column = |argument: &Expr| matches!(argument, Expr::Column(_));
+    let only = |filter: &Expr| {
+        let only = |argument: &Expr| {
+            let passed = (Box::new(filter.clone()), Box::new(argument.clone()));
+            Expr::Case(Case::new(None, vec![passed], None))
+        };
+        call.arguments.iter().map(only).collect()
+    };
     match &call.filter {
-        Some(filter) if !call.arguments.iter().all(is_column) => {
-            let only = |argument: &Expr| {
-                let passed = (Box::new(filter.clone()), Box::new(argument.clone()));
-                Expr::Case(Case::new(None, vec![passed], None))
-            };
-            (call.arguments.iter().map(only).collect(), None)
-        }
+        // NULL is a value to some.
+        Some(filter) if call.takes_nulls() => (only(filter), Some(filter.clone())),
+        Some(filter) if !call.arguments.iter().all(is_column) => (only(filter), None),
         filter => (call.arguments.clone(), filter.clone()),
     }
 }

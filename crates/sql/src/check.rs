@@ -11,11 +11,13 @@ use datafusion_sql::sqlparser::ast::{
 use datafusion_sql::sqlparser::tokenizer;
 
 use crate::aggregates::aggregate_named;
-use crate::arguments::check_arguments;
+use crate::arguments::{check_arguments, check_counts};
 use crate::calls::{MAP, PARTITIONED};
+use crate::collecting;
 use crate::error::{Result, Span, SqlError};
 use crate::functions::Functions;
 use crate::lower::Places;
+use crate::ranking;
 use crate::texts::Texts;
 use crate::unavailable::reason;
 use crate::unnest::{check_join, is_unnest};
@@ -519,8 +521,10 @@ impl Checker<'_> {
     fn check_call(&self, call: &Function) -> Flow {
         let place = call.name.span();
         if call.over.is_some() {
-            let help = "aggregate over a window instead: FROM TABLE(TUMBLE(…)) with GROUP BY";
-            return refuse("OVER", help, call.span());
+            return match ranking::refused(call) {
+                Some(error) => ControlFlow::Break(error.at(Span::new(call.span()))),
+                None => ControlFlow::Continue(()),
+            };
         }
         if call.uses_odbc_syntax || !matches!(call.parameters, FunctionArguments::None) {
             return refuse("this form of a call", "write name(argument, …)", place);
@@ -530,7 +534,10 @@ impl Checker<'_> {
         }
         let name = call.name.to_string();
         let lower = name.trim_matches('`').trim_matches('"').to_lowercase();
-        if aggregate_named(&lower).is_some() {
+        let function = aggregate_named(&lower).map(|(function, _)| function);
+        if let Some((counts, form)) = function.and_then(collecting::arguments) {
+            check_counts(call, &name.to_uppercase(), &counts, form)?;
+        } else if function.is_some() {
             check_arguments(call, &lower)?;
         }
         if lower == MAP && matches!(&call.args, FunctionArguments::List(l) if l.args.is_empty()) {
@@ -564,7 +571,6 @@ impl Checker<'_> {
     }
 }
 
-/// All aggregates but COUNT are of one thing.
 fn is_window_function(name: &str) -> bool {
     // What is none of these is answered by the window function's planner.
     reason(name).is_none()

@@ -11,11 +11,12 @@ use datafusion_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, TableSource, Wind
 use millstream_contract::declaration::literal;
 use millstream_contract::settings::closest;
 
-use crate::aggregates::{AGGREGATES, Aggregate, CountStar, GROUPING, Grouping};
+use crate::aggregates::{Aggregate, CountStar, GROUPING, Grouping, all_aggregates};
 use crate::catalog::{Catalog, Entry, FileTables, TableHandle, ViewHandle, is_path};
 use crate::error::SqlError;
 use crate::group_windows::marker;
 use crate::located::{NAMED_CAST, named_cast};
+use crate::ranking;
 use crate::scalars::SpecialSyntax;
 use crate::types::Types;
 use crate::unnest::Unnests;
@@ -143,9 +144,8 @@ impl Functions {
             }
             scalars.insert(function.name().to_string(), function);
         }
-        let aggregates = AGGREGATES
-            .iter()
-            .map(|named| (named.0, AggregateUDF::from(Aggregate::new(*named))))
+        let aggregates = all_aggregates()
+            .map(|named| (named.0, AggregateUDF::from(Aggregate::new(named))))
             .chain(GROUPING.map(|name| (name, AggregateUDF::from(Grouping::new(name)))))
             .map(|(name, function)| (name, Arc::new(function)))
             .collect();
@@ -256,8 +256,8 @@ impl ContextProvider for Context<'_> {
         self.functions.aggregates.get(name).cloned()
     }
 
-    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
-        None
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        ranking::function(name)
     }
 
     fn get_variable_type(&self, _: &[String]) -> Option<arrow::datatypes::DataType> {

@@ -287,6 +287,8 @@ impl Graph {
                 (parts.collect::<Result<Vec<_>>>()?, names, stage.filters.clone())
             }
         };
+        let statement = reader.places.statement;
+        grouped.check_ranking().map_err(|error| error.at(statement))?;
         let endless = self.endless(&parts);
         if let (false, Some(scan)) = (grouped.windowed, endless) {
             return Err(endless_group(&self.scans[scan].entry, stage, reader.places));
@@ -334,7 +336,11 @@ impl Graph {
         for number in (0..self.groupings.len()).rev() {
             let grouping = &mut self.groupings[number];
             let fired = grouping.fired_used();
-            grouping.grouped.aggregates.retain(|call| fired.contains(&call.name));
+            grouping
+                .grouped
+                .aggregates
+                .retain(|call| call.is_ranking() || fired.contains(&call.name));
+            grouping.grouped.aggregates.iter_mut().for_each(|call| call.keep(&fired));
             let used = used_by(&grouping.grouped, &grouping.filters);
             let parts = std::mem::take(&mut grouping.parts);
             parts.iter().for_each(|part| self.need(part, &|name| used.contains(name)));
@@ -362,6 +368,7 @@ impl Grouping {
             && parts(&self.parts, &other.parts)
             && all_alike(&self.filters, &other.filters)
             && all_alike(&self.grouped.keys, &other.grouped.keys)
+            && self.grouped.ranks_like(&other.grouped)
     }
 
     /// Takes in the aggregates of another one like it. Returns what its columns are called here.
@@ -387,6 +394,9 @@ impl Grouping {
                     continue;
                 }
             };
+            let of = |call: &Call| call.ranked_names();
+            let known = own.aggregates.iter().find(|known| known.name == name);
+            renamed.extend(of(&call).into_iter().zip(known.map(of).unwrap_or_default()));
             renamed.insert(call.name, name);
         }
         renamed
@@ -513,7 +523,7 @@ impl Part {
 }
 
 impl Call {
-    fn is_like(&self, other: &Call) -> bool {
+    pub(crate) fn is_like(&self, other: &Call) -> bool {
         (self.function, &self.result_type) == (other.function, &other.result_type)
             && all_alike(&self.arguments, &other.arguments)
             && alike(self.filter.as_ref(), other.filter.as_ref())

@@ -19,8 +19,9 @@ use datafusion_expr::{
 use millstream_contract::nested::is_nested;
 use millstream_contract::plan::{self, AggregateFunction, SortKey};
 
-use crate::aggregates::{Takes, aggregate_named, counts_repeats, sql_name};
+use crate::aggregates::{Takes, aggregate_named, counts_repeats};
 use crate::catalog::{INPUT, TableEntry, TableHandle, input_column};
+use crate::collected;
 use crate::error::{Place, Result, Span, SqlError};
 use crate::given::{given_rows, one_row};
 use crate::group_windows::window_among;
@@ -167,7 +168,10 @@ impl Stage {
                 let predicate =
                     stage.substitute(&filter.predicate, &indexed(filter.input.schema()), places)?;
                 match &mut stage.grouped {
-                    Some(grouped) => grouped.having.push(predicate),
+                    Some(grouped) => {
+                        grouped.bound_ranking(&predicate);
+                        grouped.having.push(predicate);
+                    }
                     None => stage.filters.push(predicate),
                 }
                 Ok(stage)
@@ -197,6 +201,7 @@ impl Stage {
             LogicalPlan::Union(union) => Stage::of_union(union, places),
             LogicalPlan::Sort(sort) => Stage::of_sort(sort, places),
             LogicalPlan::Limit(limit) => Stage::of_limit(limit, places),
+            LogicalPlan::Window(window) => Stage::of_ranking(window, places),
             other => Err(refused(other).at(places.statement)),
         }
     }
@@ -406,6 +411,15 @@ impl Stage {
             let help = "without them, each row has all keys";
             return Err(SqlError::unsupported(message).at(span).help(help));
         };
+        let arguments = self.substitute_all(&call.params.args, schema, places)?;
+        let filter = call.params.filter.as_ref();
+        let filter = filter.map(|filter| self.substitute(filter, schema, places)).transpose()?;
+        if let Some(collected) = collected::call(function, &call.params, &arguments) {
+            let (function, argument) = collected.map_err(|error| error.at(span))?;
+            let (name, arguments, distinct) = (String::new(), vec![argument], None);
+            let call = Call { name, function, arguments, distinct, filter, result_type, place };
+            return Ok(Call { name: call.text(), ..call });
+        }
         let distinct = call.params.distinct && counts_repeats(function);
         if distinct && matches!(takes, Takes::Pair(_)) {
             let message = format!("DISTINCT does not go with the two arguments of {name}");
@@ -433,11 +447,7 @@ impl Stage {
         };
         let arguments = match counts_rows {
             true => vec![],
-            false => takes.given(self.substitute_all(&call.params.args, schema, places)?),
-        };
-        let filter = match &call.params.filter {
-            Some(filter) => Some(self.substitute(filter, schema, places)?),
-            None => None,
+            false => takes.given(arguments),
         };
         let types = || call.params.args.iter().map(|e| Ok(plain_type(&e.get_type(schema)?)));
         let distinct = distinct.then(|| types().collect::<Result<_>>()).transpose()?;
@@ -517,23 +527,6 @@ impl Stage {
             self.window = None;
         }
         self.folded()
-    }
-}
-
-impl Call {
-    /// As SQL text.
-    pub(crate) fn text(&self) -> String {
-        let arguments: Vec<String> = self.arguments.iter().map(sql_text).collect();
-        let arguments = match &arguments[..] {
-            [] => "*".to_string(),
-            arguments => arguments.join(", "),
-        };
-        let filter = match &self.filter {
-            Some(filter) => format!(" FILTER (WHERE {})", sql_text(filter)),
-            None => String::new(),
-        };
-        let distinct = if self.distinct.is_some() { "DISTINCT " } else { "" };
-        format!("{}({distinct}{arguments}){filter}", sql_name(self.function))
     }
 }
 

@@ -16,8 +16,8 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::{Case, Expr, lit};
 use millstream_contract::plan::AggregateFunction;
 
-use crate::aggregates::is_ordered;
 use crate::catalog::input_column;
+use crate::collecting::is_ordered;
 use crate::error::{Result, SqlError};
 use crate::graph::alike;
 use crate::lower::{Call, Counted, Places, Stage, is_window_column, unique, window_column};

@@ -45,7 +45,7 @@ pub(crate) use dates::{DatesAsTimes, dates_as_times};
 pub(crate) use decided::{DECIDED, decided, within_decided};
 pub(crate) use interval_order::measured_interval;
 pub(crate) use lengths::text_bytes;
-pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access};
+pub(crate) use nested::{Access, FIELD, ITEM, SAFE, access, row_fields, row_of};
 pub(crate) use planner::SpecialSyntax;
 pub(crate) use similar::similar_parts;
 pub(crate) use time_text::written_time;

@@ -120,7 +120,7 @@ pub(crate) fn finish_grouping(
         let Part::Scan { scan, pass, filters: own, columns } = part else { continue };
         let entry = &scans[*scan].entry;
         let over = OverRecords::new(compiler, entry, *pass, passes, grouped.windowed)?;
-        needs[*scan].event_time |= grouped.windowed;
+        needs[*scan].event_time |= grouped.windowed || grouped.is_ordered();
         let needs = needed_of(needs, *scan, *pass, passes);
         match columns {
             None => {

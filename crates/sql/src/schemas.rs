@@ -7,6 +7,7 @@ use datafusion_common::{DFSchema, ExprSchema};
 use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use millstream_contract::plan::{AggregateFunction, Element};
 
+use crate::aggregates::counts;
 use crate::catalog::{INPUT, TableEntry};
 use crate::error::{Result, SqlError};
 use crate::indexed::Indexed;
@@ -68,8 +69,14 @@ pub(crate) fn fired_schema(grouped: &Grouped, keys: Vec<(DataType, bool)>) -> Re
         fields.push(Field::new(name, data_type, nullable));
     }
     for call in &grouped.aggregates {
-        let nullable = call.function != AggregateFunction::Count;
-        fields.push(Field::new(&call.name, call.result_type.clone(), nullable));
+        match (call.function, &call.result_type) {
+            (AggregateFunction::Best(_), DataType::Struct(of)) => {
+                fields.extend(of.iter().map(|field| field.as_ref().clone()));
+            }
+            (function, data_type) => {
+                fields.push(Field::new(&call.name, data_type.clone(), !counts(function)));
+            }
+        }
     }
     qualified(FIRED, Schema::new(fields))
 }

@@ -19,6 +19,7 @@ use crate::lower::{
     Call, Grouped, Over, Places, Stage, fired_column, is_window_column, over, to_fired, unique,
     window_column,
 };
+use crate::scalars::{row_fields, row_of};
 use crate::text::sql_text;
 use crate::window_kinds::WindowKind;
 use crate::window_node::WINDOW_COLUMNS;
@@ -188,9 +189,15 @@ fn drop_when_fired(passes: Expr, first: usize, grouped: &mut Grouped) {
             *filter = passes.clone().and(std::mem::take(filter));
             continue;
         }
-        let computed = |argument: &&mut Expr| !matches!(argument, Expr::Column(_));
-        for argument in call.arguments.iter_mut().filter(computed) {
-            *argument = only(std::mem::take(argument));
+        let guarded = |argument: Expr| match argument {
+            column @ Expr::Column(_) => column,
+            computed => only(computed),
+        };
+        for argument in &mut call.arguments {
+            *argument = match row_fields(argument).map(<[Expr]>::to_vec) {
+                Some(fields) => row_of(fields.into_iter().map(guarded).collect()),
+                None => guarded(std::mem::take(argument)),
+            };
         }
     }
     let mut taken: HashSet<String> = grouped.key_names.iter().cloned().collect();

@@ -41,20 +41,16 @@ pub(crate) fn reason(name: &str) -> Option<(&'static str, &'static str)> {
             ("does not exist here", "write CURRENT_TIMESTAMP: the time at which the query started")
         }
         "var" => ("does not exist here", "write VAR_SAMP(x), or VAR_POP(x)"),
-        "first_value"
-        | "last_value"
-        | "listagg"
-        | "string_agg"
-        | "array_agg"
-        | "collect"
-        | "approx_distinct"
-        | "approx_count_distinct"
-        | "median"
-        | "percentile"
-        | "approx_percentile_cont" => {
-            ("comes in a later version", "COUNT, SUM, MIN, MAX and AVG run")
+        "collect" | "median" | "percentile" | "approx_percentile_cont" => {
+            ("does not exist here", "APPROX_PERCENTILE(x, 0.5), ARRAY_AGG(x) and LISTAGG(x) run")
         }
-        "row_number" | "rank" | "dense_rank" | "lag" | "lead" | "ntile" => {
+        "approx_distinct" => ("does not exist here", "write APPROX_COUNT_DISTINCT(x)"),
+        "approx_top_k" => (
+            "does not exist here: no summary of fixed size finds the most frequent values exactly",
+            "GROUP BY the value, and take the first with ROW_NUMBER() OVER (… ORDER BY n DESC)",
+        ),
+        "row_number" | "rank" | "dense_rank" => ("needs OVER", crate::ranking::FORM),
+        "lag" | "lead" | "ntile" => {
             ("does not run here: it needs OVER", "aggregate over a window instead")
         }
         name if name.starts_with("json_") || name == "is_json" => (

@@ -139,8 +139,10 @@ fn arguments(text: &str) -> Option<SqlError> {
         let (name, types) = call.split_once('(')?;
         let types = with_sql_types(types.strip_suffix(')').unwrap_or(types));
         let error = wrong_arguments(name, &types);
-        if aggregate_named(&name.to_lowercase()).is_some() {
-            return Some(error.help(crate::aggregates::other_argument(&types)));
+        if let Some((function, _)) = aggregate_named(&name.to_lowercase()) {
+            let help = crate::collecting::help(function);
+            let help = help.unwrap_or_else(|| crate::aggregates::other_argument(&types));
+            return Some(error.help(help));
         }
         let forms = between(rest, "Candidate functions:", "").map(|list| {
             list.trim().lines().map(|l| form(l.trim())).take(4).collect::<Vec<_>>().join(" or ")

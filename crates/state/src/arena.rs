@@ -15,6 +15,10 @@ pub struct Arena {
     words: Words,
     /// Where it grows, if not in the allocator's memory.
     heap: Option<Arc<Heap>>,
+    /// Words that values have left behind when they moved.
+    dead_words: usize,
+    /// Words of the largest blob that it has had.
+    largest_words: usize,
 }
 
 /// A reference as rows hold it: the length in bytes above, the offset in words below.
@@ -39,7 +43,7 @@ impl Arena {
 
     /// Hands out all values, and goes on empty.
     pub(crate) fn seal(&mut self) -> Arena {
-        let next = Arena { words: Words::default(), heap: self.heap.clone() };
+        let next = Arena { heap: self.heap.clone(), ..Arena::default() };
         std::mem::replace(self, next)
     }
 
@@ -101,8 +105,51 @@ impl Arena {
             self.write_bytes(offset, bytes);
             pack(bytes.len(), offset)
         } else {
+            self.leave(packed_len(reference).div_ceil(8));
             self.push_bytes(bytes)
         }
+    }
+
+    /// Notes that a value of so many words has moved elsewhere.
+    pub(crate) fn leave(&mut self, words: usize) {
+        self.dead_words += words;
+    }
+
+    /// Notes a blob of so many words.
+    pub(crate) fn note_blob(&mut self, words: usize) {
+        self.largest_words = self.largest_words.max(words);
+    }
+
+    /// Whether so much of it has been left behind that it is worth moving the rest.
+    pub(crate) fn is_wasteful(&self) -> bool {
+        const DEAD_WORDS_MIN: usize = 512;
+        self.dead_words > DEAD_WORDS_MIN && 2 * self.dead_words > self.words.len()
+    }
+
+    /// Bytes by which blobs may grow beyond what is put into them when so many inputs come: those
+    /// that move take twice the room; and what compaction takes for a moment.
+    pub(crate) fn moving_bytes(&self, inputs: usize) -> usize {
+        let used = self.words.len();
+        let moving = used.min(self.largest_words.saturating_mul(inputs));
+        8 * (2 * moving + used / 2)
+    }
+
+    /// Whether nothing stands behind an offset.
+    pub(crate) fn ends_at(&self, offset: usize) -> bool {
+        self.words.len() == offset
+    }
+
+    /// Copies words to where others stand.
+    pub(crate) fn copy_within(&mut self, from: std::ops::Range<usize>, to: usize) {
+        self.words.copy_within(from, to);
+    }
+
+    /// The bytes behind a packed reference, to be changed.
+    pub(crate) fn bytes_mut(&mut self, reference: u64) -> &mut [u8] {
+        let (len, offset) = (packed_len(reference), reference as u32 as usize);
+        let words = &mut self.words[offset..offset + len.div_ceil(8)];
+        // SAFETY: `words` covers `len` bytes of initialised, exclusively borrowed memory.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), len) }
     }
 
     /// `count` words at `offset`.
@@ -117,7 +164,7 @@ impl Arena {
 
     /// An arena of these words, as those of another.
     pub fn from_words(words: Vec<u64>) -> Arena {
-        Arena { words: words.into(), heap: None }
+        Arena { words: words.into(), ..Arena::default() }
     }
 
     /// All words in use.
@@ -155,6 +202,7 @@ impl Arena {
     /// Forgets all values. What is allocated stays, if it is little.
     pub(crate) fn clear(&mut self) {
         const KEPT_BYTES_MAX: usize = 1 << 10;
+        (self.dead_words, self.largest_words) = (0, 0);
         if self.allocated_bytes() <= KEPT_BYTES_MAX {
             self.words.clear();
         } else {

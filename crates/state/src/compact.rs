@@ -1,19 +1,24 @@
-//! Compaction of a log's arena: the data that rows still refer to are copied to a new arena, and
+//! Compaction of an arena: the data that rows still refer to are copied to a new arena, and
 //! the rest is freed.
 
 use crate::arena::{Arena, packed_len};
+use crate::blob;
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::{RowLayout, ValueSlot};
 use crate::log::Log;
 
-/// Gives the rows of a log, which refer to `arena`, a fresh one. They stay where they are.
-pub(crate) fn compact(log: &mut Log, arena: &mut Arena, layout: &RowLayout) {
+/// Gives the rows of some logs, which refer to `arena`, a fresh one. They stay where they are.
+pub(crate) fn compact<'l>(
+    logs: impl Iterator<Item = &'l mut Log>,
+    arena: &mut Arena,
+    layout: &RowLayout,
+) {
     // It grows like any other, so that it takes what it would have taken without what is left
     // behind.
     let old = arena.seal();
     let values = referring(layout);
-    for row in log.rows_mut() {
+    for row in logs.flat_map(Log::rows_mut) {
         move_key(row, layout, &old, arena);
         move_values(row, 0, &values, &old, arena);
     }
@@ -52,6 +57,7 @@ pub(crate) fn move_values(
                 *text = to.push_bytes(from.bytes(*text));
             }
             (ValueKind::SumFloat, [.., meta]) => float_sum::relocate(meta, from, to),
+            (kind, [word]) if kind.is_blob() => blob::relocate(word, from, to),
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 //! steps 3 and 4).
 
 use crate::arena::{Arena, packed_len};
+use crate::blobs;
 use crate::float_sum;
 use crate::kind::{NO_BYTES, ValueKind};
 use crate::layout::RowLayout;
@@ -77,6 +78,7 @@ impl RowLayout {
                     ValueKind::MinBytes | ValueKind::MaxBytes => {
                         row[slot.word] == NO_BYTES || inside(row[slot.word])
                     }
+                    kind if kind.is_blob() => blobs::is_blob(kind, row[slot.word], arena),
                     _ => true,
                 };
                 if !fits {

@@ -31,6 +31,35 @@ pub enum ValueKind {
     BitOr,
     /// The bits that an odd number of inputs have: 64.
     BitXor,
+    // Blobs, which have any size ([`crate::blob`]).
+    /// All inputs, which are byte strings.
+    List,
+    /// The least of some byte strings with sort keys.
+    Best(Wanted),
+    /// A HyperLogLog of hashes.
+    Registers,
+    /// How many inputs are in each bucket.
+    Histogram,
+}
+
+/// What is counted up to the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Counted {
+    /// Elements (`ROW_NUMBER`).
+    Elements,
+    /// Elements with a lesser sort key (`RANK`): at most the limit less one.
+    Lesser,
+    /// Different sort keys (`DENSE_RANK`).
+    Keys,
+}
+
+/// Which elements are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// One at least.
+    pub limit: u32,
+    /// What there may be so many of.
+    pub counted: Counted,
 }
 
 /// Marks a byte string that has met no input.
@@ -53,6 +82,8 @@ impl ValueKind {
             ValueKind::MinBytes | ValueKind::MaxBytes => &[NO_BYTES],
             ValueKind::BitAnd => &[u64::MAX],
             ValueKind::BitOr | ValueKind::BitXor => &[0],
+            ValueKind::List | ValueKind::Best(_) => &[NO_BYTES],
+            ValueKind::Registers | ValueKind::Histogram => &[NO_BYTES],
         }
     }
 
@@ -64,10 +95,28 @@ impl ValueKind {
     /// Whether only a seen bit tells an empty value from one that met input.
     pub fn tracks_seen(self) -> bool {
         !matches!(self, ValueKind::Count | ValueKind::MinBytes | ValueKind::MaxBytes)
+            && !self.is_blob()
     }
 
     /// Whether it may refer to the arena.
     pub fn uses_arena(self) -> bool {
         matches!(self, ValueKind::SumFloat | ValueKind::MinBytes | ValueKind::MaxBytes)
+            || self.is_blob()
+    }
+
+    /// Whether it is a blob.
+    pub fn is_blob(self) -> bool {
+        use ValueKind::*;
+        matches!(self, List | Best(_) | Registers | Histogram)
+    }
+
+    /// What an input takes in the arena, at the most, besides its own bytes.
+    pub(crate) fn bytes_per_input(self) -> usize {
+        match self {
+            ValueKind::MinBytes | ValueKind::MaxBytes => 8,
+            ValueKind::List | ValueKind::Best(_) => 64,
+            ValueKind::Registers | ValueKind::Histogram => 24,
+            _ => 0,
+        }
     }
 }

@@ -117,8 +117,19 @@ impl RowLayout {
 
     /// Texts that a row refers to at the most, of its key and its values.
     pub fn texts(&self) -> usize {
-        let texts = |kind| matches!(kind, ValueKind::MinBytes | ValueKind::MaxBytes);
+        let texts = |kind: ValueKind| kind.bytes_per_input() > 0;
         self.var_words.len() + self.values.iter().filter(|value| texts(value.kind)).count()
+    }
+
+    /// What an input takes in the arena, at the most, besides its texts.
+    pub(crate) fn bytes_per_input(&self) -> usize {
+        let values = self.values.iter().map(|value| value.kind.bytes_per_input());
+        8 * self.var_words.len() + values.sum::<usize>()
+    }
+
+    /// Whether some values are blobs.
+    pub(crate) fn has_blobs(&self) -> bool {
+        self.values.iter().any(|value| value.kind.is_blob())
     }
 
     /// Whether rows may own memory in the arena.

@@ -200,8 +200,22 @@ impl Table {
     /// refer to.
     pub(crate) fn tidy(&mut self) {
         if self.wasted_rows * WASTED_MAX >= self.live_rows {
-            compact(&mut self.log, &mut self.arena, &self.layout);
-            self.wasted_rows = 0;
+            self.compact();
+        }
+    }
+
+    /// Leaves behind what the arena holds in vain.
+    #[cold]
+    fn compact(&mut self) {
+        let logs = std::iter::once(&mut self.log).chain(self.others.as_deref_mut());
+        compact(logs, &mut self.arena, &self.layout);
+        self.wasted_rows = 0;
+    }
+
+    /// The same, if values that have moved have left much behind.
+    pub(crate) fn compact_if_wasteful(&mut self) {
+        if self.arena.is_wasteful() {
+            self.compact();
         }
     }
 
@@ -213,6 +227,7 @@ impl Table {
         pool: &mut ChunkPool,
         scratch: &'t mut Scratch,
     ) -> Block<'t> {
+        self.compact_if_wasteful();
         let Table { layout, log, arena, .. } = self;
         arena.use_heap(pool.heap());
         find::append(keys, layout, log, arena, pool, &mut scratch.places);
@@ -238,6 +253,7 @@ impl Table {
         pool: &mut ChunkPool,
         places: &mut Vec<*mut u64>,
     ) {
+        self.compact_if_wasteful();
         let Table { layout, index, log, others, arena, .. } = self;
         arena.use_heap(pool.heap());
         let logs = LogsMut { own: log, others: others.as_deref_mut(), own_keys: own };
@@ -325,6 +341,10 @@ impl Table {
         own_bytes.max(other_bytes)
             + self.index.growth_bytes(rows)
             + self.arena.growth_bytes(match self.layout.texts() {
+                _ if self.layout.has_blobs() => {
+                    let inputs = text_bytes + rows * self.layout.bytes_per_input();
+                    inputs + self.arena.moving_bytes(rows)
+                }
                 texts if texts > 0 => text_bytes + 8 * rows * texts,
                 // Sums that have become wide, about as many as there are now.
                 _ => self.arena_bytes_of_row() * rows,

@@ -6,6 +6,7 @@
 //! ([`crate::float_sum`]).
 
 use crate::arena::Arena;
+use crate::blobs;
 use crate::float_sum;
 use crate::hot::{Aside, frequent};
 use crate::kind::{NO_BYTES, ValueKind};
@@ -319,6 +320,36 @@ impl<'t> Block<'t> {
         }
     }
 
+    /// Takes byte strings into a blob: a list, or the best of them.
+    #[inline]
+    pub fn blob_bytes<'v>(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> &'v [u8],
+    ) {
+        // SAFETY: see `count`.
+        let take = |word: *mut u64| unsafe { &mut *word };
+        self.each(slot, picks, |place, k, arena| {
+            blobs::take_bytes(slot.kind, take(place), arena, value(k));
+        });
+    }
+
+    /// Takes words into a blob: hashes, or the numbers of buckets.
+    #[inline]
+    pub fn blob_words(
+        &mut self,
+        slot: ValueSlot,
+        picks: Option<&[u32]>,
+        value: impl Fn(usize) -> u64,
+    ) {
+        // SAFETY: see `count`.
+        let take = |word: *mut u64| unsafe { &mut *word };
+        self.each(slot, picks, |place, k, arena| {
+            blobs::take_word(slot.kind, take(place), arena, value(k));
+        });
+    }
+
     /// Merges the row at `source(i)` into the `i`-th row, value by value.
     ///
     /// # Safety
@@ -372,6 +403,13 @@ impl<'t> Block<'t> {
                 ValueKind::BitAnd | ValueKind::BitOr | ValueKind::BitXor => {
                     self.bits(unmarked, None, |k| at(k, 0) as i64);
                 }
+                kind @ (ValueKind::List
+                | ValueKind::Best(_)
+                | ValueKind::Registers
+                | ValueKind::Histogram) => self.each(unmarked, None, |place, k, own| {
+                    // SAFETY: see `count`.
+                    blobs::merge(kind, unsafe { &mut *place }, own, at(k, 0), arena);
+                }),
             }
         }
     }

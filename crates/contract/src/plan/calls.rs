@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::AggregateCall;
+use super::{AggregateCall, Best, Share};
 use crate::expr::Expr;
 
 impl AggregateCall {
@@ -21,6 +21,60 @@ pub struct Argument {
     pub data_type: DataType,
     /// Whether it can be NULL.
     pub nullable: bool,
+}
+
+/// The aggregate functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AggregateFunction {
+    /// `COUNT(*)` and `COUNT(x)`; `BIGINT`.
+    Count,
+    /// Of integers (result `BIGINT`, or `BIGINT UNSIGNED` of unsigned), decimals and floats.
+    Sum,
+    /// Of anything ordered: numbers, booleans, dates, times, timestamps, strings, binary.
+    Min,
+    /// As `Min`.
+    Max,
+    /// Of integers and floats (`DOUBLE`), and decimals.
+    Avg,
+    /// Of the bits of integers; the argument's type.
+    Bits(Bits),
+    /// Of doubles; `DOUBLE`.
+    Moment(Moment),
+
+    // Of any size, or by the order of records: event time, input, split, position in the split.
+    // Several arguments are the fields of one, a row.
+    /// The first argument; with `nulls` also if that is NULL.
+    First {
+        /// RESPECT NULLS.
+        nulls: bool,
+    },
+    /// As `First`, the last.
+    Last {
+        /// RESPECT NULLS.
+        nulls: bool,
+    },
+    /// Of rows `(y, x)`: `x` of the first record with the least `y`. Where `y` is NULL, a record
+    /// does not count.
+    MinBy,
+    /// As `MinBy`, with the greatest.
+    MaxBy,
+    /// A list of all arguments in order; with `nulls` also of those that are NULL.
+    ArrayAgg {
+        /// RESPECT NULLS.
+        nulls: bool,
+    },
+    /// Strings in order with commas between them; `separated`: of rows `(x, separator)`.
+    ListAgg {
+        /// Whether the argument is a row.
+        separated: bool,
+    },
+    /// About how many different values of anything there are; `BIGINT`.
+    ApproxCountDistinct,
+    /// About the value of numbers that a part of all lie at or below; `DOUBLE`.
+    ApproxPercentile(Share),
+    /// The first rows in an order, of rows: first the sort keys, then columns. Its results are rows
+    /// of these columns and the rank. No other aggregate may stand beside it.
+    Best(Best),
 }
 
 /// What becomes of the bits of integers.

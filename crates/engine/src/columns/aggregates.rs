@@ -20,8 +20,10 @@ use millstream_state::{
 };
 
 use crate::columns::decimal;
+use crate::columns::elements::Made;
 use crate::columns::inputs::{Columns, Feed, Input, View};
 use crate::columns::keys::{VarColumn, primitive_from_words, range_of};
+use crate::columns::lists;
 use crate::columns::moments::Feeds;
 use crate::columns::value::{Likeness, Value};
 use crate::error::{Error, Result};
@@ -88,7 +90,8 @@ impl Aggregates {
     ) -> Result<()> {
         let values = &mut self.values;
         let mut intern = |kind: ValueKind, argument: Option<&Argument>| {
-            let value = Value::new(kind, argument, &call.filter, empty_group);
+            let made = Made::of_value(kind, call.function);
+            let value = Value::new(kind, argument, made, &call.filter, empty_group);
             *known.entry(value.likeness()).or_insert_with(|| {
                 values.push(value);
                 values.len() - 1
@@ -112,6 +115,10 @@ impl Aggregates {
                     .map(|argument| intern(ValueKind::SumFloat, Some(&argument))),
                 count: intern(ValueKind::Count, argument),
             },
+            function => {
+                let kind = lists::kind_of(function).ok_or_else(|| unsupported(call))?;
+                Parts::One(intern(kind, argument))
+            }
         });
         self.calls.push(call.clone());
         Ok(())
@@ -123,7 +130,7 @@ impl Aggregates {
         let expr = Expr::Column(TIMES_COLUMN);
         let time = Argument { expr, data_type: DataType::Int64, nullable: false };
         [ValueKind::Min64, ValueKind::Max64].map(|kind| {
-            self.values.push(Value::new(kind, Some(&time), &None, false));
+            self.values.push(Value::new(kind, Some(&time), Made::AsIs, &None, false));
             self.values.len() - 1
         })
     }
@@ -140,8 +147,17 @@ impl Aggregates {
 
     /// Arguments whose texts are kept.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Expr> {
-        let kept = |value: &&Value| matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes);
+        let kept = |value: &&Value| {
+            matches!(value.kind, ValueKind::MinBytes | ValueKind::MaxBytes)
+                && !value.made.is_ordered()
+        };
         self.values.iter().filter(kept).filter_map(|value| value.argument.as_ref())
+    }
+
+    /// Arguments of which elements are made.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = &Expr> {
+        let elements = self.values.iter().filter(|value| value.made.is_ordered());
+        elements.filter_map(|value| value.argument.as_ref())
     }
 
     /// Per value: the calls that use it.
@@ -157,6 +173,24 @@ impl Aggregates {
     pub(crate) fn is_computed(&self) -> bool {
         let exprs = self.values.iter().flat_map(|v| v.argument.iter().chain(&v.filter));
         exprs.into_iter().any(|e| !e.is_column())
+    }
+
+    /// Whether batches must say where their records stand in the order of all.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.values.iter().any(|value| value.made.is_ordered())
+    }
+
+    /// Of a call that gives the first rows of each group: for each of these, the row of state that
+    /// it is of, and the columns. `None`: there is no such call.
+    pub(crate) fn best(&self, rows: &RowsRef<'_>) -> Result<Option<(Vec<u32>, Vec<ArrayRef>)>> {
+        let mut calls = self.calls.iter().zip(&self.parts);
+        let best = |(call, parts): (&AggregateCall, &Parts)| match (call.function, parts) {
+            (AggregateFunction::Best(_), Parts::One(value)) => {
+                Some(lists::finish_best(call, rows.layout().values()[*value], rows))
+            }
+            _ => None,
+        };
+        calls.find_map(best).transpose()
     }
 
     /// Evaluates all arguments and filters for a batch.
@@ -207,6 +241,9 @@ fn finish_call(call: &AggregateCall, parts: &Parts, rows: &RowsRef<'_>) -> Resul
             return Ok(Arc::new(words.finish(*moment, slot(*count).word, rows)));
         }
     };
+    if lists::kind_of(call.function).is_some() {
+        return lists::finish(call, slot, rows);
+    }
     let nulls = seen(slot, rows);
     let word = slot.word;
     Ok(match slot.kind {
@@ -239,6 +276,7 @@ fn finish_call(call: &AggregateCall, parts: &Parts, rows: &RowsRef<'_>) -> Resul
         ValueKind::BitAnd | ValueKind::BitOr | ValueKind::BitXor => {
             primitive_from_words(&call.result_type, rows.words(word), nulls)?
         }
+        kind => return Err(Error::Internal(format!("{} of {kind:?}", call.name))),
     })
 }
 
@@ -313,6 +351,9 @@ fn update_value(
     match (input, slot.kind) {
         (_, ValueKind::Count) => block.count(slot, picks),
         (View::Signed(v), ValueKind::SumInt) => feed!(sum_int, v, i128::from),
+        (View::Unsigned(v), ValueKind::Registers | ValueKind::Histogram) => {
+            block.blob_words(slot, picks, |k| v[row(k)]);
+        }
         (View::Unsigned(v), _) => feed!(sum_int, v, i128::from),
         (View::Signed(v), ValueKind::BitAnd | ValueKind::BitOr | ValueKind::BitXor) => {
             feed!(bits, v, |v| v);
@@ -327,8 +368,14 @@ fn update_value(
         (View::Pairs(v), _) => block.extreme128(slot, picks, |k| pair(v[row(k)])),
         (View::Column(v), _) => {
             if let Some(column) = VarColumn::new(v) {
-                block.extreme_bytes(slot, picks, |k| column.bytes(row(k)));
+                match slot.kind.is_blob() {
+                    true => block.blob_bytes(slot, picks, |k| column.bytes(row(k))),
+                    false => block.extreme_bytes(slot, picks, |k| column.bytes(row(k))),
+                }
             }
+        }
+        (View::Packed(v), kind) if kind.is_blob() => {
+            block.blob_bytes(slot, picks, |k| v.bytes(row(k)));
         }
         (View::Packed(v), _) => block.extreme_bytes(slot, picks, |k| v.bytes(row(k))),
         (View::None, _) => {}

@@ -10,6 +10,7 @@ use arrow::datatypes::*;
 use millstream_state::{ValueKind, float_to_ordered};
 
 use crate::columns::aggregates::{TIMES, TIMES_COLUMN};
+use crate::columns::elements::{self, Made};
 use crate::columns::value::Value;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -66,6 +67,12 @@ impl Input {
         let mut values = Values::None;
         if let Some(argument) = &value.argument {
             let array = columns.evaluate(argument, batch)?;
+            let array = match value.made {
+                Made::Element(element) => {
+                    elements::elements(element, &array, elements::order_of(batch)?)?
+                }
+                _ => array,
+            };
             if let Some(nulls) = array.logical_nulls().filter(|n| n.null_count() > 0) {
                 mask = Some(mask.map_or(nulls.inner().clone(), |m| &m & nulls.inner()));
             }
@@ -194,7 +201,9 @@ impl Values {
             SumDecimal | Min128 | Max128 => {
                 Values::Wide(array.as_primitive::<Decimal128Type>().values().clone())
             }
-            MinBytes | MaxBytes => Values::Bytes(array.clone()),
+            MinBytes | MaxBytes | List | Best(_) => Values::Bytes(array.clone()),
+            Registers => Values::Unsigned(elements::hashes(array)?),
+            Histogram => Values::Unsigned(elements::buckets(array)?),
             BitAnd | BitOr | BitXor if *data_type == DataType::UInt64 => {
                 let values = array.as_primitive::<UInt64Type>().values();
                 Values::Signed(ScalarBuffer::new(values.inner().clone(), 0, values.len()))

@@ -2,8 +2,11 @@
 
 pub(crate) mod aggregates;
 mod decimal;
+pub(crate) mod elements;
 pub(crate) mod inputs;
 pub(crate) mod keys;
+mod lists;
 mod moments;
+mod payload;
 pub(crate) mod select;
 pub(crate) mod value;

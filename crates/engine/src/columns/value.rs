@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 use millstream_state::ValueKind;
 
+use crate::columns::elements::Made;
 use crate::expr::Expr;
 use crate::plan::Argument;
 
@@ -12,6 +13,8 @@ pub(crate) struct Value {
     pub(crate) kind: ValueKind,
     pub(crate) argument: Option<Expr>,
     pub(crate) argument_type: DataType,
+    /// What becomes of the argument.
+    pub(crate) made: Made,
     pub(crate) filter: Option<Expr>,
     /// Whether a row may exist without this value having met input.
     pub(super) optional: bool,
@@ -20,7 +23,7 @@ pub(crate) struct Value {
 }
 
 /// What values of one kind, argument and filter have in common.
-pub(super) type Likeness = (ValueKind, Like, Like);
+pub(super) type Likeness = (ValueKind, (Like, Made), Like);
 
 /// Equal for expressions that yield the same.
 #[derive(PartialEq, Eq, Hash)]
@@ -44,17 +47,20 @@ impl Value {
     pub(super) fn new(
         kind: ValueKind,
         argument: Option<&Argument>,
+        made: Made,
         filter: &Option<Expr>,
         empty_group: bool,
     ) -> Value {
         let nullable = argument.is_some_and(|argument| argument.nullable);
         // COUNT(x) of what cannot be NULL is COUNT(*).
         let argument = argument.filter(|_| kind != ValueKind::Count || nullable);
-        let masked = nullable || filter.is_some();
+        let nullable = nullable && !made.takes_nulls();
+        let masked = nullable || made.may_skip() || filter.is_some();
         Value {
             kind,
             argument: argument.map(|argument| argument.expr.clone()),
             argument_type: argument.map_or(DataType::Null, |argument| argument.data_type.clone()),
+            made,
             filter: filter.clone(),
             optional: masked || empty_group,
             masked,
@@ -62,11 +68,11 @@ impl Value {
     }
 
     pub(super) fn likeness(&self) -> Likeness {
-        (self.kind, Like::of(&self.argument), Like::of(&self.filter))
+        (self.kind, self.argument_likeness(), Like::of(&self.filter))
     }
 
     /// Equal for values that take the same argument.
-    pub(crate) fn argument_likeness(&self) -> Like {
-        Like::of(&self.argument)
+    pub(crate) fn argument_likeness(&self) -> (Like, Made) {
+        (Like::of(&self.argument), self.made)
     }
 }

@@ -13,7 +13,6 @@ use crate::windowing::SliceId;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batch<'a> {
     /// Which of the stage's inputs it is of, by its number in the plan.
-    #[allow(dead_code, reason = "to an aggregate all inputs are alike; to a join they are not")]
     pub(crate) input: usize,
     pub(crate) rows: Rows<'a>,
     /// Only rows that pass it count.
@@ -59,10 +58,10 @@ impl RowTimes {
     }
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
     /// The columns that the operator sees.
-    pub(crate) fn columns(&self) -> &RecordBatch {
-        match &self.rows {
+    pub(crate) fn columns(&self) -> &'a RecordBatch {
+        match self.rows {
             Rows::Records(records) => records.rows,
             Rows::Fired { rows, .. } => rows,
         }
@@ -82,13 +81,16 @@ pub(crate) struct Records<'a> {
     pub(crate) bytes: usize,
     /// The record of which elements have been given before, if it is the first.
     pub(crate) continued: Option<u32>,
+    /// The number, from 0, of the last of these elements.
+    pub(crate) elements: u32,
 }
 
 impl<'a> Records<'a> {
     /// All records of a batch.
     pub(crate) fn all(stamped: &'a Stamped) -> Records<'a> {
         let Prepared { batch: rows, input_bytes: bytes, .. } = &stamped.prepared;
-        Records { stamped, rows, places: None, bytes: *bytes, continued: None }
+        let (places, continued) = (None, None);
+        Records { stamped, rows, places, bytes: *bytes, continued, elements: 0 }
     }
 
     /// What has been taken of records; where they stand is where it does in their batch.

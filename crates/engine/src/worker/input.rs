@@ -308,9 +308,12 @@ impl Worker {
     ) -> Result<()> {
         let mut made: Vec<Passed> = Vec::new();
         let (mut bytes, mut of) = (0, *records);
+        let mut given = (of.continued, of.elements);
         while let Some(Piece { taken, continued }) = pieces.next()? {
             let (before, continued) = (made.len(), continued.or(of.continued));
-            let piece = Records { continued, ..Records::taken(&taken, &of) };
+            let elements = if given.0 == continued { given.1 } else { 0 };
+            let piece = Records { continued, elements, ..Records::taken(&taken, &of) };
+            given = last_element(&piece);
             self.push(stages, takers, &piece, &mut made)?;
             // The first one stands for the input.
             (of.bytes, of.continued) = (0, None);
@@ -503,4 +506,16 @@ impl Worker {
         self.context.stats.fragment_rows_in += updated.others_rows;
         Ok(())
     }
+}
+
+/// The record that the last row is of, and the number of its element.
+fn last_element(piece: &Records<'_>) -> (Option<u32>, u32) {
+    let places = piece.places.unwrap_or_default();
+    let Some(last) = places.last() else { return (piece.continued, piece.elements) };
+    let own = places.iter().rev().take_while(|place| *place == last).count();
+    let before = match own == places.len() && piece.continued == Some(*last) {
+        true => piece.elements as usize + 1,
+        false => 0,
+    };
+    (Some(*last), (before + own - 1) as u32)
 }

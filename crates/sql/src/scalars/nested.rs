@@ -51,6 +51,18 @@ pub(crate) fn field_of(row: Expr, name: &str) -> Expr {
     Arc::new(Nested::function(Kind::FieldOf)).call(vec![row, name])
 }
 
+/// The call that makes a row of some fields.
+pub(crate) fn row_of(fields: Vec<Expr>) -> Expr {
+    Arc::new(Nested::function(Kind::Row)).call(fields)
+}
+
+/// The fields of a row that is made by such a call.
+pub(crate) fn row_fields(expr: &Expr) -> Option<&[Expr]> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let kind = unbounded(&call.func).inner().downcast_ref::<Nested>()?.kind;
+    (kind == Kind::Row).then_some(&call.args[..])
+}
+
 /// How an access is written: what it is of, and what follows.
 pub(crate) enum Access<'e> {
     Field(&'e Expr, &'e str),

@@ -163,15 +163,15 @@ fn a_condition_above_sessions_leaves_their_bounds() {
         keys(body),
         ["auction", "(price > 5) IS TRUE", "CASE WHEN (price > 5) IS TRUE THEN price / 10 END"]
     );
-    let shown = |e: &Option<Expr>| e.as_ref().map(|e| text(e, &plan.sources[0].schema));
+    let shown = |e: Option<&Expr>| e.map(|e| text(e, &plan.sources[0].schema));
     let calls: Vec<_> = body
         .aggregates
         .iter()
         .map(|call| {
             (
                 call.function,
-                shown(&call.arguments.first().map(|a| a.expr.clone())),
-                shown(&call.filter),
+                shown(call.arguments.first().map(|a| &a.expr)),
+                shown(call.filter.as_ref()),
             )
         })
         .collect();

@@ -1,6 +1,7 @@
 //! Tests of tables against a plain map. Whatever is updated, appended, sealed and merged,
 //! in whatever order, the state is that of a sequential run.
 
+mod blobs;
 mod composed;
 mod fragments;
 mod indexes;

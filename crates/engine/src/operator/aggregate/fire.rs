@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray};
+use arrow::array::{
+    ArrayRef, RecordBatch, RecordBatchOptions, TimestampMillisecondArray, UInt32Array,
+};
+use arrow::compute::take_arrays;
 use arrow::datatypes::{DataType, SchemaRef};
 
 use millstream_state::{
@@ -90,18 +93,30 @@ impl Finisher {
         }
     }
 
-    /// Some rows of state as the columns of a window that has fired.
+    /// Some rows of state as the columns of a window that has fired. Where a row of state becomes
+    /// several, also which row each is of.
     fn decode(
         &self,
         grouping: &Grouping,
         bounds: &[ArrayRef],
         rows: &RowsRef<'_>,
-    ) -> Result<RecordBatch> {
+    ) -> Result<(RecordBatch, Option<Vec<u32>>)> {
+        let (mut count, mut of) = (rows.len(), None);
         let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
         columns.extend(grouping.codec.decode(rows)?);
-        columns.extend(grouping.aggregates.finish(rows)?);
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        Ok(RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?)
+        match grouping.aggregates.best(rows)? {
+            None => columns.extend(grouping.aggregates.finish(rows)?),
+            // Each row of state becomes several.
+            Some((groups, best)) => {
+                count = groups.len();
+                columns = take_arrays(&columns, &UInt32Array::from(groups.clone()), None)?;
+                of = Some(groups);
+                columns.extend(best);
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let fired = RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?;
+        Ok((fired, of))
     }
 }
 
@@ -140,7 +155,11 @@ impl ResultRows {
         finisher: &Finisher,
         rows: &RowsRef<'_>,
     ) -> Result<()> {
-        self.left = Some(finisher.decode(grouping, &self.bounds, rows)?);
+        let (left, of) = finisher.decode(grouping, &self.bounds, rows)?;
+        self.left = Some(left);
+        if let (Some(of), false) = (of, self.times.is_empty()) {
+            self.times = of.iter().map(|row| self.times[*row as usize]).collect();
+        }
         Ok(())
     }
 

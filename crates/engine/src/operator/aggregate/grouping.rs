@@ -1,6 +1,7 @@
 //! Grouping: which records of a batch count, in which slice, and what their keys and arguments are
 //! (paper, section 5.2).
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::assign::assign;
+use crate::operator::aggregate::order::with_order;
 use crate::operator::aggregate::timed::with_times;
 use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
 use crate::plan::{Aggregate, Key, Window};
@@ -37,6 +39,8 @@ pub(crate) struct Grouping {
     /// Columns of a batch whose texts state keeps as they are, and whether others are computed.
     pub(crate) texts: Vec<usize>,
     pub(crate) computes_texts: bool,
+    /// Whether what it evaluates must have an order ([`with_order`]).
+    pub(super) is_ordered: bool,
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
@@ -84,9 +88,12 @@ impl Grouping {
             Expr::Column(index) => Some(*index),
             Expr::Computed(_) => None,
         };
-        let texts: Vec<usize> = kept.iter().filter_map(column).collect();
+        let mut texts: Vec<usize> = kept.iter().filter_map(column).collect();
         let computes_texts = texts.len() < kept.len();
+        // Of a row of arguments, what it is made of.
+        texts.extend(aggregates.elements().filter_map(Expr::columns).flatten());
         Ok(Grouping {
+            is_ordered: aggregates.is_ordered(),
             codec,
             aggregates,
             layout,
@@ -115,10 +122,17 @@ impl Grouping {
         }
         let mut by_slice = BySlice::new();
         self.assign(batch, &mut Buffers::default(), &mut by_slice).ok()?;
-        let rows = &*with_times(batch, self.session_times.is_some()).ok()?;
+        let rows = self.columns(batch).ok()?;
         first_failing(rows.num_rows(), |range| {
-            self.evaluate(rows, &mut within(&by_slice, &range)).map(|_| ())
+            self.evaluate(&rows, &mut within(&by_slice, &range)).map(|_| ())
         })
+    }
+
+    /// A batch's columns, and what is computed of where its rows stand in time and in the order of
+    /// all, as far as it is wanted.
+    pub(crate) fn columns<'b>(&self, batch: &'b Batch<'_>) -> Result<Cow<'b, RecordBatch>> {
+        let rows = with_times(batch, self.session_times.is_some())?;
+        with_order(rows, batch, self.is_ordered)
     }
 
     /// Finds the rows of a batch that pass a filter and count, slice by slice; returns what was

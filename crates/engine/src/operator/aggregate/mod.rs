@@ -14,6 +14,7 @@ mod fire;
 pub(crate) mod grouping;
 mod hop;
 mod joint;
+mod order;
 mod pipeline;
 mod routed;
 mod session;
@@ -39,7 +40,6 @@ use fire::{Finisher, Fire, empty_table};
 use grouping::{Buffers, Grouping};
 use pipeline::Pipeline;
 use slices::Slices;
-use timed::with_times;
 
 /// What an aggregate does, in executable form.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl super::Program for Program {
     fn keyed(&self, batch: &Batch<'_>) -> Result<(Dropped, Option<Keyed>)> {
         let (mut buffers, mut by_slice) = Default::default();
         let dropped = self.grouping.assign(batch, &mut buffers, &mut by_slice)?;
-        let rows = with_times(batch, self.grouping.session_times.is_some())?;
+        let rows = self.grouping.columns(batch)?;
         let evaluated = self.grouping.evaluate(&rows, &mut by_slice)?;
         Ok((dropped, evaluated.map(|(keys, arguments)| Keyed { keys, arguments, by_slice })))
     }

@@ -7,7 +7,6 @@ use arrow::array::RecordBatch;
 
 use super::grouping::{Buffers, Grouping, Selected, within};
 use super::slices::Slices;
-use super::timed::with_times;
 use crate::error::{Error, Result};
 use crate::operator::{Batch, BySlice, Updated};
 use crate::passed::Onward;
@@ -26,7 +25,7 @@ impl Pipeline<'_> {
         let grouping = self.grouping;
         let mut by_slice = std::mem::take(&mut buffers.by_slice);
         let dropped = grouping.assign(batch, buffers, &mut by_slice)?;
-        let rows = &*with_times(batch, grouping.session_times.is_some())?;
+        let rows = &*grouping.columns(batch)?;
         let updated = match self.update(rows, &mut by_slice) {
             Err(Error::TooMuchText { .. }) if rows.num_rows() > 1 => {
                 // Nothing has been changed yet. Positions may have been, which are found again.

@@ -1,0 +1,212 @@
+//! What values of variable size take of a record: a hash, the number of a bucket, or an *element*.
+//!
+//! An element is bytes that compare like the order in which an aggregate wants its records: a sort
+//! key, if there is one, in the form of [`arrow::row`]; the record's place in the order of all
+//! records ([`order_of`]); and then the values that the aggregate gives
+//! back ([`payload`]), with their length in the last four bytes. So `FIRST_VALUE`, `LAST_VALUE`,
+//! `MIN_BY` and `MAX_BY` are the least or the greatest of byte strings; a list is sorted by its
+//! elements alone.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, RecordBatch};
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::compute::{SortOptions, cast};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
+use arrow::row::{RowConverter, SortField};
+
+use millstream_state::{ValueKind, bucket_of, hash_bytes, hash_word};
+
+use crate::columns::payload::{self, Encoder};
+use crate::error::{Error, Result};
+use crate::plan::{AggregateFunction, Directions};
+
+/// What becomes of an argument before a value takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Made {
+    AsIs,
+    Hash,
+    Bucket,
+    Element(Element),
+}
+
+/// What elements consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Element {
+    /// The argument is a row: so many of its fields are the sort key, the others are given back.
+    /// `None`: the argument is no row of arguments, and is given back itself.
+    keys: Option<usize>,
+    directions: Directions,
+    /// A record whose first argument is NULL makes none.
+    skips_nulls: bool,
+    /// The length of the sort key comes first.
+    measured: bool,
+}
+
+impl Made {
+    pub(crate) fn of(function: AggregateFunction) -> Made {
+        use AggregateFunction::*;
+        let ascending = Directions::default();
+        let element = |keys, directions, skips_nulls, measured| {
+            Made::Element(Element { keys, directions, skips_nulls, measured })
+        };
+        match function {
+            First { nulls } | Last { nulls } | ArrayAgg { nulls } => {
+                element(None, ascending, !nulls, false)
+            }
+            ListAgg { separated: false } => element(None, ascending, true, false),
+            ListAgg { separated: true } => element(Some(0), ascending, true, false),
+            MinBy => element(Some(1), ascending, true, false),
+            MaxBy => element(Some(1), Directions { descending: 1, ..ascending }, true, false),
+            Best(best) => element(Some(best.keys as usize), best.directions, false, true),
+            ApproxCountDistinct => Made::Hash,
+            ApproxPercentile(_) => Made::Bucket,
+            _ => Made::AsIs,
+        }
+    }
+
+    /// What a value of a kind takes that is part of a function's.
+    pub(super) fn of_value(kind: ValueKind, function: AggregateFunction) -> Made {
+        if kind == ValueKind::Count { Made::AsIs } else { Made::of(function) }
+    }
+
+    /// Whether it needs to know where records stand in the order of all.
+    pub(crate) fn is_ordered(self) -> bool {
+        matches!(self, Made::Element(_))
+    }
+
+    /// Whether records may be left out that the argument itself does not leave out.
+    pub(crate) fn may_skip(self) -> bool {
+        matches!(self, Made::Element(Element { keys: Some(_), skips_nulls: true, .. }))
+    }
+
+    /// Whether NULL is a value like others.
+    pub(crate) fn takes_nulls(self) -> bool {
+        matches!(self, Made::Element(Element { skips_nulls: false, .. }))
+    }
+}
+
+/// Where the records of a batch stand in the order of all: what is its last column.
+pub(crate) fn order_of(batch: &RecordBatch) -> Result<&BinaryArray> {
+    let order = batch.columns().last().and_then(|column| column.as_binary_opt::<i32>());
+    order.ok_or_else(|| Error::Internal("records without an order".into()))
+}
+
+/// Hashes of the values of a column. Values that are equal have the same.
+pub(crate) fn hashes(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
+    let column = normal(column)?;
+    Ok(match column.data_type() {
+        DataType::Int64 => column
+            .as_primitive::<Int64Type>()
+            .values()
+            .iter()
+            .map(|v| hash_word(*v as u64))
+            .collect(),
+        DataType::Float64 => {
+            let values = column.as_primitive::<Float64Type>().values();
+            values.iter().map(|v| hash_word(v.to_bits())).collect()
+        }
+        _ => {
+            let (encoder, mut bytes) = (Encoder::new(&column)?, Vec::new());
+            let hash = |row| {
+                bytes.clear();
+                encoder.put(row, &mut bytes);
+                hash_bytes(&bytes)
+            };
+            (0..column.len()).map(hash).collect()
+        }
+    })
+}
+
+/// The buckets of the values of a column of numbers.
+pub(crate) fn buckets(column: &ArrayRef) -> Result<ScalarBuffer<u64>> {
+    let column = cast(column, &DataType::Float64)?;
+    let values = column.as_primitive::<Float64Type>().values();
+    Ok(values.iter().map(|value| bucket_of(*value).into()).collect())
+}
+
+/// The same column with one NaN and one zero.
+fn normal(column: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match column.data_type() {
+        DataType::Float64 => Arc::new(
+            column
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float64Type>(|v| if v.is_nan() { f64::NAN } else { v + 0.0 }),
+        ),
+        DataType::Float32 => Arc::new(
+            column
+                .as_primitive::<Float32Type>()
+                .unary::<_, Float32Type>(|v| if v.is_nan() { f32::NAN } else { v + 0.0 }),
+        ),
+        _ => column.clone(),
+    })
+}
+
+/// The elements of a batch's records, NULL where a record makes none; `order` says where each
+/// record stands among all.
+pub(crate) fn elements(
+    element: Element,
+    argument: &ArrayRef,
+    order: &BinaryArray,
+) -> Result<ArrayRef> {
+    let columns = match (element.keys, argument.as_struct_opt()) {
+        (None, _) => vec![argument.clone()],
+        (Some(_), Some(row)) => row.columns().to_vec(),
+        (Some(_), None) => return Err(Error::Internal("arguments that are no row".into())),
+    };
+    let (keys, values) = columns.split_at(element.keys.unwrap_or(0).min(columns.len()));
+    let first = columns.first().filter(|_| element.skips_nulls);
+    let skipped = first.and_then(|column| column.logical_nulls());
+    // A row of arguments is NULL where a filter has left it out.
+    let left_out = element.keys.and_then(|_| argument.logical_nulls());
+    let skipped = NullBuffer::union(skipped.as_ref(), left_out.as_ref());
+    let keys = match keys.is_empty() {
+        true => None,
+        false => Some(comparable(keys, element.directions)?),
+    };
+    let encoders = values.iter().map(Encoder::new).collect::<Result<Vec<_>>>()?;
+    let (mut made, mut bytes) = (BinaryBuilder::new(), Vec::new());
+    let mut total = 0;
+    for row in 0..argument.len() {
+        if skipped.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            made.append_null();
+            continue;
+        }
+        bytes.clear();
+        let key = keys.as_ref().map(|keys| keys.row(row));
+        let key: &[u8] = key.as_ref().map_or(&[], |key| key.data());
+        if element.measured {
+            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        }
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(order.value(row));
+        let start = bytes.len();
+        encoders.iter().for_each(|encoder| encoder.put(row, &mut bytes));
+        let length = (bytes.len() - start) as u32;
+        bytes.extend_from_slice(&length.to_le_bytes());
+        total += bytes.len();
+        payload::offset(total)?;
+        made.append_value(&bytes);
+    }
+    Ok(Arc::new(made.finish()))
+}
+
+/// Sort keys as bytes that compare like them.
+fn comparable(keys: &[ArrayRef], directions: Directions) -> Result<arrow::row::Rows> {
+    let field = |(at, key): (usize, &ArrayRef)| {
+        let (descending, nulls_first) = directions.of(at);
+        let options = SortOptions { descending, nulls_first };
+        SortField::new_with_options(key.data_type().clone(), options)
+    };
+    let converter = RowConverter::new(keys.iter().enumerate().map(field).collect())?;
+    let keys = keys.iter().map(normal).collect::<Result<Vec<_>>>()?;
+    Ok(converter.convert_columns(&keys)?)
+}
+
+/// What an element gives back.
+pub(crate) fn payload_of(element: &[u8]) -> Result<&[u8]> {
+    let damaged = || Error::Internal("a damaged element".into());
+    let (rest, length) = element.split_last_chunk().ok_or_else(damaged)?;
+    let start = rest.len().checked_sub(u32::from_le_bytes(*length) as usize);
+    Ok(&rest[start.ok_or_else(damaged)?..])
+}

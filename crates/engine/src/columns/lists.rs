@@ -1,0 +1,153 @@
+//! Results of aggregates whose values have any size, or that depend on the order of records.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::DataType;
+
+use millstream_state::{
+    Counted, RowsRef, ValueKind, ValueSlot, Wanted, best_elements, blob_bytes, histogram_quantile,
+    list_elements, read_bytes, registers_estimate,
+};
+
+use crate::columns::elements::payload_of;
+use crate::columns::payload::{decode, null_of, offset, text_array};
+use crate::error::{Error, Result};
+use crate::plan::{AggregateCall, AggregateFunction, Best, Ranking};
+
+/// What stands between the strings of a LISTAGG that names no separator, as in Flink.
+const SEPARATOR: &str = ",";
+
+/// The value of a function; `None` if it is one of another kind.
+pub(super) fn kind_of(function: AggregateFunction) -> Option<ValueKind> {
+    use AggregateFunction::*;
+    Some(match function {
+        First { .. } | MinBy | MaxBy => ValueKind::MinBytes,
+        Last { .. } => ValueKind::MaxBytes,
+        ArrayAgg { .. } | ListAgg { .. } => ValueKind::List,
+        ApproxCountDistinct => ValueKind::Registers,
+        ApproxPercentile(_) => ValueKind::Histogram,
+        Best(best) => ValueKind::Best(wanted(best)),
+        Count | Sum | Min | Max | Avg | Bits(_) | Moment(_) => return None,
+    })
+}
+
+fn wanted(best: Best) -> Wanted {
+    let counted = match best.ranking {
+        Ranking::RowNumber => Counted::Elements,
+        Ranking::Rank => Counted::Lesser,
+        Ranking::DenseRank => Counted::Keys,
+    };
+    Wanted { limit: best.limit.max(1), counted }
+}
+
+/// The results of a call for some rows of state.
+pub(super) fn finish(
+    call: &AggregateCall,
+    slot: ValueSlot,
+    rows: &RowsRef<'_>,
+) -> Result<ArrayRef> {
+    let blobs = || rows.words(slot.word).map(|word| blob_bytes(word, rows.arena()));
+    Ok(match call.function {
+        AggregateFunction::ApproxCountDistinct => {
+            Arc::new(blobs().map(|b| Some(registers_estimate(b) as i64)).collect::<Int64Array>())
+        }
+        AggregateFunction::ApproxPercentile(share) => {
+            Arc::new(blobs().map(|b| histogram_quantile(b, share.get())).collect::<Float64Array>())
+        }
+        AggregateFunction::ArrayAgg { .. } => finish_array(call, slot, rows)?,
+        AggregateFunction::ListAgg { separated } => finish_text(slot, separated, rows)?,
+        _ => finish_element(call, slot, rows)?,
+    })
+}
+
+/// What the element gives back that each row has.
+fn finish_element(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> Result<ArrayRef> {
+    let null = null_of(&call.result_type)?;
+    let element = |word| read_bytes(word, rows.arena()).map_or(Ok(&null[..]), payload_of);
+    let mut values = rows.words(slot.word).map(element).collect::<Result<Vec<_>>>()?;
+    decode(&call.result_type, &mut values)
+}
+
+/// What the elements of each row give back, in order, and where those of each row begin; the last
+/// of these is where all end.
+fn all_elements<'r>(slot: ValueSlot, rows: &'r RowsRef<'_>) -> Result<(Vec<&'r [u8]>, Vec<usize>)> {
+    let (mut all, mut starts) = (Vec::new(), vec![0]);
+    for word in rows.words(slot.word) {
+        let mut elements: Vec<&[u8]> = list_elements(blob_bytes(word, rows.arena())).collect();
+        elements.sort_unstable();
+        for element in elements {
+            all.push(payload_of(element)?);
+        }
+        starts.push(all.len());
+    }
+    Ok((all, starts))
+}
+
+fn finish_array(call: &AggregateCall, slot: ValueSlot, rows: &RowsRef<'_>) -> Result<ArrayRef> {
+    let DataType::List(field) = &call.result_type else {
+        return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
+    };
+    let (mut elements, starts) = all_elements(slot, rows)?;
+    let offsets = starts.iter().map(|start| offset(*start)).collect::<Result<Vec<_>>>()?;
+    let values = decode(field.data_type(), &mut elements)?;
+    // A group of which nothing was collected has no list.
+    let nulls = NullBuffer::from_iter(starts.windows(2).map(|ends| ends[1] > ends[0]));
+    let nulls = (nulls.null_count() > 0).then_some(nulls);
+    let offsets = OffsetBuffer::new(offsets.into());
+    Ok(Arc::new(ListArray::try_new(field.clone(), offsets, values, nulls)?))
+}
+
+fn finish_text(slot: ValueSlot, separated: bool, rows: &RowsRef<'_>) -> Result<ArrayRef> {
+    use arrow::array::{Array, AsArray};
+    let (mut elements, starts) = all_elements(slot, rows)?;
+    let texts = decode(&DataType::Utf8, &mut elements)?;
+    let separators = if separated { Some(decode(&DataType::Utf8, &mut elements)?) } else { None };
+    let (texts, separators) =
+        (texts.as_string::<i32>(), separators.as_ref().map(|s| s.as_string::<i32>()));
+    let mut joined = Vec::new();
+    for ends in starts.windows(2) {
+        let mut text = String::new();
+        for at in ends[0]..ends[1] {
+            if at > ends[0] {
+                text.push_str(match separators {
+                    None => SEPARATOR,
+                    Some(separators) if separators.is_null(at) => "",
+                    Some(separators) => separators.value(at),
+                });
+            }
+            text.push_str(texts.value(at));
+        }
+        joined.push((ends[1] > ends[0]).then_some(text));
+    }
+    let joined: Vec<Option<&[u8]>> =
+        joined.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
+    text_array(&DataType::Utf8, &joined)
+}
+
+/// The first rows of each group: for each, the row of state that it is of; and their columns.
+pub(super) fn finish_best(
+    call: &AggregateCall,
+    slot: ValueSlot,
+    rows: &RowsRef<'_>,
+) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
+    let (ValueKind::Best(wanted), DataType::Struct(fields)) = (slot.kind, &call.result_type) else {
+        return Err(Error::Internal(format!("{} has type {}", call.name, call.result_type)));
+    };
+    let (mut groups, mut ranks, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for (row, word) in rows.words(slot.word).enumerate() {
+        for (rank, element) in best_elements(wanted, blob_bytes(word, rows.arena())) {
+            groups.push(row as u32);
+            ranks.push(rank as i64);
+            values.push(payload_of(element)?);
+        }
+    }
+    let Some((_, columns)) = fields.split_last() else {
+        return Err(Error::Internal("a ranking without a rank".into()));
+    };
+    let columns = columns.iter().map(|field| decode(field.data_type(), &mut values));
+    let mut columns = columns.collect::<Result<Vec<_>>>()?;
+    columns.push(Arc::new(Int64Array::from(ranks)));
+    Ok((groups, columns))
+}

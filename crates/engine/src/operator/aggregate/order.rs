@@ -1,0 +1,89 @@
+//! The order of all records: by event time, then by input, split and position in the split, then,
+//! of those that an UNNEST has made of one record, by element. Rows that another stage has fired
+//! have no place in a split: they are ordered by their window time, then by their values.
+//!
+//! Where an aggregate needs it, the order is one more column of a batch, the last, of bytes that
+//! compare like it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::row::{RowConverter, SortField};
+
+use crate::error::Result;
+use crate::operator::{Batch, Records, RowTimes, Rows};
+
+/// Columns of a batch's records, with the order of these where they are `ordered`.
+pub(super) fn with_order<'b>(
+    rows: Cow<'b, RecordBatch>,
+    batch: &Batch<'_>,
+    ordered: bool,
+) -> Result<Cow<'b, RecordBatch>> {
+    if !ordered {
+        return Ok(rows);
+    }
+    let order = match &batch.rows {
+        Rows::Records(records) => of_records(batch.input, records),
+        Rows::Fired { rows, times, .. } => of_fired(batch.input, rows, times)?,
+    };
+    let mut fields = rows.schema().fields().to_vec();
+    fields.push(Arc::new(Field::new("$order", DataType::Binary, false)));
+    let mut columns = rows.columns().to_vec();
+    columns.push(Arc::new(order) as ArrayRef);
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
+    Ok(Cow::Owned(rows?))
+}
+
+/// Times as bytes that compare like them; none comes first.
+fn time_bytes(time: Option<i64>) -> [u8; 8] {
+    (time.map_or(0, |time| time as u64 ^ 1 << 63)).to_be_bytes()
+}
+
+fn of_records(input: usize, records: &Records<'_>) -> BinaryArray {
+    let (stamped, rows) = (records.stamped, records.rows.num_rows());
+    let times = stamped.prepared.times.as_ref().map(|times| &times.times);
+    let mut order = BinaryBuilder::with_capacity(rows, 26 * rows);
+    let (mut before, mut element) = (records.continued, records.elements);
+    for row in 0..rows {
+        let place = records.place(row);
+        element = if before == Some(place as u32) { element + 1 } else { 0 };
+        before = Some(place as u32);
+        let mut bytes = [0; 26];
+        bytes[..8].copy_from_slice(&time_bytes(times.and_then(|times| times.us(place))));
+        bytes[8..10].copy_from_slice(&(input as u16).to_be_bytes());
+        bytes[10..14].copy_from_slice(&(stamped.split as u32).to_be_bytes());
+        let position = stamped.first_record + place as u64;
+        bytes[14..22].copy_from_slice(&position.to_be_bytes());
+        bytes[22..].copy_from_slice(&element.to_be_bytes());
+        order.append_value(bytes);
+    }
+    order.finish()
+}
+
+fn of_fired(input: usize, rows: &RecordBatch, times: &RowTimes) -> Result<BinaryArray> {
+    // Of maps there is no order; rows that differ in nothing else come in any.
+    let field = |column: &&ArrayRef| SortField::new(column.data_type().clone());
+    let columns = rows.columns().iter();
+    let ordered = |column: &&ArrayRef| RowConverter::supports_fields(&[field(column)]);
+    let columns: Vec<&ArrayRef> = columns.filter(ordered).collect();
+    let converter = RowConverter::new(columns.iter().map(field).collect())?;
+    let columns: Vec<ArrayRef> = columns.into_iter().cloned().collect();
+    let values = match columns.is_empty() {
+        true => None,
+        false => Some(converter.convert_columns(&columns)?),
+    };
+    let (mut order, mut head) = (BinaryBuilder::new(), Vec::new());
+    for row in 0..rows.num_rows() {
+        head.clear();
+        head.extend_from_slice(&time_bytes(times.at(row)));
+        head.extend_from_slice(&(input as u16).to_be_bytes());
+        if let Some(values) = &values {
+            head.extend_from_slice(values.row(row).data());
+        }
+        order.append_value(&head);
+    }
+    Ok(order.finish())
+}

@@ -1,0 +1,126 @@
+//! Calls of aggregates whose value has any size, or depends on the order of records: how they
+//! become calls of the engine's, and their text. Several arguments become one, a row.
+
+use arrow::datatypes::DataType;
+use datafusion_common::ScalarValue;
+use datafusion_expr::expr::{AggregateFunctionParams, NullTreatment};
+use datafusion_expr::{Cast, Expr};
+use millstream_contract::plan::{AggregateFunction, Best, Ranking, Share};
+
+use crate::collecting::form;
+use crate::error::{Result, SqlError};
+use crate::scalars::{row_fields, row_of};
+use crate::text::sql_text;
+
+/// A ranking whose limit is not known yet.
+pub(crate) const UNBOUNDED: u32 = u32::MAX;
+/// A ranking's function.
+pub(crate) fn name_of(ranking: Ranking) -> &'static str {
+    match ranking {
+        Ranking::RowNumber => "ROW_NUMBER",
+        Ranking::Rank => "RANK",
+        Ranking::DenseRank => "DENSE_RANK",
+    }
+}
+
+/// The function and the one argument of a call, whose arguments are written over what the engine
+/// sees; `None` if it is none of these functions.
+pub(crate) fn call(
+    function: AggregateFunction,
+    params: &AggregateFunctionParams,
+    arguments: &[Expr],
+) -> Option<Result<(AggregateFunction, Expr)>> {
+    use AggregateFunction::*;
+    let form = form(function)?;
+    let name = form.split('(').next().unwrap_or_default();
+    let refuse = |what: &str, help: &str| {
+        Some(Err(SqlError::unsupported(format!("{what} {name} does not run")).help(help)))
+    };
+    if params.distinct {
+        return refuse("DISTINCT inside", "GROUP BY the argument first, in a query inside FROM");
+    }
+    if !params.order_by.is_empty() {
+        let help = "leave it out: records are in the order of event time; \
+                    MIN_BY(x, y) and MAX_BY(x, y) go by another";
+        return refuse("ORDER BY inside", help);
+    }
+    let nulls = params.null_treatment.map(|nulls| nulls == NullTreatment::RespectNulls);
+    let function = match (function, nulls) {
+        (First { nulls }, given) => First { nulls: given.unwrap_or(nulls) },
+        (Last { nulls }, given) => Last { nulls: given.unwrap_or(nulls) },
+        (ArrayAgg { nulls }, given) => ArrayAgg { nulls: given.unwrap_or(nulls) },
+        (_, Some(_)) => return refuse("the treatment of NULLs with", "leave it out"),
+        (function, None) => function,
+    };
+    Some(match (function, arguments) {
+        (MinBy | MaxBy, [x, y]) => Ok((function, row_of(vec![y.clone(), x.clone()]))),
+        (ListAgg { .. }, [x, separator]) => {
+            Ok((ListAgg { separated: true }, row_of(vec![x.clone(), separator.clone()])))
+        }
+        (ApproxPercentile(_), [x, share]) => {
+            share_of(share).map(|share| (ApproxPercentile(share), x.clone())).ok_or_else(|| {
+                SqlError::types("the second argument of APPROX_PERCENTILE is a number from 0 to 1")
+                    .help("write for example APPROX_PERCENTILE(x, 0.95)")
+            })
+        }
+        (_, [x]) => Ok((function, x.clone())),
+        _ => Err(SqlError::internal(format!("{name} with other arguments"))),
+    })
+}
+
+fn share_of(expr: &Expr) -> Option<Share> {
+    match expr {
+        Expr::Cast(Cast { expr, .. }) => share_of(expr),
+        Expr::Alias(alias) => share_of(&alias.expr),
+        Expr::Literal(value, _) => match value.cast_to(&DataType::Float64).ok()? {
+            ScalarValue::Float64(Some(share)) => Share::new(share),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A call as SQL text; `None` if it is none of these functions.
+pub(crate) fn text(function: AggregateFunction, argument: Option<&Expr>) -> Option<String> {
+    use AggregateFunction::*;
+    if let Best(best) = function {
+        return Some(ranking_text(best, argument));
+    }
+    let name = form(function)?.split('(').next()?;
+    let argument = argument?;
+    let of = |expr: &Expr| sql_text(expr);
+    let fields = row_fields(argument);
+    Some(match (function, fields) {
+        (MinBy | MaxBy, Some([y, x])) => format!("{name}({}, {})", of(x), of(y)),
+        (ListAgg { separated: true }, Some([x, separator])) => {
+            format!("{name}({}, {})", of(x), of(separator))
+        }
+        (ApproxPercentile(share), _) => format!("{name}({}, {})", of(argument), share.get()),
+        (First { nulls: true } | Last { nulls: true }, _) => {
+            format!("{name}({}) RESPECT NULLS", of(argument))
+        }
+        (ArrayAgg { nulls: false }, _) => format!("{name}({}) IGNORE NULLS", of(argument)),
+        _ => format!("{name}({})", of(argument)),
+    })
+}
+
+/// A ranking as SQL text.
+fn ranking_text(best: Best, argument: Option<&Expr>) -> String {
+    let keys = argument.and_then(row_fields).unwrap_or_default();
+    let key = |(at, key): (usize, &Expr)| {
+        let (descending, nulls_first) = best.directions.of(at);
+        let direction = if descending { " DESC" } else { "" };
+        let nulls = match (descending, nulls_first) {
+            (true, true) => " NULLS FIRST",
+            (false, false) => " NULLS LAST",
+            _ => "",
+        };
+        format!("{}{direction}{nulls}", sql_text(key))
+    };
+    let keys: Vec<String> = keys.iter().take(best.keys.into()).enumerate().map(key).collect();
+    let bound = match best.limit {
+        UNBOUNDED => String::new(),
+        limit => format!(" <= {limit}"),
+    };
+    format!("{}() OVER (ORDER BY {}){bound}", name_of(best.ranking), keys.join(", "))
+}
