@@ -1,7 +1,7 @@
 -- answer: by hand. The offers of shop a are at 1, 2, 6, 11 and 12 s, those of shop b at 3, 4, 4 and 13 s.
 --   Sessions with a gap of 2 s: a 1–2, 6 and 11–12; b 3–4 and 13. They come in the order of their ends.
 CREATE TABLE offers (
-    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '20' SECOND
+    ts TIMESTAMP(3), shop STRING, item STRING, price INT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
 ) WITH ('connector' = 'file', 'path' = 'data/offers.csv', 'format' = 'csv', 'csv.null-literal' = '-');
 
 -- Windows that overlap.
