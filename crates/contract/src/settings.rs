@@ -31,6 +31,9 @@ pub struct Settings {
     /// `allowed_lateness`: how much longer than its end a window waits for late records,
     /// microseconds. It delays firing by as much: a fired window never changes.
     pub allowed_lateness_us: i64,
+    /// `windows.pack`: tumbling windows over input that ends are packed, as many as this has room
+    /// for, microseconds: they share state and fire together.
+    pub pack_us: i64,
     /// `exchange`: how the workers' parts come together.
     pub exchange: Exchange,
     /// `simulate`: run all workers on one thread in virtual time, every choice drawn from this
@@ -142,6 +145,11 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "how much longer than its end a window waits for late records",
     ),
     (
+        "windows.pack",
+        "'250 ms', 0 for none, 1 hour at the most",
+        "short windows over input that ends are computed together, as many as this has room for",
+    ),
+    (
         "exchange",
         "late-merge, repartition or interleaved",
         "how workers bring together what belongs to a key; all but the first are there to compare with",
@@ -152,6 +160,9 @@ pub const SETTINGS: &[(&str, &str, &str)] = &[
         "runs all workers on one thread in virtual time, every choice drawn from the seed",
     ),
 ];
+
+/// More would hold results back without making anything faster.
+const PACK_US_MAX: i64 = 3_600_000_000;
 
 /// A hundred years: every window fires before the end of time.
 const LATENESS_US_MAX: i64 = 36_500 * 86_400_000_000;
@@ -168,6 +179,7 @@ impl Default for Settings {
             batch_rows: 16 * 1024,
             max_ahead: MaxAhead::Auto,
             allowed_lateness_us: 0,
+            pack_us: 250_000,
             exchange: Exchange::LateMerge,
             simulate: None,
         }
@@ -208,6 +220,10 @@ impl Settings {
             "allowed_lateness" => {
                 let lateness_us = parse_duration_us(value).filter(|us| *us <= LATENESS_US_MAX);
                 self.allowed_lateness_us = lateness_us.ok_or_else(|| wrong(key, value))?
+            }
+            "windows.pack" => {
+                let pack_us = parse_duration_us(value).filter(|us| *us <= PACK_US_MAX);
+                self.pack_us = pack_us.ok_or_else(|| wrong(key, value))?
             }
             "exchange" => {
                 self.exchange = Exchange::from_name(value).ok_or_else(|| wrong(key, value))?;

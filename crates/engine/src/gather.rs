@@ -5,7 +5,8 @@
 //! records are put back into the order of their batches ([`batches`]). What is fired only at the
 //! end of the input comes last. A result with an order of its own ([`Sort`]) is held, whatever it
 //! comes from, and written at the end of the input. For [`RowOrder::Any`] rows pass straight
-//! through.
+//! through. Where windows fire together, their rows carry their event times until they are written
+//! ([`packs`]).
 //!
 //! For `Deterministic`, what has its turn waits in a queue; one worker at a time takes from it and
 //! writes ([`writer`]), and the others go on meanwhile. Rows that are held or queued count against
@@ -14,6 +15,7 @@
 mod ahead;
 mod asked;
 mod batches;
+mod packs;
 mod part;
 mod runs;
 #[cfg(test)]
@@ -38,6 +40,7 @@ use crate::windowing::Windowing;
 use ahead::Ahead;
 use asked::Asked;
 use batches::Batches;
+use packs::Fired;
 use part::Part;
 use writer::{Queue, Waiting};
 
@@ -88,7 +91,7 @@ pub(crate) struct Gather {
 
 struct State {
     /// Windows with rows that some leader may still add to.
-    windows: BTreeMap<Window, Vec<Run>>,
+    windows: BTreeMap<Window, Fired>,
     /// Rows that are written in an order of their own, at the end.
     sorted: Vec<Run>,
     /// Per stage, per leader: every window that fires at or before this has been fired there.
@@ -174,8 +177,9 @@ impl Gather {
     pub(crate) fn end(&self) -> bool {
         let first = !self.ended.swap(true, Ordering::AcqRel);
         let mut state = self.lock();
-        state.windows_fired += state.windows.len() as u64;
-        state.windows.clear();
+        let windows = std::mem::take(&mut state.windows);
+        state.windows_fired +=
+            windows.into_values().map(|fired| fired.windows.count()).sum::<u64>();
         state.sorted.clear();
         state.batches.clear();
         let State { ahead, queue, .. } = &mut *state;
@@ -242,7 +246,8 @@ impl Gather {
             return 0;
         }
         let state = self.lock();
-        state.windows_fired + state.windows.len() as u64
+        let open = state.windows.values().map(|fired| fired.windows.clone().count());
+        state.windows_fired + open.sum::<u64>()
     }
 
     /// Whether rows of windows come here.

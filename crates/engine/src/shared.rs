@@ -16,6 +16,7 @@ use crate::event_time::{BEGINNING, END};
 use crate::flow::{Feeds, Flow, Root};
 use crate::gather::{BatchRows, Gather, Window};
 use crate::intake::Intake;
+use crate::operator::RowTimes;
 use crate::roles::Roles;
 use crate::settings::{FragmentMode, Settings};
 use crate::stage::Stage;
@@ -192,8 +193,9 @@ impl Shared {
             }
             cluster::Kind::Progress => self.intake.note_progress(process, &head)?,
             cluster::Kind::WindowRows if net.is_coordinator() => {
-                let (rows, at) =
-                    (decode_rows(body)?, (head.count as usize, WindowId::from_word(head.rows_of)));
+                let at = (head.count as usize, WindowId::from_word(head.rows_of));
+                // If they need times, they bring them.
+                let rows = (decode_rows(body)?, &RowTimes::Same(None));
                 let gather = self.gather(&head)?;
                 let came = gather.window_rows(leader()?, at, rows, head.has(LAST));
                 self.ends(gather.output(), came)?;

@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use millstream_contract::Settings;
 use millstream_contract::expr::Expr;
 use millstream_contract::plan::Plan;
@@ -27,12 +29,15 @@ fn simulate(seed: u64) -> Stats {
     let source = table(&data, &mut random, batch_rows);
     let settings = Settings { simulate: Some(seed), ..drawn_settings(&mut random, 5, lateness) };
     let (expected, late, null_time) = oracle(&data, window, delay_us, lateness);
-    let (stats, rows) = run(&query(source, window, delay_us), &settings);
+    let plan = packed(query(source, window, delay_us), seed);
+    let (stats, rows) = run(&plan, &settings);
     let what = format!("seed {seed}: {settings:?}\n{}", repeat(seed, "equivalence"));
     let rows = rows.unwrap_or_else(|e| panic!("{what}: {e}"));
     same_rows(&rows, &expected, &what);
     assert_eq!((stats.late_records, stats.null_time_records), (late, null_time), "{what}");
     assert_eq!(stats.records, (splits * per_split) as u64, "{what}");
+    let starts: BTreeSet<&str> = rows.iter().filter_map(|row| row.split('|').next()).collect();
+    assert_eq!(stats.windows, window.map_or(0, |_| starts.len()) as u64, "{what}");
     stats
 }
 

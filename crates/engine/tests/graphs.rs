@@ -9,14 +9,17 @@ use millstream_contract::sink::{RowOrder, Sink};
 use millstream_contract::{Error, Result, Settings};
 use millstream_engine::{Job, Stats};
 use support::graph::Graph;
-use support::{Collect, Random, drawn_settings, happened, lines, repeat, run_seeds, same_rows};
+use support::{
+    Collect, Random, drawn_settings, happened, lines, packed, repeat, run_seeds, same_rows,
+};
 
 /// Runs a plan; the rows of each output.
 fn run(graph: &Graph, settings: &Settings, order: RowOrder) -> (Stats, Result<Vec<Vec<String>>>) {
     let collect = || Arc::new(Collect { order, batches: Mutex::default() });
     let sinks: Vec<_> = graph.outputs.iter().map(|_| collect()).collect();
+    let plan = packed(graph.plan(), settings.simulate.unwrap_or_default());
     let given = sinks.iter().map(|sink| sink.clone() as Arc<dyn Sink>).collect();
-    let job = match Job::new(&graph.plan(), settings, given) {
+    let job = match Job::new(&plan, settings, given) {
         Ok(job) => job,
         Err(error) => return (Stats::default(), Err(error)),
     };

@@ -25,10 +25,11 @@ fn simulate(seed: u64) -> Stats {
     let chain = Chain::any(&mut random);
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let idle = random.below(3) == 0;
-    let mut plan = chain.plan(match idle {
+    let plan = chain.plan(match idle {
         true => Arc::new(with_a_silent_split(&data, &mut random)) as Arc<dyn Table>,
         false => table(&data, &mut random, batch_rows),
     });
+    let mut plan = packed(plan, seed);
     if idle {
         event_time(&mut plan).idle_timeout_us = Some(60_000_000);
     }

@@ -118,6 +118,7 @@ fn query(source: Memory, keys: Vec<Key>, aggregates: Vec<AggregateCall>) -> Plan
         table: Arc::new(source),
     };
     let aggregate = Aggregate {
+        windows_in_slice: 1,
         window: Some(Tumble { size_us: WINDOW_MS * 1000, offset_us: 0 }.into()),
         keys,
         aggregates,

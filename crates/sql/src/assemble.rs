@@ -318,6 +318,7 @@ impl Assembler<'_> {
         let having = having.collect::<Result<Vec<_>>>()?;
         let body = Aggregate {
             window: grouping.window,
+            windows_in_slice: 1,
             having: self.compiler.compile_filter(&having, &fired)?,
             project: self.compiler.compile_all(&columns, &fired)?,
             keys,

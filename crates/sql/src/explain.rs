@@ -223,6 +223,9 @@ fn aggregate_text(text: &mut String, schema: &Schema, aggregate: &Aggregate) {
     let input = |e: &Expr| shown(e, schema);
     if let Some(window) = &aggregate.window {
         let _ = write!(text, "  {}", window_text(window));
+        if aggregate.windows_in_slice > 1 {
+            let _ = write!(text, ", {} computed together", aggregate.windows_in_slice);
+        }
         let of_each = match window {
             Window::Session(session) => &aggregate.keys[..session.partition],
             _ => &[],

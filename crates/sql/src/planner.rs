@@ -463,7 +463,8 @@ impl Planner {
             compiler: Compiler { start_time, config: &self.functions.config },
             places: queries.iter().map(|query| &query.places).collect(),
         };
-        let plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
+        let mut plan = assembler.assemble(graph, &asides).map_err(|e| blamed(e.query, e.error))?;
+        plan.pack_windows(self.settings.pack_us);
         let targets: Vec<String> = targets.iter().map(|target| target.entry.name.clone()).collect();
         let logical: Vec<String> = queries.iter().map(|q| logical_text(&q.analyzed)).collect();
         let left_out: Vec<String> = asides.iter().map(|aside| aside.entry.name.clone()).collect();

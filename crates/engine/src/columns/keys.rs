@@ -77,6 +77,11 @@ impl KeyCodec {
         Ok(KeyCodec { types, word, null_word, words: next })
     }
 
+    /// The word of the first key, or its first.
+    pub(crate) fn first_word(&self) -> usize {
+        usize::from(self.null_word)
+    }
+
     /// Words of a key.
     pub(crate) fn words(&self) -> usize {
         self.words
@@ -198,9 +203,9 @@ impl KeyCodec {
         }
     }
 
-    /// The key columns of some rows of state.
-    pub(crate) fn decode(&self, rows: &RowsRef<'_>) -> Result<Vec<ArrayRef>> {
-        (0..self.types.len()).map(|key| self.decode_column(key, rows)).collect()
+    /// The key columns of some rows of state, from one on.
+    pub(crate) fn decode(&self, rows: &RowsRef<'_>, first: usize) -> Result<Vec<ArrayRef>> {
+        (first..self.types.len()).map(|key| self.decode_column(key, rows)).collect()
     }
 
     fn decode_column(&self, key: usize, rows: &RowsRef<'_>) -> Result<ArrayRef> {

@@ -66,6 +66,7 @@ impl Shape {
         let data_type = if self == Shape::Text { DataType::Utf8 } else { DataType::Int64 };
         let key = Key { name: "key".into(), expr: Expr::Column(0), data_type, nullable: false };
         Aggregate {
+            windows_in_slice: 1,
             window: None,
             keys: vec![key],
             aggregates,

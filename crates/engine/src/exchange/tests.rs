@@ -148,6 +148,7 @@ fn case(random: &mut Random) -> Case {
         });
     }
     let aggregate = Aggregate {
+        windows_in_slice: 1,
         window: None,
         keys: (0..keys).map(key).collect(),
         aggregates: calls,
@@ -178,7 +179,7 @@ impl Case {
         let mut lines = vec![];
         for block in 0..table.scan_blocks() {
             let rows = table.scan(block);
-            let mut columns = self.grouping.codec.decode(&rows).expect("keys");
+            let mut columns = self.grouping.codec.decode(&rows, 0).expect("keys");
             columns.extend(self.grouping.aggregates.finish(&rows).expect("values that fit"));
             for row in 0..rows.len() {
                 let text = |column| array_value_to_string(column, row).expect("a value");
@@ -399,7 +400,8 @@ fn a_row_has_what_is_needed_once() {
         };
         let (fired, keys) = (Arc::new(Schema::empty()), vec![key]);
         let (window, having, project) = Default::default();
-        let aggregate = Aggregate { window, keys, aggregates, fired, having, project };
+        let aggregate =
+            Aggregate { window, windows_in_slice: 1, keys, aggregates, fired, having, project };
         let grouping = Grouping::new(&aggregate, 0).expect("a good plan");
         Format::new(&grouping.codec, &grouping.aggregates).row_words()
     };

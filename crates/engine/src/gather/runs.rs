@@ -26,8 +26,8 @@ impl Gather {
         if let Some(order) = self.order.get() {
             return Ok(order);
         }
-        let keys = self.outlet.sort.as_ref().map_or(&[][..], |sort| &sort.keys);
-        let order = Order::new(&self.outlet.schema, keys)?;
+        let (schema, keys) = self.outlet.ordered_by();
+        let order = Order::new(&schema, &keys)?;
         Ok(self.order.get_or_init(|| order))
     }
 

@@ -12,6 +12,7 @@ use super::writer::Written;
 use super::*;
 use crate::budget::Kind;
 use crate::error::{Error, Result};
+use crate::operator::RowTimes;
 use crate::plan::Tumble;
 use crate::sink::Writers;
 use crate::stamped::BatchPlace;
@@ -103,7 +104,9 @@ impl Fixture {
         for (worker, rows) in rows.into_iter().enumerate() {
             let watermark = (number + 1) * SIZE_US;
             let window = WindowId::from_word((number * SIZE_US) as u64);
-            self.gather.window_rows(worker, (0, window), rows, true).expect("no error");
+            self.gather
+                .window_rows(worker, (0, window), (rows, &RowTimes::Same(None)), true)
+                .expect("no error");
             self.gather.advance(worker, 0, watermark).expect("no error");
         }
     }

@@ -3,12 +3,14 @@
 use arrow::array::RecordBatch;
 
 use super::ahead::{Role, Turn};
+use super::packs::Fired;
 use super::writer::Thing;
 use super::{Gather, State};
 use crate::cluster::{self, Head, LAST};
 use crate::error::{Error, Result};
 use crate::event_time::BEGINNING;
 use crate::flow::Root;
+use crate::operator::RowTimes;
 use crate::windowing::WindowId;
 
 /// A window of an output, in the order in which they are written.
@@ -32,18 +34,19 @@ impl Gather {
         Ok(Window { fires_at: windowing.fires_at(id), input, id })
     }
 
-    /// Rows of a window of an input; `last` on the leader's last batch of it.
+    /// Rows of a window of an input, with their event times; `last` on the leader's last batch of it.
     pub(crate) fn window_rows(
         &self,
         worker: usize,
         (input, window): (usize, WindowId),
-        rows: RecordBatch,
+        (rows, times): (RecordBatch, &RowTimes),
         last: bool,
     ) -> Result<()> {
         let window = self.window(input, window)?;
         if self.has_ended() {
             return Ok(());
         }
+        let rows = self.on_way(rows, times)?;
         if let Role::Helper { net, .. } = &self.outlet.role {
             if rows.num_rows() == 0 && !last {
                 return Ok(());
@@ -60,20 +63,24 @@ impl Gather {
             return self.send(net, head, &rows, Turn::Fires(window.fires_at));
         }
         if !self.ordered {
-            self.lock().windows.entry(window).or_default();
+            let windows = self.windows_of(&rows);
+            self.lock().windows.entry(window).or_default().windows.add(windows);
             return match rows.num_rows() > 0 || last {
                 true => self.write(worker, &rows, last),
                 false => Ok(()),
             };
         }
+        let windows = self.windows_of(&rows);
+        let rows = if self.sorts() { self.off_way(&rows)? } else { rows };
         let run = self.held(self.sorted(rows)?);
         let mut state = self.lock();
         if self.has_ended() {
             return Ok(());
         }
-        let runs = state.windows.entry(window).or_default();
+        let fired = state.windows.entry(window).or_default();
+        fired.windows.add(windows);
         if !self.sorts() {
-            runs.extend(Some(run).filter(|run| run.rows.num_rows() > 0));
+            fired.runs.extend(Some(run).filter(|run| run.rows.num_rows() > 0));
             return Ok(());
         }
         drop(state);
@@ -112,21 +119,21 @@ impl Gather {
         }
         let all = self.fired_of_all(|place| fired(&state.frontiers[place]));
         while let Some(entry) = state.windows.first_entry().filter(|e| e.key().fires_at <= all) {
-            let (window, runs) = entry.remove_entry();
-            self.queue_window(state, window, runs);
+            let (window, fired) = entry.remove_entry();
+            self.queue_window(state, window, fired);
         }
     }
 
     /// Queues all windows that there are, which every leader has fired.
     pub(super) fn queue_windows(&self, state: &mut State) {
-        while let Some((window, runs)) = state.windows.pop_first() {
-            self.queue_window(state, window, runs);
+        while let Some((window, fired)) = state.windows.pop_first() {
+            self.queue_window(state, window, fired);
         }
     }
 
-    fn queue_window(&self, state: &mut State, window: Window, runs: Vec<crate::order::Run>) {
-        state.windows_fired += 1;
-        self.push(state, Thing::Window(window, runs));
+    fn queue_window(&self, state: &mut State, window: Window, fired: Fired) {
+        state.windows_fired += fired.windows.count();
+        self.push(state, Thing::Window(window, fired.runs));
     }
 }
 

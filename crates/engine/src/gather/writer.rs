@@ -264,6 +264,7 @@ impl Gather {
     /// Gives rows to the sink.
     pub(super) fn write(&self, worker: usize, rows: &RecordBatch, flush: bool) -> Result<()> {
         self.rows.fetch_add(rows.num_rows() as u64, Ordering::Relaxed);
+        let rows = &self.off_way(rows)?;
         let worker = if self.outlet.one_writer { 0 } else { worker };
         self.sink.write(worker, rows, flush)
     }

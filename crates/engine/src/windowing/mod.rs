@@ -9,6 +9,9 @@
 //! two windows that begin together, may have names of their own.
 //!
 //! - Tumbling windows, and the one window of an input that is not divided: a slice is a window.
+//! - Short tumbling windows that are *packed*: a slice is as many windows, one after the other, as
+//!   fire together. A *window* is the name under which they fire; each of its rows says itself of
+//!   which of them it is.
 //! - Windows that hop or cumulate ([`panes`]): a slice is a pane, as wide as windows are apart. A
 //!   record that is late for some of its windows goes to a slice of its own, which names the first
 //!   window that it still counts for.
@@ -91,12 +94,15 @@ enum Kind {
     /// Each is a slice, and is named by the time at which it begins.
     Slices,
     Panes(Panes),
+    /// The windows that a slice packs.
+    Packed(Tumble),
     /// The gap. What is named by the time at which a slice begins are the sessions that are over
     /// when it is complete.
     Sessions(i64),
 }
 
-/// A slice, and the times of the records that update it, the end excluded.
+/// A slice, and times of records that update it, the end excluded: all of them, or, if it packs
+/// windows, those of one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) slice: SliceId,
@@ -160,6 +166,26 @@ impl Windowing {
         Windowing { slices, kind, lateness_us }
     }
 
+    /// The same windows, `count` of them in a slice, if they tumble.
+    pub(crate) fn packed(self, count: i64) -> Windowing {
+        match (self.slices, self.kind) {
+            (Some(tumble), Kind::Slices) if count > 1 => {
+                let size_us = tumble.size_us.saturating_mul(count);
+                let slices = Some(Tumble { size_us, ..tumble });
+                Windowing { slices, kind: Kind::Packed(tumble), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The windows that a slice packs, if they are packed.
+    pub(crate) fn windows_in_slices(&self) -> Option<&Tumble> {
+        match &self.kind {
+            Kind::Packed(windows) => Some(windows),
+            _ => None,
+        }
+    }
+
     /// How long a window waits for late records once it has ended.
     pub(crate) fn lateness_us(&self) -> i64 {
         self.lateness_us
@@ -173,7 +199,7 @@ impl Windowing {
     /// How windows are made of slices.
     pub(crate) fn combining(&self) -> Combining {
         match self.kind {
-            Kind::Slices => Combining::OneSlice,
+            Kind::Slices | Kind::Packed(_) => Combining::OneSlice,
             Kind::Panes(panes) if panes.hop => Combining::Hop,
             Kind::Panes(_) => Combining::Cumulate,
             Kind::Sessions(gap_us) => Combining::Sessions { gap_us },
@@ -185,7 +211,7 @@ impl Windowing {
     pub(crate) fn reach_us(&self) -> Option<i64> {
         let slices = self.slices.as_ref()?;
         Some(match self.kind {
-            Kind::Slices => slices.size_us,
+            Kind::Slices | Kind::Packed(_) => slices.size_us,
             Kind::Panes(panes) => slices.size_us.saturating_mul(panes.count),
             Kind::Sessions(gap_us) => gap_us,
         })
@@ -200,6 +226,11 @@ impl Windowing {
                 let end = start.saturating_add(slices.size_us);
                 let slice = match &self.kind {
                     Kind::Panes(panes) => panes.slice_of(index_of(slices, start)),
+                    Kind::Packed(windows) => {
+                        let slice = SliceId(start);
+                        let start = start_of(windows, time);
+                        return Bounds { slice, start, end: start + windows.size_us };
+                    }
                     _ => SliceId(start),
                 };
                 Bounds { slice, start, end }
@@ -228,6 +259,7 @@ impl Windowing {
     pub(crate) fn all_in_time(&self, slice: &Bounds, time: i64, watermark: i64) -> bool {
         match self.kind {
             Kind::Sessions(_) => time.saturating_add(self.lateness_us) >= watermark,
+            Kind::Packed(_) => slice.end.saturating_add(self.lateness_us) > watermark,
             _ => self.closes_at(slice.slice) > watermark,
         }
     }
@@ -350,7 +382,7 @@ impl Windowing {
             _ => window.0 + 1,
         });
         match &self.kind {
-            Kind::Slices => None,
+            Kind::Slices | Kind::Packed(_) => None,
             Kind::Panes(panes) => {
                 let last = panes.last_window_of(panes.pane_of(newest)?);
                 (next <= last).then_some(next)
@@ -409,7 +441,8 @@ impl Windowing {
     }
 
     /// What the columns `window_start`, `window_end` and `window_time` of a window's results are;
-    /// `None` for the window of the whole input, and for sessions, each of which has its own.
+    /// `None` for the window of the whole input, and for sessions and packed windows, each of which
+    /// has its own.
     pub(crate) fn columns_of(&self, window: WindowId) -> Option<[i64; 3]> {
         let slices = self.slices.as_ref()?;
         let (start, end) = match &self.kind {
@@ -418,13 +451,13 @@ impl Windowing {
                 start_of_index(slices, panes.first_pane_of(window)),
                 start_of_index(slices, panes.end_of(window)),
             ),
-            Kind::Sessions(_) => return None,
+            Kind::Packed(_) | Kind::Sessions(_) => return None,
         };
         Some([start, end, time_before(end)])
     }
 
     /// The event time of a window's results, their `window_time`; `None` for the window of the
-    /// whole input, whose have none, and for sessions.
+    /// whole input, whose have none, and for sessions and packed windows.
     pub(crate) fn row_time(&self, window: WindowId) -> Option<i64> {
         self.columns_of(window).map(|[.., time]| time)
     }
@@ -441,6 +474,8 @@ impl Windowing {
                 time_before(match self.kind {
                     // The next window ends with the next slice.
                     Kind::Slices | Kind::Panes(_) => start.saturating_add(slices.size_us),
+                    // The next window is the first of the next slice.
+                    Kind::Packed(windows) => start.saturating_add(windows.size_us),
                     // Sessions are left whose last record is a gap before the end of the last slice
                     // or later.
                     Kind::Sessions(_) => start,
@@ -460,6 +495,10 @@ impl Windowing {
                 let start = start_of(slices, before);
                 let fired = match self.kind {
                     Kind::Slices | Kind::Panes(_) => start,
+                    Kind::Packed(windows) => {
+                        let behind = slices.size_us - windows.size_us;
+                        start_of(slices, before.saturating_add(behind))
+                    }
                     Kind::Sessions(_) => start.saturating_add(slices.size_us),
                 };
                 fired.saturating_add(self.lateness_us)
@@ -481,7 +520,7 @@ pub(crate) fn time_before(end: i64) -> i64 {
 }
 
 #[inline(always)]
-fn start_of(slices: &Tumble, time: i64) -> i64 {
+pub(crate) fn start_of(slices: &Tumble, time: i64) -> i64 {
     time - (time - slices.offset_us).rem_euclid(slices.size_us)
 }
 

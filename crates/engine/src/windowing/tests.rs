@@ -171,3 +171,34 @@ fn a_record_is_late_for_its_session_by_its_own_time() {
         assert!(watermark(frontier) >= at && watermark(frontier - 1) < at, "{at}");
     }
 }
+
+/// A record is late by its own window; all else is a matter of the slice.
+#[test]
+fn packed_windows_share_a_slice_and_fire_with_the_last_of_them() {
+    let windowing = tumbling(10_000, 3_000, 500).packed(4);
+    let pack = windowing.slice_of(3_000).slice;
+    for (time, start) in [(3_000, 3_000), (12_999, 3_000), (13_000, 13_000), (42_999, 33_000)] {
+        let bounds = windowing.slice_of(time);
+        assert_eq!(bounds, Bounds { slice: pack, start, end: start + 10_000 }, "{time}");
+        let late_at = start + 10_000 + 500;
+        assert_eq!(windowing.fate(&bounds, time, late_at - 1), Fate::InTime);
+        assert_eq!(windowing.fate(&bounds, time, late_at), Fate::Late);
+        assert_eq!(windowing.last_end_of(&bounds), start + 10_000);
+    }
+    assert!(windowing.slice_of(2_999).slice < pack && pack < windowing.slice_of(43_000).slice);
+    assert!(windowing.has_slice(pack) && !windowing.has_slice(SliceId(13_000)));
+    assert_eq!((windowing.begin_of(pack), windowing.closes_at(pack)), (3_000, 43_500));
+    let window = windowing.windows_of(pack).next().unwrap();
+    assert_eq!(windowing.windows_of(pack).count(), 1);
+    assert_eq!((windowing.fires_at(window), windowing.columns_of(window)), (43_500, None));
+    // What may come next is of the first window of the next pack.
+    assert_eq!(windowing.watermark_after(43_500), 53_000 - 1000);
+    assert_eq!(windowing.watermark_after(43_499), 13_000 - 1000);
+    for at in [-1, 0, 1, 11_999, 12_000, 12_001, 51_999, 52_000, 52_001, 60_000] {
+        let frontier = windowing.frontier_for(at);
+        let watermark = |frontier| windowing.watermark_after(frontier);
+        assert!(watermark(frontier) >= at && watermark(frontier - 1) < at, "{at}");
+    }
+    assert_eq!(tumbling(10_000, 3_000, 500).packed(1), tumbling(10_000, 3_000, 500));
+    assert_eq!(Windowing::new(None, 0).packed(4), Windowing::new(None, 0));
+}

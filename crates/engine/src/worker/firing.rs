@@ -142,7 +142,12 @@ impl Worker {
         let FiredRows { rows, window, times, last } = fired;
         for Way { output, input, .. } in &takers.ways {
             let gather = &self.context.shared.gathers[*output];
-            let came = gather.window_rows(self.context.id, (*input, *window), rows.clone(), *last);
+            let came = gather.window_rows(
+                self.context.id,
+                (*input, *window),
+                (rows.clone(), times),
+                *last,
+            );
             self.context.shared.ends(*output, came)?;
         }
         for edge in &takers.edges {

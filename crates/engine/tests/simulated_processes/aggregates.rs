@@ -8,7 +8,7 @@ use millstream_contract::sink::RowOrder;
 use millstream_engine::Stats;
 use millstream_engine::simulation::{Fault, Scenario};
 
-use crate::support::{Random, drawn_settings, oracle, query, records, table};
+use crate::support::{Random, drawn_settings, oracle, packed, query, records, table};
 use crate::{counted_by_key, described, faults, happened, run, run_all, seeds};
 
 /// What a seed's job came to.
@@ -58,7 +58,7 @@ fn run_seed(seed: u64, with_faults: bool, exchange: Exchange) -> Came {
     };
     let what = described(seed, test, &settings, &scenario);
     let (expected, late, null_time) = oracle(&data, window, delay_us, lateness);
-    let query = query(source, window, delay_us);
+    let query = packed(query(source, window, delay_us), seed);
     let ran = run(&query, &settings, &scenario, RowOrder::Deterministic);
     if with_faults && !ran.well() {
         let failed = ran.ends_with_a_fault(None, &expected, &what);

@@ -7,7 +7,7 @@ use millstream_engine::simulation::Scenario;
 
 use crate::memory::refused;
 use crate::support::graph::Graph;
-use crate::support::{Random, drawn_settings};
+use crate::support::{Random, drawn_settings, packed};
 use crate::{described, faults, happened, run_all, run_outputs, seeds};
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ fn run_seed(seed: u64, with_faults: bool, scarce: bool) -> Came {
     let any = random.below(4) == 0 && !graph.has_limit();
     let order = if any { RowOrder::Any } else { RowOrder::Deterministic };
     let expected = graph.expected();
-    let rows = run_outputs(&graph.plan(), &settings, &scenario, order);
+    let rows = run_outputs(&packed(graph.plan(), seed), &settings, &scenario, order);
     let mut came = Came::default();
     if scarce && !rows[0].well() {
         refused(&rows[0], settings.memory_bytes, &what);

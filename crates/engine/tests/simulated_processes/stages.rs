@@ -10,7 +10,7 @@ use millstream_engine::simulation::Scenario;
 
 use crate::support::chain::Chain;
 use crate::support::script::with_a_silent_split;
-use crate::support::{Random, drawn_settings, event_time, records, table};
+use crate::support::{Random, drawn_settings, event_time, packed, records, table};
 use crate::{Ran, described, exceeds, faults, happened, named, run, run_all, seeds};
 
 #[derive(Default)]
@@ -31,10 +31,11 @@ fn run_seed(seed: u64, with_faults: bool) -> Came {
     let chain = Chain::any(&mut random);
     let batch_rows = [1, 20, 300][random.below(3) as usize];
     let idle = random.below(3) == 0;
-    let mut plan = chain.plan(match idle {
+    let plan = chain.plan(match idle {
         true => Arc::new(with_a_silent_split(&data, &mut random)) as Arc<dyn Table>,
         false => table(&data, &mut random, batch_rows),
     });
+    let mut plan = packed(plan, seed);
     if idle {
         event_time(&mut plan).idle_timeout_us = Some(60_000_000);
     }

@@ -424,6 +424,7 @@ impl Graph {
         let first = if windowed { 3 } else { 0 };
         let project = (0..usize::from(windowed)).chain(first..fields.len());
         Aggregate {
+            windows_in_slice: 1,
             window: window_ms.map(|(size, offset)| {
                 Tumble { size_us: size * 1000, offset_us: offset * 1000 }.into()
             }),

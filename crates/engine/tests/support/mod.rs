@@ -362,6 +362,7 @@ pub(crate) fn query(source: Arc<dyn Table>, window_ms: Option<i64>, delay_us: i6
     };
     let output = Arc::new(fired.project(&shown).unwrap());
     let aggregate = Aggregate {
+        windows_in_slice: 1,
         window: window_ms.map(|ms| Tumble { size_us: ms * 1000, offset_us: 0 }.into()),
         keys: vec![key("key", 1, DataType::Int64, true), key("name", 2, DataType::Utf8, false)],
         aggregates,
@@ -378,6 +379,13 @@ pub(crate) fn event_time(plan: &mut Plan) -> &mut EventTime {
 }
 
 /// The aggregation of a plan's first stage.
+/// The same plan, in which tumbling windows may share slices, as chance has it.
+pub(crate) fn packed(mut plan: Plan, seed: u64) -> Plan {
+    let mut random = Random::new(seed ^ 0x9ac6_0000);
+    plan.pack_windows([0, 0, 100, 7_000, 300_000][random.below(5) as usize] * 1000);
+    plan
+}
+
 pub(crate) fn aggregate(plan: &mut Plan) -> &mut Aggregate {
     match &mut plan.stages[0].operator {
         Operator::Aggregate(aggregate) => aggregate,

@@ -15,12 +15,13 @@ use millstream_state::{
     CHUNK_ROWS, ChunkPool, Keys, Load, NoVarKeys, RowsRef, Scratch, Table, hash_words,
 };
 
+use crate::columns::keys::KeyCodec;
 use crate::error::{Error, Result};
 use crate::operator::Step;
 use crate::operator::aggregate::grouping::Grouping;
 use crate::operator::stateless::Taking;
 use crate::plan::{Aggregate, Project};
-use crate::windowing::WindowId;
+use crate::windowing::{WindowId, time_before};
 
 /// HAVING and the output columns.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub(crate) struct ResultRows {
     left: Option<RecordBatch>,
     /// `window_start`, `window_end` and `window_time` for a full block; blocks take slices.
     bounds: Vec<ArrayRef>,
-    /// With sessions, the event times of the rows that are left.
+    /// Where each row of state has bounds of its own, the event times of the rows that are left.
     times: Vec<i64>,
 }
 
@@ -103,7 +104,9 @@ impl Finisher {
     ) -> Result<(RecordBatch, Option<Vec<u32>>)> {
         let (mut count, mut of) = (rows.len(), None);
         let mut columns: Vec<ArrayRef> = bounds.iter().map(|b| b.slice(0, rows.len())).collect();
-        columns.extend(grouping.codec.decode(rows)?);
+        // The bounds say it already.
+        let first_key = usize::from(grouping.packs);
+        columns.extend(grouping.codec.decode(rows, first_key)?);
         match grouping.aggregates.best(rows)? {
             None => columns.extend(grouping.aggregates.finish(rows)?),
             // Each row of state becomes several.
@@ -118,6 +121,14 @@ impl Finisher {
         let fired = RecordBatch::try_new_with_options(self.fired.clone(), columns, &options)?;
         Ok((fired, of))
     }
+}
+
+/// Start, end and event time of the window of each row, where slices pack windows.
+fn bounds_of(codec: &KeyCodec, rows: &RowsRef<'_>, size_us: i64) -> [Vec<i64>; 3] {
+    let starts = rows.collect(codec.first_word(), |word| word as i64);
+    let ends: Vec<i64> = starts.iter().map(|start| start.saturating_add(size_us)).collect();
+    let times = ends.iter().map(|end| time_before(*end)).collect();
+    [starts, ends, times]
 }
 
 /// State of the group of no columns that has met no record.
@@ -173,8 +184,8 @@ impl ResultRows {
         Ok(rows)
     }
 
-    /// As [`ResultRows::decode`], of sessions: each row has these bounds.
-    pub(crate) fn decode_sessions(
+    /// As [`ResultRows::decode`]: each row has these bounds.
+    pub(crate) fn decode_bounded(
         &mut self,
         grouping: &Grouping,
         finisher: &Finisher,
@@ -190,8 +201,8 @@ impl ResultRows {
         self.decode(grouping, finisher, rows)
     }
 
-    /// The next result rows of sessions, with their event times.
-    pub(crate) fn project_sessions(
+    /// The next result rows, with their event times, where each row of state has its bounds.
+    pub(crate) fn project_bounded(
         &mut self,
         finisher: &Finisher,
     ) -> Result<(RecordBatch, Vec<i64>)> {
@@ -237,10 +248,22 @@ impl Fire {
         if !self.rows.are_left() {
             let rows = self.table.scan(self.block);
             self.block += 1;
-            self.rows.decode(grouping, finisher, &rows)?;
+            match grouping.windowing.windows_in_slices() {
+                Some(windows) => {
+                    let bounds = bounds_of(&grouping.codec, &rows, windows.size_us);
+                    self.rows.decode_bounded(grouping, finisher, &rows, bounds)?;
+                }
+                None => self.rows.decode(grouping, finisher, &rows)?,
+            }
         }
-        let rows = self.rows.project(finisher)?;
-        Ok(Step::Rows { rows, times: None, last: self.is_over() })
+        let (rows, times) = match grouping.packs {
+            true => {
+                let (rows, times) = self.rows.project_bounded(finisher)?;
+                (rows, Some(times))
+            }
+            false => (self.rows.project(finisher)?, None),
+        };
+        Ok(Step::Rows { rows, times, last: self.is_over() })
     }
 
     /// Whether all of its state has been read.

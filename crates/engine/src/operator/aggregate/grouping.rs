@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take_arrays;
+use arrow::datatypes::DataType;
 
 use millstream_state::RowLayout;
 
-use crate::columns::aggregates::Aggregates;
+use crate::columns::aggregates::{Aggregates, TIMES, TIMES_COLUMN};
 use crate::columns::inputs::{Input, true_mask};
 use crate::columns::keys::{KeyCodec, is_variable};
 use crate::columns::select::select;
@@ -19,7 +20,7 @@ use crate::expr::Expr;
 use crate::failing::first_failing;
 use crate::operator::aggregate::assign::assign;
 use crate::operator::aggregate::order::with_order;
-use crate::operator::aggregate::timed::with_times;
+use crate::operator::aggregate::timed::{Timed, with_times};
 use crate::operator::{Batch, BySlice, Dropped, Rows, rows_of};
 use crate::plan::{Aggregate, Key, Window};
 use crate::stamped::Stamped;
@@ -44,6 +45,8 @@ pub(crate) struct Grouping {
     /// Whether keys or arguments must be computed, for which rows that do not count are taken out
     /// first: an expression may fail on them.
     computed: bool,
+    /// Whether the first key is when a row's window begins.
+    pub(crate) packs: bool,
     /// Of sessions: which values are the times of the first and the last record.
     pub(super) session_times: Option<[usize; 2]>,
 }
@@ -68,7 +71,14 @@ pub(crate) struct Buffers {
 
 impl Grouping {
     pub(crate) fn new(aggregate: &Aggregate, lateness_us: i64) -> Result<Grouping> {
-        let codec = KeyCodec::new(&aggregate.keys)?;
+        let windowing = Windowing::new(aggregate.window, lateness_us);
+        let windowing = windowing.packed(aggregate.windows_in_slice);
+        let packs = windowing.windows_in_slices().is_some();
+        let mut codec_keys = aggregate.keys.clone();
+        if packs {
+            codec_keys.insert(0, window_key());
+        }
+        let codec = KeyCodec::new(&codec_keys)?;
         let has_empty_group = aggregate.has_empty_group();
         let mut aggregates = Aggregates::new(&aggregate.aggregates, has_empty_group)?;
         let session_times = match aggregate.window {
@@ -97,7 +107,8 @@ impl Grouping {
             codec,
             aggregates,
             layout,
-            windowing: Windowing::new(aggregate.window, lateness_us),
+            windowing,
+            packs,
             has_empty_group,
             keys,
             texts,
@@ -131,7 +142,12 @@ impl Grouping {
     /// A batch's columns, and what is computed of where its rows stand in time and in the order of
     /// all, as far as it is wanted.
     pub(crate) fn columns<'b>(&self, batch: &'b Batch<'_>) -> Result<Cow<'b, RecordBatch>> {
-        let rows = with_times(batch, self.session_times.is_some())?;
+        let wanted = match self.session_times {
+            Some(_) => Timed::Time,
+            None if self.packs => Timed::WindowStart,
+            None => Timed::Nothing,
+        };
+        let rows = with_times(batch, &self.windowing, wanted)?;
         with_order(rows, batch, self.is_ordered)
     }
 
@@ -210,10 +226,22 @@ impl Grouping {
             records
         };
         // For all slices at once: there may be many, with few rows each.
-        let keys =
-            self.keys.iter().map(|k| k.expr.evaluate(records)).collect::<Result<Vec<_>>>()?;
+        let mut keys = Vec::with_capacity(self.keys.len() + 1);
+        if self.packs {
+            let windows = records.column_by_name(TIMES).cloned();
+            keys.push(windows.ok_or_else(|| Error::Internal("a batch without windows".into()))?);
+        }
+        for key in &self.keys {
+            keys.push(key.expr.evaluate(records)?);
+        }
         Ok(Some((keys, self.aggregates.inputs(records)?)))
     }
+}
+
+/// When a row's window begins, which comes before the other keys where slices pack windows.
+fn window_key() -> Key {
+    let expr = Expr::Column(TIMES_COLUMN);
+    Key { name: "window_start".into(), expr, data_type: DataType::Int64, nullable: false }
 }
 
 /// Finds the rows of a batch that pass a filter.

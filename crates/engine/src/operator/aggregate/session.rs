@@ -124,11 +124,11 @@ impl Combine for Sessioning {
             let over = sessions.over();
             if !over.is_empty() {
                 let bounds = bounds(&over, *times, *gap_us);
-                fire.rows.decode_sessions(grouping, finisher, &over, bounds)?;
+                fire.rows.decode_bounded(grouping, finisher, &over, bounds)?;
                 sessions.given();
             }
         }
-        let (rows, times) = fire.rows.project_sessions(finisher)?;
+        let (rows, times) = fire.rows.project_bounded(finisher)?;
         if times.len() != rows.num_rows() {
             return Err(Error::Internal("sessions without their times".into()));
         }

@@ -1,0 +1,60 @@
+//! Packing: short windows over input that ends share slices of state, since one of a few records
+//! would cost more than its records.
+
+use super::{Node, Operator, Plan, Stage, Window};
+
+/// One more key says of which window a row of state is.
+const KEYS_MAX: usize = 63;
+
+impl Plan {
+    /// Lets tumbling windows over bounded input share slices, as many as `pack_us` has room for.
+    /// Those that share one fire together, when the last of them is complete. Windows stay apart
+    /// whose rows go to an output beside rows of other inputs, which come in the order of windows.
+    pub fn pack_windows(&mut self, pack_us: i64) {
+        let mut mixed = vec![false; self.stages.len()];
+        for output in &self.outputs {
+            self.mark_mixed(output.stage, false, &mut mixed);
+        }
+        let mut bounded: Vec<bool> = Vec::with_capacity(self.stages.len());
+        for (number, stage) in self.stages.iter_mut().enumerate() {
+            let ends = stage.inputs.iter().all(|input| match input.from {
+                Node::Source(source) => {
+                    self.sources.get(source).is_some_and(|source| source.table.bounded())
+                }
+                Node::Malformed(_) => false,
+                Node::Stage(before) => bounded.get(before).copied().unwrap_or(false),
+            });
+            bounded.push(ends);
+            if ends && !mixed[number] {
+                stage.pack_windows(pack_us);
+            }
+        }
+    }
+
+    /// Marks the stages with state whose rows an output gets beside others; `beside` if this
+    /// stage's are such.
+    fn mark_mixed(&self, number: usize, beside: bool, mixed: &mut [bool]) {
+        let Some(stage) = self.stages.get(number) else { return };
+        if stage.operator.has_state() {
+            mixed[number] |= beside;
+            return;
+        }
+        let beside = beside || stage.inputs.len() > 1;
+        for input in &stage.inputs {
+            if let Node::Stage(before) = input.from {
+                self.mark_mixed(before, beside, mixed);
+            }
+        }
+    }
+}
+
+impl Stage {
+    fn pack_windows(&mut self, pack_us: i64) {
+        let Operator::Aggregate(aggregate) = &mut self.operator else { return };
+        if let Some(Window::Tumble(tumble)) = aggregate.window
+            && aggregate.keys.len() <= KEYS_MAX
+        {
+            aggregate.windows_in_slice = (pack_us / tumble.size_us).max(1);
+        }
+    }
+}

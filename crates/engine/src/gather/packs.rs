@@ -1,0 +1,110 @@
+//! Packs: windows that fire together under one name, since they share a slice of state. Their rows
+//! have one more column on their way, the last: the event time, which comes first in their order, so
+//! that windows are written one after the other, and which tells them apart when they are counted.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+
+use super::{Gather, Outlet};
+use crate::error::Result;
+use crate::operator::RowTimes;
+use crate::order::Run;
+use crate::plan::SortKey;
+
+/// After so many more times they are looked through for duplicates.
+const DISTINCT_MIN: usize = 1 << 10;
+
+/// What has fired under the name of one window.
+#[derive(Debug, Default)]
+pub(super) struct Fired {
+    pub(super) runs: Vec<Run>,
+    pub(super) windows: Windows,
+}
+
+/// The windows that have rows.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Windows {
+    /// Of a pack, the event times of their rows; a time may be there several times.
+    times: Vec<i64>,
+    /// How many there were when duplicates were looked for last.
+    distinct: usize,
+}
+
+impl Windows {
+    /// How many they are: one, where none packs them.
+    pub(super) fn count(mut self) -> u64 {
+        self.times.sort_unstable();
+        self.times.dedup();
+        self.times.len().max(1) as u64
+    }
+
+    pub(super) fn add(&mut self, others: Windows) {
+        self.times.extend(others.times);
+        // Leaders have rows of the same windows, and each has them in no order.
+        if self.times.len() > 2 * self.distinct + DISTINCT_MIN {
+            self.times.sort_unstable();
+            self.times.dedup();
+            self.distinct = self.times.len();
+        }
+    }
+}
+
+impl Outlet {
+    /// Whether rows come of windows that fire together.
+    fn packs(&self) -> bool {
+        self.stages.iter().any(|(_, windowing)| windowing.windows_in_slices().is_some())
+    }
+
+    /// What rows of windows consist of until they are written.
+    fn way_schema(&self) -> SchemaRef {
+        let fields = self.schema.fields().iter().cloned();
+        let time = Arc::new(Field::new("$time", DataType::Int64, false));
+        Arc::new(Schema::new(fields.chain([time]).collect::<Vec<_>>()))
+    }
+
+    /// What rows are ordered by: these columns, by some of them first.
+    pub(super) fn ordered_by(&self) -> (SchemaRef, Vec<SortKey>) {
+        match &self.sort {
+            Some(sort) => (self.schema.clone(), sort.keys.clone()),
+            None if self.packs() => {
+                let column = self.schema.fields().len();
+                let time = SortKey { column, descending: false, nulls_first: false };
+                (self.way_schema(), vec![time])
+            }
+            None => (self.schema.clone(), Vec::new()),
+        }
+    }
+}
+
+impl Gather {
+    /// Rows of a window as they are on their way; they may have come from another process so.
+    pub(super) fn on_way(&self, rows: RecordBatch, times: &RowTimes) -> Result<RecordBatch> {
+        if !self.outlet.packs() || rows.num_columns() > self.outlet.schema.fields().len() {
+            return Ok(rows);
+        }
+        let each = (0..rows.num_rows()).map(|row| times.at(row).unwrap_or(i64::MAX));
+        let times: ArrayRef = Arc::new(Int64Array::from_iter_values(each));
+        let columns = rows.columns().iter().cloned().chain([times]).collect();
+        Ok(RecordBatch::try_new(self.outlet.way_schema(), columns)?)
+    }
+
+    /// Rows as they are written.
+    pub(super) fn off_way(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.outlet.schema.fields().len();
+        match rows.num_columns() > columns {
+            true => Ok(rows.project(&(0..columns).collect::<Vec<_>>())?),
+            false => Ok(rows.clone()),
+        }
+    }
+
+    /// The windows of rows on their way.
+    pub(super) fn windows_of(&self, rows: &RecordBatch) -> Windows {
+        let times = rows.columns().get(self.outlet.schema.fields().len());
+        let times = times.and_then(|times| times.as_primitive_opt::<Int64Type>());
+        let mut times = times.map_or(Vec::new(), |times| times.values().to_vec());
+        times.dedup();
+        Windows { times, distinct: 0 }
+    }
+}
