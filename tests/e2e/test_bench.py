@@ -275,3 +275,32 @@ def test_arguments_that_make_no_sense_are_refused(words, says):
     result = harness.run("bench", *words, stats=False)
     assert (result.code, result.stdout) == (2, b""), result.stderr
     assert says in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("window", ["hop:60s:1s", "cumulate:20s:5s", "session:1s", "tumble:500ms"])
+@pytest.mark.parametrize("workload", ["cm", "ysb_small", "ysb_str"])
+def test_other_windows_have_right_answers_too(workload, window):
+    alike = set()
+    for words in (["--workers", 1], ["--workers", 2], ["--engine", "handwritten", "--workers", 1],
+                  ["--workers", 1, "--processes", 2]):
+        if "handwritten" in words and workload == "ysb_str" and window.startswith("session"):
+            continue
+        run = bench(workload, 40_000, "--keys", 50, "--window", window, *words)
+        assert run["ok"] and run["result_rows"] > 0
+        alike.add((run["result_rows"], run["mix"]))
+    assert len(alike) == 1
+
+
+@pytest.mark.parametrize("words, message", [
+    (["cm", "--window", "hop"], "hop:SIZE:SLIDE"),
+    (["cm", "--window", "hop:10s:3s"], "no multiple of the slide, 3000 ms"),
+    (["cm", "--window", "session:0s"], "'0s' is no length of a window"),
+    (["ro", "--window", "tumble:1s"], "--window does not go with the workload 'ro'"),
+    (["latency", "--window", "tumble:1s"], "--window does not go with the workload 'latency'"),
+    (["channel", "--window", "tumble:1s"], "--window does not go with the workload 'channel'"),
+    (["ysb_str", "--window", "session:1s", "--engine", "handwritten"], "takes records in order"),
+    (["cm", "--window", "hop:2s:1s", "--project", "2x2"], "only if windows tumble"),
+])
+def test_windows_that_do_not_go_are_refused(words, message):
+    result = harness.run("bench", *words, stats=False)
+    assert result.code == 2 and message in result.stderr, result.stderr

@@ -12,7 +12,7 @@ use millstream_lab::latency::{self, Paced};
 use millstream_lab::processes::{Processes, WorkloadTask};
 use millstream_lab::projection::{self, Layout, Question};
 use millstream_lab::workload::{Measurement, Runner};
-use millstream_workloads::{Spec, Workload, ZIPF_KEYS_MAX, Zipf};
+use millstream_workloads::{Spec, Window, Workload, ZIPF_KEYS_MAX, Zipf};
 use serde_json::json;
 
 use crate::console::{told, usage};
@@ -46,6 +46,10 @@ pub(crate) struct Bench {
     /// workload's own
     #[arg(long, value_name = "Z", allow_negative_numbers = true)]
     pub(crate) zipf: Option<Zipf>,
+    /// Other windows than the workload's: tumble:SIZE, hop:SIZE:SLIDE, cumulate:SIZE:STEP or
+    /// session:GAP, with lengths such as 500ms, 10s, 1m or 1h
+    #[arg(long, value_name = "WINDOW")]
+    pub(crate) window: Option<Window>,
     /// `latency`: events per second [default: 100000]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -250,6 +254,10 @@ impl Bench {
                 spec.key_range(),
                 spec.key_range() >> 27
             )));
+        }
+        if let Some(window) = self.window {
+            self.check_window(&spec, window)?;
+            spec = spec.with_window(window);
         }
         // About as many bytes as a record takes in memory, twice over for the largest of them.
         let needed = spec.records.saturating_mul(48);

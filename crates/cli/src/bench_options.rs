@@ -4,6 +4,8 @@ use millstream::cluster::PROCESSES_MAX;
 use millstream::{Exchange, Settings};
 use millstream_flow::{SLOT_BYTES_MAX, SLOTS_MAX};
 use millstream_lab::projection::Question;
+use millstream_workloads::Spec;
+use millstream_workloads::window::{Kind, Window};
 
 use crate::Failure;
 use crate::bench::{Bench, ChannelArguments, Engine};
@@ -53,6 +55,7 @@ impl Bench {
         const LENGTH: &str = "its length is --rate times --seconds";
         let uniform = (self.zipf.is_some(), "--zipf", "its keys are uniform");
         first(&[
+            (self.window.is_some(), "--window", WINDOWS),
             (self.records.is_some(), "--records", LENGTH),
             uniform,
             (self.generate_only, "--generate-only", LENGTH),
@@ -65,6 +68,7 @@ impl Bench {
         const FILE: &str = "it reads a file of --records with --keys, which are uniform";
         first(&[
             (self.zipf.is_some(), "--zipf", FILE),
+            (self.window.is_some(), "--window", WINDOWS),
             (
                 self.generate_only && self.ingest.file.is_none(),
                 "--generate-only",
@@ -84,6 +88,7 @@ impl Bench {
             (self.records.is_some(), "--records", PLAIN),
             (self.keys.is_some(), "--keys", PLAIN),
             (self.zipf.is_some(), "--zipf", PLAIN),
+            (self.window.is_some(), "--window", WINDOWS),
             (self.exchange.is_some(), "--exchange", PLAIN),
             (self.generate_only, "--generate-only", PLAIN),
             (self.engine == Engine::Handwritten, "--engine handwritten", PLAIN),
@@ -133,6 +138,25 @@ impl Bench {
         ))
     }
 
+    /// Refuses windows that do not go with what else is asked for.
+    pub(crate) fn check_window(&self, spec: &Spec, window: Window) -> Result<(), Failure> {
+        let out_of_order = spec.watermark_delay_ms() > 0 && window.kind == Kind::Session;
+        let why = if !spec.windowed() {
+            format!("--window does not go with the workload '{}'\n  help: {WINDOWS}", self.workload)
+        } else if self.question().is_some() && window.kind != Kind::Tumble {
+            "--window goes with --project and --predict only if windows tumble".to_string()
+        } else if self.engine == Engine::Handwritten && out_of_order {
+            format!(
+                "--engine handwritten has no sessions for '{}'\n  help: its loop takes records in \
+                 order; use another workload",
+                self.workload
+            )
+        } else {
+            return Ok(());
+        };
+        Err(usage(&why))
+    }
+
     /// Refuses channels that cannot be.
     pub(crate) fn check_channel(&self) -> Result<(), Failure> {
         let channel = &self.channel;
@@ -177,6 +201,7 @@ impl Bench {
 }
 
 const LATENCY: &str = "they belong to `latency`; other workloads have --records";
+const WINDOWS: &str = "it belongs to ysb, ysb_small, ysb_str, nb7 and cm";
 const INGEST: &str = "it belongs to the workload `ingest`";
 const CHANNELS: &str = "it belongs to the workload `channel`";
 

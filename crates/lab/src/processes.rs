@@ -55,6 +55,8 @@ pub struct WorkloadTask {
     keys: Option<u64>,
     /// As it is written on the command line.
     zipf: Option<String>,
+    /// The same.
+    window: String,
     /// In the order in which they hold.
     settings: Vec<(String, String)>,
 }
@@ -66,6 +68,7 @@ impl WorkloadTask {
             records: spec.records,
             keys: spec.keys,
             zipf: spec.zipf.map(|zipf| zipf.exponent().to_string()),
+            window: spec.window().to_string(),
             settings: settings.to_vec(),
         }
     }
@@ -75,7 +78,12 @@ impl WorkloadTask {
         let workload = workload
             .ok_or_else(|| Fault::run(format!("there is no workload '{}'", self.workload)))?;
         let zipf = self.zipf.as_ref().map(|z| z.parse()).transpose().map_err(Fault::run)?;
-        Ok(Spec { records: self.records, keys: self.keys, zipf, ..Spec::new(workload) })
+        let spec = Spec { records: self.records, keys: self.keys, zipf, ..Spec::new(workload) };
+        // `ro` has none.
+        match spec.windowed() {
+            true => Ok(spec.with_window(self.window.parse().map_err(Fault::run)?)),
+            false => Ok(spec),
+        }
     }
 
     fn settings(&self) -> Result<Settings, Fault> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`spec`] | which workload, at which size: all else follows from a [`Spec`] |
 //! | [`query`] | the same question as SQL text |
+//! | [`window`] | windows other than a workload's own |
 //! | [`generate`](mod@generate) | the data, as Arrow record batches, dealt to splits |
 //! | [`zipf`] | keys with a Zipf distribution in place of the workload's own |
 //! | [`verify`] | what an answer is reduced to, cheap enough to run inside the timed region |
@@ -39,6 +40,7 @@ pub mod oracle;
 pub mod query;
 pub mod spec;
 pub mod verify;
+pub mod window;
 pub mod zipf;
 
 pub use error::{Error, Result};
@@ -48,4 +50,5 @@ pub use oracle::{oracle, oracle_by_split};
 pub use query::sql;
 pub use spec::{Spec, Workload};
 pub use verify::{Answer, Verifier};
+pub use window::Window;
 pub use zipf::{ZIPF_KEYS_MAX, Zipf};

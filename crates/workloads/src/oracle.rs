@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::spec::{Spec, Workload};
 use crate::verify::Answer;
+use crate::window::Kind;
 use crate::zipf::inverse_power;
 
 /// What a (window, key) group amounts to.
@@ -18,6 +19,14 @@ pub struct Group {
     pub price_max: u64,
     /// Sum of `cpu` (`cm` only). Exact: the terms are multiples of 2^-20.
     pub cpu_sum: f64,
+}
+
+impl Group {
+    fn add(&mut self, other: &Group) {
+        self.count += other.count;
+        self.price_max = self.price_max.max(other.price_max);
+        self.cpu_sum += other.cpu_sum;
+    }
 }
 
 /// Hashes (window, key) faster than the standard library's default does.
@@ -48,10 +57,9 @@ impl BuildHasher for BuildFold {
     }
 }
 
-/// The groups among those records of `spec` that are `dealt` to a split, as their numbers tell, by
-/// window start (ms, 0 where there are no windows) and numeric key.
-fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group, BuildFold> {
-    let mut groups = HashMap::with_hasher(BuildFold(RandomState::new().hash_one(1u64) | 1));
+/// Draws those records of `spec` that are `dealt` to a split, as their numbers tell, and that pass
+/// the filter: time (ms), numeric key, and what a record alone amounts to.
+fn records(spec: &Spec, dealt: impl Fn(u64) -> bool, mut take: impl FnMut((u64, u64, Group))) {
     let mut s: u64 = 0x9E3779B97F4A7C15u64.wrapping_mul(spec.seed);
     let mut draw = || {
         s ^= s >> 12;
@@ -94,13 +102,63 @@ fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group
         if !dealt(i) {
             continue;
         }
-        let window = if spec.workload == Workload::Ro { 0 } else { ts - ts % spec.window_ms };
-        let group: &mut Group = groups.entry((window, key)).or_default();
-        group.count += 1;
-        group.price_max = group.price_max.max(add.price_max);
-        group.cpu_sum += add.cpu_sum;
+        add.count = 1;
+        take((ts, key, add));
     }
+}
+
+/// The groups among those records of `spec` that are `dealt` to a split, as their numbers tell, by
+/// window start (ms, 0 where there are no windows) and numeric key.
+fn groups(spec: &Spec, dealt: impl Fn(u64) -> bool) -> HashMap<(u64, u64), Group, BuildFold> {
+    let mut groups = HashMap::with_hasher(BuildFold(RandomState::new().hash_one(1u64) | 1));
+    let length = spec.window_ms;
+    records(spec, dealt, |(ts, key, add)| {
+        let window = if spec.workload == Workload::Ro { 0 } else { ts - ts % length };
+        let group: &mut Group = groups.entry((window, key)).or_default();
+        group.add(&add);
+    });
     groups
+}
+
+/// A row for each group where windows overlap, or each key has its own. A window may begin before
+/// time 0.
+fn rows_of_windows(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Vec<((u64, u64), Group)> {
+    let length = spec.window_ms;
+    let mut groups: HashMap<(i64, i64, u64), Group> = HashMap::new();
+    let mut by_key: HashMap<u64, Vec<(u64, Group)>> = HashMap::new();
+    records(spec, dealt, |(ts, key, add)| {
+        let mut count_in = |start: i64, end: i64| {
+            groups.entry((start, end, key)).or_default().add(&add);
+        };
+        match spec.windows {
+            Kind::Tumble => count_in((ts - ts % length) as i64, (ts - ts % length + length) as i64),
+            Kind::Hop { slide_ms } => {
+                let last = (ts - ts % slide_ms) as i64;
+                for n in 0..(length / slide_ms) as i64 {
+                    let start = last - n * slide_ms as i64;
+                    count_in(start, start + length as i64);
+                }
+            }
+            Kind::Cumulate { step_ms } => {
+                let start = ts - ts % length;
+                for end in (1..=length / step_ms).map(|n| start + n * step_ms).filter(|e| ts < *e) {
+                    count_in(start as i64, end as i64);
+                }
+            }
+            Kind::Session => by_key.entry(key).or_default().push((ts, add)),
+        }
+    });
+    let mut rows: Vec<((u64, u64), Group)> =
+        groups.into_iter().map(|((start, _, key), group)| ((start as u64, key), group)).collect();
+    for (key, mut of_key) in by_key {
+        of_key.sort_by_key(|(ts, _)| *ts);
+        for session in of_key.chunk_by(|a, b| b.0 - a.0 <= length) {
+            let mut group = Group::default();
+            session.iter().for_each(|(_, add)| group.add(add));
+            rows.push(((session[0].0, key), group));
+        }
+    }
+    rows
 }
 
 /// The answer to `spec`.
@@ -118,13 +176,17 @@ pub fn oracle_by_split(spec: &Spec, splits: usize) -> Vec<Answer> {
 fn answer(spec: &Spec, dealt: impl Fn(u64) -> bool) -> Answer {
     let mut answer = Answer::default();
     let mut averages = Vec::new();
-    for ((window, key), group) in groups(spec, dealt) {
+    let rows: Box<dyn Iterator<Item = _>> = match spec.windows {
+        Kind::Tumble => Box::new(groups(spec, dealt).into_iter()),
+        _ => Box::new(rows_of_windows(spec, dealt).into_iter()),
+    };
+    for ((window, key), group) in rows {
         let value = match spec.workload {
             Workload::Nb7 => group.price_max,
             _ => group.count,
         };
         answer.result_rows += 1;
-        let weak = key.wrapping_mul(31).wrapping_add(window * 17).wrapping_add(value);
+        let weak = key.wrapping_mul(31).wrapping_add(window.wrapping_mul(17)).wrapping_add(value);
         answer.checksum = answer.checksum.wrapping_add(weak);
         let row = finish(key.wrapping_add(finish(window.wrapping_add(finish(value)))));
         answer.mix = answer.mix.wrapping_add(row);

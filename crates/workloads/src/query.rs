@@ -1,13 +1,33 @@
 //! The workloads' queries as SQL text in Flink's dialect.
 
 use crate::spec::{Spec, Workload};
+use crate::window::Kind;
 
 /// The `SELECT` of `spec` over a table named after the workload, in whose schema (see
 /// [`crate::schema`]) `ts` is the event time with a watermark [`Spec::watermark_delay_ms`] behind.
 pub fn sql(spec: &Spec) -> String {
     let table = spec.workload.name();
-    let interval = interval_seconds(spec.window_ms);
-    let windows = format!("TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), INTERVAL {interval}))");
+    let (name, keys, lengths) = match spec.windows {
+        Kind::Tumble => ("TUMBLE", "", vec![spec.window_ms]),
+        Kind::Hop { slide_ms } => ("HOP", "", vec![slide_ms, spec.window_ms]),
+        Kind::Cumulate { step_ms } => ("CUMULATE", "", vec![step_ms, spec.window_ms]),
+        Kind::Session => ("SESSION", " PARTITION BY key", vec![spec.window_ms]),
+    };
+    let lengths: Vec<String> =
+        lengths.iter().map(|ms| format!("INTERVAL {}", interval_seconds(*ms))).collect();
+    let lengths = lengths.join(", ");
+    let windows =
+        |table: &str| format!("TABLE({name}(TABLE {table}{keys}, DESCRIPTOR(ts), {lengths}))");
+    if spec.windows == Kind::Session && spec.workload.has_event_type() {
+        // What does not count does not make sessions longer.
+        return format!(
+            "WITH seen AS (SELECT * FROM {table} WHERE event_type = 0) \
+             SELECT window_start, key, COUNT(*) AS value FROM {} \
+             GROUP BY window_start, window_end, key",
+            windows("seen")
+        );
+    }
+    let windows = windows(table);
     let by = "GROUP BY window_start, window_end, key";
     match spec.workload {
         Workload::Ysb | Workload::YsbSmall | Workload::YsbStr => format!(
@@ -46,6 +66,25 @@ mod tests {
         assert_eq!(
             sql(&Spec::new(Workload::Ro)),
             "SELECT key, COUNT(*) AS value FROM ro GROUP BY key"
+        );
+    }
+
+    #[test]
+    fn the_text_has_the_windows_that_are_asked_for() {
+        let text = |workload, window: &str| {
+            sql(&Spec::new(workload).with_window(window.parse().expect("a window")))
+        };
+        assert_eq!(
+            text(Workload::Cm, "hop:60s:500ms"),
+            "SELECT window_start, key, COUNT(*) AS value, AVG(cpu) AS avg FROM TABLE(HOP(TABLE cm, \
+             DESCRIPTOR(ts), INTERVAL '0.500' SECOND, INTERVAL '60' SECOND)) \
+             GROUP BY window_start, window_end, key"
+        );
+        assert_eq!(
+            text(Workload::Ysb, "session:1s"),
+            "WITH seen AS (SELECT * FROM ysb WHERE event_type = 0) SELECT window_start, key, \
+             COUNT(*) AS value FROM TABLE(SESSION(TABLE seen PARTITION BY key, DESCRIPTOR(ts), \
+             INTERVAL '1' SECOND)) GROUP BY window_start, window_end, key"
         );
     }
 

@@ -1,6 +1,7 @@
 //! The specification of a workload: which one, and at which size. Everything else follows from a
 //! [`Spec`].
 
+use crate::window::{self, Window};
 use crate::zipf::Zipf;
 
 /// The keys of a long tail are below this number.
@@ -131,8 +132,10 @@ pub struct Spec {
     pub zipf: Option<Zipf>,
     /// Event time that the records span, milliseconds (`ro` ignores it).
     pub span_ms: u64,
-    /// Length of the tumbling window, milliseconds, at least 1 (`ro` ignores it).
+    /// Length of the windows, or the gap of sessions, milliseconds, at least 1 (`ro` ignores it).
     pub window_ms: u64,
+    /// How windows lie (`ro` ignores it).
+    pub windows: window::Kind,
     /// Modulus of `event_type`'s draw, so that one record in so many passes the filter.
     pub event_modulus: u64,
     /// Seed of the generator, normally the workload's id.
@@ -149,9 +152,20 @@ impl Spec {
             zipf: None,
             span_ms: workload.span_ms(),
             window_ms: workload.window_ms(),
+            windows: window::Kind::Tumble,
             event_modulus: 3,
             seed: workload.id(),
         }
+    }
+
+    /// The same workload with other windows.
+    pub fn with_window(self, window: Window) -> Spec {
+        Spec { window_ms: window.ms, windows: window.kind, ..self }
+    }
+
+    /// The windows.
+    pub fn window(&self) -> Window {
+        Window { kind: self.windows, ms: self.window_ms }
     }
 
     /// How far the watermark stays behind the highest timestamp, milliseconds.

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use millstream_workloads::{
-    BatchIter, Error, Spec, Verifier, Workload, Zipf, expected, generate, handwritten, oracle,
-    oracle_by_split, schema,
+    BatchIter, Error, Spec, Verifier, Window, Workload, Zipf, expected, generate, handwritten,
+    oracle, oracle_by_split, schema,
 };
 
 /// Records of the perturbed runs: one odd size beyond a million where code is optimised.
@@ -74,6 +74,46 @@ fn loops_and_oracle_agree_on_perturbed_workloads() {
             assert_eq!(answer.result_rows == 0, spec.records == 0 || answer.checksum == 0);
         }
     }
+}
+
+#[test]
+fn loops_and_oracle_agree_on_windows_of_all_kinds() {
+    let windows = [
+        "tumble:7001ms",
+        "hop:60s:1s",
+        "hop:14s:7s",
+        "hop:10s:10s",
+        "hop:30ms:1ms",
+        "hop:1h:1m",
+        "cumulate:60s:1s",
+        "cumulate:14s:7s",
+        "cumulate:5ms:1ms",
+        "session:1ms",
+        "session:700ms",
+        "session:5s",
+        "session:1h",
+    ];
+    for workload in Workload::ALL {
+        for (i, window) in windows.iter().enumerate() {
+            let window: Window = window.parse().expect("a window");
+            if workload == Workload::Ro || workload == Workload::YsbStr && i >= 9 {
+                continue;
+            }
+            for span_ms in [3, 7_000, 60_000] {
+                let (keys, seed) = (Some([1, 40, 3_000][i % 3]), 77 + i as u64);
+                let spec = Spec { records: 9_001, keys, seed, span_ms, ..Spec::new(workload) };
+                let spec = spec.with_window(window);
+                let batch_rows = [16_384, 1, 1000, 4097][i % 4];
+                let answer = by_hand(&spec, batch_rows);
+                assert_eq!(answer, oracle(&spec), "{spec:?}, {batch_rows} rows in a batch");
+                assert!(answer.result_rows > 0);
+            }
+        }
+    }
+    let str = Spec::new(Workload::YsbStr).with_window("session:1s".parse().expect("a window"));
+    let splits = generate(&Spec { records: 10, ..str.clone() }, 1, 10);
+    let error = handwritten::run(&str, &splits[0]).expect_err("records out of order");
+    assert!(error.to_string().contains("in order"), "{error}");
 }
 
 #[test]

@@ -40,6 +40,10 @@ pub(super) trait Kind: Sized {
     fn first(key: Self::Key, input: Self::Input) -> Self::Slot;
     /// Adds a further record.
     fn update(slot: &mut Self::Slot, input: Self::Input);
+    /// Adds what another slot of the same key has.
+    fn combine(slot: &mut Self::Slot, other: &Self::Slot);
+    /// Gives the row of one key to the verifier, of the window that starts at `window`.
+    fn emit_one(slot: &Self::Slot, window: i64, verifier: &mut Verifier);
     /// Which of 64 slots are not empty, the first in the lowest bit.
     #[inline(always)]
     fn taken(slots: &[Self::Slot; 64]) -> u64 {
@@ -113,6 +117,15 @@ impl<const GROWTH: usize> Kind for Count<GROWTH> {
         slot.value += 1;
     }
 
+    #[inline(always)]
+    fn combine(slot: &mut Pair, other: &Pair) {
+        slot.value += other.value;
+    }
+
+    fn emit_one(slot: &Pair, window: i64, verifier: &mut Verifier) {
+        verifier.add_rows(window, &[slot.key], &[slot.value as i64]);
+    }
+
     fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
         emit_pairs::<_, 0>(table, window, verifier);
     }
@@ -135,6 +148,15 @@ impl Kind for Max {
     #[inline(always)]
     fn update(slot: &mut Pair, input: i64) {
         slot.value = slot.value.max((input as u64).wrapping_add(1));
+    }
+
+    #[inline(always)]
+    fn combine(slot: &mut Pair, other: &Pair) {
+        slot.value = slot.value.max(other.value);
+    }
+
+    fn emit_one(slot: &Pair, window: i64, verifier: &mut Verifier) {
+        verifier.add_rows(window, &[slot.key], &[slot.value as i64 - 1]);
     }
 
     fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
@@ -213,6 +235,17 @@ impl Kind for CountAndMean {
         slot.sum += input;
     }
 
+    #[inline(always)]
+    fn combine(slot: &mut MeanSlot, other: &MeanSlot) {
+        slot.count += other.count;
+        slot.sum += other.sum;
+    }
+
+    fn emit_one(slot: &MeanSlot, window: i64, verifier: &mut Verifier) {
+        verifier.add_rows(window, &[slot.key], &[slot.count as i64]);
+        verifier.add_averages(&[slot.sum / slot.count as f64]);
+    }
+
     fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
         let (mut keys, mut counts, mut averages) = (Vec::new(), Vec::new(), Vec::new());
         table.drain(|slots| {
@@ -230,6 +263,12 @@ impl Kind for CountAndMean {
 
 /// A string of sixteen bytes as two numbers.
 pub(super) type Text = [u64; 2];
+
+/// The number in a key. One of another form has none; any wrong one makes the answer wrong.
+fn number_of(key: Text) -> i64 {
+    let [first, second] = key.map(u64::to_ne_bytes);
+    parse_key(&[first, second].concat()).unwrap_or(-1)
+}
 
 /// A string and its count.
 #[derive(Debug, Clone, Copy)]
@@ -286,13 +325,20 @@ impl Kind for TextCount {
         slot.count += 1;
     }
 
+    #[inline(always)]
+    fn combine(slot: &mut TextSlot, other: &TextSlot) {
+        slot.count += other.count;
+    }
+
+    fn emit_one(slot: &TextSlot, window: i64, verifier: &mut Verifier) {
+        verifier.add_rows(window, &[number_of(slot.key)], &[slot.count as i64]);
+    }
+
     fn emit(table: &mut Table<Self>, window: i64, verifier: &mut Verifier) {
         let (mut keys, mut counts) = (Vec::new(), Vec::new());
         table.drain(|slots| {
             for slot in slots.iter().filter(|slot| slot.count > 0) {
-                let [first, second] = slot.key.map(u64::to_ne_bytes);
-                // A key of another form has no number; any wrong one makes the answer wrong.
-                keys.push(parse_key(&[first, second].concat()).unwrap_or(-1));
+                keys.push(number_of(slot.key));
                 counts.push(slot.count as i64);
             }
             clear::<Self>(slots);

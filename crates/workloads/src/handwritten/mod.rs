@@ -28,6 +28,8 @@
 mod columns;
 mod kinds;
 mod memory;
+mod overlapping;
+mod sessions;
 mod table;
 mod vectors;
 
@@ -38,8 +40,10 @@ use crate::golden::expected;
 use crate::oracle::{oracle, oracle_by_split};
 use crate::spec::{Spec, Workload};
 use crate::verify::Verifier;
+use crate::window;
 use columns::{Filtered, FilteredText, Mean, Plain, Priced, Source};
 use kinds::Kind;
+use overlapping::Overlapping;
 use table::Table;
 
 /// Records looked at together. Their selected keys stay in the first-level cache.
@@ -102,6 +106,10 @@ struct Loop<'a, S: Source> {
     spec: &'a Spec,
     /// Open windows, in order of their start. Nearly always one.
     open: Vec<Open<S::Kind>>,
+    /// What windows have in common, if they overlap: then panes are what is open.
+    overlapping: Option<Overlapping<S::Kind>>,
+    /// Length of what is open, milliseconds.
+    length: i64,
     /// Tables of fired windows: empty and small again, their memory kept.
     spare: Vec<Table<S::Kind>>,
     /// Highest timestamp seen.
@@ -114,12 +122,23 @@ struct Loop<'a, S: Source> {
 
 impl<'a, S: Source> Loop<'a, S> {
     fn run(spec: &'a Spec, batches: &[RecordBatch]) -> Result<Verifier> {
+        if spec.windowed() && spec.windows == window::Kind::Session {
+            return sessions::run::<S>(spec, batches);
+        }
+        let rows_max = batches.iter().map(RecordBatch::num_rows).sum();
+        let overlapping = match spec.windowed() {
+            true => Overlapping::new(spec.windows, spec.window_ms, rows_max)?,
+            false => None,
+        };
+        let length = overlapping.as_ref().map_or(spec.window_ms.max(1) as i64, |o| o.pane_ms());
         let mut this: Loop<'_, S> = Loop {
             spec,
             open: Vec::new(),
+            overlapping,
+            length,
             spare: Vec::new(),
             ts_max: i64::MIN,
-            rows_max: batches.iter().map(RecordBatch::num_rows).sum(),
+            rows_max,
             scratch: S::Scratch::default(),
             verifier: Verifier::new(spec),
         };
@@ -134,13 +153,13 @@ impl<'a, S: Source> Loop<'a, S> {
                 }
             }
         }
-        this.fire(i64::MAX);
+        this.fire(i64::MAX)?;
         Ok(this.verifier)
     }
 
     /// Takes records `from..to`, which may lie in several windows.
     fn piece(&mut self, source: &S, from: usize, to: usize) -> Result<()> {
-        let length = self.spec.window_ms.max(1) as i64;
+        let length = self.length;
         let ts = source.ts();
         if let [only] = &self.open[..] {
             let start = only.start;
@@ -157,8 +176,7 @@ impl<'a, S: Source> Loop<'a, S> {
             at += run;
         }
         self.ts_max = ts[from..to].iter().fold(self.ts_max, |max, t| max.max(*t));
-        self.fire(self.ts_max.saturating_sub(self.spec.watermark_delay_ms() as i64));
-        Ok(())
+        self.fire(self.ts_max.saturating_sub(self.spec.watermark_delay_ms() as i64))
     }
 
     /// Takes records `from..to`, which lie in the window at `start`.
@@ -185,12 +203,23 @@ impl<'a, S: Source> Loop<'a, S> {
     }
 
     /// Emits the windows that end at or before `watermark`.
-    fn fire(&mut self, watermark: i64) {
-        let length = self.spec.window_ms as i64;
+    fn fire(&mut self, watermark: i64) -> Result<()> {
+        let length = self.length;
+        if let Some(overlapping) = &mut self.overlapping {
+            while let first = self.open.first().map(|open| open.start)
+                && let Some(start) = overlapping.next_start(first)
+                && start.saturating_add(length) <= watermark
+            {
+                let pane = (first == Some(start)).then(|| self.open.remove(0).table);
+                self.spare.extend(overlapping.take(start, pane, &mut self.verifier)?);
+            }
+            return Ok(());
+        }
         while self.open.first().is_some_and(|w| w.start.saturating_add(length) <= watermark) {
             let mut window = self.open.remove(0);
             S::Kind::emit(&mut window.table, window.start, &mut self.verifier);
             self.spare.push(window.table);
         }
+        Ok(())
     }
 }

@@ -178,6 +178,49 @@ impl<K: Kind> Table<K> {
         clear::<K>(first);
     }
 
+    /// Adds what another table has, which keeps it.
+    pub(super) fn merge(&mut self, other: &mut Table<K>) {
+        if other.live == 0 {
+            return;
+        }
+        for part in other.memory.first(other.slots).chunks(BLOCK) {
+            if self.live + BLOCK > full(self.slots) {
+                self.grow();
+            }
+            let (shift, slots) = (shift(self.slots), self.slots);
+            let own = self.memory.first(slots);
+            for slot in part.iter().filter(|slot| !K::is_empty(slot)) {
+                let key = K::key(slot);
+                let mut at = (K::hash(key) >> shift) as usize;
+                while !K::is_empty(&own[at]) && !K::same(&own[at], key) {
+                    at = (at + 1) % slots;
+                }
+                if K::is_empty(&own[at]) {
+                    own[at] = *slot;
+                    self.live += 1;
+                } else {
+                    K::combine(&mut own[at], slot);
+                }
+            }
+        }
+    }
+
+    /// Whether it holds no key.
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Empties it.
+    pub(super) fn clear(&mut self) {
+        self.drain(clear::<K>);
+    }
+
+    /// The same table, emptied.
+    pub(super) fn emptied(mut self) -> Table<K> {
+        self.clear();
+        self
+    }
+
     /// Hands the slots, empty ones among them, to `take` in groups, which empties them. Leaves the
     /// table small.
     #[inline(always)]
