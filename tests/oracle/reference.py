@@ -15,9 +15,10 @@ from pathlib import Path
 
 import duckdb
 
-from cases import (EPOCH, MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, field_text, output_columns, result_columns,
-                   result_type, timestamp_text)
+from case import (EPOCH, MILLIS, SPREADS, Aggregate, Burst, Case, exact_columns, output_columns, result_columns,
+                  result_type)
 from expressions import DOUBLE, FLOAT, Type
+from script import field_text, timestamp_text
 
 
 class Wrong(Exception):
